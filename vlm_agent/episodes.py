@@ -97,8 +97,7 @@ class Action:
         """In float32, as the official matcher computes it, so that both agree at the threshold."""
         if self.kind is not ActionKind.DUAL_POINT:
             return False
-        ends = np.asarray((self.touch_yx, self.lift_yx), np.float32)
-        return bool(np.linalg.norm(ends[0] - ends[1]) <= np.float32(TAP_DISTANCE))
+        return bool(aitw_distance(self.touch_yx, self.lift_yx) <= np.float32(TAP_DISTANCE))
 
     @property
     def is_swipe(self) -> bool:
@@ -192,6 +191,17 @@ def element_at(elements: tuple[UiElement, ...], point_yx: tuple[float, float]) -
     """
     holding = [element for element in elements if element.contains(point_yx)]
     return min(holding, key=lambda element: element.box[2] * element.box[3], default=None)
+
+
+def aitw_distance(a_yx: np.ndarray, b_yx: np.ndarray) -> np.ndarray:
+    """Euclidean between points (..., 2), float32 (...), to the last bit what AITW's matcher computes.
+
+    Its JAX norm squares x, rounds, and adds y squared in a fused multiply-add, which rounds once; float64 holds the
+    square of a float32 exactly, so adding there and rounding is the same. Without that, thresholds fall differently.
+    """
+    delta = np.asarray(a_yx, np.float32) - np.asarray(b_yx, np.float32)
+    dy, dx = delta[..., 0].astype(np.float64), delta[..., 1]
+    return np.sqrt((dy * dy + dx * dx).astype(np.float32))
 
 
 def distance(a_yx: tuple[float, float], b_yx: tuple[float, float]) -> float:

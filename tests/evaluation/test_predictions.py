@@ -1,0 +1,108 @@
+"""A run's predictions survive on disk, and a gap in them is an error."""
+
+from dataclasses import replace
+
+import pytest
+from gold_steps import answered, episode
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.evaluation.predictions import (
+    check_complete,
+    predictions_for,
+    read_predictions,
+    write_predictions,
+)
+
+GOLD = episode("e1", "single", [Action.tap(0.1, 0.2), Action.type_text("käse\n"), Action.complete()])
+
+
+def test_the_file_reads_back_equal(tmp_path, world):
+    rows = answered(world, [row.gold if row.step % 2 else None for row in world])
+    write_predictions(tmp_path / "p.parquet", rows)
+    assert read_predictions(tmp_path / "p.parquet") == rows
+    assert [path.name for path in tmp_path.iterdir()] == ["p.parquet"]
+
+
+def test_more_rows_than_one_group_read_back_in_order(tmp_path):
+    rows = [row for number in range(2000) for row in episode(str(number), "general", [Action.complete()] * 3)]
+    write_predictions(tmp_path / "p.parquet", iter(rows))
+    assert read_predictions(tmp_path / "p.parquet") == rows
+
+
+def test_no_predictions_are_a_file_too(tmp_path):
+    write_predictions(tmp_path / "p.parquet", [])
+    assert read_predictions(tmp_path / "p.parquet") == []
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text(), st.text(), st.text())
+def test_any_text_survives(tmp_path, goal, said, typed):
+    row = replace(
+        GOLD[0], goal=goal, text=said, gold=Action.type_text(typed), elements=(UiElement((0, 0, 1, 1), typed),)
+    )
+    write_predictions(tmp_path / "p.parquet", [row])
+    assert read_predictions(tmp_path / "p.parquet") == [row]
+
+
+def test_a_lone_surrogate_in_the_models_words_stays_visible(tmp_path):
+    write_predictions(tmp_path / "p.parquet", [replace(GOLD[0], text="tap \ud800")])
+    assert read_predictions(tmp_path / "p.parquet")[0].text == "tap \\ud800"
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "p.parquet"
+    write_predictions(path, GOLD)
+
+    def breaks():
+        yield GOLD[0]
+        raise RuntimeError("the model died")
+
+    with pytest.raises(RuntimeError):
+        write_predictions(path, breaks())
+    assert read_predictions(path) == GOLD
+
+
+def test_other_files_are_refused_by_name(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (tmp_path / "text.parquet").write_text("no parquet")
+    with pytest.raises(ValueError, match=r"text\.parquet is no Parquet file"):
+        read_predictions(tmp_path / "text.parquet")
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(ValueError, match=r"other\.parquet is no predictions file"):
+        read_predictions(tmp_path / "other.parquet")
+
+
+def test_an_episode_needs_an_answer_to_each_step():
+    gold = Episode("e", "general", "go", (Step(None, Action.press("home")), Step(None, Action.complete())))
+    rows = predictions_for(gold, ["complete", "?"], [Action.complete(), None])
+    assert [(row.step, row.episode_length, row.gold, row.predicted) for row in rows] == [
+        (0, 2, Action.press("home"), Action.complete()),
+        (1, 2, Action.complete(), None),
+    ]
+    with pytest.raises(ValueError, match="episode e has 2 steps, but 1 texts and 2 actions"):
+        predictions_for(gold, ["complete"], [None, None])
+
+
+def test_a_missing_step_is_named():
+    with pytest.raises(ValueError, match="episode e1, 3 steps: no prediction of step 1;"):
+        check_complete([GOLD[0], GOLD[2]])
+
+
+def test_a_step_predicted_twice_is_named():
+    with pytest.raises(ValueError, match="episode e1, 3 steps: step 2 is predicted twice"):
+        check_complete([*GOLD, GOLD[2]])
+
+
+def test_a_missing_episode_is_named():
+    check_complete(GOLD, ["e1"])
+    with pytest.raises(ValueError, match="no prediction of 2 episodes, the first e2"):
+        check_complete(GOLD, ["e1", "e2", "e3"])
+
+
+def test_one_episode_has_one_subset():
+    with pytest.raises(ValueError, match="episode e1 occurs with two subsets"):
+        check_complete([GOLD[0], replace(GOLD[1], subset="general"), GOLD[2]])

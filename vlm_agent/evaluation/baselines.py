@@ -1,0 +1,143 @@
+"""What needs no model: the most frequent action, and the blind ceiling of a data set.
+
+A result says little until it is held against what a policy reaches that never looks at the screen.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode
+from vlm_agent.evaluation.aitw_matcher import actions_match
+from vlm_agent.evaluation.metrics import overall_weights, score
+from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.strict import taps_match_strictly
+from vlm_agent.evaluation.verdicts import SCORERS, action_arrays, box_arrays, verdicts
+
+_LANGUAGE = BinnedLanguage()
+_GRID = 24  # candidate taps along each axis, beside the gold taps themselves
+_GOLD_CANDIDATES = 1000
+_CONSTANTS = {
+    "swipe": [
+        Action.swipe((0.8, 0.5), (0.2, 0.5)),
+        Action.swipe((0.2, 0.5), (0.8, 0.5)),
+        Action.swipe((0.5, 0.8), (0.5, 0.2)),
+        Action.swipe((0.5, 0.2), (0.5, 0.8)),
+    ],
+    **{button: [Action.press(button)] for button in ("back", "home", "enter")},
+    "complete": [Action.complete()],
+    "impossible": [Action.impossible()],
+}
+
+
+def most_frequent_action(train_episodes: Iterable[Episode]) -> Action:
+    """The commonest action of `train_episodes` (pixels are not needed), gestures counted by their bins of 100.
+
+    Of equally common ones the first in alphabetical order; ValueError where there is no step.
+    """
+    counts = Counter(_LANGUAGE.render(step.action) for episode in train_episodes for step in episode.steps)
+    if not counts:
+        raise ValueError("no training episode has a step, so there is no most frequent action")
+    return _LANGUAGE.parse(min(counts, key=lambda sentence: (-counts[sentence], sentence)))
+
+
+def constant_predictions(gold: Iterable[Prediction], action: Action) -> list[Prediction]:
+    """The same steps, every one answered with `action`."""
+    return [replace(row, text=_LANGUAGE.render(action), predicted=action) for row in gold]
+
+
+def blind_ceiling(
+    gold: Sequence[Prediction], groups: Mapping[str, Collection[str]] | None = None, seed: int = 0
+) -> dict:
+    """The score of the best screen-blind policy that is told each expert step's kind, with hindsight on this data.
+
+    For each of `ACTION_NAMES` one constant action is chosen that adds most to the overall partial match; as every step
+    adds its fixed weight, choosing kind by kind is exact. The official and the strict score each get their own
+    constants, and each table of the result (the shape of `metrics.score`; `confusion` and `by_step` are those of the
+    official constants) is scored with its own. `constants` names them, in words to the nearest bin.
+
+    Taps are searched among the gold taps and a 24 × 24 grid, texts among the gold texts, swipes among four
+    directions. Above 1,000 different gold taps a seeded sample of 1,000 stands for them, and the ceiling is a lower
+    bound by what lies between candidates. What `gold` predicts is not looked at.
+    """
+    weights = overall_weights(gold)
+    chosen = {scorer: _best_constants(gold, weights, scorer, seed) for scorer in SCORERS}
+    scores = {scorer: score(_answer(gold, constants), groups, seed) for scorer, constants in chosen.items()}
+    return scores["official"] | {
+        "strict": scores["strict"]["strict"],
+        "constants": {
+            scorer: {kind: _LANGUAGE.render(action) for kind, action in constants.items()}
+            for scorer, constants in chosen.items()
+        },
+    }
+
+
+def _answer(gold: Sequence[Prediction], constants: dict[str, Action]) -> list[Prediction]:
+    return [
+        replace(row, text=_LANGUAGE.render(constants[row.gold.name]), predicted=constants[row.gold.name])
+        for row in gold
+    ]
+
+
+def _best_constants(gold: Sequence[Prediction], weights: np.ndarray, scorer: str, seed: int) -> dict[str, Action]:
+    best = {}
+    for kind in ACTION_NAMES:
+        where = [index for index, row in enumerate(gold) if row.gold.name == kind]
+        if not where:
+            continue
+        rows, row_weights = [gold[index] for index in where], weights[where]
+        if kind == "tap":
+            best[kind] = _best_tap(rows, row_weights, _TAP_MATCHERS[scorer], seed)
+        elif kind == "type":
+            best[kind] = _commonest_text(rows, row_weights)
+        else:
+            best[kind] = max(_CONSTANTS[kind], key=lambda action: _gain(rows, row_weights, action, scorer))
+    return best
+
+
+def _gain(rows: list[Prediction], weights: np.ndarray, action: Action, scorer: str) -> float:
+    return float(weights @ verdicts(constant_predictions(rows, action))[scorer])
+
+
+def _commonest_text(rows: list[Prediction], weights: np.ndarray) -> Action:
+    """The text of the greatest weight: the best for the strict score, and as good as any for the official one."""
+    totals: dict[str, float] = {}
+    for row, weight in zip(rows, weights, strict=True):
+        totals[row.gold.text] = totals.get(row.gold.text, 0.0) + weight
+    return Action.type_text(max(totals, key=totals.get))
+
+
+def _best_tap(rows: list[Prediction], weights: np.ndarray, matcher: Callable, seed: int) -> Action:
+    candidates = _candidate_taps(rows, seed)
+    gain = np.zeros(len(candidates))
+    for row, weight in zip(rows, weights, strict=True):
+        gain += weight * matcher(row, candidates)
+    return Action.tap(*candidates[gain.argmax()])
+
+
+def _candidate_taps(rows: list[Prediction], seed: int) -> np.ndarray:
+    taps = np.unique([row.gold.touch_yx for row in rows], axis=0)
+    if len(taps) > _GOLD_CANDIDATES:
+        taps = np.random.default_rng(seed).choice(taps, _GOLD_CANDIDATES, replace=False)
+    centres = (np.arange(_GRID) + 0.5) / _GRID
+    return np.vstack([taps, np.stack(np.meshgrid(centres, centres, indexing="ij"), axis=-1).reshape(-1, 2)])
+
+
+def _official_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
+    n = len(taps)
+    (touch, lift, kind), (boxes, count) = action_arrays([row.gold]), box_arrays([row.elements])
+    touch, lift, kind, boxes, count = (
+        np.broadcast_to(array, (n, *array.shape[1:])) for array in (touch, lift, kind, boxes, count)
+    )
+    return actions_match(touch, lift, kind, taps, taps, kind, boxes, count)
+
+
+def _strict_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
+    boxes = np.array([element.box for element in row.elements], np.float64).reshape(-1, 4)
+    return taps_match_strictly(np.array(row.gold.touch_yx), taps, boxes)
+
+
+_TAP_MATCHERS = {"official": _official_taps, "strict": _strict_taps}
