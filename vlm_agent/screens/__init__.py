@@ -1,1 +1,1 @@
-"""."""
+"""Screens: understanding them and drawing on them."""

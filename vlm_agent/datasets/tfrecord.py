@@ -1,0 +1,156 @@
+"""TFRecord framing: a file is a row of length-prefixed, checksummed payloads, usually inside gzip.
+
+A record is a little-endian uint64 length, the masked CRC-32C of those eight bytes, the payload, and the masked CRC-32C
+of the payload (TensorFlow, `tensorflow/core/lib/io/record_writer.h`). AITW uses GZIP files.
+"""
+
+import io
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import google_crc32c
+from isal import igzip
+
+from vlm_agent.datasets import DatasetError, written_whole
+from vlm_agent.datasets.gzip_stream import DamagedGzipError, GzipStream
+
+MAX_RECORD_BYTES = 1 << 28
+"""A longer record is refused: the largest screen we accept is 96 MiB of pixels, and memory must stay bounded."""
+
+_HEADER = struct.Struct("<QI")
+_CHECKSUM = struct.Struct("<I")
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+_Stream = BinaryIO | GzipStream
+
+
+class Record(NamedTuple):
+    """One record of a file: either its `payload`, or the `error` that keeps it from being read.
+
+    `offset` is where the record begins, in bytes of the uncompressed stream.
+    """
+
+    number: int
+    offset: int
+    payload: bytes | None = None
+    error: str | None = None
+
+
+class _FramingLostError(Exception):
+    """Where the next record begins can no longer be known."""
+
+
+def masked_crc32c(data: bytes) -> int:
+    crc = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """The records of a gzip or raw TFRecord file in order, one in memory at a time.
+
+    A record whose payload is damaged is yielded with its error and reading goes on behind it. Where the framing itself
+    is lost (bad length checksum, truncated file, broken gzip, no TFRecord at all, empty file) one last record tells
+    so and the file ends there; how many records lay behind it cannot be known.
+
+    Raises DatasetError when `path` is a folder or does not exist.
+    """
+    number, offset = 0, 0
+    with _open(path) as stream:
+        while True:
+            try:
+                length = _read_length(stream, is_first=number == 0)
+                if length is None:
+                    return
+                payload, error = _read_payload(stream, length)
+            except _FramingLostError as lost:
+                yield Record(number, offset, error=str(lost))
+                return
+            yield Record(number, offset, payload, error)
+            number, offset = number + 1, offset + _HEADER.size + length + _CHECKSUM.size
+
+
+def write_records(path: Path, payloads: Iterable[bytes]) -> int:
+    """Writes a gzip TFRecord file and returns the number of records.
+
+    The same payloads give the same bytes (no time or name in the gzip header), and `path` appears only when complete.
+    """
+    count = 0
+    with (
+        written_whole(path) as temporary,
+        temporary.open("wb") as file,
+        igzip.IGzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as stream,
+    ):
+        for payload in payloads:
+            length = struct.pack("<Q", len(payload))
+            stream.write(length + _CHECKSUM.pack(masked_crc32c(length)))
+            stream.write(payload)
+            stream.write(_CHECKSUM.pack(masked_crc32c(payload)))
+            count += 1
+    return count
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[_Stream]:
+    if path.is_dir():
+        raise DatasetError(f"{path} is a folder; a TFRecord file is needed")
+    if not path.is_file():
+        raise DatasetError(f"{path} does not exist")
+    with path.open("rb") as file:
+        if _is_gzip(file.peek(_HEADER.size)[: _HEADER.size]):
+            yield GzipStream(file)
+        else:
+            yield file
+
+
+def _is_gzip(head: bytes) -> bool:
+    """By the magic bytes, unless they are the length of a raw record, which its checksum tells."""
+    is_raw_record = len(head) == _HEADER.size and masked_crc32c(head[:8]) == _CHECKSUM.unpack(head[8:])[0]
+    return head.startswith(_GZIP_MAGIC) and not is_raw_record
+
+
+def _read_length(stream: _Stream, is_first: bool) -> int | None:
+    """The length of the next record; None at a clean end of the file."""
+    header = _read(stream, _HEADER.size)
+    if not header:
+        if is_first:
+            raise _FramingLostError("the file is empty: it holds no record")
+        return None
+    length, checksum = _HEADER.unpack(header) if len(header) == _HEADER.size else (0, None)
+    if checksum is not None and masked_crc32c(header[:8]) == checksum:
+        return length
+    if is_first:
+        raise _FramingLostError("this is no TFRecord file, or its first bytes are damaged: no record begins here")
+    if checksum is None:
+        raise _FramingLostError(f"the file is truncated: {len(header)} of {_HEADER.size} bytes of a record's header")
+    raise _FramingLostError("the checksum of the record's length is wrong; the rest of the file cannot be read")
+
+
+def _read_payload(stream: _Stream, length: int) -> tuple[bytes | None, str | None]:
+    if length > MAX_RECORD_BYTES:
+        _skip(stream, length + _CHECKSUM.size)
+        return None, f"the record has {length} bytes, more than the {MAX_RECORD_BYTES} that are accepted"
+    payload, checksum = _read(stream, length), _read(stream, _CHECKSUM.size)
+    if len(payload) + len(checksum) < length + _CHECKSUM.size:
+        raise _FramingLostError(f"the file is truncated: the record has {len(payload)} of {length} bytes")
+    if masked_crc32c(payload) != _CHECKSUM.unpack(checksum)[0]:
+        return None, "the checksum of the record's payload is wrong"
+    return payload, None
+
+
+def _skip(stream: _Stream, count: int) -> None:
+    while count > 0:
+        skipped = len(_read(stream, min(count, io.DEFAULT_BUFFER_SIZE << 6)))
+        if skipped == 0:
+            raise _FramingLostError(f"the file is truncated: {count} bytes of an oversized record are missing")
+        count -= skipped
+
+
+def _read(stream: _Stream, count: int) -> bytes:
+    try:
+        return stream.read(count)
+    except DamagedGzipError as damage:
+        raise _FramingLostError(f"{damage} within this record") from None
