@@ -22,6 +22,9 @@ _FIXED = {f"press {button}": Action.press(button) for button in BUTTONS} | {
     "complete": Action.complete(),
     "impossible": Action.impossible(),
 }
+PHRASES = ("tap at ", "swipe from ", " to ", _TYPE_PREFIX + '"', *_FIXED)
+"""The fixed words of the language; a tokenizer from scratch gives each one token."""
+
 _FIXED_TEXT = {action.kind: text for text, action in _FIXED.items()}
 
 

@@ -1,0 +1,277 @@
+"""Llama+ViT: a vision encoder, a linear projection and a Llama language model (Smartphone Assistant, section 3.1.1).
+
+A screen becomes `rows * columns` visual tokens: the encoder's feature map, pooled to that grid, projected into the
+language model's embedding space and put where the sequence holds `SCREEN_TOKEN`. Any encoder and any decoder that
+transformers knows will do, from a checkpoint or from a configuration.
+
+Three options exist for models with nothing pretrained (`models/from_scratch.py` says why) and are off by default:
+`visual_norm`, `visual_positions` and `element_loss`.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.utils import ModelOutput
+
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
+
+PARTS = {
+    "vision": "vision",
+    "projector": "projector",
+    "embeddings": "language_model.model.embed_tokens",
+    "language_model": "language_model.model.layers",
+    "norm": "language_model.model.norm",
+    "head": "language_model.lm_head",
+}
+"""The parts a recipe freezes, adapts or trains in full, and where each lives in the model."""
+
+
+class LlamaViTConfig(PretrainedConfig):
+    """`screen_size` (height, width) in pixels is what the encoder sees; `visual_grid` is (rows, columns) of tokens.
+
+    `visual_norm`: RMS to which projected visual tokens are scaled (None: left as they are).
+    `visual_positions`: add a learned position to each visual token, started from a 2-D sinusoid.
+    `element_loss`: weight of the loss that names, from each visual token alone, the word or icon under it.
+    `logit_scale`: factor on the hidden state before the head.
+    """
+
+    model_type = "llama_vit"
+    sub_configs = {"vision_config": AutoConfig, "text_config": AutoConfig}  # noqa: RUF012 (transformers' own shape)
+
+    def __init__(
+        self,
+        vision_config=None,
+        text_config=None,
+        screen_size=(896, 448),
+        visual_grid=(16, 8),
+        image_mean=(0.5, 0.5, 0.5),
+        image_std=(0.5, 0.5, 0.5),
+        visual_norm=None,
+        visual_positions=False,
+        element_loss=0.0,
+        logit_scale=1.0,
+        **kwargs,
+    ):
+        self.vision_config = _sub_config(vision_config)
+        self.text_config = _sub_config(text_config)
+        self.screen_size = tuple(screen_size)
+        self.visual_grid = tuple(visual_grid)
+        self.image_mean = tuple(image_mean)
+        self.image_std = tuple(image_std)
+        self.visual_norm = visual_norm
+        self.visual_positions = visual_positions
+        self.element_loss = element_loss
+        self.logit_scale = logit_scale
+        super().__init__(**kwargs)
+
+    @property
+    def tokens_per_screen(self) -> int:
+        return self.visual_grid[0] * self.visual_grid[1]
+
+
+def _sub_config(config):
+    return AutoConfig.for_model(**config) if isinstance(config, dict) else config
+
+
+@dataclass
+class LlamaViTOutput(ModelOutput):
+    """`loss` is what is minimised; `action_loss` and `element_loss` are its parts, detached."""
+
+    loss: torch.Tensor | None = None
+    logits: torch.Tensor | None = None
+    past_key_values: object | None = None
+    action_loss: torch.Tensor | None = None
+    element_loss: torch.Tensor | None = None
+
+
+class Projector(nn.Module):
+    """From vision features to visual tokens: a linear map, and what `LlamaViTConfig` adds for models from scratch.
+
+    One module, so that an adapter which saves it (`modules_to_save`) saves all of it.
+    """
+
+    def __init__(self, features: int, hidden: int, config: LlamaViTConfig):
+        super().__init__()
+        self.norm = config.visual_norm
+        self.linear = nn.Linear(features, hidden)
+        nn.init.normal_(self.linear.weight, std=features**-0.5)
+        nn.init.zeros_(self.linear.bias)
+        self.positions = nn.Parameter(grid_sinusoid(*config.visual_grid, hidden)) if config.visual_positions else None
+
+    def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(N, tokens, features) to visual tokens (N, tokens, hidden), before and after positions are added."""
+        seen = self.linear(features)
+        if self.norm is not None:
+            seen = functional.rms_norm(seen, seen.shape[-1:]) * self.norm
+        return seen, seen if self.positions is None else seen + self.positions
+
+
+class LlamaViT(PreTrainedModel):
+    """The composite. Attributes: `vision`, `projector`, `language_model`."""
+
+    config_class = LlamaViTConfig
+    base_model_prefix = ""
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _no_split_modules = ["LlamaDecoderLayer"]  # noqa: RUF012 (transformers' own shape)
+    # Trainer then passes `num_items_in_batch`, so that accumulation weighs every supervised token alike.
+    accepts_loss_kwargs = True
+
+    def __init__(self, config: LlamaViTConfig, vision=None, language_model=None):
+        super().__init__(config)
+        self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
+        self.language_model = (
+            language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
+        )
+        hidden = config.text_config.hidden_size
+        self.projector = Projector(_feature_width(config.vision_config), hidden, config)
+        self.post_init()
+
+    def _init_weights(self, module):
+        """Sub-models and the projector initialise themselves."""
+
+    def get_input_embeddings(self):
+        return self.language_model.get_input_embeddings()
+
+    def get_output_embeddings(self):
+        return self.language_model.get_output_embeddings()
+
+    def see(self, screens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """uint8 screens (N, 3, height, width), already of `screen_size`, to what `Projector` makes of them.
+
+        A frozen encoder builds no graph.
+        """
+        trained = any(parameter.requires_grad for parameter in self.vision.parameters())
+        with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
+            features = self._feature_map(self._normalise(screens))
+            pooled = functional.adaptive_avg_pool2d(features, self.config.visual_grid)
+        return self.projector(pooled.flatten(2).transpose(1, 2))
+
+    def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
+        mean, std = (
+            torch.tensor(values, device=screens.device).view(3, 1, 1) * 255
+            for values in (self.config.image_mean, self.config.image_std)
+        )
+        pixels = ((screens - mean) / std).to(next(self.vision.parameters()).dtype)
+        return pixels.contiguous(memory_format=torch.channels_last)
+
+    def _feature_map(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, channels, rows, columns) from any encoder: convolutional maps as they are, patch sequences unfolded."""
+        hidden = self.vision(pixels, **_position_options(self.config.vision_config)).last_hidden_state
+        if hidden.dim() == 4:
+            return hidden
+        patch = self.config.vision_config.patch_size
+        rows, columns = pixels.shape[-2] // patch, pixels.shape[-1] // patch
+        patches = hidden[:, hidden.shape[1] - rows * columns :]  # class and register tokens come first
+        return patches.transpose(1, 2).unflatten(2, (rows, columns))
+
+    def embed(self, input_ids: torch.Tensor, screens: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Embeddings (B, L, hidden) with visual tokens in place, and those tokens before positions (N, tokens, hidden).
+
+        Screens fill the `SCREEN_TOKEN` positions in reading order of the batch. Raises ValueError when the two do not
+        match in number.
+        """
+        is_screen = input_ids == SCREEN_TOKEN
+        embeddings = self.get_input_embeddings()(input_ids.masked_fill(is_screen, 0))
+        wanted, given = int(is_screen.sum()), 0 if screens is None else len(screens) * self.config.tokens_per_screen
+        if wanted != given:
+            raise ValueError(f"the sequence has room for {wanted} visual tokens, the screens bring {given}")
+        if screens is None or not given:
+            return embeddings, None
+        seen, tokens = self.see(screens)
+        filled = embeddings.masked_scatter(is_screen.unsqueeze(-1), tokens.to(embeddings.dtype))
+        return filled, seen
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        screens: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        element_labels: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values=None,
+        use_cache: bool = False,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> LlamaViTOutput:
+        """`input_ids` int64 (B, L) with `SCREEN_TOKEN`s; `screens` uint8 (N, 3, height, width); `labels` int64 (B, L).
+
+        `labels[b, i]` is the token to be at position i (the shift is made here), `IGNORED` where there is no loss.
+        With labels, logits exist only at supervised positions, flattened in reading order. Without, `logits_to_keep`
+        selects: 0 all positions, n the last n, a tensor those indices.
+        """
+        embeddings, seen = self.embed(input_ids, screens)
+        decoded = self.language_model.model(
+            inputs_embeds=embeddings,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+        )
+        hidden = decoded.last_hidden_state
+        if labels is None:
+            kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            kept = slice(None) if isinstance(kept, slice) and logits_to_keep == 0 else kept
+            return LlamaViTOutput(logits=self.logits(hidden[:, kept]), past_key_values=decoded.past_key_values)
+        supervised = labels[:, 1:] != IGNORED
+        logits = self.logits(hidden[:, :-1][supervised])
+        targets = labels[:, 1:][supervised]
+        count = supervised.sum() if num_items_in_batch is None else num_items_in_batch
+        action_loss = functional.cross_entropy(logits.float(), targets, reduction="sum") / count
+        output = LlamaViTOutput(loss=action_loss, logits=logits, action_loss=action_loss.detach())
+        if self.config.element_loss and self.training and element_labels is not None:
+            element_loss = self.name_elements(seen, element_labels)
+            output.loss = action_loss + self.config.element_loss * element_loss
+            output.element_loss = element_loss.detach()
+        return output
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.get_output_embeddings()(hidden * self.config.logit_scale)
+
+    def name_elements(self, seen: torch.Tensor, element_labels: torch.Tensor) -> torch.Tensor:
+        """Cross entropy of each visual token against the language model's own embeddings of words.
+
+        `element_labels` int64 (N, tokens): the token id of the word or icon type under the visual token, `IGNORED`
+        where none is certain. Nothing pretrained ties a picture of a word to its embedding; this does, directly.
+        """
+        known = element_labels != IGNORED
+        table = self.get_input_embeddings().weight
+        scale = 1 / ((self.config.visual_norm or 1.0) * math.sqrt(table.shape[-1]))
+        logits = (seen[known] @ table.t()).float() * scale
+        return functional.cross_entropy(logits, element_labels[known]) if known.any() else seen.sum() * 0
+
+
+def _feature_width(vision_config) -> int:
+    sizes = getattr(vision_config, "hidden_sizes", None)
+    return sizes[-1] if sizes else vision_config.hidden_size
+
+
+def _position_options(vision_config) -> dict[str, bool]:
+    """These encoders resize their position table to other screen sizes only when told to; DINOv2 always does."""
+    return {"interpolate_pos_encoding": True} if vision_config.model_type in _ASKED_TO_INTERPOLATE else {}
+
+
+_ASKED_TO_INTERPOLATE = {"vit", "clip_vision_model", "siglip_vision_model", "vit_mae", "deit"}
+
+
+def grid_sinusoid(rows: int, columns: int, width: int) -> torch.Tensor:
+    """(rows * columns, width): the first half of each vector is a sinusoid of y, the second of x, both in [0, 1]."""
+    y, x = torch.meshgrid((torch.arange(rows) + 0.5) / rows, (torch.arange(columns) + 0.5) / columns, indexing="ij")
+    return torch.cat([sinusoid(y.flatten(), width // 2), sinusoid(x.flatten(), width // 2)], dim=-1)
+
+
+def sinusoid(fraction: torch.Tensor, width: int) -> torch.Tensor:
+    """(n,) fractions of the screen to (n, width), wavelengths from twice the screen down to a twentieth of it."""
+    frequencies = math.pi * torch.exp(math.log(40) * torch.arange(width // 2) / (width // 2))
+    angles = fraction[:, None] * frequencies
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)
+
+
+AutoConfig.register(LlamaViTConfig.model_type, LlamaViTConfig)
+AutoModel.register(LlamaViTConfig, LlamaViT)
