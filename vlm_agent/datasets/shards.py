@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from vlm_agent.datasets import DatasetError, written_whole
 from vlm_agent.datasets.shard_schema import ALL_BUT_PIXELS, IN_STEPS, SCHEMA, SCHEMA_VERSION, from_row, to_row
 from vlm_agent.datasets.splits import SPLITS
-from vlm_agent.episodes import SUBSETS, Episode
+from vlm_agent.episodes import SUBSETS, Episode, Step
 
 MANIFEST = "manifest.json"
 
@@ -94,6 +94,11 @@ class ShardDataset:
     def __getitem__(self, index: int) -> Episode:
         """The episode with its screens as uint8 (height, width, 3) arrays; points are the float32 values stored."""
         return from_row(self._read(index, None))
+
+    def step(self, index: int, number: int) -> Step:
+        """One step of an episode; of its screens only this one is decoded, which is most of the cost of reading."""
+        row = self._read(index, None)
+        return from_row(row | {"steps": row["steps"][number : number + 1]}).steps[0]
 
     def __iter__(self) -> Iterator[Episode]:
         return (self[index] for index in range(len(self)))

@@ -1,0 +1,64 @@
+"""How fast the simulated phone draws, and whether it is worth solving.
+
+    python tests/benchmarks/simulated_phone.py [--quick]
+
+Plays held-out episodes with the expert on one core and prints, last, one line of JSON: `screens_per_second` (of
+processor time; the screen, its annotations and the expert's part included), `action_mix` and `swipe_mix` (percent),
+`mean_length`, `memory_share`, and the `blind_ceiling` (percent, official and strict partial match; see
+`vlm_agent.evaluation.baselines`).
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+
+from vlm_agent.datasets.simulated_phone import simulate_episode
+from vlm_agent.episodes import Episode, Step
+from vlm_agent.evaluation.baselines import blind_ceiling
+from vlm_agent.evaluation.metrics import headline
+from vlm_agent.evaluation.predictions import predictions_for
+
+
+def percent(counts: Counter) -> dict[str, float]:
+    return {name: round(100 * count / counts.total(), 1) for name, count in counts.most_common()}
+
+
+def without_pixels(episode: Episode) -> Episode:
+    steps = tuple(Step(None, step.action, step.elements, step.activity) for step in episode.steps)
+    return Episode(episode.id, episode.subset, episode.goal, steps)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="100 episodes instead of 1,500")
+    count = 100 if parser.parse_args().quick else 1500
+    for seed in range(20):
+        simulate_episode(seed, "train")  # fills the caches of icons and type
+    episodes, memory = [], 0
+    began = time.process_time()
+    for seed in range(count):
+        episode, task = simulate_episode(seed, "test")
+        episodes.append(without_pixels(episode))
+        memory += task.memory
+    seconds = time.process_time() - began
+    steps = [step for episode in episodes for step in episode.steps]
+    gold = [row for episode in episodes for row in predictions_for(episode, [""] * len(episode), [None] * len(episode))]
+    scores = headline(blind_ceiling(gold))
+    print(
+        json.dumps(
+            {
+                "episodes": count,
+                "screens_per_second": round(len(steps) / seconds),
+                "action_mix": percent(Counter(step.action.name for step in steps)),
+                "swipe_mix": percent(Counter(step.action.direction for step in steps if step.action.is_swipe)),
+                "mean_length": round(len(steps) / count, 2),
+                "memory_share": round(100 * memory / count, 1),
+                "blind_ceiling": scores,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

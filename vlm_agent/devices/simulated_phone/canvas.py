@@ -1,0 +1,296 @@
+"""The drawing surface: every stroke of text or icon leaves its annotation, every touchable thing its target.
+
+Lengths and places are in *units*: a 208th of the width of an upright phone (see `Canvas.unit`), so a layout looks alike
+at every resolution while type and icons are rendered natively at the pixels they cover.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import font_roboto
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from vlm_agent.devices.simulated_phone.icons import app_icon, element_type, glyph_mask, shape_mask
+from vlm_agent.devices.simulated_phone.theme import Colour, Theme, wallpaper
+from vlm_agent.episodes import UiElement
+
+UNITS = (448, 208)
+"""An upright phone's (height, width) in units."""
+
+VISIBLE = 0.7
+"""The share of a text or icon that must show for it to count as being on the screen."""
+
+Box = tuple[int, int, int, int]
+"""(left, top, right, bottom) in pixels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something to touch: `hit` is where a finger takes effect, `aim` the annotated text or icon a person aims at."""
+
+    key: str
+    hit: Box
+    aim: Box
+    on_tap: Callable[[], object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A target that a swipe of the finger in `direction` brings nearer; `y` (pixels) is where to swipe sideways."""
+
+    direction: str
+    y: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A part of the screen that slides sideways by up to `limit` units."""
+
+    name: str
+    top: int
+    bottom: int
+    limit: float
+
+
+@lru_cache(maxsize=256)
+def font(weight: str, pixels: int) -> ImageFont.FreeTypeFont:
+    path = Path(font_roboto.font_directory) / f"Roboto-{weight}.ttf"
+    return ImageFont.truetype(str(path), pixels, layout_engine=ImageFont.Layout.BASIC)
+
+
+@lru_cache(maxsize=8192)
+def text_mask(text: str, weight: str, pixels: int) -> tuple[Image.Image, int, int]:
+    """The ink of one line of text (mode L) and its (left, top) relative to the start of the baseline."""
+    face = font(weight, pixels)
+    left, top, right, bottom = face.getbbox(text, anchor="ls")
+    mask = Image.new("L", (max(1, int(right - left)), max(1, int(bottom - top))))
+    ImageDraw.Draw(mask).text((-left, -top), text, fill=255, font=face, anchor="ls")
+    return mask, int(left), int(top)
+
+
+@lru_cache(maxsize=8192)
+def fitted(text: str, weight: str, pixels: int, width: int) -> str:
+    """`text` on one line of at most `width` pixels, cut with an ellipsis where it is longer."""
+    line = " ".join(text.split())[:200]
+    face = font(weight, pixels)
+    if face.getlength(line) <= width:
+        return line
+    while line and face.getlength(line + "…") > width:
+        line = line[:-1]
+    return line.rstrip() + "…"
+
+
+@lru_cache(maxsize=4096)
+def wrapped(text: str, weight: str, pixels: int, width: int) -> tuple[str, ...]:
+    """`text` broken at spaces into lines of at most `width` pixels."""
+    lines, line = [], ""
+    for word in text.split():
+        longer = f"{line} {word}".strip()
+        if line and font(weight, pixels).getlength(longer) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = longer
+    return (*lines, line)
+
+
+class Canvas:
+    """One screen being drawn. `image` is the RGB result."""
+
+    def __init__(self, size: tuple[int, int], theme: Theme):
+        self.size = size
+        self.theme = theme
+        self.unit = min(size[0] / UNITS[0], size[1] / UNITS[1])
+        self.h, self.w = size[0] / self.unit, size[1] / self.unit
+        self.image = Image.new("RGB", (size[1], size[0]), theme.background)
+        self.clip = (0, size[0])
+        self.notes: list[tuple[Box, str, str]] = []
+        self.targets: list[Target] = []
+        self.hidden: dict[str, Hidden] = {}
+        self.strips: list[Strip] = []
+        self.body = (0, size[0])
+        self.margin = 12.0
+
+    def find(self, key: str) -> Target | None:
+        """The visible target of that name, None where there is none."""
+        return next((target for target in reversed(self.targets) if target.key == key), None)
+
+    def px(self, units: float) -> int:
+        return round(units * self.unit)
+
+    # Ink
+
+    def wallpaper(self) -> None:
+        self.image.paste(wallpaper(self.theme.wallpaper, self.size[1], self.size[0]))
+
+    def rect(self, x: float, y: float, w: float, h: float, colour: Colour, radius: float = 0.0) -> Box:
+        left, top, right, bottom = self.px(x), self.px(y), self.px(x + w), self.px(y + h)
+        low, high = max(top, self.clip[0]), min(bottom, self.clip[1])
+        if right <= left or high <= low:
+            return (left, top, right, bottom)
+        if radius <= 0:
+            self.image.paste(colour, (left, low, right, high))
+        else:
+            self._stamp(colour, left, top, shape_mask(right - left, bottom - top, self.px(radius)))
+        return (left, top, right, bottom)
+
+    def frame(self, x: float, y: float, w: float, h: float, colour: Colour, inside: Colour, radius: float = 6.0) -> Box:
+        """A rounded rectangle with a thin border."""
+        box = self.rect(x, y, w, h, colour, radius)
+        edge = max(1, self.px(0.8)) / self.unit
+        self.rect(x + edge, y + edge, w - 2 * edge, h - 2 * edge, inside, max(0.0, radius - edge))
+        return box
+
+    def line(self, y: float, x: float = 0.0, w: float | None = None) -> None:
+        top = self.px(y)
+        bottom = top + max(1, self.px(0.6))
+        if top >= self.clip[0] and bottom <= self.clip[1]:
+            self.image.paste(self.theme.line, (self.px(x), top, self.px(x + (self.w - x if w is None else w)), bottom))
+
+    def text(
+        self,
+        x: float,
+        y: float,
+        text: str,
+        size: float = 12.0,
+        colour: Colour | None = None,
+        weight: str = "Regular",
+        align: float = 0.0,
+        width: float | None = None,
+        note: bool = True,
+    ) -> Box:
+        """One line with its capitals centred on `y`; `align` 0 starts at x, 0.5 centres on it, 1 ends there.
+
+        Returns the tight box of its ink; with `note`, annotates it as OCR would.
+        """
+        pixels = max(6, round(size * self.unit * self.theme.font_scale))
+        row = round(y * self.unit)
+        if row + pixels < self.clip[0] or row - pixels > self.clip[1]:
+            return (self.px(x), row - pixels // 2, self.px(x) + pixels, row + pixels // 2)  # out of sight: not measured
+        line = fitted(text, weight, pixels, self.px(self.w - 4 if width is None else width))
+        mask, left, top = text_mask(line, weight, pixels)
+        left += round(x * self.unit - mask.width * align)
+        top += round(y * self.unit + pixels * 0.355)
+        self._stamp(colour or self.theme.ink, left, top, mask)
+        box = (left, top, left + mask.width, top + mask.height)
+        if note and line:
+            self._note(box, line, "TEXT")
+        return box
+
+    def paragraph(
+        self, x: float, y: float, text: str, size: float, colour: Colour, width: float, lines: int = 9
+    ) -> float:
+        """Wrapped text whose first line is centred on `y`; returns the y after the last line."""
+        pixels = max(6, round(size * self.unit * self.theme.font_scale))
+        for line in wrapped(text, "Regular", pixels, self.px(width))[:lines]:
+            self.text(x, y, line, size, colour, width=width)
+            y += size * 1.3
+        return y
+
+    def glyph(self, name: str, x: float, y: float, size: float, colour: Colour | None = None, note: bool = True) -> Box:
+        """An icon of one colour, centred on (x, y); returns its box."""
+        pixels = max(4, self.px(size))
+        left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
+        self._stamp(colour or self.theme.ink, left, top, glyph_mask(name, pixels))
+        box = (left, top, left + pixels, top + pixels)
+        if note:
+            self._note(box, "", element_type(name))
+        return box
+
+    def app_icon(self, glyph: str, colour: Colour, x: float, y: float, size: float, note: bool = True) -> Box:
+        pixels = max(8, self.px(size))
+        left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
+        icon = app_icon(glyph, colour, self.theme.icon_shape, pixels)
+        self._stamp(icon, left, top, icon)
+        box = (left, top, left + pixels, top + pixels)
+        if note:
+            self._note(box, "", element_type(glyph))
+        return box
+
+    def dim(self, share: float = 0.55) -> None:
+        """Darken what is there and forget it: a dialog takes the whole screen."""
+        self.image = self.image.point(_dimming(share))
+        self.cover(0, 0, self.w, self.h)
+
+    def _stamp(self, ink: Colour | Image.Image, left: int, top: int, mask: Image.Image) -> None:
+        low, high = self.clip
+        bottom = top + mask.height
+        if bottom <= low or top >= high or left >= self.size[1] or left + mask.width <= 0:
+            return
+        if top < low or bottom > high:
+            crop = (0, max(0, low - top), mask.width, min(mask.height, high - top))
+            mask = mask.crop(crop)
+            ink = ink.crop(crop) if isinstance(ink, Image.Image) else ink
+            top = max(top, low)
+        self.image.paste(ink, (left, top, left + mask.width, top + mask.height), mask)
+
+    # Annotations and targets
+
+    def shown(self, box: Box) -> bool:
+        """Whether enough of the box is inside the clip and the screen."""
+        wide = min(box[2], self.size[1]) - max(box[0], 0)
+        high = min(box[3], self.clip[1]) - max(box[1], self.clip[0])
+        return wide >= VISIBLE * (box[2] - box[0]) and high >= VISIBLE * (box[3] - box[1])
+
+    def _note(self, box: Box, text: str, kind: str) -> None:
+        if self.shown(box):
+            self.notes.append((self._inside(box), text, kind))
+
+    def _inside(self, box: Box) -> Box:
+        low, high = self.clip
+        return (max(box[0], 0), max(box[1], low), min(box[2], self.size[1]), min(box[3], high))
+
+    def target(self, key: str, hit: Box, aim: Box, on_tap: Callable[[], object] | None) -> None:
+        """`hit` reacts to touch. Where `aim` does not show, the target is hidden: a swipe brings it."""
+        if self.shown(aim):
+            self.targets.append(Target(key, self._inside(hit), self._inside(aim), on_tap))
+            return
+        middle = (aim[1] + aim[3]) / 2
+        if aim[3] > self.clip[1] or aim[1] < self.clip[0]:
+            self.hide(key, "up" if middle > (self.clip[0] + self.clip[1]) / 2 else "down")
+        else:
+            self.hide(key, "left" if aim[2] > self.size[1] else "right", middle)
+
+    def hide(self, key: str, direction: str, y: float | None = None) -> None:
+        self.hidden.setdefault(key, Hidden(direction, y))
+
+    def strip(self, name: str, y: float, h: float, limit: float) -> None:
+        if name:
+            self.strips.append(Strip(name, self.px(y), self.px(y + h), max(0.0, limit)))
+
+    def cover(self, x: float, y: float, w: float, h: float) -> None:
+        """Something opaque to ink and touch is about to be drawn here."""
+        box = (self.px(x), self.px(y), self.px(x + w), self.px(y + h))
+        self.notes = [note for note in self.notes if not _over(note[0], box)]
+        for target in self.targets:
+            if target.key and _over(target.aim, box):
+                self.hide(target.key, "up")
+        self.targets = [target for target in self.targets if not _over(target.aim, box)]
+        self.targets.append(Target("", box, box, None))
+        self.strips = [strip for strip in self.strips if not box[1] <= (strip.top + strip.bottom) / 2 < box[3]]
+
+    def elements(self) -> tuple[UiElement, ...]:
+        """The annotations, boxes in screen fractions that float32 holds exactly."""
+        height, width = self.size
+        if not self.notes:
+            return ()
+        boxes = np.array([note[0] for note in self.notes], np.float32)
+        boxes[:, 2:] -= boxes[:, :2]
+        boxes = (boxes / np.array([width, height, width, height], np.float32))[:, [1, 0, 3, 2]]
+        return tuple(
+            UiElement(tuple(box), text, kind) for box, (_, text, kind) in zip(boxes.tolist(), self.notes, strict=True)
+        )
+
+
+@lru_cache(maxsize=8)
+def _dimming(share: float) -> list[int]:
+    return [round(value * (1 - share)) for value in range(256)] * 3
+
+
+def _over(box: Box, cover: Box) -> bool:
+    """Whether the middle of `box` lies under `cover`."""
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
+    return cover[0] <= x < cover[2] and cover[1] <= y < cover[3]

@@ -1,0 +1,138 @@
+"""One or two steps, continued: quick settings, scrolling, going back and home."""
+
+from vlm_agent.devices.simulated_phone.expert import BACK, HOME, swipe, tap
+from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
+from vlm_agent.devices.simulated_phone.words import APPS, NAMES, SWITCHES
+
+
+@template("single", 0.7)
+def tile_here(slots: Slots) -> Goal:
+    name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
+
+    def start(phone, rng):
+        phone.switches[name] = state == "off"
+        if name not in phone.quick:
+            phone.quick[rng.randrange(len(phone.quick))] = name
+        phone.shade = True
+
+    def plan(phone):
+        yield tap(f"quick:{name}")
+
+    return Goal(
+        (f"Tap the {name} tile to turn it {state}", f"Turn {state} the {name} tile"),
+        start,
+        plan,
+        lambda phone: phone.switches[name] is (state == "on"),
+    )
+
+
+@template("single", 0.8)
+def close_shade(slots: Slots) -> Goal:
+    name = slots.pick(APPS)
+
+    def start(phone, rng):
+        phone.open(name)
+        phone.shade = True
+
+    def plan(phone):
+        yield swipe("up")
+
+    return Goal(
+        (f"Close the quick settings over {name}", f"Swipe the quick settings away to see {name}"),
+        start,
+        plan,
+        lambda phone: not phone.shade,
+    )
+
+
+@template("single", 0.7)
+def pull_shade(slots: Slots) -> Goal:
+    name = slots.pick(APPS)
+
+    def start(phone, rng):
+        phone.open(name)
+
+    def plan(phone):
+        yield swipe("shade")
+
+    return Goal(
+        (f"Pull down the quick settings over {name}", f"Show the quick settings in {name}"),
+        start,
+        plan,
+        lambda phone: phone.shade,
+    )
+
+
+@template("single", 0.5)
+def scroll_back(slots: Slots) -> Goal:
+    name = slots.pick(
+        (
+            "Settings",
+            "Contacts",
+            "Mail",
+            "Shop",
+            "Messages",
+            "News",
+            "Photos",
+            "Files",
+            "Music",
+            "Video",
+            "Games",
+            "Books",
+        )
+    )
+
+    def start(phone, rng):
+        phone.open(name)
+        phone.changed()
+        phone.canvas()
+        route = phone.app(name).route
+        route.scroll = route.limit
+
+    def plan(phone):
+        while phone.app(name).route.scroll > 0:
+            yield swipe("down")
+
+    return Goal(
+        (f"Scroll {name} to the top", f"Go to the top of {name}"),
+        start,
+        plan,
+        lambda phone: phone.app(name).route.scroll == 0,
+    )
+
+
+@template("single", 0.4)
+def go_home(slots: Slots) -> Goal:
+    name = slots.pick(APPS)
+
+    def start(phone, rng):
+        phone.open(name)
+
+    def plan(phone):
+        yield HOME
+
+    return Goal(
+        (f"Leave {name} for the home screen", f"Go home from {name}"),
+        start,
+        plan,
+        lambda phone: phone.front == "Launcher",
+    )
+
+
+@template("single", 0.4)
+def go_back(slots: Slots) -> Goal:
+    name = slots.pick(NAMES)
+
+    def start(phone, rng):
+        phone.open("Contacts")
+        phone.app("Contacts").push("person", name)
+
+    def plan(phone):
+        yield BACK
+
+    return Goal(
+        (f"Go back from {name} to all contacts", f"Leave the page of {name}"),
+        start,
+        plan,
+        lambda phone: phone.app("Contacts").route.name == "home",
+    )
