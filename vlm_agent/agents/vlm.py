@@ -75,6 +75,7 @@ class VlmAgent:
         answers = []
         # Backwards, because cutting the cache to an earlier step is free and restoring a later one is not.
         for start, end in reversed(_action_spans(sentence, self.tokenizer.eos_token_id)):
+            end = min(end, start + MAX_ACTION_TOKENS)
             left = next((at for at in range(start, end) if greedy[at] != sentence.input_ids[at]), None)
             if left is None:
                 answers.append(self._answer(sentence.input_ids[start:end]))

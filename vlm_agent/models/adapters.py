@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, PeftConfig, PeftModel, get_peft_model
 from safetensors import safe_open
 from torch import nn
 
@@ -13,23 +13,49 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def choose_trained_weights(model: LlamaViT, train: TrainedParts, lora: Lora) -> LlamaViT | PeftModel:
-    """Freeze, adapt and free the parts as told. With any part on `lora` the result is a PeftModel whose adapter also
-    saves every part trained in full (`modules_to_save`)."""
+    """Freeze, adapt and free the parts as told; what trains is float32, whatever the rest is.
+
+    With any part on `lora` the result is a PeftModel whose adapter also saves every part trained in full
+    (`modules_to_save`).
+
+    Raises ValueError for a part that has nothing to adapt, and for embeddings and head told apart that are one matrix.
+    """
+    _check_tied(model, train)
     adapted = [part for part in PARTS if getattr(train, part) == "lora"]
     full = [PARTS[part] for part in PARTS if getattr(train, part) == "full"]
+    model.requires_grad_(False)
     if adapted:
         config = LoraConfig(
             r=lora.rank,
             lora_alpha=lora.alpha,
             lora_dropout=lora.dropout,
             target_modules=[name for part in adapted for name in _adaptable(model, PARTS[part])],
-            modules_to_save=full,
+            modules_to_save=[name for path in full for name in _callable(model, path)],
         )
-        return get_peft_model(model, config)
-    model.requires_grad_(False)
-    for path in full:
-        model.get_submodule(path).requires_grad_(True)
+        model = get_peft_model(model, config)
+    else:
+        for path in full:
+            model.get_submodule(path).requires_grad_(True)
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()  # small updates vanish in bfloat16's eight bits
     return model
+
+
+def _check_tied(model: LlamaViT, train: TrainedParts) -> None:
+    if not model.config.text_config.tie_word_embeddings or train.embeddings == train.head == "frozen":
+        return
+    if (train.embeddings, train.head, train.language_model) != ("full", "full", "full"):
+        raise ValueError(
+            "this language model's embeddings and head are one matrix: freeze both, or train embeddings, head and "
+            "language_model in full"
+        )
+
+
+def _callable(model: LlamaViT, path: str) -> list[str]:
+    """The part itself; the layers of one that is a list of layers, which peft cannot wrap as a whole."""
+    module = model.get_submodule(path)
+    return [f"{path}.{name}" for name, _ in module.named_children()] if isinstance(module, nn.ModuleList) else [path]
 
 
 def _adaptable(model: LlamaViT, path: str) -> list[str]:
@@ -40,7 +66,9 @@ def _adaptable(model: LlamaViT, path: str) -> list[str]:
         if isinstance(module, (nn.Linear, nn.Embedding))
     ]
     if not names:
-        raise ValueError(f"{path} has no linear layer, so there is nothing for LoRA to adapt; freeze it or train it full")
+        raise ValueError(
+            f"{path} has no linear layer, so there is nothing for LoRA to adapt; freeze it or train it full"
+        )
     return names
 
 
@@ -49,21 +77,22 @@ def save_trained_weights(model: LlamaViT | PeftModel, folder: Path) -> None:
     model.save_pretrained(folder)
 
 
-def load_adapter(base: LlamaViT, folder: Path) -> PeftModel:
-    """An adapter upon its base, frozen for use.
+def load_adapter(base: LlamaViT, folder: Path, projector_in_base: bool = False) -> PeftModel:
+    """An adapter upon its base, frozen for use. `projector_in_base`: the base brings a trained one.
 
     Raises ValueError when the adapter was to bring a part (the projection, above all) and does not: peft itself would
     leave that part at its random start and say nothing.
     """
-    with safe_open(folder / ADAPTER_WEIGHTS, framework="pt") as weights:
-        present = list(weights.keys())
-    model = PeftModel.from_pretrained(base, folder)
-    for module in model.peft_config["default"].modules_to_save or []:
-        if not any(f".{module}." in key for key in present):
-            raise ValueError(f"{folder / ADAPTER_WEIGHTS} lacks {module}, which its configuration says it saves")
-    if not any(".projector." in key for key in present):
-        raise ValueError(f"{folder / ADAPTER_WEIGHTS} has no projector; its language model could not read a screen")
-    return model
+    path = folder / ADAPTER_WEIGHTS
+    with safe_open(path, framework="pt") as weights:
+        present = set(weights.keys())
+    for module in PeftConfig.from_pretrained(folder).modules_to_save or []:
+        for name in base.get_submodule(module).state_dict():
+            if f"base_model.model.{module}.{name}" not in present:
+                raise ValueError(f"{path} lacks {module}.{name}, which its configuration says it saves")
+    if not projector_in_base and not any(".projector." in key for key in present):
+        raise ValueError(f"{path} has no projector; its language model could not read a screen")
+    return PeftModel.from_pretrained(base, folder)
 
 
 def count_parameters(model: nn.Module) -> dict[str, dict[str, int]]:

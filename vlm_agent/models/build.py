@@ -1,6 +1,7 @@
 """From what a recipe says to a model and its tokenizer, and from a finished run back to both."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,10 @@ TOKENIZER_FOLDER = "tokenizer"
 RECIPE_FILE = "recipe.yaml"
 
 
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be had, with what to do."""
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """What a tokenizer from scratch is made of: the action language's phrases and bins, and the data's texts."""
@@ -32,7 +37,10 @@ class Vocabulary:
 
 
 def build(recipe: ModelRecipe, vocabulary: Vocabulary) -> tuple[LlamaViT, PreTrainedTokenizerBase]:
-    """The base model in the recipe's dtype, before any adapter. Random weights come from torch's global generator."""
+    """The base model in the recipe's dtype, before any adapter. Random weights come from torch's global generator.
+
+    Raises CheckpointError for a checkpoint that cannot be had, FileNotFoundError for a base that is no finished run.
+    """
     tokenizer = _tokenizer(recipe, vocabulary)
     model = build_model(recipe, len(tokenizer))
     if recipe.word_tokenizer:
@@ -70,21 +78,23 @@ _SHARED_KEYS = (
 
 def _tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
     if recipe.base is not None:
+        _check_finished(Path(recipe.base))
         return AutoTokenizer.from_pretrained(Path(recipe.base) / TOKENIZER_FOLDER)
     if recipe.word_tokenizer:
         return build_word_tokenizer(
             vocabulary.texts, vocabulary.phrases, vocabulary.bins, recipe.word_tokenizer.vocabulary
         )
-    source = recipe.language_model
-    if source.checkpoint is None:
-        raise ValueError("model.language_model.config has random weights and brings no tokenizer; add word_tokenizer")
-    return AutoTokenizer.from_pretrained(source.checkpoint, **_gguf(source))
+    with _wanted(recipe.language_model, "language_model"):
+        return AutoTokenizer.from_pretrained(recipe.language_model.checkpoint, **_gguf(recipe.language_model))
 
 
 def _language_model(source: Source, vocabulary: int):
     if source.config is not None:
-        return AutoModelForCausalLM.from_config(AutoConfig.for_model(**source.config, vocab_size=vocabulary))
-    loaded = AutoModelForCausalLM.from_pretrained(source.checkpoint, dtype=torch.float32, **_gguf(source))
+        return AutoModelForCausalLM.from_config(AutoConfig.for_model(**source.config | {"vocab_size": vocabulary}))
+    with _wanted(source, "language_model"):
+        loaded = AutoModelForCausalLM.from_pretrained(
+            source.checkpoint, dtype=torch.float32, use_safetensors=source.gguf_file is None, **_gguf(source)
+        )
     if source.gguf_file is None:
         return loaded
     # A model read from GGUF refuses to be cast or saved; its weights in a fresh model of the same config do not.
@@ -101,8 +111,24 @@ def _gguf(source: Source) -> dict[str, str]:
 def _vision(source: Source):
     if source.config is not None:
         return AutoModel.from_config(AutoConfig.for_model(**source.config))
-    model = AutoModel.from_pretrained(source.checkpoint, dtype=torch.float32)
+    with _wanted(source, "vision"):
+        model = AutoModel.from_pretrained(source.checkpoint, dtype=torch.float32, use_safetensors=True)
     return getattr(model, "vision_model", model)  # CLIP and SigLIP bring a text tower too
+
+
+@contextmanager
+def _wanted(source: Source, key: str) -> Iterator[None]:
+    """transformers raises OSError for a missing folder, an unknown or gated name, a lost connection, and for a folder
+    without safetensors."""
+    try:
+        yield
+    except OSError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"model.{key}.checkpoint {source.checkpoint!r} cannot be loaded: {reason}\n"
+            "Give the path of a folder that holds it, or a name on huggingface.co. A gated one, such as Llama 2, also "
+            "needs its licence accepted on its page there and `hf auth login` here."
+        ) from error
 
 
 def save(model: LlamaViT | PeftModel, tokenizer: PreTrainedTokenizerBase, run: Path) -> None:
@@ -118,15 +144,23 @@ def load(run: Path) -> tuple[LlamaViT | PeftModel, PreTrainedTokenizerBase]:
     weights. Raises FileNotFoundError for an unfinished run.
     """
     folder = run / MODEL_FOLDER
-    adapted = (folder / ADAPTER_WEIGHTS).is_file()
-    if not adapted and not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no model: {run} is not a finished run")
+    adapted = _check_finished(run)
     tokenizer = AutoTokenizer.from_pretrained(run / TOKENIZER_FOLDER)
     if not adapted:
         return choose_attention(LlamaViT.from_pretrained(folder)).eval(), tokenizer
+    recipe = ModelRecipe(**yaml.safe_load((run / RECIPE_FILE).read_text())["model"])
     if (run / BASE_FOLDER).is_dir():
         base = choose_attention(LlamaViT.from_pretrained(run / BASE_FOLDER))
     else:
-        recipe = ModelRecipe(**yaml.safe_load((run / RECIPE_FILE).read_text())["model"])
         base = build_model(recipe, len(tokenizer))
-    return load_adapter(base, folder).eval(), tokenizer
+    projector_in_base = recipe.base is not None and recipe.train.projector == "frozen"
+    return load_adapter(base, folder, projector_in_base).eval(), tokenizer
+
+
+def _check_finished(run: Path) -> bool:
+    """Whether the run's weights are an adapter; FileNotFoundError where it has none."""
+    folder = run / MODEL_FOLDER
+    adapted = (folder / ADAPTER_WEIGHTS).is_file()
+    if not adapted and not (folder / "config.json").is_file():
+        raise FileNotFoundError(f"{folder} holds no model: {run} is not a finished run")
+    return adapted

@@ -104,7 +104,7 @@ class Projector(nn.Module):
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(N, tokens, features) to visual tokens (N, tokens, hidden), before and after positions are added."""
-        seen = self.linear(features)
+        seen = self.linear(features.to(self.linear.weight.dtype))
         if self.norm is not None:
             seen = functional.rms_norm(seen, seen.shape[-1:]) * self.norm
         return seen, seen if self.positions is None else seen + self.positions
@@ -129,11 +129,18 @@ class LlamaViT(PreTrainedModel):
             language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
         )
         hidden = config.text_config.hidden_size
-        self.projector = Projector(_feature_width(config.vision_config), hidden, config)
+        self.projector = Projector(_feature_width(self.vision), hidden, config)
         self.post_init()
 
     def _init_weights(self, module):
         """Sub-models and the projector initialise themselves."""
+
+    def train(self, mode: bool = True) -> "LlamaViT":
+        """A frozen encoder stays as in use: no dropout, and no batch statistics that nobody would save."""
+        super().train(mode)
+        if not any(parameter.requires_grad for parameter in self.vision.parameters()):
+            self.vision.eval()
+        return self
 
     def get_input_embeddings(self):
         return self.language_model.get_input_embeddings()
@@ -153,22 +160,33 @@ class LlamaViT(PreTrainedModel):
         return self.projector(pooled.flatten(2).transpose(1, 2))
 
     def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
-        mean, std = (
-            torch.tensor(values, device=screens.device).view(3, 1, 1) * 255
-            for values in (self.config.image_mean, self.config.image_std)
+        # Cast first: on a CPU in mixed precision the arithmetic on whole screens is a tenth of a training step.
+        autocast = torch.is_autocast_enabled(screens.device.type)
+        dtype = torch.get_autocast_dtype(screens.device.type) if autocast else next(self.vision.parameters()).dtype
+        pixels = screens.to(dtype=dtype, memory_format=torch.channels_last)
+        scale, shift = (
+            torch.tensor(values, device=screens.device, dtype=dtype).view(3, 1, 1)
+            for values in (
+                [1 / (255 * std) for std in self.config.image_std],
+                [-mean / std for mean, std in zip(self.config.image_mean, self.config.image_std, strict=True)],
+            )
         )
-        pixels = ((screens - mean) / std).to(next(self.vision.parameters()).dtype)
-        return pixels.contiguous(memory_format=torch.channels_last)
+        return pixels.mul_(scale).add_(shift)
 
     def _feature_map(self, pixels: torch.Tensor) -> torch.Tensor:
         """(N, channels, rows, columns) from any encoder: convolutional maps as they are, patch sequences unfolded."""
         hidden = self.vision(pixels, **_position_options(self.config.vision_config)).last_hidden_state
-        if hidden.dim() == 4:
-            return hidden
-        patch = self.config.vision_config.patch_size
+        if hidden.dim() == 4:  # some of timm's encoders put the channels last
+            return hidden if hidden.shape[1] == _feature_width(self.vision) else hidden.permute(0, 3, 1, 2)
+        patch = _patch_size(self.vision)
         rows, columns = pixels.shape[-2] // patch, pixels.shape[-1] // patch
-        patches = hidden[:, hidden.shape[1] - rows * columns :]  # class and register tokens come first
-        return patches.transpose(1, 2).unflatten(2, (rows, columns))
+        others = hidden.shape[1] - rows * columns  # class and register tokens, which come first
+        if others < 0:
+            raise ValueError(
+                f"{self.config.vision_config.model_type} gives {hidden.shape[1]} tokens for {rows} x {columns} "
+                "patches; use an encoder that keeps its patches, such as vit, dinov2, clip or siglip"
+            )
+        return hidden[:, others:].transpose(1, 2).unflatten(2, (rows, columns))
 
     def embed(self, input_ids: torch.Tensor, screens: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Embeddings (B, L, hidden) with visual tokens in place, and those tokens before positions (N, tokens, hidden).
@@ -205,6 +223,8 @@ class LlamaViT(PreTrainedModel):
         `labels[b, i]` is the token to be at position i (the shift is made here), `IGNORED` where there is no loss.
         With labels, logits exist only at supervised positions, flattened in reading order. Without, `logits_to_keep`
         selects: 0 all positions, n the last n, a tensor those indices.
+        `num_items_in_batch` is the number of supervised tokens of all the batches whose gradients are summed; the loss
+        is this batch's share, so that the sum is the mean over all of them.
         """
         embeddings, seen = self.embed(input_ids, screens)
         decoded = self.language_model.model(
@@ -222,13 +242,15 @@ class LlamaViT(PreTrainedModel):
         supervised = labels[:, 1:] != IGNORED
         logits = self.logits(hidden[:, :-1][supervised])
         targets = labels[:, 1:][supervised]
-        count = supervised.sum() if num_items_in_batch is None else num_items_in_batch
-        action_loss = functional.cross_entropy(logits.float(), targets, reduction="sum") / count
-        output = LlamaViTOutput(loss=action_loss, logits=logits, action_loss=action_loss.detach())
+        count = supervised.sum().clamp(min=1)  # a batch without actions has no loss, rather than 0/0
+        loss = action_loss = functional.cross_entropy(logits.float(), targets, reduction="sum") / count
+        output = LlamaViTOutput(logits=logits, action_loss=action_loss.detach())
         if self.config.element_loss and self.training and element_labels is not None:
             element_loss = self.name_elements(seen, element_labels)
-            output.loss = action_loss + self.config.element_loss * element_loss
+            loss = action_loss + self.config.element_loss * element_loss
             output.element_loss = element_loss.detach()
+        total = count if num_items_in_batch is None else torch.as_tensor(num_items_in_batch).clamp(min=1)
+        output.loss = loss * (count / total)
         return output
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
@@ -247,9 +269,20 @@ class LlamaViT(PreTrainedModel):
         return functional.cross_entropy(logits, element_labels[known]) if known.any() else seen.sum() * 0
 
 
-def _feature_width(vision_config) -> int:
-    sizes = getattr(vision_config, "hidden_sizes", None)
-    return sizes[-1] if sizes else vision_config.hidden_size
+def _feature_width(vision: nn.Module) -> int:
+    if vision.config.model_type == _TIMM:
+        return vision.timm_model.num_features
+    sizes = getattr(vision.config, "hidden_sizes", None)
+    return sizes[-1] if sizes else vision.config.hidden_size
+
+
+def _patch_size(vision: nn.Module) -> int:
+    if vision.config.model_type == _TIMM:
+        return vision.timm_model.patch_embed.patch_size[0]
+    return vision.config.patch_size
+
+
+_TIMM = "timm_wrapper"
 
 
 def _position_options(vision_config) -> dict[str, bool]:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, PositiveInt, model_serializer, model_validator
 
 Training = Literal["frozen", "lora", "full"]
 
@@ -25,6 +25,10 @@ class Source(Section):
     def _exactly_one(self):
         if (self.checkpoint is None) == (self.config is None):
             raise ValueError("give either checkpoint or config")
+        if self.gguf_file is not None and self.checkpoint is None:
+            raise ValueError("gguf_file is a file inside checkpoint; give the folder there")
+        if self.config is not None and "model_type" not in self.config:
+            raise ValueError("config needs a model_type, such as llama or vit")
         return self
 
 
@@ -43,15 +47,18 @@ class Lora(Section):
     """Low-rank adapters on every linear layer of the parts that say `lora`. The paper's figures are lost; these are
     ours."""
 
-    rank: int = 16
-    alpha: int = 32
+    rank: PositiveInt = 16
+    alpha: PositiveInt = 32
     dropout: float = 0.05
 
 
 class WordTokenizer(Section):
     """A tokenizer made from the training shards, for a language model that brings none."""
 
-    vocabulary: int = 4096
+    vocabulary: PositiveInt = 4096
+
+
+_WITH_BASE = {"base", "train", "lora", "dtype"}
 
 
 class ModelRecipe(Section):
@@ -62,8 +69,8 @@ class ModelRecipe(Section):
     language_model: Source | None = None
     vision: Source | None = None
     word_tokenizer: WordTokenizer | None = None
-    screen_size: tuple[int, int] = (896, 448)
-    visual_grid: tuple[int, int] = (16, 8)
+    screen_size: tuple[PositiveInt, PositiveInt] = (896, 448)
+    visual_grid: tuple[PositiveInt, PositiveInt] = (16, 8)
     image_mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     image_std: tuple[float, float, float] = (0.5, 0.5, 0.5)
     visual_norm: float | None = None
@@ -75,14 +82,25 @@ class ModelRecipe(Section):
 
     @model_validator(mode="after")
     def _one_origin(self):
-        described = self.model_fields_set - {"base", "train", "lora", "dtype"}
+        described = self.model_fields_set - _WITH_BASE
         if self.base is not None and described:
             raise ValueError(f"base brings the whole model; remove {', '.join(sorted(described))}")
         if self.base is None and (self.language_model is None or self.vision is None):
             raise ValueError("give base, or both language_model and vision")
         if self.base is None and self.train.projector != "full":
             raise ValueError("a new projector is random; train.projector must be full unless base brings one")
+        if self.base is None and (self.word_tokenizer is None) != (self.language_model.config is None):
+            raise ValueError(
+                "language_model.config has random weights and needs word_tokenizer; language_model.checkpoint brings "
+                "its own tokenizer and excludes it"
+            )
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, serialise) -> dict:
+        """With a base, without the keys it excludes, so that what is written can be read."""
+        content = serialise(self)
+        return content if self.base is None else {key: content[key] for key in content if key in _WITH_BASE}
 
     @property
     def starts_random(self) -> bool:

@@ -7,7 +7,10 @@ up is enough: none of our code calls them, and calling them still fails.
 
 import torch
 
-_OPERATORS = ("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor", "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+_OPERATORS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
 _fragments = []
 
 

@@ -58,8 +58,10 @@ def coordinate_ids(tokenizer, bins: int) -> tuple[list[int], list[int]]:
 
 
 def _phrase_pattern(phrase: str) -> str:
-    # Only before a number, or " to " would swallow that word in every goal.
-    return re.escape(phrase) + (r"(?=\d)" if phrase.endswith(" ") and '"' not in phrase else "")
+    # Only before a number, or " to " would swallow that word in every goal; and whole words only, or "complete" would
+    # cut "completed" in two.
+    end = r"(?=\d)" if phrase.endswith(" ") else r"(?![\p{L}\p{M}'_])" if phrase[-1].isalpha() else ""
+    return re.escape(phrase) + end
 
 
 def _as_bytes(byte_level, piece: str) -> str:

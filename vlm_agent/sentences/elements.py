@@ -31,7 +31,7 @@ class ElementSentences:
 
     def build(self, step: Step, rng: random.Random) -> Sentence:
         sentence = Sentence()
-        sentence.read([self.trajectory.tokenizer.bos_token_id])
+        sentence.read(self.trajectory.start_ids())
         sentence.see(self.trajectory.screen(step), self.trajectory.tokens_per_screen)
         named = [element for element in step.elements if 0 < len(element_name(element)) <= MAX_NAME_CHARACTERS]
         for element in rng.sample(named, min(self.items, len(named))):
@@ -59,7 +59,7 @@ def element_name(element: UiElement) -> str:
 def label_elements(
     step: Step, grid: tuple[int, int], sentences: TrajectorySentences, empty: float, rng: random.Random
 ) -> np.ndarray:
-    """int64 (rows * columns,): for each visual token the id of the word or icon type under its centre, else `IGNORED`.
+    """int64 (rows * columns,): for each visual token the id of the word or icon type centred in it, else `IGNORED`.
 
     Words of a text are placed by their share of its characters. Cells that no element touches are labelled with the
     end mark in a share `empty` of cases, so that nothing also has a name without outweighing the words.
@@ -69,7 +69,9 @@ def label_elements(
     touched = np.zeros(grid, bool)
     for element in step.elements:
         for token, (y, x, height, width) in _words(element, sentences):
-            top, left, bottom, right = y * rows, x * columns, (y + height) * rows, (x + width) * columns
+            # Annotations may reach beyond the screen; a negative index would label the opposite edge.
+            top, bottom = (min(max(edge, 0.0), 1.0) * rows for edge in (y, y + height))
+            left, right = (min(max(edge, 0.0), 1.0) * columns for edge in (x, x + width))
             touched[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = True
             centre = (min(int((top + bottom) / 2), rows - 1), min(int((left + right) / 2), columns - 1))
             labels[centre] = token

@@ -8,6 +8,7 @@ acts, so training and acting cannot differ, and labels are known by construction
 """
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from transformers import PreTrainedTokenizerBase
 
@@ -52,8 +53,11 @@ class TrajectorySentences:
         return grey_screen(self.screen_size) if self.grey else prepare_screen(step.screenshot, self.screen_size)
 
     def goal_ids(self, goal: str) -> list[int]:
-        start = [] if self.tokenizer.bos_token_id is None else [self.tokenizer.bos_token_id]
-        return start + self.ids(GOAL_TEMPLATE.format(goal=goal))
+        return self.start_ids() + self.ids(GOAL_TEMPLATE.format(goal=goal))
+
+    def start_ids(self) -> list[int]:
+        """What every sentence begins with: the tokenizer's start mark, where it has one."""
+        return [] if self.tokenizer.bos_token_id is None else [self.tokenizer.bos_token_id]
 
     def action_ids(self, action: Action, step: Step | None = None) -> list[int]:
         """The action's tokens and the end mark."""
@@ -64,7 +68,18 @@ class TrajectorySentences:
         return [*ids, self.tokenizer.eos_token_id]
 
     def ids(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False).input_ids
+        """Tokens of a segment by itself; the same few segments come again and again, so they are kept."""
+        return list(self._cached_ids(text))
+
+    @cached_property
+    def _cached_ids(self):
+        # split_special_tokens: an end mark that somebody typed is text, not the end of an action.
+        return lru_cache(maxsize=65536)(
+            lambda text: tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids)
+        )
+
+    def __getstate__(self) -> dict:
+        return {key: value for key, value in self.__dict__.items() if key != "_cached_ids"}
 
     def text(self, ids: list[int]) -> str:
         """What the model said: `ids` up to the end mark, decoded."""

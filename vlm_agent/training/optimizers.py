@@ -15,10 +15,12 @@ def muon(model: nn.Module, learning_rate: float, muon_learning_rate: float, weig
     matrices = [parameter for name, parameter in named if parameter.dim() == 2 and not name.endswith(_TABLES)]
     chosen = {id(parameter) for parameter in matrices}
     others = [parameter for _, parameter in named if id(parameter) not in chosen]
-    return MuonAndAdamW(
-        torch.optim.Muon(matrices, lr=muon_learning_rate, weight_decay=weight_decay),
-        torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay),
-    )
+    parts = []  # an optimiser refuses to have nothing to do
+    if matrices:
+        parts.append(torch.optim.Muon(matrices, lr=muon_learning_rate, weight_decay=weight_decay))
+    if others:
+        parts.append(torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay))
+    return MuonAndAdamW(*parts)
 
 
 _TABLES = ("embed_tokens.weight", "lm_head.weight", "projector.positions")

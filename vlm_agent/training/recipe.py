@@ -7,12 +7,21 @@ valid recipe.
 import difflib
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import yaml
-from pydantic import ValidationError
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.episodes import SUBSETS
 from vlm_agent.models.recipe import ModelRecipe, Section
 
 
@@ -24,7 +33,7 @@ class LanguageRecipe(Section):
     """The action language; `bins` per axis."""
 
     name: Literal["binned"] = "binned"
-    bins: int = 100
+    bins: Annotated[int, Field(ge=2)] = 100
 
     def build(self) -> BinnedLanguage:
         return BinnedLanguage(self.bins)
@@ -40,19 +49,19 @@ class DataRecipe(Section):
     shards: str
     split: str = "train"
     sentences: Literal["trajectory", "elements"] = "trajectory"
-    items: int = 12
-    mixture: dict[str, float] = {}
-    limit: int | None = None
-    workers: int = 0
+    items: PositiveInt = 12
+    mixture: dict[Literal[SUBSETS], Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
+    limit: PositiveInt | None = None
+    workers: NonNegativeInt = 0
 
 
 class OptimizerRecipe(Section):
     """`muon` is for models from scratch and takes `muon_learning_rate` for weight matrices beside `learning_rate`."""
 
     name: Literal["adamw", "muon"] = "adamw"
-    learning_rate: float = 1e-4
-    muon_learning_rate: float = 0.01
-    weight_decay: float = 0.01
+    learning_rate: PositiveFloat = 1e-4
+    muon_learning_rate: PositiveFloat = 0.01
+    weight_decay: NonNegativeFloat = 0.01
 
 
 class TrainingRecipe(Section):
@@ -61,18 +70,24 @@ class TrainingRecipe(Section):
     Exactly one of `steps` and `epochs` is given. `schedule` follows `warmup_steps` of linear warm-up.
     """
 
-    epochs: float | None = None
-    steps: int | None = None
-    batch_size: int = 1
-    accumulation: int = 1
+    epochs: PositiveFloat | None = None
+    steps: PositiveInt | None = None
+    batch_size: PositiveInt = 1
+    accumulation: PositiveInt = 1
     optimizer: OptimizerRecipe = OptimizerRecipe()
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    warmup_steps: int = 30
-    max_grad_norm: float = 1.0
+    warmup_steps: NonNegativeInt = 30
+    max_grad_norm: PositiveFloat = 1.0
     bf16: bool = False
     gradient_checkpointing: bool = False
-    save_steps: int | None = None
-    log_steps: int = 10
+    save_steps: PositiveInt | None = None
+    log_steps: PositiveInt = 10
+
+    @model_validator(mode="after")
+    def _one_length(self):
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give either epochs or steps")
+        return self
 
 
 class Recipe(Section):
@@ -83,10 +98,17 @@ class Recipe(Section):
     data: DataRecipe
     action_language: LanguageRecipe = LanguageRecipe()
     training: TrainingRecipe
-    seed: int = 0
+    seed: NonNegativeInt = 0
 
-    def save(self, path: Path) -> None:
-        path.write_text(yaml.safe_dump(self.model_dump(mode="json", exclude_unset=True), sort_keys=False))
+    @model_validator(mode="after")
+    def _mixed_precision(self):
+        if self.model.dtype == "bfloat16" and not self.training.bf16:
+            raise ValueError("model.dtype bfloat16 trains float32 weights beside it; that needs training.bf16: true")
+        return self
+
+    def to_yaml(self) -> str:
+        """Every key with its value, defaults too, so that a run keeps its meaning when defaults change."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
 def read_recipe(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
@@ -95,10 +117,10 @@ def read_recipe(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
     Raises RecipeError naming the file and every key that is unknown, missing or of the wrong kind.
     """
     try:
-        content = _read_yaml(path.read_text())
-    except FileNotFoundError:
-        raise RecipeError(f"{path} does not exist") from None
-    except yaml.YAMLError as error:
+        content = _read_yaml(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise RecipeError(f"{path} is no YAML: {error}") from None
     if not isinstance(content, dict):
         raise RecipeError(f"{path} must hold keys and values at its top level")
@@ -129,7 +151,10 @@ def _override(content: dict, key: str, value: str) -> None:
         content = content.setdefault(section, {})
         if not isinstance(content, dict):
             raise RecipeError(f"--{key}: {section} is a value, not a section")
-    content[last] = _read_yaml(value)
+    try:
+        content[last] = _read_yaml(value)
+    except yaml.YAMLError:
+        raise RecipeError(f"--{key}: {value!r} is no YAML value") from None
 
 
 def _explain(problem: dict) -> str:

@@ -1,11 +1,11 @@
 """A training run, from recipe to run folder.
 
-    RUN/recipe.yaml       the resolved recipe
-    RUN/checkpoints/      what a killed run resumes from
-    RUN/tensorboard/
-    RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
-    RUN/base/             the random base under an adapter, where no checkpoint could give it back
-    RUN/run.json          versions, commit, data, figures; written last: it means finished
+RUN/recipe.yaml       the resolved recipe
+RUN/checkpoints/      what a killed run resumes from
+RUN/tensorboard/
+RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
+RUN/base/             the random base under an adapter, where no checkpoint could give it back
+RUN/run.json          versions, commit, data, figures; written last: it means finished
 """
 
 import json
@@ -21,10 +21,11 @@ from pathlib import Path
 import torch
 from rich.console import Console
 from transformers import TrainingArguments, set_seed
+from transformers.trainer import TRAINER_STATE_NAME
 from transformers.trainer_callback import PrinterCallback
-from transformers.trainer_utils import get_last_checkpoint
 
 from vlm_agent.action_languages.binned import PHRASES
+from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.models.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.build import BASE_FOLDER, RECIPE_FILE, Vocabulary, build, save
@@ -42,15 +43,17 @@ _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
 def train(recipe: Recipe, console: Console) -> Path:
     """Runs the recipe and returns its run folder; resumes from the newest checkpoint of an interrupted run.
 
-    Raises RecipeError when the folder holds a finished run or one of another recipe.
+    Raises RecipeError when the folder holds a finished run or one of another recipe, TrainingError when the loss is no
+    longer a number.
     """
     run = Path(recipe.output)
-    _claim(run, recipe)
+    if _is_first_rank():
+        _claim(run, recipe)
     set_seed(recipe.seed)
     shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
     indices = chosen_episodes(shards, recipe.data)
     base, tokenizer = build(recipe.model, _vocabulary(recipe, shards, indices))
-    if recipe.model.starts_random and "lora" in recipe.model.train.model_dump().values():
+    if recipe.model.starts_random and "lora" in recipe.model.train.model_dump().values() and _is_first_rank():
         base.save_pretrained(run / BASE_FOLDER)
     model = choose_trained_weights(base, recipe.model.train, recipe.model.lora)
     stream = _stream(recipe, shards, indices, base.config, tokenizer)
@@ -66,10 +69,11 @@ def train(recipe: Recipe, console: Console) -> Path:
     )
     trainer.remove_callback(PrinterCallback)
     started = time.monotonic()
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(run / CHECKPOINTS)) if _started(run) else None)
-    save(model, tokenizer, run)
+    trainer.train(resume_from_checkpoint=_newest_checkpoint(run))
     figures = {"seconds": time.monotonic() - started, "steps": trainer.state.global_step}
-    _finish(run, recipe, shards, figures | {"loss": trainer.state.log_history[-1].get("train_loss")})
+    if _is_first_rank():
+        save(model, tokenizer, run)
+        _finish(run, recipe, shards, figures | {"loss": trainer.state.log_history[-1].get("train_loss")})
     console.print(f"{run}: {figures['steps']} steps in {figures['seconds']:.0f} s")
     return run
 
@@ -77,19 +81,22 @@ def train(recipe: Recipe, console: Console) -> Path:
 def _claim(run: Path, recipe: Recipe) -> None:
     if (run / FINISHED).exists():
         raise RecipeError(f"{run} holds a finished run; choose another output, or remove it")
-    run.mkdir(parents=True, exist_ok=True)
     path = run / RECIPE_FILE
-    if path.exists():
-        before = path.read_text()
-        recipe.save(path.with_suffix(".new"))
-        if path.with_suffix(".new").read_text() != before:
-            raise RecipeError(f"{run} was begun with another recipe ({path}); choose another output, or remove it")
-        path.with_suffix(".new").unlink()
-    recipe.save(path)
+    if not path.exists():
+        with written_whole(path) as temporary:
+            temporary.write_text(recipe.to_yaml(), encoding="utf-8")
+    elif path.read_text(encoding="utf-8") != recipe.to_yaml():
+        raise RecipeError(f"{run} was begun with another recipe ({path}); choose another output, or remove it")
 
 
-def _started(run: Path) -> bool:
-    return (run / CHECKPOINTS).is_dir()
+def _newest_checkpoint(run: Path) -> str | None:
+    """The newest whole checkpoint. Trainer writes its state last; without it, the writing was interrupted."""
+    whole = [path.parent for path in (run / CHECKPOINTS).glob(f"checkpoint-*/{TRAINER_STATE_NAME}")]
+    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2]))) if whole else None
+
+
+def _is_first_rank() -> bool:
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _vocabulary(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> Vocabulary:
@@ -134,7 +141,7 @@ def _arguments(recipe: Recipe, run: Path, total: int) -> TrainingArguments:
         warmup_steps=training.warmup_steps,
         max_grad_norm=training.max_grad_norm,
         bf16=training.bf16,
-        gradient_checkpointing=training.gradient_checkpointing,
+        activation_checkpointing=training.gradient_checkpointing,
         save_strategy="no" if training.save_steps is None else "steps",
         save_steps=training.save_steps or 1,
         save_total_limit=2,
@@ -164,7 +171,8 @@ def _finish(run: Path, recipe: Recipe, shards: ShardDataset, figures: dict) -> N
         "shards": recipe.data.shards,
         "manifest": shards.manifest,
     }
-    (run / FINISHED).write_text(json.dumps(record, indent=2))
+    with written_whole(run / FINISHED) as temporary:
+        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
 
 
 def _commit() -> str | None:

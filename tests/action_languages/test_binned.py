@@ -1,0 +1,182 @@
+"""The binned language reads back what it writes, and reads nothing else."""
+
+import json
+import math
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from vlm_agent.action_languages.binned import PHRASES, BinnedLanguage
+from vlm_agent.episodes import BUTTONS, TAP_DISTANCE, Action, ActionKind
+
+BINS = (2, 10, 100, 1000)
+languages = st.sampled_from([BinnedLanguage(bins) for bins in BINS])
+fractions = st.floats(0, 1)
+points = st.tuples(fractions, fractions)
+unicode_text = st.text(st.characters(exclude_categories=["Cs"]))
+gestures = st.one_of(
+    points.map(lambda point: Action.tap(*point)),
+    st.builds(Action.swipe, points, points),
+    # Swipes just long enough to be no tap, where bins are coarser than the gesture.
+    st.builds(
+        lambda touch, angle, length: Action.swipe(
+            touch,
+            tuple(min(max(v + length * f(angle), 0), 1) for v, f in zip(touch, (math.sin, math.cos), strict=True)),
+        ),
+        points,
+        st.floats(0, 2 * math.pi),
+        st.floats(0.03, 0.08),
+    ),
+)
+actions = st.one_of(
+    gestures,
+    unicode_text.map(Action.type_text),
+    st.sampled_from([*(Action.press(button) for button in BUTTONS), Action.complete(), Action.impossible()]),
+)
+
+
+@pytest.mark.parametrize(
+    ("action", "text"),
+    [
+        (Action.tap(0.075, 0.905), "tap at 7 90"),
+        (Action.swipe((0.035, 0.445), (0.405, 0.485)), "swipe from 3 44 to 40 48"),
+        (Action.type_text("txt"), 'Input text "txt"'),
+        (Action.type_text('say "hi"\n'), 'Input text "say \\"hi\\"\\n"'),
+        (Action.type_text("grüße 👋"), 'Input text "grüße 👋"'),
+        (Action.press("back"), "press back"),
+        (Action.press("home"), "press home"),
+        (Action.press("enter"), "press enter"),
+        (Action.complete(), "complete"),
+        (Action.impossible(), "impossible"),
+        (Action.tap(0, 0), "tap at 0 0"),
+        (Action.tap(1, 1), "tap at 99 99"),
+    ],
+)
+def test_the_papers_sentences(action, text):
+    language = BinnedLanguage()
+    assert language.render(action) == text
+    assert language.parse(text).kind is action.kind
+
+
+@given(languages, actions)
+@example(BinnedLanguage(2), Action.swipe((0.1, 0.1), (0.2, 0.1)))
+@example(BinnedLanguage(1000), Action.swipe((0.9999, 0.5), (0.9559, 0.5)))
+@example(BinnedLanguage(10), Action.swipe((1.0, 1.0), (1.0, 0.95)))
+def test_an_action_comes_back_as_what_it_was(language, action):
+    back = language.parse(language.render(action))
+    assert back.kind is action.kind
+    assert back.name == action.name
+    assert back.text == action.text
+
+
+@given(languages, points)
+def test_a_tap_comes_back_within_half_a_bin(language, point):
+    back = language.parse(language.render(Action.tap(*point)))
+    assert back.touch_yx == back.lift_yx
+    assert all(abs(a - b) <= 0.5 / language.bins + 1e-9 for a, b in zip(back.touch_yx, point, strict=True))
+
+
+@given(languages, points, points)
+def test_a_swipe_longer_than_the_threshold_and_two_bins_comes_back_within_half_a_bin(language, touch, lift):
+    assume(max(abs(touch[0] - lift[0]), abs(touch[1] - lift[1])) > TAP_DISTANCE + 2 / language.bins)
+    back = language.parse(language.render(Action.swipe(touch, lift)))
+    ends = zip(back.touch_yx + back.lift_yx, touch + lift, strict=True)
+    assert all(abs(a - b) <= 0.5 / language.bins + 1e-9 for a, b in ends)
+
+
+@given(gestures)
+def test_a_short_swipe_moves_by_no_more_than_the_threshold_and_a_bin(gesture):
+    language = BinnedLanguage(100)
+    back = language.parse(language.render(gesture))
+    moved = max(
+        abs(a - b) for a, b in zip(back.lift_yx + back.touch_yx, gesture.lift_yx + gesture.touch_yx, strict=True)
+    )
+    assert moved <= (TAP_DISTANCE if gesture.is_swipe else TAP_DISTANCE + 0.01) + 0.01
+
+
+@given(languages, unicode_text)
+@example(BinnedLanguage(), '"\\\n\r\t\x00\x7f\u2028 </s> \\u0041')
+def test_typed_text_survives_exactly(language, text):
+    assert language.parse(language.render(Action.type_text(text))) == Action.type_text(text)
+
+
+@st.composite
+def almost_sentences(draw):
+    """A valid sentence with a piece of it removed, replaced or added."""
+    text = draw(languages).render(draw(actions))
+    at = draw(st.integers(0, len(text)))
+    cut = draw(st.integers(0, 3))
+    new = draw(st.one_of(st.text(max_size=3), st.text('0123456789 "\\un', max_size=4), st.sampled_from(PHRASES)))
+    return text[:at] + new + text[at + cut :]
+
+
+@given(languages, st.one_of(st.text(), almost_sentences(), st.text().map(lambda t: f"Input text {json.dumps(t)}")))
+@example(BinnedLanguage(), "Input text " + "[" * 100_000)
+@example(BinnedLanguage(), "Input text " + "9" * 5_000)
+@example(BinnedLanguage(), "tap at " + "9" * 5_000 + " 1")
+def test_nothing_raises_and_what_is_accepted_is_what_would_be_written(language, text):
+    action = language.parse(text)
+    assert action is None or language.render(action) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "tap at 07 90",
+        "tap at 7 090",
+        "tap at 7 90 ",
+        " tap at 7 90",
+        "tap at 7 90\n",
+        "tap at 7  90",
+        "tap at 7",
+        "tap at 7 90 1",
+        "tap at 100 5",
+        "tap at 5 100",
+        "tap at -1 5",
+        "tap at 5.0 5",
+        "tap at ٧ 5",
+        "Tap at 7 90",
+        "swipe from 7 90 to 7 90",
+        "swipe from 7 90 to 9 90",
+        "swipe from 7 90 to 100 90",
+        "swipe from 7 90",
+        'Input text "a" ',
+        'Input text  "a"',
+        'Input text "\\u0041"',
+        'Input text "\\/"',
+        'Input text "\\u00fc"',
+        'Input text "\\ud83d\\udc4b"',
+        'Input text "\\ud800"',
+        'Input text "a',
+        "Input text a",
+        "Input text 5",
+        "Input text null",
+        'Input text ["a"]',
+        'Input text "a" "b"',
+        'Input text "a\nb"',
+        "press  back",
+        "press menu",
+        "complete.",
+        "Complete",
+        "impossible\n",
+    ],
+)
+def test_near_misses_are_no_sentences(text):
+    assert BinnedLanguage().parse(text) is None
+
+
+def test_a_lone_surrogate_from_a_model_is_no_sentence():
+    assert BinnedLanguage().parse('Input text "\ud800"') is None
+
+
+def test_a_step_changes_nothing():
+    assert BinnedLanguage().parse("complete", step=None).kind is ActionKind.STATUS_TASK_COMPLETE
+
+
+@pytest.mark.parametrize("bins", [1, 0, -5])
+def test_one_bin_is_too_few_for_a_swipe(bins):
+    with pytest.raises(ValueError, match="bins"):
+        BinnedLanguage(bins)

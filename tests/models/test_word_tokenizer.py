@@ -1,0 +1,92 @@
+"""A word is a token, a coordinate is a token, and any text comes back."""
+
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_agent.action_languages.binned import PHRASES, BinnedLanguage
+from vlm_agent.episodes import Action
+from vlm_agent.models.word_tokenizer import build_word_tokenizer, coordinate_ids
+
+WORDS = ("Settings", "naïve", "ICON_HOME", "don't", "completely", "homepage", "東京", "to", "tap")
+TOKENIZER = build_word_tokenizer(WORDS, PHRASES, 100, 4096)
+
+
+def encode(text: str, tokenizer=TOKENIZER) -> list[int]:
+    return tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids
+
+
+def decode(ids: list[int], tokenizer=TOKENIZER) -> str:
+    return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_survives(text):
+    assert decode(encode(text)) == text
+
+
+@pytest.mark.parametrize("text", ["</s>", "<s> <pad>", "a </s> b", "\n\n\t  x", " .,!? ", "5 , 7 .", "1 2 3 4"])
+def test_marks_spaces_and_punctuation_survive(text):
+    assert decode(encode(text)) == text
+    assert not set(encode(text)) & set(TOKENIZER.all_special_ids)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_known_word_is_one_token(word):
+    assert len(encode(word)) == 1
+
+
+@pytest.mark.parametrize("number", range(100))
+def test_every_coordinate_is_one_token_on_each_axis(number):
+    rows, columns = coordinate_ids(TOKENIZER, 100)
+    assert encode(f"tap at {number} {number}")[1:] == [rows[number], columns[number]]
+    assert not set(rows) & set(columns)
+
+
+def test_a_swipe_is_six_tokens_and_a_button_is_one():
+    assert len(encode("swipe from 3 44 to 40 48")) == 6
+    fixed = ("press back", "press home", "press enter", "complete", "impossible")
+    assert all(len(encode(text)) == 1 for text in fixed)
+
+
+def test_phrases_do_not_swallow_the_words_of_a_goal():
+    assert len(encode("completely")) == 1
+    assert decode(encode("completed tap at to home")) == "completed tap at to home"
+    assert encode("go to home")[1:] != encode("go to 3")[1:]
+
+
+def test_unknown_words_fall_to_bytes():
+    assert len(encode("zqx")) == 3
+
+
+@given(
+    st.builds(Action.swipe, st.tuples(st.floats(0, 1), st.floats(0, 1)), st.tuples(st.floats(0, 1), st.floats(0, 1)))
+)
+def test_every_gesture_is_phrases_and_coordinates(gesture):
+    text = BinnedLanguage().render(gesture)
+    assert len(encode(text)) == (3 if gesture.is_tap else 6)
+    assert decode(encode(text)) == text
+
+
+def test_the_same_words_in_any_order_make_the_same_tokenizer():
+    texts = ["b a c", "a d", "e"]
+    one, other = (build_word_tokenizer(order, PHRASES, 100, 4096).get_vocab() for order in (texts, texts[::-1]))
+    assert one == other
+
+
+def test_the_vocabulary_is_bounded_and_keeps_the_commonest_words():
+    size = len(build_word_tokenizer([], PHRASES, 100, 4096)) + 2  # "aa" and "bb"; the space is there already
+    small = build_word_tokenizer(["aa aa aa bb bb cc"], PHRASES, 100, size)
+    assert len(small) <= size
+    assert [len(encode(word, small)) for word in ("aa", "bb", "cc")] == [1, 1, 2]
+
+
+def test_it_saves_and_loads(tmp_path):
+    from transformers import AutoTokenizer
+
+    TOKENIZER.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    for text in ("tap at 7 90", "naïve </s> 東京 zqx", tiny.episode().goal):
+        assert encode(text, loaded) == encode(text)
+    assert (loaded.bos_token_id, loaded.eos_token_id, loaded.pad_token_id) == (1, 2, 0)

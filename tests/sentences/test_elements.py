@@ -1,0 +1,107 @@
+"""Screens read aloud: what is said of an element is what is there."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import tiny
+
+from vlm_agent.episodes import Step, UiElement
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
+from vlm_agent.sentences.elements import ANSWER, FIND, READ, ElementSentences, element_name, label_elements
+
+WORDS = tiny.tokenizer()
+TRAJECTORY = tiny.sentences(WORDS)
+STEP = tiny.episode().steps[0]
+BLANK = WORDS.eos_token_id
+
+
+def build(step: Step = STEP, items: int = 12, seed: int = 0):
+    return ElementSentences(TRAJECTORY, items).build(step, random.Random(seed))
+
+
+def labels(elements: tuple[UiElement, ...], grid=tiny.GRID, empty: float = 0.0) -> list[list[int]]:
+    flat = label_elements(replace(STEP, elements=elements), grid, TRAJECTORY, empty, random.Random(0))
+    return flat.reshape(grid).tolist()
+
+
+def word(text: str) -> int:
+    (token,) = TRAJECTORY.ids(text)
+    return token
+
+
+def test_a_screen_comes_first_and_then_every_element_once():
+    sentence = build()
+    assert sentence.input_ids[0] == WORDS.bos_token_id
+    assert sentence.input_ids[1 : 1 + TRAJECTORY.tokens_per_screen] == [SCREEN_TOKEN] * TRAJECTORY.tokens_per_screen
+    said = TRAJECTORY.text(sentence.input_ids[1 + TRAJECTORY.tokens_per_screen :])
+    assert said.count(FIND) + said.count(READ) == len(STEP.elements)
+    assert all(said.count(element_name(element)) == 1 for element in STEP.elements)
+
+
+def test_what_is_asked_is_not_learned_and_what_is_answered_is():
+    places = {"Wi-Fi": "tap at 1 2", "Clear cart": "tap at 6 5", "ICON_HOME": "tap at 8 7"}
+    seen = set()
+    for seed in range(20):
+        sentence = build(seed=seed, items=1)
+        learned = TRAJECTORY.text([label for label in sentence.labels if label != IGNORED])
+        given = TRAJECTORY.text(sentence.input_ids[1 + TRAJECTORY.tokens_per_screen :]).removesuffix(learned)
+        name = next(name for name in places if name in given + learned)
+        question, answer = (name, places[name]) if given.startswith(FIND) else (places[name], name)
+        assert (given, learned) == ((FIND if question == name else READ) + question + ANSWER, answer)
+        assert sentence.labels[-1] == WORDS.eos_token_id
+        seen.add((given[:5], name))
+    assert len(seen) == 6
+
+
+def test_items_bound_the_questions_and_a_seed_decides_them():
+    assert sum(label == WORDS.eos_token_id for label in build(items=2).labels) == 2
+    assert build(seed=3).input_ids == build(seed=3).input_ids
+    assert len({tuple(build(seed=seed).input_ids) for seed in range(10)}) > 1
+
+
+def test_long_and_empty_names_are_left_out():
+    elements = (UiElement((0, 0, 0.1, 0.1), "x" * 33), UiElement((0, 0, 0.1, 0.1), "", ""))
+    assert build(replace(STEP, elements=elements)).supervised == 0
+
+
+def test_an_element_half_off_the_screen_is_placed_at_its_edge():
+    sentence = build(replace(STEP, elements=(UiElement((1.1, -0.5, 0.2, 0.2), "Wi-Fi"),)))
+    assert "tap at 9 0" in TRAJECTORY.text([id_ for id_ in sentence.input_ids if id_ != SCREEN_TOKEN])
+
+
+def test_a_tokenizer_without_a_start_mark_will_do():
+    words = tiny.tokenizer()
+    words.bos_token = None
+    sentence = ElementSentences(tiny.sentences(words)).build(STEP, random.Random(0))
+    assert sentence.input_ids[0] == SCREEN_TOKEN
+
+
+def test_the_cell_in_the_middle_of_a_word_holds_that_words_id():
+    clear, cart = word("Clear"), word("cart")
+    got = labels((UiElement((0.5, 0.0, 0.25, 1.0), "Clear cart"), UiElement((0.0, 0.5, 0.25, 0.5), "", "ICON_HOME")))
+    assert got == [[IGNORED, word("ICON_HOME")], [IGNORED, IGNORED], [clear, cart], [IGNORED, IGNORED]]
+
+
+def test_a_word_that_is_several_tokens_has_no_cell():
+    assert labels((UiElement((0.0, 0.0, 0.25, 0.5), "Zqx"),)) == [[IGNORED] * 2] * 4
+
+
+def test_empty_cells_are_named_empty_and_touched_ones_never():
+    wide = UiElement((0.3, 0.0, 0.15, 1.0), "world", "TEXT")  # centred between the cells of row 1
+    (row,) = [row for row in labels((wide,), empty=1.0) if BLANK not in row]
+    assert sorted(row) == [IGNORED, word("world")]
+    assert labels((), empty=1.0) == [[BLANK] * 2] * 4
+    assert labels((), empty=0.0) == [[IGNORED] * 2] * 4
+    share = sum(cell == BLANK for row in labels((), grid=(40, 20), empty=0.1) for cell in row) / 800
+    assert share == pytest.approx(0.1, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("box", "cell"),
+    [((-0.5, -0.5, 0.1, 0.1), (0, 0)), ((1.4, 1.4, 0.1, 0.1), (3, 1)), ((-0.2, 0.6, 0.3, 0.6), (0, 1))],
+)
+def test_a_box_beyond_the_screen_labels_the_edge_it_left_by(box, cell):
+    got = labels((UiElement(box, "world"),))
+    assert got[cell[0]][cell[1]] == word("world")
+    assert sum(value == word("world") for row in got for value in row) == 1

@@ -1,0 +1,162 @@
+"""A trajectory is one sentence, in which every action is learned as if the sentence ended there."""
+
+import copy
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from vlm_agent.episodes import Action
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
+from vlm_agent.sentences.screens import grey_screen, prepare_screen
+from vlm_agent.sentences.trajectory import ACTION_CUE
+from vlm_agent.training.data import collate
+
+WORDS = tiny.tokenizer()
+SENTENCES = tiny.sentences(WORDS)
+EPISODE = tiny.episode()
+TOKENS = SENTENCES.tokens_per_screen
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny.model(len(WORDS))
+
+
+def action_positions(sentence: Sentence) -> list[list[int]]:
+    """The positions of each action's tokens."""
+    learned = [at for at, label in enumerate(sentence.labels) if label != IGNORED]
+    ends = [at for at in learned if sentence.labels[at] == WORDS.eos_token_id]
+    return [[at for at in learned if before < at <= end] for before, end in zip([-1, *ends], ends, strict=False)]
+
+
+def token_losses(model, sentence: Sentence) -> torch.Tensor:
+    """The loss of each token given those before it, 0 where there is no label."""
+    with torch.inference_mode():
+        logits = model(torch.tensor([sentence.input_ids]), torch.from_numpy(np.stack(sentence.screens))).logits[0]
+    labels = torch.tensor(sentence.labels)
+    losses = torch.nn.functional.cross_entropy(logits[:-1], labels[1:], ignore_index=IGNORED, reduction="none")
+    return torch.cat([torch.zeros(1), losses])
+
+
+def test_the_order_is_goal_screen_cue_action_and_again():
+    sentence = SENTENCES.build(EPISODE)
+    expected = SENTENCES.goal_ids(EPISODE.goal)
+    for step in EPISODE.steps:
+        expected = expected + [SCREEN_TOKEN] * TOKENS + SENTENCES.ids(ACTION_CUE) + SENTENCES.action_ids(step.action)
+    assert sentence.input_ids == expected
+    assert sentence.input_ids[0] == WORDS.bos_token_id
+    assert sentence.input_ids.count(SCREEN_TOKEN) == TOKENS * len(EPISODE)
+    assert len(sentence.screens) == len(EPISODE)
+
+
+def test_exactly_the_actions_and_their_end_marks_are_learned():
+    sentence = SENTENCES.build(EPISODE)
+    learned = [label for label in sentence.labels if label != IGNORED]
+    assert learned == [id_ for step in EPISODE.steps for id_ in SENTENCES.action_ids(step.action)]
+    assert all(label in (IGNORED, id_) for label, id_ in zip(sentence.labels, sentence.input_ids, strict=True))
+    assert sentence.supervised == len(learned)
+    assert learned.count(WORDS.eos_token_id) == len(EPISODE)
+
+
+def test_an_action_that_stands_in_the_goal_has_no_label_there():
+    action = tiny.LANGUAGE.render(EPISODE.steps[0].action)
+    sentence = SENTENCES.build(replace(EPISODE, goal=f"first {action} then {action}"))
+    before_the_first_screen = sentence.input_ids.index(SCREEN_TOKEN)
+    assert set(sentence.labels[:before_the_first_screen]) == {IGNORED}
+    assert sentence.supervised == SENTENCES.build(EPISODE).supervised
+
+
+def test_an_end_mark_that_somebody_typed_ends_nothing():
+    steps = tuple(replace(step, action=Action.type_text("</s> and <s>")) for step in EPISODE.steps[:2])
+    sentence = SENTENCES.build(replace(EPISODE, goal="write </s>", steps=steps))
+    assert sentence.input_ids.count(WORDS.eos_token_id) == 2
+    assert len(action_positions(sentence)) == 2
+
+
+def test_the_loss_of_each_action_is_the_same_in_the_whole_and_when_cut_after_it(model):
+    whole = SENTENCES.build(EPISODE)
+    losses = token_losses(model, whole)
+    for number, positions in enumerate(action_positions(whole)):
+        cut = SENTENCES.build(EPISODE, last=number + 1)
+        assert cut.input_ids == whole.input_ids[: positions[-1] + 1]
+        assert token_losses(model, cut)[positions] == pytest.approx(losses[positions], abs=1e-5)
+        assert losses[positions].min() > 0
+
+
+def test_the_models_own_loss_is_the_mean_over_the_actions_tokens(model):
+    whole = SENTENCES.build(EPISODE)
+    with torch.inference_mode():
+        loss = model(**collate([whole])).loss
+    assert loss.item() == pytest.approx(token_losses(model, whole).sum().item() / whole.supervised, abs=1e-5)
+
+
+def test_a_later_screen_changes_no_earlier_logits(model):
+    whole = SENTENCES.build(EPISODE)
+    other = copy.deepcopy(whole)
+    other.screens[2] = 255 - other.screens[2]
+    with torch.inference_mode():
+        before, after = (
+            model(torch.tensor([s.input_ids]), torch.from_numpy(np.stack(s.screens))).logits[0] for s in (whole, other)
+        )
+    third_screen = [at for at, id_ in enumerate(whole.input_ids) if id_ == SCREEN_TOKEN][2 * TOKENS]
+    assert torch.equal(before[:third_screen], after[:third_screen])
+    assert not torch.allclose(before[third_screen:], after[third_screen:])
+
+
+def test_each_action_sees_its_own_screen(model):
+    """The blind sentence differs from the seeing one in every action's loss."""
+    seen = token_losses(model, SENTENCES.build(EPISODE))
+    grey = token_losses(model, tiny.sentences(WORDS, grey=True).build(EPISODE))
+    assert all((seen[positions] != grey[positions]).any() for positions in action_positions(SENTENCES.build(EPISODE)))
+
+
+def test_steps_before_the_first_are_unknown():
+    alone = SENTENCES.build(EPISODE, 2, 3)
+    assert len(alone.screens) == 1
+    assert np.array_equal(alone.screens[0], SENTENCES.screen(EPISODE.steps[2]))
+    assert [label for label in alone.labels if label != IGNORED] == SENTENCES.action_ids(EPISODE.steps[2].action)
+
+
+def test_grey_sentences_differ_only_in_their_screens():
+    seeing, blind = SENTENCES.build(EPISODE), tiny.sentences(WORDS, grey=True).build(EPISODE)
+    assert blind.input_ids == seeing.input_ids
+    assert blind.labels == seeing.labels
+    assert all(np.array_equal(screen, grey_screen(tiny.SCREEN)) for screen in blind.screens)
+
+
+def test_a_tokenizer_that_cannot_say_an_action_is_refused():
+    marks = {"unk_token": "<unk>", "eos_token": "</s>"}
+    letters = Tokenizer(models.WordLevel({"<unk>": 0, "</s>": 1}, unk_token=marks["unk_token"]))
+    mute = PreTrainedTokenizerFast(tokenizer_object=letters, **marks)
+    with pytest.raises(ValueError, match="tap at 2 7"):
+        tiny.sentences(mute).action_ids(Action.tap(0.25, 0.75))
+
+
+def test_a_tokenizer_without_a_start_mark_starts_with_the_goal():
+    words = tiny.tokenizer()
+    words.bos_token = None
+    sentences = tiny.sentences(words)
+    assert sentences.goal_ids("go") == SENTENCES.goal_ids("go")[1:]
+
+
+def test_the_writer_can_be_sent_to_a_worker_process():
+    SENTENCES.build(EPISODE)
+    assert pickle.loads(pickle.dumps(SENTENCES)).build(EPISODE).input_ids == SENTENCES.build(EPISODE).input_ids  # noqa: S301
+
+
+def test_a_screen_of_the_right_size_keeps_its_pixels_and_another_is_stretched():
+    screenshot = EPISODE.steps[0].screenshot
+    assert np.array_equal(prepare_screen(screenshot, tiny.SCREEN), screenshot.transpose(2, 0, 1))
+    corner = np.zeros((600, 270, 3), np.uint8)
+    corner[:300, 135:] = 255
+    small = prepare_screen(corner, (64, 32))
+    assert small.shape == (3, 64, 32)
+    assert (small[:, :31, 17:] == 255).all()
+    assert (small[:, 33:] == 0).all()
+    assert (small[:, :, :15] == 0).all()

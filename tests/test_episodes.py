@@ -1,0 +1,159 @@
+"""The nouns refuse what cannot be, and draw AITW's lines where AITW draws them."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_agent.episodes import (
+    ACTION_NAMES,
+    NO_POINT,
+    TAP_DISTANCE,
+    Action,
+    ActionKind,
+    Episode,
+    Step,
+    UiElement,
+    aitw_distance,
+    distance,
+    element_at,
+)
+
+fractions = st.floats(0, 1)
+points = st.tuples(fractions, fractions)
+
+
+@pytest.mark.parametrize(
+    "point", [(-0.01, 0.5), (0.5, 1.01), (math.nan, 0.5), (0.5, math.inf), (0.5,), (0.1, 0.2, 0.3)]
+)
+def test_a_gesture_needs_two_points_on_the_screen(point):
+    with pytest.raises(ValueError, match="touch_yx"):
+        Action(ActionKind.DUAL_POINT, point, (0.5, 0.5))
+    with pytest.raises(ValueError, match="lift_yx"):
+        Action(ActionKind.DUAL_POINT, (0.5, 0.5), point)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ActionKind if kind is not ActionKind.DUAL_POINT])
+def test_only_a_gesture_has_points(kind):
+    with pytest.raises(ValueError, match="no points"):
+        Action(kind, (0.5, 0.5), (0.5, 0.5))
+    assert Action(kind).touch_yx == NO_POINT
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ActionKind if kind is not ActionKind.TYPE])
+def test_only_typing_has_text(kind):
+    place = (0.5, 0.5) if kind is ActionKind.DUAL_POINT else NO_POINT
+    with pytest.raises(ValueError, match="no text"):
+        Action(kind, place, place, "hello")
+
+
+def test_text_that_no_file_can_hold_is_refused():
+    with pytest.raises(ValueError, match="Unicode"):
+        Action.type_text("\ud800")
+
+
+def test_typing_nothing_is_an_action():
+    assert Action.type_text("").kind is ActionKind.TYPE
+
+
+def test_a_kind_that_aitw_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="6000"):
+        Action(6000)
+
+
+def test_numbers_become_kinds_and_array_points_become_tuples():
+    action = Action(4, np.array([0.25, 0.5], np.float32), [1, 0])
+    assert action == Action(ActionKind.DUAL_POINT, (0.25, 0.5), (1.0, 0.0))
+    assert hash(action) == hash(Action.swipe((0.25, 0.5), (1.0, 0.0)))
+
+
+def test_an_action_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        Action.complete().text = "x"
+
+
+def test_a_gesture_of_four_hundredths_is_a_tap_and_a_longer_one_a_swipe():
+    assert Action.swipe((0.0, 0.5), (TAP_DISTANCE, 0.5)).is_tap
+    assert Action.swipe((0.0, 0.5), (np.nextafter(np.float32(TAP_DISTANCE), np.float32(1)), 0.5)).is_swipe
+
+
+def test_a_diagonal_counts_by_its_length():
+    side = TAP_DISTANCE / math.sqrt(2)
+    assert Action.swipe((0.5, 0.5), (0.5 + side * 0.99, 0.5 + side * 0.99)).is_tap
+    assert Action.swipe((0.5, 0.5), (0.5 + side * 1.01, 0.5 + side * 1.01)).is_swipe
+
+
+@given(points, points)
+def test_every_gesture_is_either_a_tap_or_a_swipe(touch, lift):
+    gesture = Action.swipe(touch, lift)
+    assert gesture.is_tap != gesture.is_swipe
+    assert (gesture.direction is None) == gesture.is_tap
+    assert gesture.name == ("tap" if gesture.is_tap else "swipe")
+
+
+@pytest.mark.parametrize(
+    ("lift", "direction"),
+    [
+        ((0.2, 0.5), "up"),
+        ((0.8, 0.5), "down"),
+        ((0.5, 0.2), "left"),
+        ((0.5, 0.8), "right"),
+        ((0.75, 0.75), "down"),
+        ((0.25, 0.75), "up"),
+        ((0.75, 0.25), "down"),
+        ((0.25, 0.25), "up"),
+        ((0.75, 0.7501), "right"),
+    ],
+)
+def test_a_swipe_goes_along_its_longer_axis_and_ties_go_to_the_vertical(lift, direction):
+    assert Action.swipe((0.5, 0.5), lift).direction == direction
+
+
+def test_only_swipes_have_a_direction():
+    assert Action.tap(0.5, 0.5).direction is None
+    assert Action.press("home").direction is None
+
+
+def test_names_are_the_action_mix():
+    gestures = [Action.tap(0, 0), Action.swipe((0, 0), (1, 1)), Action.type_text("x")]
+    buttons = [Action.press(button) for button in ("back", "home", "enter")]
+    assert tuple(a.name for a in [*gestures, *buttons, Action.complete(), Action.impossible()]) == ACTION_NAMES
+
+
+def test_only_the_two_status_actions_end_an_episode():
+    assert [kind.name for kind in ActionKind if kind is not ActionKind.DUAL_POINT and Action(kind).is_status] == [
+        "STATUS_TASK_COMPLETE",
+        "STATUS_TASK_IMPOSSIBLE",
+    ]
+    assert not Action.tap(0.5, 0.5).is_status
+
+
+def test_the_smallest_element_that_holds_the_point_is_meant():
+    row = UiElement((0.1, 0.0, 0.2, 1.0), "Wi-Fi")
+    icon = UiElement((0.15, 0.8, 0.1, 0.1), type="ICON_SETTINGS")
+    assert element_at((row, icon), (0.2, 0.85)) is icon
+    assert element_at((icon, row), (0.2, 0.85)) is icon
+    assert element_at((row, icon), (0.2, 0.1)) is row
+    assert element_at((row, icon), (0.5, 0.5)) is None
+    assert element_at((), (0.5, 0.5)) is None
+
+
+def test_an_elements_edges_belong_to_it():
+    element = UiElement((0.25, 0.25, 0.5, 0.5))
+    assert all(element.contains((y, x)) for y in (0.25, 0.75) for x in (0.25, 0.75))
+    assert not element.contains((0.2499, 0.5))
+    assert element.centre_yx == (0.5, 0.5)
+
+
+def test_a_step_without_pixels_has_no_size_and_an_episode_is_as_long_as_its_steps():
+    step = Step(np.zeros((4, 2, 3), np.uint8), Action.complete())
+    assert step.size == (4, 2)
+    assert len(Episode("1", "general", "go", (step, step))) == 2
+
+
+@given(points, points)
+def test_the_matchers_distance_is_the_distance_to_float32(a, b):
+    assert aitw_distance(a, b) == pytest.approx(distance(a, b), abs=1e-6)
+    assert aitw_distance(np.array([a, b]), np.array([b, a])).tolist() == [aitw_distance(a, b)] * 2

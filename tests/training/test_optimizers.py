@@ -1,0 +1,80 @@
+"""Two optimisers act as one."""
+
+import pytest
+import tiny
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+from vlm_agent.training.optimizers import adamw, muon
+
+
+@pytest.fixture
+def model():
+    return tiny.model(300, visual_positions=True)
+
+
+def step(model, optimizer) -> None:
+    optimizer.zero_grad()
+    sum((parameter**2).sum() for parameter in model.parameters() if parameter.requires_grad).backward()
+    optimizer.step()
+
+
+def test_muon_takes_weight_matrices_and_adamw_the_rest(model):
+    optimizer = muon(model, 1e-3, 1e-2, 0.0)
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    matrices, others = (
+        {names[id(p)] for group in part.param_groups for p in group["params"]} for part in optimizer.parts
+    )
+    assert "language_model.model.layers.0.self_attn.q_proj.weight" in matrices
+    assert "projector.linear.weight" in matrices
+    assert {"language_model.model.embed_tokens.weight", "language_model.lm_head.weight"} <= others
+    assert "projector.positions" in others
+    assert "language_model.model.norm.weight" in others
+    assert matrices | others == set(names.values())
+    assert not matrices & others
+
+
+def test_frozen_weights_are_left_alone(model):
+    model.vision.requires_grad_(False)
+    before = [parameter.clone() for parameter in model.vision.parameters()]
+    for optimizer in (adamw(model, 1e-2, 0.1), muon(model, 1e-2, 1e-2, 0.1)):
+        step(model, optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.vision.parameters(), strict=True))
+
+
+def test_a_model_without_matrices_to_train_still_trains(model):
+    model.requires_grad_(False)
+    model.language_model.model.norm.requires_grad_(True)
+    before = model.language_model.model.norm.weight.clone()
+    step(model, muon(model, 1e-2, 1e-2, 0.0))
+    assert not torch.equal(before, model.language_model.model.norm.weight)
+
+
+def test_a_schedule_sets_both_rates_before_and_after_loading(model):
+    optimizer = muon(model, 1e-3, 1e-2, 0.0)
+    scheduler = LambdaLR(optimizer, lambda count: 0.5**count)
+    for expected in (1.0, 0.5, 0.25):
+        assert [part.param_groups[0]["lr"] for part in optimizer.parts] == pytest.approx(
+            [1e-2 * expected, 1e-3 * expected]
+        )
+        step(model, optimizer)
+        scheduler.step()
+        optimizer.load_state_dict(optimizer.state_dict())
+
+
+def test_what_is_saved_and_loaded_goes_on_bit_for_bit(model):
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def run(interrupted: bool) -> dict:
+        model.load_state_dict(weights)
+        optimizer = muon(model, 1e-3, 1e-2, 0.1)
+        for number in range(4):
+            if interrupted and number == 2:
+                saved = optimizer.state_dict()
+                optimizer = muon(model, 1e-3, 1e-2, 0.1)
+                optimizer.load_state_dict(saved)
+            step(model, optimizer)
+        return {name: value.clone() for name, value in model.state_dict().items()}
+
+    straight, resumed = run(False), run(True)
+    assert all(torch.equal(straight[name], resumed[name]) for name in straight)

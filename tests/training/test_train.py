@@ -1,0 +1,275 @@
+"""A run: what it leaves, what it refuses, and that a killed one ends where an undisturbed one does."""
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+import yaml
+from rich.console import Console
+from safetensors.torch import load_file
+
+from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.models.build import BASE_FOLDER, load
+from vlm_agent.training.recipe import RecipeError, read_recipe
+from vlm_agent.training.train import train
+from vlm_agent.training.trainer import TrainingError
+
+EPISODES = [tiny.episode(number) for number in range(4)]
+LORA = {
+    "model.train": "{vision: lora, language_model: lora, embeddings: full}",
+    "model.lora": "{rank: 2, dropout: 0.1}",
+}
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    return tiny.write_shards(tmp_path_factory.mktemp("shards"), EPISODES)
+
+
+def run(shards: Path, output: Path, name: str = "run", **overrides) -> tuple[Path, str]:
+    """Trains, and gives the run folder and what was printed."""
+    output.mkdir(exist_ok=True)
+    path = output / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(tiny.recipe(shards, output / name)))
+    printed = Console(file=io.StringIO(), width=200)
+    folder = train(read_recipe(path, {key.replace("__", "."): value for key, value in overrides.items()}), printed)
+    return folder, printed.file.getvalue()
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    (file,) = (folder / "model").glob("*.safetensors")
+    return load_file(file)
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    a, b = weights(one), weights(other)
+    assert a.keys() == b.keys()
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+
+
+@pytest.fixture(scope="module")
+def finished(shards, tmp_path_factory):
+    return run(shards, tmp_path_factory.mktemp("finished"))
+
+
+def test_a_run_leaves_its_recipe_weights_curves_and_record(finished):
+    folder, _ = finished
+    record = json.loads((folder / "run.json").read_text())
+    assert record["figures"]["steps"] == 3
+    assert record["figures"]["seconds"] > 0
+    assert record["figures"]["loss"] > 0
+    assert record["versions"]["torch"] == torch.__version__
+    assert {"python", "transformers", "peft", "accelerate"} <= record["versions"].keys()
+    assert record["manifest"]["files"][0]["episodes_written"] == len(EPISODES)
+    assert record["commit"] is None or len(record["commit"].removesuffix("-dirty")) == 40
+    assert read_recipe(folder / "recipe.yaml").training.steps == 3
+    assert list((folder / "tensorboard").rglob("events.out.tfevents.*"))
+    assert (folder / "tokenizer" / "tokenizer.json").is_file()
+    assert not list(folder.rglob("*.bin"))
+    model, tokenizer = load(folder)
+    assert len(tokenizer) == model.config.text_config.vocab_size
+
+
+def test_a_run_tells_what_trains_and_how_fast(finished):
+    _, printed = finished
+    assert "4 episodes, 6 sentences to read" in printed
+    assert "vision " in printed
+    lines = [line for line in printed.splitlines() if line.startswith("step ")]
+    assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
+    assert all("tokens/s" in line and "actions/s" in line and "elements " in line for line in lines)
+
+
+def test_the_curves_hold_losses_and_speeds(finished):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (events,) = (finished[0] / "tensorboard").rglob("events.out.tfevents.*")
+    curves = EventAccumulator(str(events)).Reload().Tags()["scalars"]
+    wanted = ("loss", "action_loss", "element_loss", "tokens_per_second", "actions_per_second", "learning_rate")
+    assert {f"train/{name}" for name in wanted} <= set(curves)
+
+
+def test_training_lowers_the_loss(shards, tmp_path):
+    _, printed = run(shards, tmp_path, training__steps="12", training__schedule="constant")
+    losses = [float(line.split("loss ")[1].split()[0]) for line in printed.splitlines() if line.startswith("step ")]
+    assert losses[-1] < losses[0] * 0.9
+
+
+def test_a_finished_run_is_left_alone(shards, finished):
+    folder = finished[0]
+    with pytest.raises(RecipeError, match="holds a finished run"):
+        run(shards, folder.parent)
+
+
+def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
+    folder, _ = run(shards, tmp_path, training__steps="1")
+    (folder / "run.json").unlink()
+    before = (folder / "recipe.yaml").read_text()
+    with pytest.raises(RecipeError, match="begun with another recipe"):
+        run(shards, tmp_path, training__steps="2")
+    assert (folder / "recipe.yaml").read_text() == before
+    assert not list(folder.glob("*.new"))
+    run(shards, tmp_path, training__steps="1")
+
+
+def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(shards, tmp_path):
+    with pytest.raises(TrainingError, match="the loss is"):
+        run(shards, tmp_path, training__optimizer="{learning_rate: 1e30}", training__steps="50")
+    assert not (tmp_path / "run" / "run.json").exists()
+
+
+def test_the_same_recipe_trains_the_same_weights(shards, finished, tmp_path):
+    assert_same_weights(finished[0], run(shards, tmp_path)[0])
+
+
+def test_worker_processes_train_the_same_weights(shards, finished, tmp_path):
+    assert_same_weights(finished[0], run(shards, tmp_path, data__workers="1")[0])
+
+
+def test_accumulated_batches_train_what_one_big_batch_does(shards, tmp_path):
+    """Without the element loss, whose labels weigh every batch alike, and to rounding."""
+    options = {"model__element_loss": "0", "training__optimizer": "{name: adamw}", "training__steps": "2"}
+    one, _ = run(shards, tmp_path, "one", **options, training__batch_size="4")
+    two, _ = run(shards, tmp_path, "two", **options, training__batch_size="2", training__accumulation="2")
+    a, b = weights(one), weights(two)
+    assert max((a[name] - b[name]).abs().max().item() for name in a) < 1e-4
+
+
+@pytest.mark.parametrize("parts", [{}, {"model.train": "{}", "model.lora": "{dropout: 0}"}], ids=["full", "lora"])
+def test_checkpointed_activations_train_the_same(shards, tmp_path, parts):
+    plain, _ = run(shards, tmp_path, "plain", **parts)
+    saving, _ = run(shards, tmp_path, "saving", **parts, training__gradient_checkpointing="true")
+    a, b = weights(plain), weights(saving)
+    assert max((a[name] - b[name]).abs().max().item() for name in a) < 1e-4
+
+
+def test_elements_alone_can_be_trained_on(shards, tmp_path):
+    folder, printed = run(shards, tmp_path, data__sentences="elements", training__steps="2")
+    assert "step 2/2" in printed
+    assert (folder / "run.json").is_file()
+
+
+def test_a_finished_run_is_a_base_for_another(shards, finished, tmp_path):
+    base = finished[0]
+    content = tiny.recipe(shards, tmp_path / "next")
+    content["model"] = {
+        "base": str(base),
+        "train": {"projector": "frozen", "language_model": "lora"},
+        "lora": {"rank": 2},
+    }
+    path = tmp_path / "next.yaml"
+    path.write_text(yaml.safe_dump(content))
+    folder = train(read_recipe(path), Console(file=io.StringIO()))
+    assert not (folder / BASE_FOLDER).exists()
+    model, _ = load(folder)
+    projector = model.get_submodule("base_model.model.projector").state_dict()
+    assert all(torch.equal(value, weights(base)[f"projector.{name}"]) for name, value in projector.items())
+    assert not any("projector" in name for name in weights(folder))
+
+
+def test_a_base_that_is_no_run_is_told_by_its_name(shards, tmp_path):
+    content = tiny.recipe(shards, tmp_path / "next") | {"model": {"base": str(tmp_path / "nowhere")}}
+    path = tmp_path / "next.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(FileNotFoundError, match=r"nowhere.*not a finished run"):
+        train(read_recipe(path), Console(file=io.StringIO()))
+
+
+def test_an_adapter_on_random_weights_keeps_its_base_and_comes_back(shards, tmp_path):
+    folder, _ = run(shards, tmp_path, **LORA)
+    assert (folder / BASE_FOLDER / "model.safetensors").is_file()
+    model, _ = load(folder)
+    trained = weights(folder)
+    state = model.state_dict()
+    assert all(torch.equal(value, state[_in_model(name)]) for name, value in trained.items())
+    agent = VlmAgent.from_run(folder)
+    assert len(agent.answer_episode(EPISODES[0])) == len(EPISODES[0])
+
+
+def _in_model(saved: str) -> str:
+    """Where a tensor of an adapter file lies in the PeftModel."""
+    if ".lora_" in saved:
+        head, _, kind = saved.rpartition(".lora_")
+        letter, _, rest = kind.partition(".")
+        return f"{head}.lora_{letter}.default.{rest}" if rest else f"{head}.lora_{letter}.default"
+    head, _, last = saved.partition(".projector.")
+    if last:
+        return f"{head}.projector.modules_to_save.default.{last}"
+    return saved.replace("embed_tokens.", "embed_tokens.modules_to_save.default.")
+
+
+_TRAIN = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from vlm_agent.training.recipe import read_recipe
+from vlm_agent.training.train import train
+from rich.console import Console
+train(read_recipe(Path(sys.argv[1])), Console())
+"""
+
+
+def test_two_processes_train_what_one_does_with_two_batches(shards, tmp_path):
+    options = {"model__element_loss": "0", "training__batch_size": "1"}
+    alone, _ = run(shards, tmp_path, "alone", **options, training__accumulation="2")
+    content = tiny.recipe(shards, tmp_path / "together")
+    content["model"]["element_loss"] = 0
+    content["training"]["batch_size"] = 1
+    (tmp_path / "together.yaml").write_text(yaml.safe_dump(content))
+    (tmp_path / "train.py").write_text(_TRAIN)
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [*launch, str(tmp_path / "train.py"), str(tmp_path / "together.yaml"), str(Path(__file__).parents[2])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (tmp_path / "together" / "run.json").is_file(), done.stderr
+    a, b = weights(alone), weights(tmp_path / "together")
+    assert max((a[name] - b[name]).abs().max().item() for name in a) < 1e-5
+
+
+_KILLED = """
+import sys, os, signal
+from pathlib import Path
+sys.path.insert(0, sys.argv[3])
+from vlm_agent.training import train as module
+from transformers import TrainerCallback
+from rich.console import Console
+from vlm_agent.training.recipe import read_recipe
+
+class Kill(TrainerCallback):
+    def __init__(self, console): pass
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+module.ConsoleProgress = Kill
+module.train(read_recipe(Path(sys.argv[1])), Console())
+"""
+
+
+@pytest.mark.parametrize("overrides", [{}, LORA], ids=["muon", "lora"])
+def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(shards, tmp_path, overrides):
+    options = overrides | {"training__steps": "6", "training__save_steps": "2"}
+    undisturbed, _ = run(shards, tmp_path, "undisturbed", **options)
+    content = tiny.recipe(shards, tmp_path / "killed")
+    path = tmp_path / "killed.yaml"
+    path.write_text(yaml.safe_dump(content))
+    recipe = read_recipe(path, {key.replace("__", "."): value for key, value in options.items()})
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(recipe.to_yaml())
+    command = [sys.executable, "-c", _KILLED, str(resolved), "5", str(Path(__file__).parents[2])]
+    died = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert not (tmp_path / "killed" / "run.json").exists()
+    # What a kill in the middle of writing leaves: a newer checkpoint without its last file.
+    half = tmp_path / "killed" / "checkpoints" / "checkpoint-5"
+    half.mkdir()
+    (half / "model.safetensors").write_bytes(b"half")
+    console = Console(file=io.StringIO(), width=200)
+    train(recipe, console)
+    steps = [line.split()[1] for line in console.file.getvalue().splitlines() if line.startswith("step ")]
+    assert steps == ["5/6", "6/6"]
+    assert_same_weights(undisturbed, tmp_path / "killed")
