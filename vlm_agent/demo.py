@@ -49,7 +49,7 @@ class Sizes:
     agent: tuple[str, ...] = ()
 
 
-FULL = Sizes(episodes=3000, scored=300)
+FULL = Sizes(episodes=1600, scored=160)
 QUICK = Sizes(
     episodes=60,
     scored=2,

@@ -12,7 +12,7 @@ def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.
 def muon(model: nn.Module, learning_rate: float, muon_learning_rate: float, weight_decay: float):
     """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    matrices = [parameter for name, parameter in named if parameter.dim() == 2 and not name.endswith(_TABLES)]
+    matrices = [parameter for name, parameter in named if parameter.dim() == 2 and not _is_table(name)]
     chosen = {id(parameter) for parameter in matrices}
     others = [parameter for _, parameter in named if id(parameter) not in chosen]
     parts = []  # an optimiser refuses to have nothing to do
@@ -23,7 +23,9 @@ def muon(model: nn.Module, learning_rate: float, muon_learning_rate: float, weig
     return MuonAndAdamW(*parts)
 
 
-_TABLES = ("embed_tokens.weight", "lm_head.weight", "projector.positions")
+def _is_table(name: str) -> bool:
+    """Whether rows of a 2-D weight stand for tokens or places, wherever an adapter has wrapped it."""
+    return not {"embed_tokens", "lm_head", "positions"}.isdisjoint(name.split("."))
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
