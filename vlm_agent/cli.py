@@ -164,7 +164,12 @@ def _add_convert(commands) -> None:
     )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="an empty folder, or a new one")
     parser.add_argument(
-        "--splits", type=Path, metavar="FILE", help="JSON: label → episode ids (without: everything is train)"
+        "--splits",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="JSON: label → episode ids (without: everything is train)",
     )
 
 

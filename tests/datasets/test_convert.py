@@ -25,7 +25,7 @@ def source(tmp_path):
     return folder
 
 
-def _convert(*inputs, output, splits=None):
+def _convert(*inputs, output, splits=()):
     console = Console(width=100)
     with console.capture() as capture:
         summary = convert("aitw", inputs, output, splits, console)
@@ -51,7 +51,7 @@ def test_a_folder_becomes_shards_that_hold_its_episodes(source, tmp_path):
     ]
     file = source / "general/general-00000-of-00001"
     assert manifest["files"][0]["size"] == file.stat().st_size and len(manifest["files"][0]["sha256"]) == 64
-    assert manifest["options"] == {"splits": None, "image_format": "png"} and manifest["source"] == "aitw"
+    assert manifest["options"] == {"splits": [], "image_format": "png"} and manifest["source"] == "aitw"
     assert "Converted 2 file(s)" in printed and "…" not in printed
 
 
@@ -62,19 +62,28 @@ def test_the_real_episode_is_converted(shared, tmp_path):
 
 
 def test_the_split_file_labels_episodes_and_leaves_the_others_out(source, tmp_path):
-    summary, manifest, _, _ = _convert(source, output=tmp_path / "out", splits=source / "splits.json")
+    summary, manifest, _, _ = _convert(source, output=tmp_path / "out", splits=[source / "splits.json"])
     dataset = ShardDataset(tmp_path / "out")
     assert dict(zip(dataset.ids, dataset.splits, strict=True)) == {"a": "train", "b": "validation", "c": "train"}
     assert summary.total("steps_left_out") == STEPS
-    assert manifest["options"]["splits"]["name"] == "splits.json"
+    assert manifest["options"]["splits"][0]["name"] == "splits.json"
 
 
 def test_a_file_of_which_nothing_is_kept_has_no_shard(source, tmp_path):
     splits = tmp_path / "splits.json"
     splits.write_text('{"test": ["a"]}')
-    _, manifest, _, _ = _convert(source, output=tmp_path / "out", splits=splits)
+    _, manifest, _, _ = _convert(source, output=tmp_path / "out", splits=[splits])
     assert [file["shard"] is None for file in manifest["files"]] == [False, True]
     assert ShardDataset(tmp_path / "out").ids == ("a",)
+
+
+def test_an_episode_in_two_splits_is_left_out_and_counted(source, tmp_path):
+    splits = tmp_path / "splits.json"
+    splits.write_text('{"train": ["a", "b"], "test": ["a"]}')
+    summary, manifest, _, printed = _convert(source, output=tmp_path / "out", splits=[splits])
+    assert ShardDataset(tmp_path / "out").ids == ("b",)
+    assert summary.episodes_in_two_splits == manifest["episodes_in_two_splits"] == 1
+    assert "1 episode(s) left out because the split files put them into two" in printed
 
 
 def test_the_same_conversion_gives_the_same_bytes(source, tmp_path):
@@ -190,7 +199,7 @@ def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):
         (("aitw", [tmp_path / "nowhere"], output), "nowhere does not exist"),
         (("aitw", [source], output), "cannot tell the subset of .*part-00000-of-00001"),
         (("aitw", [general, other], output), "would both become general/general-00000-of-00001.parquet"),
-        (("aitw", [general], output, tmp_path / "splits.json"), "not JSON"),
+        (("aitw", [general], output, [tmp_path / "splits.json"]), "not JSON"),
         (("aitw", [general], other), "is a file; the shards need a folder"),
     ]:
         with pytest.raises(DatasetError, match=reason):

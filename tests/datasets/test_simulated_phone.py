@@ -39,7 +39,7 @@ def test_the_number_of_workers_changes_no_byte(written, tmp_path):
 
 
 def test_what_was_written_reads_back_as_the_episodes_that_were_simulated(written):
-    splits = read_splits(written / "splits.json")
+    splits = read_splits([written / "splits.json"]).labels
     groups = json.loads((written / "groups.json").read_text())
     episodes = [episode for path in sorted(written.glob("*/*")) for episode in read_episodes(path)]
     assert len(episodes) == 40

@@ -1,8 +1,8 @@
 """Conversion: the files of a source become shards, and nothing is lost without being counted.
 
 For steps, read = written + quarantined + left out, in each file and in all. A record is quarantined when it is damaged
-or its episode is not whole; it has a line in `quarantine.jsonl`. An episode is left out when the split file does not
-name it. A file that cannot be read at all counts as one bad record.
+or its episode is not whole; it has a line in `quarantine.jsonl`. An episode is left out when the split files do
+not name it, or put it into two splits. A file that cannot be read at all counts as one bad record.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ import vlm_agent
 from vlm_agent.datasets import DatasetError, aitw, written_whole
 from vlm_agent.datasets.aitw import BadRecord
 from vlm_agent.datasets.shards import MANIFEST, ShardWriter, write_manifest
-from vlm_agent.datasets.splits import SPLITS, read_splits
+from vlm_agent.datasets.splits import SPLITS, Splits, read_splits
 from vlm_agent.episodes import Episode
 
 QUARANTINE = "quarantine.jsonl"
@@ -78,6 +78,7 @@ class ConversionSummary:
     output: Path
     files: list[FileSummary] = field(default_factory=list)
     first_bad: list[BadRecord] = field(default_factory=list)
+    episodes_in_two_splits: int = 0
 
     def total(self, count: str) -> int:
         """`count` is one of steps_read, steps_written, steps_quarantined, steps_left_out, episodes_written."""
@@ -104,17 +105,21 @@ class ConversionSummary:
             console.print(Text(str(bad), style="yellow"), soft_wrap=True)
         if self.quarantined:
             console.print(f"{self.quarantined:,} record(s) quarantined; all are in {self.output / QUARANTINE}")
+        if self.episodes_in_two_splits:
+            console.print(
+                f"{self.episodes_in_two_splits:,} episode(s) left out because the split files put them into two"
+            )
         if not self.total("episodes_written"):
             console.print("No episode was written: look at the counts above and, with --splits, at the ids it names.")
 
 
 def convert(
-    source: str, inputs: Sequence[Path], output: Path, splits: Path | None = None, console: Console | None = None
+    source: str, inputs: Sequence[Path], output: Path, splits: Sequence[Path] = (), console: Console | None = None
 ) -> ConversionSummary:
     """Writes the episodes of `inputs` (files, or folders searched for the source's files) as shards to `output`.
 
-    With `splits`, each episode gets the split that the file says, and those it does not name are left out; without,
-    every episode is `train`. One shard a file, `<subset>/<file name>.parquet`. An episode whose id was already written
+    With `splits`, each episode gets the split that the files say; those they do not name, or put into two splits, are
+    left out. Without, every episode is `train`. One shard a file, `<subset>/<file name>.parquet`. An episode whose id was already written
     is quarantined. Progress, on a terminal, and the table at the end go to `console` (stderr if None).
 
     Raises DatasetError, before anything is written, for an unknown source, inputs without data, a file that does not
@@ -124,7 +129,7 @@ def convert(
         raise DatasetError(f"source {source!r} is unknown; there are {', '.join(SOURCES)}")
     kind = SOURCES[source]
     shards = _plan(kind, _find(kind, inputs))
-    labels = None if splits is None else read_splits(splits)
+    known = read_splits(splits) if splits else None
     _claim(output)
     summary = ConversionSummary(output)
     console = Console(stderr=True) if console is None else console
@@ -134,7 +139,7 @@ def convert(
         _progress(console) as progress,
     ):
         task = progress.add_task("converting", total=len(shards), steps=0)
-        conversion = _Conversion(kind, output, labels, quarantine, summary)
+        conversion = _Conversion(kind, output, known, quarantine, summary)
         for path, shard in shards.items():
             for steps in conversion.convert_file(path, shard):
                 progress.update(task, steps=steps)
@@ -188,7 +193,7 @@ def _claim(output: Path) -> None:
 class _Conversion:
     kind: Source
     output: Path
-    labels: dict[str, str] | None
+    splits: Splits | None
     quarantine: TextIO
     summary: ConversionSummary
     written: set[str] = field(default_factory=set)
@@ -212,8 +217,9 @@ class _Conversion:
             counts.shard = shard
 
     def _keep(self, episode: Episode, counts: FileSummary, writer: ShardWriter) -> None:
-        split = SPLITS[0] if self.labels is None else self.labels.get(episode.id)
+        split = SPLITS[0] if self.splits is None else self.splits.split_of(episode.id)
         if split is None:
+            self.summary.episodes_in_two_splits += episode.id in self.splits.ambiguous
             counts.steps_left_out += len(episode)
             return
         writer.write(episode, split)
@@ -229,15 +235,14 @@ class _Conversion:
         self.quarantine.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _manifest(source: str, splits: Path | None, summary: ConversionSummary) -> dict:
-    named = None
-    if splits is not None:
-        named = {"name": splits.name, "sha256": hashlib.sha256(splits.read_bytes()).hexdigest()}
+def _manifest(source: str, splits: Sequence[Path], summary: ConversionSummary) -> dict:
+    named = [{"name": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()} for path in splits]
     return {
         "vlm_agent_version": vlm_agent.__version__,
         "source": source,
         "options": {"splits": named, "image_format": "png"},
         **{name: summary.total(name) for name in _COUNTS},
+        "episodes_in_two_splits": summary.episodes_in_two_splits,
         "files": [asdict(file) | {"steps_read": file.steps_read} for file in summary.files],
     }
 

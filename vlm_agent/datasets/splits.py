@@ -5,6 +5,8 @@ Both kinds in use are read: AITW's official ones (`train`, `validation`, `test`;
 """
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from vlm_agent.datasets import DatasetError
@@ -14,24 +16,32 @@ SPLITS = ("train", "validation", "test")
 _LABELS = {label: label for label in SPLITS} | {"val": "validation"}
 
 
-def read_splits(path: Path) -> dict[str, str]:
-    """The split of each episode id.
+@dataclass(frozen=True)
+class Splits:
+    """`labels`: the split of each episode id; `ambiguous`: ids that the files put into two splits.
 
-    Raises DatasetError for a file that is no such JSON, an unknown label, or an id that has two labels.
+    Auto-UI's published files hold about 270 such ids. An ambiguous episode belongs to no split: in either it would leak
+    into the other.
+    """
+
+    labels: dict[str, str]
+    ambiguous: frozenset[str]
+
+    def split_of(self, episode_id: str) -> str | None:
+        return None if episode_id in self.ambiguous else self.labels.get(episode_id)
+
+
+def read_splits(paths: Sequence[Path]) -> Splits:
+    """What the files say together (the official splits are one file, Auto-UI's one a subset).
+
+    Raises DatasetError for a file that is no such JSON, or an unknown label.
     """
     labels: dict[str, str] = {}
-    clashes: dict[str, str] = {}
-    for label, ids in _read_lists(path).items():
-        for id_ in ids:
-            other = labels.setdefault(id_, _LABELS[label])
-            if other != _LABELS[label]:
-                clashes[id_] = f"{id_!r} (in {other} and {_LABELS[label]})"
-    if clashes:
-        raise DatasetError(
-            f"{path}: {len(clashes)} episode(s) in two splits, which would leak from one to the other: "
-            f"{', '.join(list(clashes.values())[:5])}{', …' if len(clashes) > 5 else ''}; keep each in one list only"
-        )
-    return labels
+    ambiguous = set()
+    for path in paths:
+        for label, ids in _read_lists(path).items():
+            ambiguous |= {id_ for id_ in ids if labels.setdefault(id_, _LABELS[label]) != _LABELS[label]}
+    return Splits(labels, frozenset(ambiguous))
 
 
 def _read_lists(path: Path) -> dict[str, list[str]]:

@@ -111,4 +111,5 @@ class ConsoleProgress(TrainerCallback):
             f"{logs['tokens_per_second']:,.0f} tokens/s  {logs['actions_per_second']:.1f} actions/s  "
             f"{left // 60:.0f}:{left % 60:02.0f} left",
             highlight=False,
+            soft_wrap=True,
         )
