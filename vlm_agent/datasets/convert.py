@@ -119,8 +119,9 @@ def convert(
     """Writes the episodes of `inputs` (files, or folders searched for the source's files) as shards to `output`.
 
     With `splits`, each episode gets the split that the files say; those they do not name, or put into two splits, are
-    left out. Without, every episode is `train`. One shard a file, `<subset>/<file name>.parquet`. An episode whose id was already written
-    is quarantined. Progress, on a terminal, and the table at the end go to `console` (stderr if None).
+    left out. Without, every episode is `train`. One shard a file, `<subset>/<file name>.parquet`. An episode whose id
+    was already written is quarantined. Progress, on a terminal, and the table at the end go to `console` (stderr if
+    None).
 
     Raises DatasetError, before anything is written, for an unknown source, inputs without data, a file that does not
     tell its subset, two files that would become the same shard, a bad split file, or an output that is not empty.
