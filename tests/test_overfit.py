@@ -15,15 +15,15 @@ from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
 from vlm_agent.training.recipe import read_recipe
 from vlm_agent.training.train import train
 
-RECIPE = Path(__file__).parents[1] / "recipes/llama_vit_tiny_base.yaml"
-FROM_NOTHING = {"data.sentences": "trajectory", "model.element_loss": "0"}
+RECIPE = Path(__file__).parents[1] / "recipes/llama_vit_tiny.yaml"
+ACTIONS_ONLY = {"model.element_loss": "0", "training.save_steps": "null"}
 
 
 def _overfit(records: Path, folder: Path, **keys) -> dict:
     """Scores on the very episodes that the tiny recipe, changed by `keys`, was trained on."""
     console = Console(file=io.StringIO())
     convert("aitw", [records], folder / "shards", console=console)
-    overrides = FROM_NOTHING | {"output": str(folder / "run"), "data.shards": str(folder / "shards")} | keys
+    overrides = ACTIONS_ONLY | {"output": str(folder / "run"), "data.shards": str(folder / "shards")} | keys
     run = train(read_recipe(RECIPE, overrides), console)
     benchmark = Benchmark(folder / "shards", "train")
     return evaluate(run, benchmark, folder / "scores", console, controls=False)[AGENT]

@@ -3,11 +3,11 @@
     OUT/aitw/               demonstrations in AITW's format, with splits.json and groups.json
     OUT/shards/             the same, converted
     OUT/contact_sheet.png   one demonstration that needs memory
-    OUT/base/  OUT/agent/   the two training runs: elements of screens, then trajectories
+    OUT/agent/              the training run
     OUT/evaluation/         predictions.parquet, metrics.json, report.html
     OUT/summary.json        the partial match of every run in percent, seconds, peak memory; written last
 
-Every number of it is in the recipes or in the constants below.
+Every number of it is in the recipe or in the constants below.
 """
 
 import json
@@ -28,8 +28,7 @@ from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.evaluation.metrics import headline
 
-BASE_RECIPE = Path("recipes/llama_vit_tiny_base.yaml")
-AGENT_RECIPE = Path("recipes/llama_vit_tiny.yaml")
+RECIPE = Path("recipes/llama_vit_tiny.yaml")
 SEED = 0
 
 OURS = ".vlm-agent-demo"
@@ -40,24 +39,21 @@ _SAMPLE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything: `episodes` simulated, at most `scored` of them tested; `base` and `agent` are what is
-    changed in the two recipes."""
+    """How much of everything: `episodes` simulated, at most `scored` of them tested; `changes` to the recipe."""
 
     episodes: int
     scored: int
-    base: tuple[str, ...] = ()
-    agent: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
-FULL = Sizes(episodes=1600, scored=160)
+FULL = Sizes(episodes=1600, scored=100)
 QUICK = Sizes(
     episodes=60,
     scored=2,
-    base=(
+    changes=(
         *("--model.screen_size", "[128, 64]", "--model.visual_grid", "[8, 4]"),
-        *("--training.steps", "2", "--training.batch_size", "2"),
+        *("--training.steps", "3", "--training.save_steps", "null"),
     ),
-    agent=("--training.steps", "3", "--training.batch_size", "2"),
 )
 
 
@@ -68,12 +64,11 @@ class DemoError(ValueError):
 def run_demo(output: Path, quick: bool = False) -> int:
     """Runs everything into `output` and returns 0.
 
-    Raises DemoError, before anything is removed, where `output` holds what no demo made or where there are no recipes;
+    Raises DemoError, before anything is removed, where `output` holds what no demo made or where there is no recipe;
     and when a command fails, whose own message stands above.
     """
-    for recipe in (BASE_RECIPE, AGENT_RECIPE):
-        if not recipe.is_file():
-            raise DemoError(f"{recipe} is not here; run the demo in the root of the repository")
+    if not RECIPE.is_file():
+        raise DemoError(f"{RECIPE} is not here; run the demo in the root of the repository")
     claim(output)
     began = time.monotonic()
     with PeakMemory() as memory:
@@ -103,13 +98,11 @@ def claim(output: Path) -> None:
 
 
 def _run_commands(output: Path, sizes: Sizes) -> None:
-    aitw, shards, base, agent = (output / name for name in ("aitw", "shards", "base", "agent"))
+    aitw, shards, agent = (output / name for name in ("aitw", "shards", "agent"))
     _run("simulate", "--output", aitw, "--episodes", sizes.episodes, "--seed", SEED)
     _run("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
     _run("inspect", shards, "--draw", _telling_episode(shards, aitw), "--output", output / "contact_sheet.png")
-    _run("train", "--config", BASE_RECIPE, "--output", base, "--data.shards", shards, *sizes.base)
-    on_base = ("--output", agent, "--data.shards", shards, "--model.base", base)
-    _run("train", "--config", AGENT_RECIPE, *on_base, *sizes.agent)
+    _run("train", "--config", RECIPE, "--output", agent, "--data.shards", shards, *sizes.changes)
     scored = ("--split", "test", "--limit", sizes.scored, "--groups", aitw / "groups.json", "--bf16")
     _run("evaluate", "--checkpoint", agent, "--shards", shards, "--output", output / "evaluation", *scored)
 

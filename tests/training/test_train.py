@@ -62,8 +62,8 @@ def test_a_run_leaves_its_recipe_weights_curves_and_record(finished):
     folder, _ = finished
     record = json.loads((folder / "run.json").read_text())
     assert record["figures"]["steps"] == 3
-    assert record["figures"]["seconds"] > 0
-    assert record["figures"]["loss"] > 0
+    assert record["figures"]["seconds_since_last_start"] > 0
+    assert record["figures"]["last_losses"]["loss"] > 0
     assert record["versions"]["torch"] == torch.__version__
     assert {"python", "transformers", "peft", "accelerate"} <= record["versions"].keys()
     assert record["manifest"]["files"][0]["episodes_written"] == len(EPISODES)

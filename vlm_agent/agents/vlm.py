@@ -16,7 +16,7 @@ from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.recipe import read_recipe
 
-MAX_ACTION_TOKENS = 128
+MAX_ACTION_TOKENS = 64
 
 
 @dataclass
@@ -33,15 +33,15 @@ class VlmAgent:
     bf16: bool = False
 
     @classmethod
-    def from_run(cls, run: Path, grey: bool = False, remember: bool = True, bf16: bool = False) -> "VlmAgent":
-        """The agent of a finished run; `grey` blinds it."""
+    def from_run(cls, run: Path, bf16: bool = False) -> "VlmAgent":
+        """The agent of a finished run."""
         recipe = read_recipe(run / RECIPE_FILE)
-        model, tokenizer = load(run)
+        model, tokenizer = load(run, merged=True)
         config = model.config
         language = recipe.action_language.build()
-        sentences = TrajectorySentences(tokenizer, language, config.screen_size, config.tokens_per_screen, grey)
+        sentences = TrajectorySentences(tokenizer, language, config.screen_size, config.tokens_per_screen)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device), tokenizer, sentences, remember, bf16)
+        return cls(model.to(device), tokenizer, sentences, bf16=bf16)
 
     def act(self, goal: str, history: Sequence[Step], screenshot: np.ndarray) -> Answer:
         now = Step(screenshot, Action.impossible())  # its action is unknown and not read

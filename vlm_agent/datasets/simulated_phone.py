@@ -119,7 +119,7 @@ def _plan(episodes: int, seed: int, splits: Mapping[str, float], sizes: tuple) -
         until = round(share * episodes)
         for index in range(until - done):
             number = (seed << 32) + index
-            yield number, split, sizes[phone_seed(number, split) // 4 % len(sizes)]
+            yield number, split, sizes[phone_seed(number, split) // 4 // len(SUBSETS) % len(sizes)]
         done = until
 
 

@@ -1,7 +1,7 @@
 """Split files: JSON, label → episode ids.
 
-Both kinds in use are read: AITW's official ones (`train`, `validation`, `test`; google-research,
-`android_in_the_wild/splits/`) and Auto-UI's (`val` for `validation`).
+Both kinds in use are read: AITW's official ones (`train`, `validation`, `test`; in the
+data set's own folder `splits`) and Auto-UI's (`val` for `validation`).
 """
 
 import json

@@ -13,7 +13,7 @@ from rich.table import Table
 from vlm_agent.datasets.shard_schema import IN_STEPS
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.datasets.splits import SPLITS
-from vlm_agent.episodes import ACTION_NAMES, SUBSETS, TAP_DISTANCE, Action, ActionKind
+from vlm_agent.episodes import ACTION_NAMES, SUBSETS, TAP_DISTANCE, Action, ActionKind, aitw_distance
 
 _SHOWN_SIZES = 8
 
@@ -122,7 +122,7 @@ def _action_names(steps: pa.StructArray) -> np.ndarray:
     """The name of each action, as `Action.name` gives it."""
     kinds = steps.field("action_kind").to_numpy()
     touch, lift = (steps.field(name).flatten().to_numpy().reshape(-1, 2) for name in ("touch_yx", "lift_yx"))
-    is_tap = np.linalg.norm(touch - lift, axis=1) <= np.float32(TAP_DISTANCE)
+    is_tap = aitw_distance(touch, lift) <= np.float32(TAP_DISTANCE)
     names = np.where(is_tap, "tap", "swipe").astype(object)
     for kind in set(ActionKind) - {ActionKind.DUAL_POINT}:
         names[kinds == kind] = Action(kind).name

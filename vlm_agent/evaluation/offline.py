@@ -73,7 +73,8 @@ def evaluate(
         raise DatasetError(f"{benchmark.shards} has no episode in split {benchmark.split}, so nothing can be scored")
     output.mkdir(parents=True, exist_ok=True)
     scores = {}
-    for name, agent in _agents(VlmAgent.from_run(checkpoint, bf16=bf16), controls):
+    trained = VlmAgent.from_run(checkpoint, bf16=bf16)
+    for name, agent in _agents(trained, controls):
         path = output / ("predictions.parquet" if name == AGENT else f"predictions_{name}.parquet")
         scores[name] = score(_predict(agent, dataset, chosen, path, f"{name:13}", console), benchmark.groups)
     gold = read_predictions(output / "predictions.parquet")
@@ -85,7 +86,7 @@ def evaluate(
         "shards": str(benchmark.shards),
         "split": f"{benchmark.split}, {len(chosen)} of {len(dataset)} episodes",
     }
-    write_report(output / "report.html", scores, gold, dataset, facts)
+    write_report(output / "report.html", scores, gold, dataset, facts, language=trained.sentences.language)
     console.print(comparison_table(scores, title=f"Partial match on {benchmark.split}, %: official, strict below"))
     return scores
 

@@ -86,12 +86,15 @@ def load_adapter(base: LlamaViT, folder: Path, projector_in_base: bool = False) 
     path = folder / ADAPTER_WEIGHTS
     with safe_open(path, framework="pt") as weights:
         present = set(weights.keys())
-    for module in PeftConfig.from_pretrained(folder).modules_to_save or []:
+    saved = PeftConfig.from_pretrained(folder).modules_to_save or []
+    for module in saved:
         for name in base.get_submodule(module).state_dict():
             if f"base_model.model.{module}.{name}" not in present:
                 raise ValueError(f"{path} lacks {module}.{name}, which its configuration says it saves")
     if not projector_in_base and not any(".projector." in key for key in present):
         raise ValueError(f"{path} has no projector; its language model could not read a screen")
+    for module in saved:
+        base.get_submodule(module).float()  # as it was trained; peft would round it to the base's dtype
     return PeftModel.from_pretrained(base, folder)
 
 

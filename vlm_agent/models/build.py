@@ -137,8 +137,11 @@ def save(model: LlamaViT | PeftModel, tokenizer: PreTrainedTokenizerBase, run: P
     tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
 
 
-def load(run: Path) -> tuple[LlamaViT | PeftModel, PreTrainedTokenizerBase]:
+def load(run: Path, merged: bool = False) -> tuple[LlamaViT | PeftModel, PreTrainedTokenizerBase]:
     """The trained model of a run folder, in evaluation mode.
+
+    `merged` folds an adapter into its base where that is float32: decoding token by token is bound by the number of
+    kernels. In bfloat16 the sum would be rounded and no longer be what was trained, so there it stays apart.
 
     An adapter is put upon the base its recipe names, or upon the base saved with the run where that began from random
     weights. Raises FileNotFoundError for an unfinished run.
@@ -154,7 +157,8 @@ def load(run: Path) -> tuple[LlamaViT | PeftModel, PreTrainedTokenizerBase]:
     else:
         base = build_model(recipe, len(tokenizer))
     projector_in_base = recipe.base is not None and recipe.train.projector == "frozen"
-    return load_adapter(base, folder, projector_in_base).eval(), tokenizer
+    model = load_adapter(base, folder, projector_in_base).eval()
+    return (model.merge_and_unload() if merged and base.dtype == torch.float32 else model), tokenizer
 
 
 def _check_finished(run: Path) -> bool:

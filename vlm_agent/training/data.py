@@ -19,7 +19,7 @@ _BATCHES_SORTED_TOGETHER = 16
 
 
 def chosen_episodes(shards: ShardDataset, recipe: DataRecipe) -> list[int]:
-    """Indices of the episodes that the recipe's mixture and limit keep."""
+    """Indices of the episodes that the recipe's mixture and limit keep, the limit spread over all of them."""
     indices = [
         index
         for index, (episode_id, subset) in enumerate(zip(shards.ids, shards.subsets, strict=True))
@@ -27,7 +27,8 @@ def chosen_episodes(shards: ShardDataset, recipe: DataRecipe) -> list[int]:
     ]
     if not indices:
         raise RecipeError(f"{recipe.shards} has no episode in split {recipe.split} that the mixture keeps")
-    return indices[: recipe.limit]
+    count = len(indices) if recipe.limit is None else min(recipe.limit, len(indices))
+    return [indices[number * len(indices) // count] for number in range(count)]
 
 
 class SentenceStream(Dataset):
@@ -54,14 +55,16 @@ class SentenceStream(Dataset):
         rng = random.Random(f"{self.seed}/turn/{turn}")  # noqa: S311 (no secret)
         order = rng.sample(self.indices, len(self.indices))
         stretch = self.batch_size * _BATCHES_SORTED_TOGETHER
+        # What completes the last batch of the turn before; without it every batch of this turn would straddle two.
+        head = min(-turn * len(order) % self.batch_size, len(order))
         batches = []
-        for start in range(0, len(order), stretch):
+        for start in range(head, len(order), stretch):
             near = sorted(order[start : start + stretch], key=lambda index: len(self.shards.screen_sizes[index]))
             here = [near[at : at + self.batch_size] for at in range(0, len(near), self.batch_size)]
             batches += rng.sample(here, len(here))
         # A short batch anywhere but at the end would shift every later batch over a boundary between lengths.
         batches.sort(key=lambda batch: len(batch) < self.batch_size)
-        return [index for batch in batches for index in batch]
+        return order[:head] + [index for batch in batches for index in batch]
 
     def __getstate__(self) -> dict:
         return {key: value for key, value in self.__dict__.items() if key != "_order"}

@@ -48,7 +48,7 @@ def train(recipe: Recipe, console: Console) -> Path:
     """
     run = Path(recipe.output)
     if _is_first_rank():
-        _claim(run, recipe)
+        _refuse_other_runs(run, recipe)
     set_seed(recipe.seed)
     shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
     indices = chosen_episodes(shards, recipe.data)
@@ -58,6 +58,7 @@ def train(recipe: Recipe, console: Console) -> Path:
     model = choose_trained_weights(base, recipe.model.train, recipe.model.lora)
     stream = _stream(recipe, shards, indices, base.config, tokenizer)
     _describe(console, model, stream, indices, recipe)
+    _claim(run, recipe)
     trainer = AgentTrainer(
         model=model,
         args=_arguments(recipe, run, len(stream)),
@@ -70,23 +71,33 @@ def train(recipe: Recipe, console: Console) -> Path:
     trainer.remove_callback(PrinterCallback)
     started = time.monotonic()
     trainer.train(resume_from_checkpoint=_newest_checkpoint(run))
-    figures = {"seconds": time.monotonic() - started, "steps": trainer.state.global_step}
+    figures = {"steps": trainer.state.global_step, "seconds_since_last_start": time.monotonic() - started}
     if _is_first_rank():
         save(model, tokenizer, run)
-        _finish(run, recipe, shards, figures | {"loss": trainer.state.log_history[-1].get("train_loss")})
-    console.print(f"{run}: {figures['steps']} steps in {figures['seconds']:.0f} s")
+        _finish(run, recipe, shards, figures | {"last_losses": _last_losses(trainer)})
+    console.print(f"{run}: {figures['steps']} steps, {figures['seconds_since_last_start']:.0f} s since the last start")
     return run
 
 
-def _claim(run: Path, recipe: Recipe) -> None:
+def _last_losses(trainer: AgentTrainer) -> dict[str, float]:
+    """The losses of the last log line, by name."""
+    last = next((line for line in reversed(trainer.state.log_history) if "loss" in line), {})
+    return {name: value for name, value in last.items() if name.endswith("loss")}
+
+
+def _refuse_other_runs(run: Path, recipe: Recipe) -> None:
     if (run / FINISHED).exists():
         raise RecipeError(f"{run} holds a finished run; choose another output, or remove it")
     path = run / RECIPE_FILE
-    if not path.exists():
-        with written_whole(path) as temporary:
-            temporary.write_text(recipe.to_yaml(), encoding="utf-8")
-    elif path.read_text(encoding="utf-8") != recipe.to_yaml():
+    if path.exists() and path.read_text(encoding="utf-8") != recipe.to_yaml():
         raise RecipeError(f"{run} was begun with another recipe ({path}); choose another output, or remove it")
+
+
+def _claim(run: Path, recipe: Recipe) -> None:
+    """Done when data and model are there: a path mistyped must not make the folder refuse the corrected recipe."""
+    if _is_first_rank():
+        with written_whole(run / RECIPE_FILE) as temporary:
+            temporary.write_text(recipe.to_yaml(), encoding="utf-8")
 
 
 def _newest_checkpoint(run: Path) -> str | None:
@@ -132,7 +143,7 @@ def _steps(training: TrainingRecipe, episodes: int, per_step: int) -> int:
 def _arguments(recipe: Recipe, run: Path, total: int) -> TrainingArguments:
     training = recipe.training
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run / "tensorboard")
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(run / CHECKPOINTS),
         num_train_epochs=1,  # the stream holds the passes
         per_device_train_batch_size=training.batch_size,
@@ -154,6 +165,11 @@ def _arguments(recipe: Recipe, run: Path, total: int) -> TrainingArguments:
         disable_tqdm=True,
         seed=recipe.seed,
     )
+    if "WORLD_SIZE" not in os.environ and arguments.device.type == "cuda":
+        # Several GPUs in one process would mean DataParallel, which cuts screens and sentences apart. One rank a GPU
+        # (torchrun) is how to use them all.
+        arguments._n_gpu = 1
+    return arguments
 
 
 def _describe(console: Console, model, stream: SentenceStream, indices: list[int], recipe: Recipe) -> None:
