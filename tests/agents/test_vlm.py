@@ -1,5 +1,7 @@
 """One forward pass over an episode says what an agent says step by step, token for token."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -153,3 +155,8 @@ def test_screens_of_any_size_are_read(model):
 def test_mixed_precision_answers_every_step(model):
     agent = replace(make_agent(model), bf16=True)
     assert len(agent.answer_episode(EPISODES[0])) == len(EPISODES[0])
+
+
+def test_the_agent_can_be_imported_first():
+    # peft and parts of transformers cannot be, on a CPU build of torch: see models/torchvision_on_cpu.py.
+    subprocess.run([sys.executable, "-c", "import vlm_agent.agents.vlm"], check=True)

@@ -6,9 +6,9 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from vlm_agent.action_languages.binned import PHRASES
-from vlm_agent.models.build import CheckpointError, Vocabulary, build, build_model
+from vlm_agent.models.build import CheckpointError, Vocabulary, _config, build, build_model
 from vlm_agent.models.llama_vit import LlamaViT
-from vlm_agent.models.recipe import ModelRecipe
+from vlm_agent.models.recipe import ModelRecipe, Source
 
 VIT = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
 WORDS = tiny.tokenizer()
@@ -118,3 +118,15 @@ def test_a_folder_without_weights_is_refused(checkpoints, tmp_path):
     AutoConfig.for_model("vit", **VIT).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="safetensors"):
         build(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path)}}, **SHAPE), VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({"model_type": "llama", "hidden_sise": 192}, "llama has no key 'hidden_sise'; did you mean 'hidden_size'"),
+        ({"model_type": "lama"}, "model_type 'lama' is unknown; did you mean 'llama'"),
+    ],
+)
+def test_a_misspelt_key_of_a_sub_model_is_refused_with_the_nearest(config, reason):
+    with pytest.raises(CheckpointError, match=reason):
+        _config(Source(config=config), "language_model")

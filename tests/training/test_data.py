@@ -125,12 +125,23 @@ def test_a_batch_is_padded_on_the_right_without_labels():
     assert "element_labels" not in batch
 
 
+def test_batches_hold_like_lengths_in_every_pass_though_passes_end_within_a_batch(tmp_path):
+    lengths = [1, 4]
+    episodes = [tiny.episode(number, tiny.ACTIONS[: lengths[number % 2]]) for number in range(49)]
+    shards = ShardDataset(tiny.write_shards(tmp_path, episodes))
+    stream = SentenceStream(shards, list(range(49)), 49 * 4, batch_size=4, seed=0)
+    order = [stream.locate(number)[0] for number in range(len(stream))]
+    mixed = sum(len({len(shards.screen_sizes[index]) for index in order[at : at + 4]}) > 1 for at in range(0, 196, 4))
+    assert mixed <= 12  # the batch in the middle of each stretch, and the one that two passes share
+    assert all(sorted(order[at : at + 49]) == list(range(49)) for at in range(0, 196, 49))
+
+
 def test_the_mixture_and_the_limit_choose(shards):
     def chosen(**options) -> list[int]:
         return chosen_episodes(shards, DataRecipe(shards="here", **options))
 
     assert chosen() == list(range(EPISODES))
-    assert chosen(limit=3) == [0, 1, 2]
+    assert chosen(limit=3) == [number * EPISODES // 3 for number in range(3)]
     some = chosen(mixture={"general": 0.5})
     assert 0 < len(some) < EPISODES
     assert some == chosen(mixture={"general": 0.5})

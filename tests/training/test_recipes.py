@@ -41,7 +41,7 @@ def test_a_recipe_reads_and_is_what_it_says_when_saved(path, tmp_path):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_header_gives_the_command_that_trains_this_recipe_and_its_cost(path):
     (training,) = commands(path, "train")
-    assert training == ["train", "--config", f"recipes/{path.name}"]
+    assert training[:3] == ["train", "--config", f"recipes/{path.name}"]
     assert re.search(r"^# Cost\b", header(path), re.MULTILINE)
 
 
@@ -50,7 +50,9 @@ def test_every_command_in_a_header_has_options_that_exist_and_the_recipes_own_fo
     recipe = read_recipe(path)
     for command in commands(path, "(?:convert|train|evaluate)"):
         _, unknown = _parser().parse_known_args(command)
-        assert unknown == []
+        keys = {key.removeprefix("--"): value for key, value in zip(unknown[::2], unknown[1::2], strict=True)}
+        assert not keys or command[0] == "train"
+        read_recipe(path, keys)
         options = dict(zip(command[1::2], command[2::2], strict=False))
         if command[0] == "convert":
             assert options["--output"] == recipe.data.shards

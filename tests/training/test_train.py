@@ -106,6 +106,12 @@ def test_a_finished_run_is_left_alone(shards, finished):
         run(shards, folder.parent)
 
 
+def test_a_start_that_failed_does_not_bar_the_corrected_one(shards, tmp_path):
+    with pytest.raises(ValueError, match="manifest"):
+        run(tmp_path / "no shards here", tmp_path)
+    assert run(shards, tmp_path)
+
+
 def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
     folder, _ = run(shards, tmp_path, training__steps="1")
     (folder / "run.json").unlink()

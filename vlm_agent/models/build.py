@@ -1,5 +1,6 @@
 """From what a recipe says to a model and its tokenizer, and from a finished run back to both."""
 
+import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import torch
 import yaml
 from peft import PeftModel
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.models.adapters import ADAPTER_WEIGHTS, load_adapter, save_trained_weights
 from vlm_agent.models.attention import choose_attention
@@ -90,7 +92,7 @@ def _tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokeniz
 
 def _language_model(source: Source, vocabulary: int):
     if source.config is not None:
-        return AutoModelForCausalLM.from_config(AutoConfig.for_model(**source.config | {"vocab_size": vocabulary}))
+        return AutoModelForCausalLM.from_config(_config(source, "language_model", vocab_size=vocabulary))
     with _wanted(source, "language_model"):
         loaded = AutoModelForCausalLM.from_pretrained(
             source.checkpoint, dtype=torch.float32, use_safetensors=source.gguf_file is None, **_gguf(source)
@@ -104,13 +106,31 @@ def _language_model(source: Source, vocabulary: int):
     return fresh
 
 
+def _config(source: Source, part: str, **known_here):
+    """transformers' configuration of a part; it would take a misspelt key, keep the default and say nothing."""
+    model_type = source.config.get("model_type")
+    if model_type not in CONFIG_MAPPING:
+        nearest = difflib.get_close_matches(str(model_type), list(CONFIG_MAPPING), n=1, cutoff=0)[0]
+        raise CheckpointError(f"model.{part}.config: model_type {model_type!r} is unknown; did you mean {nearest!r}?")
+    defaults = AutoConfig.for_model(model_type)
+    known = {*defaults.to_dict(), *defaults.attribute_map, *_LEGACY_KEYS}
+    for key in source.config.keys() - known:
+        nearest = difflib.get_close_matches(key, known, n=1, cutoff=0)[0]
+        raise CheckpointError(f"model.{part}.config: {model_type} has no key {key!r}; did you mean {nearest!r}?")
+    return AutoConfig.for_model(**source.config | known_here)
+
+
+_LEGACY_KEYS = {"rope_theta"}
+"""Keys that transformers still reads and no longer lists."""
+
+
 def _gguf(source: Source) -> dict[str, str]:
     return {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
 
 
 def _vision(source: Source):
     if source.config is not None:
-        return AutoModel.from_config(AutoConfig.for_model(**source.config))
+        return AutoModel.from_config(_config(source, "vision"))
     with _wanted(source, "vision"):
         model = AutoModel.from_pretrained(source.checkpoint, dtype=torch.float32, use_safetensors=True)
     return getattr(model, "vision_model", model)  # CLIP and SigLIP bring a text tower too
