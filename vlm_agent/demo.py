@@ -46,7 +46,7 @@ class Sizes:
     changes: tuple[str, ...] = ()
 
 
-FULL = Sizes(episodes=1600, scored=100)
+FULL = Sizes(episodes=1600, scored=160)
 QUICK = Sizes(
     episodes=60,
     scored=2,

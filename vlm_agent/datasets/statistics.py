@@ -130,7 +130,7 @@ def _action_names(steps: pa.StructArray) -> np.ndarray:
 
 
 def _table(title: str, first: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column(first)
     for column in columns:
         table.add_column(column, justify="right")
