@@ -22,7 +22,7 @@ def test_the_quick_demo_runs_the_whole_chain(tmp_path):
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     said = [line.split()[2] for line in result.stdout.splitlines() if line.startswith("$ vlm-agent ")]
-    assert said == ["simulate", "convert", "inspect", "train", "train", "evaluate"]
+    assert said == ["simulate", "convert", "inspect", "train", "evaluate"]
     assert (output / "contact_sheet.png").stat().st_size > 0
     assert (output / "evaluation" / "report.html").stat().st_size > 0
     summary = json.loads((output / "summary.json").read_text())

@@ -159,4 +159,4 @@ def test_mixed_precision_answers_every_step(model):
 
 def test_the_agent_can_be_imported_first():
     # peft and parts of transformers cannot be, on a CPU build of torch: see models/torchvision_on_cpu.py.
-    subprocess.run([sys.executable, "-c", "import vlm_agent.agents.vlm"], check=True)
+    assert subprocess.run([sys.executable, "-c", "import vlm_agent.agents.vlm"], check=False).returncode == 0
