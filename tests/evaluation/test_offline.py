@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.agents import Answer
 from vlm_agent.datasets import DatasetError
 from vlm_agent.datasets.shards import ShardWriter, write_manifest
@@ -19,6 +20,7 @@ from vlm_agent.evaluation.offline import Benchmark, evaluate, read_groups
 @dataclass(frozen=True)
 class Senses:
     grey: bool = False
+    language: BinnedLanguage = BinnedLanguage()
 
 
 @dataclass
