@@ -16,11 +16,13 @@ from vlm_agent.episodes import SUBSETS, Action, Episode, Step
 from vlm_agent.evaluation import offline
 from vlm_agent.evaluation.offline import Benchmark, evaluate, read_groups
 
+LANGUAGE = BinnedLanguage()
+
 
 @dataclass(frozen=True)
 class Senses:
     grey: bool = False
-    language: BinnedLanguage = BinnedLanguage()
+    language: BinnedLanguage = LANGUAGE
 
 
 @dataclass
