@@ -158,7 +158,8 @@ def test_damage_is_reported_with_file_and_record_and_costs_no_other_episode(sour
 
 def test_an_empty_output_folder_is_fine(source, tmp_path):
     (tmp_path / "out").mkdir()
-    _convert(source, output=tmp_path / "out")
+    summary, *_ = _convert(source, output=tmp_path / "out")
+    assert summary.total("episodes_written") == 4
 
 
 @pytest.mark.parametrize(("left", "what"), [("manifest.json", "a complete conversion"), ("general", "was stopped")])

@@ -43,7 +43,8 @@ class App:
         return self.routes[-1]
 
     def page(self) -> Page:
-        raise NotImplementedError
+        """The page of the route; by default what the method of its name, `_home` for `home`, makes of it."""
+        return getattr(self, f"_{self.route.name}")(self.route)
 
     def draw(self, canvas: Canvas, bottom: float) -> None:
         route = self.route

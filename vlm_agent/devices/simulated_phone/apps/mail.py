@@ -42,9 +42,6 @@ class Mail(App):
     def letter(self, sender: str) -> Letter | None:
         return next((letter for letter in self.inbox if letter.sender == sender), None)
 
-    def page(self) -> Page:
-        return getattr(self, f"_{self.route.name}")(self.route)
-
     def _star(self, letter: Letter) -> None:
         letter.starred = not letter.starred
 

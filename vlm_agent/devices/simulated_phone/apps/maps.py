@@ -53,9 +53,6 @@ class Maps(App):
         self.below = rng.random() < 0.5
         self.recent = rng.sample(CITIES, 3)
 
-    def page(self) -> Page:
-        return getattr(self, f"_{self.route.name}")(self.route)
-
     def new_search(self) -> None:
         self.push("search")
         self.fields["query"] = ""

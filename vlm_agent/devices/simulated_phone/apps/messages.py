@@ -18,9 +18,6 @@ class Messages(App):
         }
         self.sent: list[tuple[str, str]] = []
 
-    def page(self) -> Page:
-        return getattr(self, f"_{self.route.name}")(self.route)
-
     def _home(self, route: Route) -> Page:
         rows = [
             Row(
@@ -79,9 +76,6 @@ class Contacts(App):
         self.calls: list[str] = []
         self.favourites: set[str] = set(rng.sample(NAMES, 3))
         self.low = rng.random() < 0.5
-
-    def page(self) -> Page:
-        return getattr(self, f"_{self.route.name}")(self.route)
 
     def _home(self, route: Route) -> Page:
         rows = [

@@ -24,9 +24,6 @@ class Store(App):
         self.buttons_low = rng.random() < 0.5
         self.search_top = rng.random() < 0.6
 
-    def page(self) -> Page:
-        return getattr(self, f"_{self.route.name}")(self.route)
-
     def install(self, name: str) -> None:
         self.phone.installed.append(name)
         self.installs.append(name)
