@@ -1,4 +1,4 @@
-"""The nouns of the field: Action, UiElement, Step, Episode.
+"""The nouns of the field: Action, UiElement, CoatTexts, Step, Episode.
 
 Everything else in the package speaks in these. Points and boxes are fractions of the screen, always in
 (y, x) order, as Android in the Wild (AITW) stores them.
@@ -151,17 +151,36 @@ class UiElement:
         return y <= point_yx[0] <= y + height and x <= point_yx[1] <= x + width
 
 
+@dataclass(frozen=True, slots=True)
+class CoatTexts:
+    """What Chain-of-Action-Thought (Android in the Zoo) says about one step in words; with each, its key in AitZ files.
+
+    One that the source leaves out is the empty string; a step of a source without any has no CoatTexts at all.
+    """
+
+    screen: str = ""
+    """What the screen shows, whatever the goal is: `coat_screen_desc`."""
+    think: str = ""
+    """Why this action, given goal, screen and history: `coat_action_think`."""
+    action: str = ""
+    """The action and the element it touches: `coat_action_desc`."""
+    result: str = ""
+    """What the action leads to, told by the screen behind it: `coat_action_result`."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """A screen and what was done on it.
 
-    `screenshot` is uint8 (height, width, 3), RGB, or None where pixels were not asked for.
+    `screenshot` is uint8 (height, width, 3), RGB, or None where pixels were not asked for. `coat` is None where the
+    source has no such texts.
     """
 
     screenshot: np.ndarray | None
     action: Action
     elements: tuple[UiElement, ...] = ()
     activity: str = ""
+    coat: CoatTexts | None = None
 
     @property
     def size(self) -> tuple[int, int]:

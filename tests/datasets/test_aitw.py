@@ -1,5 +1,7 @@
+import io
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,16 +12,21 @@ from made_episodes import ACTIONS, assert_same_episode, made_episode, made_scree
 from PIL import Image
 
 from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.aitw import BadRecord, read_episodes, subset_of, write_episodes
+from vlm_agent.datasets.aitw import read_episodes, read_steps, subset_of, write_episodes
 from vlm_agent.datasets.aitw_record import encode_step, parse_step
-from vlm_agent.datasets.tfrecord import write_records
-from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.datasets.episode_steps import BadRecord, EpisodeStep
+from vlm_agent.datasets.tfrecord import Record, masked_crc32c, write_records
+from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement
 
 NAME = "general-00000-of-00001"
 
 
 def _records(*episodes):
     return [encode_step(episode, number) for episode in episodes for number in range(len(episode))]
+
+
+def _parse(payload):
+    return parse_step(Record(3, 100, payload, checksum=masked_crc32c(payload)), Path(NAME), "general")
 
 
 def _read(tmp_path, payloads):
@@ -95,7 +102,7 @@ def test_the_same_episodes_give_the_same_bytes(tmp_path):
 
 def test_the_screen_is_a_view_of_the_record_and_not_a_copy():
     payload = encode_step(made_episode(), 0)
-    screenshot = parse_step(payload).step.screenshot
+    screenshot = _parse(payload).step.screenshot
     assert np.shares_memory(screenshot, np.frombuffer(payload, np.uint8))
 
 
@@ -144,7 +151,7 @@ def _spoil(number=0, **changes):
 @pytest.mark.parametrize("name", sorted(Example.FromString(encode_step(made_episode(), 0)).features.feature))
 def test_a_missing_field_is_named(name):
     with pytest.raises(DatasetError, match=f"missing field {name}$"):
-        parse_step(_spoil(**{name: None}))
+        _parse(_spoil(**{name: None}))
 
 
 @pytest.mark.parametrize(
@@ -173,25 +180,29 @@ def test_a_missing_field_is_named(name):
         (1, {"image__ui_annotations_positions": [0.1, 0.2, 0.3]}, "3 positions, 1 texts and 1 ui_types"),
         (1, {"image__ui_annotations_text": [b"a", b"b"]}, "4 positions, 2 texts and 1 ui_types"),
         (1, {"image__ui_annotations_positions": [0.1, 0.2, 0.3, math.nan]}, "not finite"),
-        (0, {"step_id": [-1]}, "step_id -1"),
-        (0, {"step_id": [8]}, "step_id 8 of episode_length 8"),
+        (0, {"step_id": [-1]}, "step_id -1 of episode_length 8"),
+        (0, {"step_id": [10_000]}, "step_id 10000 of episode_length 8"),
+        (0, {"episode_length": [0]}, "step_id 0 of episode_length 0"),
+        (0, {"episode_length": [10_001]}, "step_id 0 of episode_length 10001"),
         (0, {"episode_length": [2**40]}, "episode_length"),
+        (0, {"android_api_level": [2**31]}, "android_api_level 2147483648 does not fit"),
+        (0, {"android_api_level": [-(2**31) - 1]}, "android_api_level -2147483649 does not fit"),
     ],
 )
 def test_a_hostile_field_is_refused_with_what_is_wrong(number, changes, reason):
     with pytest.raises(DatasetError, match=reason):
-        parse_step(_spoil(number, **changes))
+        _parse(_spoil(number, **changes))
 
 
 def test_what_the_action_does_not_use_is_not_read():
-    step = parse_step(_spoil(4, results__yx_touch=[0.3, 0.3], results__type_action=[b"left over"])).step
+    step = _parse(_spoil(4, results__yx_touch=[0.3, 0.3], results__type_action=[b"left over"])).step
     assert step.action == Action.press("home")
 
 
 def test_an_empty_list_of_bytes_is_an_empty_text():
     message = Example.FromString(encode_step(made_episode(), 0))
     message.features.feature["current_activity"].Clear()
-    assert parse_step(message.SerializeToString()).step.activity == ""
+    assert _parse(message.SerializeToString()).step.activity == ""
 
 
 @settings(deadline=None, max_examples=200)
@@ -200,9 +211,60 @@ def test_a_record_damaged_anywhere_is_read_or_refused_with_a_reason(data):
     payload = bytearray(encode_step(made_episode(size=(2, 2)), data.draw(st.integers(0, 7))))
     payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
     try:
-        parse_step(bytes(payload))
+        _parse(bytes(payload))
     except ValueError as error:
         assert str(error)
+
+
+def test_a_step_knows_its_place_its_episode_and_its_fingerprint():
+    payload = encode_step(made_episode("7"), 2)
+    step = _parse(payload)
+    assert (step.file, step.record, step.offset, step.subset) == (Path(NAME), 3, 100, "general")
+    assert (step.episode_id, step.step_id, step.episode_length, step.goal) == ("7", 2, 8, "do “7” 🙂")
+    assert (step.device_type, step.android_api_level, step.split) == ("pixel_4", 30, None)
+    assert step.fingerprint == _parse(payload).fingerprint
+    assert step.fingerprint != _parse(encode_step(made_episode("8"), 2)).fingerprint
+
+
+def test_a_step_beyond_its_episode_is_the_episodes_fault_and_not_the_records():
+    assert _parse(_spoil(0, step_id=[8])).step_id == 8
+
+
+def test_steps_come_in_the_order_of_the_file_with_their_places(tmp_path):
+    payloads = _records(made_episode("a"))[::-1]
+    write_records(tmp_path / NAME, payloads)
+    steps = list(read_steps(tmp_path / NAME))
+    assert [(step.record, step.step_id) for step in steps] == [(number, 7 - number) for number in range(8)]
+    framing = 16  # a length, its checksum and the payload's
+    assert [step.offset for step in steps] == [sum(len(p) + framing for p in payloads[:n]) for n in range(8)]
+
+
+def test_steps_are_read_from_the_file_that_is_given_in_place_of_the_path(tmp_path):
+    write_episodes(tmp_path / NAME, [made_episode()])
+    nowhere = Path("nowhere/general.tfrecord")
+    steps = list(read_steps(nowhere, None, io.BytesIO((tmp_path / NAME).read_bytes())))
+    assert [step.step_id for step in steps] == list(range(8))
+    assert {(step.file, step.subset) for step in steps} == {(nowhere, "general")}
+
+
+def test_the_record_that_ends_a_file_says_so(tmp_path):
+    write_episodes(tmp_path / NAME, [made_episode("a"), made_episode("b")])
+    data = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(data[: len(data) * 3 // 4])
+    *good, last = read_steps(tmp_path / NAME)
+    assert all(isinstance(step, EpisodeStep) for step in good) and len(good) >= 8
+    assert last.ends_file and last.record == len(good) and "truncated" in last.reason
+    items = list(read_episodes(tmp_path / NAME))
+    assert [item.id for item in items if isinstance(item, Episode)] == ["a"]
+    assert [item.record for item in items if isinstance(item, BadRecord) and item.ends_file] == [len(good)]
+
+
+@pytest.mark.parametrize("coat", [None, CoatTexts("a list", "open it", "tap the first", "it opened"), CoatTexts()])
+def test_the_four_texts_of_chain_of_action_thought_survive(tmp_path, coat):
+    step = Step(made_screen(), Action.tap(0.5, 0.5), coat=coat)
+    write_episodes(tmp_path / NAME, [Episode("1", "general", "", (step,))])
+    (episode,) = read_episodes(tmp_path / NAME)
+    assert episode.steps[0].coat == coat
 
 
 def test_a_bad_record_costs_its_episode_and_no_other(tmp_path):
@@ -215,18 +277,16 @@ def test_a_bad_record_costs_its_episode_and_no_other(tmp_path):
     assert sorted(item.record for item in bad) == list(range(8, 16))
     reasons = {item.record: item.reason for item in bad}
     assert "bytes" in reasons[10]
-    assert reasons[11] == "episode b is left out as a whole: step 3 comes where step 2 is due"
+    assert reasons[11] == "episode b is left out as a whole: it has only 7 of 8 steps; missing: 2"
     assert str(bad[0]).startswith(f"{tmp_path / NAME}: record 10 (at byte ")
 
 
 @pytest.mark.parametrize(
     ("order", "reason"),
     [
-        ([0, 1, 2, 3, 4, 5, 6], "it has only 7 of 8 steps"),
-        ([1, 2, 3, 4, 5, 6, 7], "step 1 comes where step 0 is due"),
-        ([0, 1, 3, 2, 4, 5, 6, 7], "step 3 comes where step 2 is due"),
-        ([0, 1, 1, 2, 3, 4, 5, 6, 7], "step 1 comes where step 2 is due"),
-        ([5], "step 5 comes where step 0 is due"),
+        ([0, 1, 2, 3, 4, 5, 6], "it has only 7 of 8 steps; missing: 7"),
+        ([1, 2, 3, 4, 5, 6, 7], "it has only 7 of 8 steps; missing: 0"),
+        ([5], "it has only 1 of 8 steps; missing: 0, 1, 2, 3, 4, …"),
     ],
 )
 def test_an_episode_that_is_not_whole_is_left_out_with_the_reason(tmp_path, order, reason):
@@ -236,29 +296,51 @@ def test_an_episode_that_is_not_whole_is_left_out_with_the_reason(tmp_path, orde
     assert {item.reason for item in bad} == {f"episode a is left out as a whole: {reason}"}
 
 
-def test_interleaved_episodes_are_left_out(tmp_path):
+@pytest.mark.parametrize("order", [[7, 6, 5, 4, 3, 2, 1, 0], [0, 1, 3, 2, 4, 5, 6, 7]])
+def test_steps_out_of_order_are_put_in_order(tmp_path, order):
+    payloads = _records(made_episode("a"))
+    ((episode,), bad) = _read(tmp_path, [payloads[number] for number in order])
+    assert_same_episode(episode, made_episode("a"))
+    assert not bad
+
+
+def test_interleaved_episodes_are_put_back_together(tmp_path):
     pairs = zip(_records(made_episode("a")), _records(made_episode("b")), strict=True)
     episodes, bad = _read(tmp_path, [payload for pair in pairs for payload in pair])
-    assert not episodes and len(bad) == 16
+    for episode, id in zip(episodes, "ab", strict=True):
+        assert_same_episode(episode, made_episode(id))
+    assert not bad
+
+
+def test_a_record_that_is_there_twice_is_left_out_once(tmp_path):
+    payloads = _records(made_episode())
+    ((episode,), bad) = _read(tmp_path, [*payloads[:4], payloads[3], *payloads[4:], payloads[7]])
+    assert_same_episode(episode, made_episode())
+    assert [(item.record, item.reason) for item in bad] == [
+        (4, "it repeats step 3 of episode 7, checksum and all"),
+        (9, "it repeats step 7 of episode 7, checksum and all"),
+    ]
+
+
+def test_two_different_records_of_one_step_spoil_the_episode(tmp_path):
+    payloads = _records(made_episode())
+    episodes, bad = _read(tmp_path, [*payloads, _spoil(3, current_activity=[b"another"])])
+    assert not episodes
+    what = "records 3 and 8 both are its step 3, and differ"
+    assert {item.reason for item in bad} == {f"episode 7 is left out as a whole: {what}"}
 
 
 def test_steps_that_disagree_about_the_length_spoil_the_episode(tmp_path):
     payloads = _records(made_episode())
     payloads[3] = _spoil(3, episode_length=[9])
     episodes, bad = _read(tmp_path, payloads)
-    assert not episodes and "episode_length is 8 and then 9" in bad[0].reason
+    assert not episodes
+    assert {item.reason for item in bad} == {"episode 7 is left out as a whole: episode_length is 8 and then 9"}
 
 
-def test_steps_behind_a_whole_episode_are_left_out_and_the_episode_stays(tmp_path):
-    payloads = _records(made_episode())
-    episodes, bad = _read(tmp_path, [*payloads, payloads[7]])
-    assert len(episodes) == 1 and [item.record for item in bad] == [8]
-
-
-def test_an_episode_that_was_had_before_is_left_out(tmp_path):
-    write_episodes(tmp_path / NAME, [made_episode("a"), made_episode("b")])
-    items = list(read_episodes(tmp_path / NAME, known={"a"}))
-    assert [item.reason for item in items[:8]] == [
-        "episode a is left out as a whole: an episode of this id was read before"
-    ] * 8
-    assert items[8].id == "b"
+def test_an_episode_that_is_there_twice_is_kept_once(tmp_path):
+    first, other = _records(made_episode("a")), _records(made_episode("b"))
+    episodes, bad = _read(tmp_path, [*first, *other, *first])
+    assert [episode.id for episode in episodes] == ["a", "b"]
+    assert {item.record for item in bad} == set(range(16, 24))
+    assert {item.reason for item in bad} == {"an episode of id a was read before"}

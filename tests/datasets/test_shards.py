@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from made_episodes import assert_same_episode, made_episode
+from made_episodes import assert_same_episode, made_episode, made_screen
 
 from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.shard_schema import IN_STEPS
+from vlm_agent.datasets.images import IMAGE_FORMATS, ScreenFormat, decode_screen
+from vlm_agent.datasets.shard_schema import ALL_BUT_PIXELS, COMPRESSED, IN_STEPS, episode_row, step_struct
 from vlm_agent.datasets.shards import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, CoatTexts, Episode, Step
 
 SHARDS = ("general/a.parquet", "install/b.parquet")
 EPISODES = (
@@ -120,7 +121,20 @@ def test_a_flipped_byte_in_the_pixels_is_noticed(folder):
 def test_the_schema_is_what_the_design_says(folder):
     metadata = pq.read_metadata(folder / SHARDS[0])
     assert metadata.num_row_groups == metadata.num_rows == 3
-    assert {metadata.row_group(0).column(c).compression for c in range(metadata.num_columns)} == {"ZSTD"}
+
+
+def test_everything_but_the_pixels_is_compressed(folder):
+    columns = pq.read_metadata(folder / SHARDS[0]).row_group(0)
+    compression = {columns.column(c).path_in_schema: columns.column(c).compression for c in range(columns.num_columns)}
+    assert compression.pop(IN_STEPS + "screenshot.bytes") == "UNCOMPRESSED"
+    assert set(compression) == set(COMPRESSED)
+    assert set(compression.values()) == {"ZSTD"}
+
+
+def test_the_columns_without_pixels_are_all_others(folder):
+    stored = {column.path for column in pq.ParquetFile(folder / SHARDS[0]).schema}
+    named = {path for path in stored for name in ALL_BUT_PIXELS if path == name or path.startswith(f"{name}.")}
+    assert stored - named == {IN_STEPS + "screenshot.bytes", IN_STEPS + "screenshot.path"}
 
 
 def test_load_dataset_shows_the_screens_as_pictures(folder, tmp_path, monkeypatch):
@@ -131,10 +145,77 @@ def test_load_dataset_shows_the_screens_as_pictures(folder, tmp_path, monkeypatc
     assert loaded.features["steps"].feature["screenshot"] == datasets.Image()
     for row, (expected, split) in zip(loaded, EPISODES, strict=True):
         assert (row["episode_id"], row["split"]) == (expected.id, split)
+        assert [(struct["record"], struct["offset"]) for struct in row["steps"]] == [(None, None)] * len(expected)
         for struct, step in zip(row["steps"], expected.steps, strict=True):
             assert np.array_equal(np.array(struct["screenshot"]), step.screenshot)
             assert struct["action_kind"] == step.action.kind
             assert struct["touch_yx"] == np.asarray(step.action.touch_yx, np.float32).tolist()
+
+
+def _write_steps(folder, screens, steps, places):
+    """One shard of one episode whose steps came from the records `places` of a file."""
+    structs = [
+        step_struct(step, screens.encode(step.screenshot), screens.name, number, *place)
+        for number, (step, place) in enumerate(zip(steps, places, strict=True))
+    ]
+    with ShardWriter(folder / "single/a.parquet") as writer:
+        writer.write_row(episode_row("1", "single", "train", "go", "pixel_4", 30, structs))
+    write_manifest(folder, {"files": [{"shard": "single/a.parquet", "subset": "single", "episodes_written": 1}]})
+    return ShardDataset(folder)
+
+
+STEPS = (Step(made_screen(33, 21, 1), Action.tap(0.5, 0.25)), Step(made_screen(33, 21, 2), Action.complete()))
+
+
+def test_where_in_its_file_a_step_was_is_kept(tmp_path):
+    dataset = _write_steps(tmp_path, ScreenFormat(), STEPS, [(7, 2**40), (9, 2**41)])
+    (steps,) = dataset.table([IN_STEPS + "record", IN_STEPS + "offset"])["steps"].to_pylist()
+    assert steps == [{"record": 7, "offset": 2**40}, {"record": 9, "offset": 2**41}]
+    assert_same_episode(dataset[0], Episode("1", "single", "go", STEPS, "pixel_4", 30))
+
+
+def test_load_dataset_knows_where_a_step_was(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    _write_steps(tmp_path, ScreenFormat("webp"), STEPS, [(7, 2**40), (9, 2**41)])
+    files = str(tmp_path / "single/a.parquet")
+    (row,) = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
+    assert [(struct["record"], struct["offset"]) for struct in row["steps"]] == [(7, 2**40), (9, 2**41)]
+    for struct, step in zip(row["steps"], STEPS, strict=True):
+        assert np.array_equal(np.array(struct["screenshot"]), step.screenshot)
+
+
+@pytest.mark.parametrize("name", IMAGE_FORMATS)
+def test_screens_of_every_format_are_read_as_they_decode(tmp_path, name):
+    screens = ScreenFormat(name)
+    dataset = _write_steps(tmp_path, screens, STEPS, [(0, 0), (1, 1)])
+    for got, step in zip(dataset[0].steps, STEPS, strict=True):
+        assert np.array_equal(got.screenshot, decode_screen(screens.encode(step.screenshot).data))
+    shot = pq.read_table(tmp_path / "single/a.parquet")["steps"].to_pylist()[0][1]["screenshot"]
+    assert shot["path"] == f"1.{name}"
+
+
+def test_a_screen_that_was_made_smaller_is_in_the_shard_at_its_new_size(tmp_path):
+    steps = (Step(made_screen(112, 84), Action.complete()),)
+    dataset = _write_steps(tmp_path, ScreenFormat(max_pixels=56 * 56), steps, [(0, 0)])
+    assert tuple(dataset.screen_sizes) == (((56, 28),),)
+    assert dataset[0].steps[0].screenshot.shape == (56, 28, 3)
+
+
+def test_the_four_texts_of_chain_of_action_thought_come_back(tmp_path):
+    texts = (None, CoatTexts("a list", "öffne", "tap “it”", ""), CoatTexts())
+    steps = [Step(made_screen(), Action.complete(), coat=coat) for coat in texts]
+    dataset = _write_steps(tmp_path, ScreenFormat(), steps, [(0, 0)] * 3)
+    assert tuple(step.coat for step in dataset[0].steps) == texts
+    assert tuple(step.coat for step in dataset.without_pixels(0).steps) == texts
+
+
+def test_one_step_is_that_of_the_episode(folder):
+    dataset = ShardDataset(folder)
+    for number, expected in enumerate(EPISODES[1][0].steps):
+        step = dataset.step(1, number)
+        assert step.action.kind == expected.action.kind
+        assert np.array_equal(step.screenshot, expected.screenshot)
 
 
 def _last_id(dataset):
@@ -163,12 +244,15 @@ def test_the_same_episodes_give_the_same_bytes(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_a_shard_that_was_replaced_is_read_anew(folder):
-    assert ShardDataset(folder)[0].id == "1"
+def test_a_shard_that_was_replaced_is_read_anew_and_refused_where_the_index_knows_another_episode(folder):
+    dataset = ShardDataset(folder)
+    assert dataset[0].id == "1"
     with ShardWriter(folder / SHARDS[0]) as writer:
-        for id_ in ("5", "6", "7"):
+        for id_ in ("5", "2", "7"):
             writer.write(made_episode(id_, "general"), "test")
-    assert ShardDataset(folder).ids == ("5", "6", "7", "4")
+    assert dataset[1].id == "2"
+    with pytest.raises(DatasetError, match="has episode 5 where the index says 1; remove that shard"):
+        dataset[0]
 
 
 def test_a_shard_appears_only_when_complete(tmp_path):
@@ -187,11 +271,12 @@ def test_a_folder_without_manifest_is_refused(folder):
 @pytest.mark.parametrize(
     ("manifest", "reason"),
     [
-        ('{"schema_version": 99, "files": []}', "schema version 99, this program reads 1"),
+        ('{"schema_version": 99, "files": []}', "schema version 99, this program reads 2"),
         ("{", "is not a manifest"),
         ("[]", "is not a manifest"),
         ("{}", "is not a manifest"),
-        ('{"schema_version": 1}', "is not a manifest"),
+        ('{"schema_version": 2}', "is not a manifest"),
+        ('{"schema_version": 1, "files": []}', "schema version 1, this program reads 2; convert the data again"),
     ],
 )
 def test_a_manifest_of_another_kind_is_refused(folder, manifest, reason):
@@ -202,13 +287,31 @@ def test_a_manifest_of_another_kind_is_refused(folder, manifest, reason):
 
 def test_a_shard_that_is_not_what_the_manifest_says_is_refused(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
+    before = (folder / "manifest.json").read_bytes()
     manifest["files"][0]["episodes_written"] = 5
-    (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(DatasetError, match="has 3 episodes where the manifest says 5"):
-        ShardDataset(folder)
+        write_manifest(folder, manifest)
+    assert (folder / "manifest.json").read_bytes() == before
+    dataset = ShardDataset(folder)
+    with ShardWriter(folder / SHARDS[0]) as writer:
+        writer.write(made_episode("1", "general"), "train")
+    with pytest.raises(DatasetError, match="has 1 episodes, fewer than the index says"):
+        dataset[2]
     (folder / SHARDS[0]).unlink()
-    with pytest.raises(DatasetError, match="in the manifest but not on disk"):
-        ShardDataset(folder)
+    with pytest.raises(DatasetError, match="in the index but not on disk"):
+        dataset[0]
+
+
+def test_a_column_that_does_not_exist_is_refused(folder):
+    with pytest.raises(DatasetError, match="no column goals; they have episode_id"):
+        ShardDataset(folder).table(["goal", "goals"])
+
+
+def test_a_step_that_does_not_exist_is_refused(folder):
+    dataset = ShardDataset(folder)
+    assert dataset.step(0, -1).action == dataset[0].steps[-1].action
+    with pytest.raises(IndexError):
+        dataset.step(0, len(dataset[0]))
 
 
 @pytest.mark.parametrize(("name", "value"), [("split", "val"), ("subset", "shopping")])

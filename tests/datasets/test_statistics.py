@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 from made_episodes import ACTIONS, made_episode
-from rich.console import Console
 
+from vlm_agent.datasets.columns import read_columns
 from vlm_agent.datasets.shards import ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.statistics import summarise
-from vlm_agent.episodes import ACTION_NAMES, TAP_DISTANCE, Action
+from vlm_agent.datasets.statistics import Statistics, TokenBudget, summarise
+from vlm_agent.episodes import ACTION_NAMES, Action
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def folder(tmp_path):
 
 
 def test_the_numbers_are_those_of_the_episodes(folder):
-    statistics = summarise(ShardDataset(folder))
+    statistics = _statistics(folder)
     assert (statistics.episodes(), statistics.steps()) == (3, 14)
     assert (statistics.episodes("general", "train"), statistics.steps("general", "train")) == (1, 8)
     assert (statistics.episodes(split="train"), statistics.steps(split="train")) == (2, 12)
@@ -37,43 +37,40 @@ def test_the_numbers_are_those_of_the_episodes(folder):
 
 
 def test_the_action_mix_counts_every_kind(folder):
-    statistics = summarise(ShardDataset(folder))
+    statistics = _statistics(folder)
     assert [statistics.action_share(name, "single") for name in ("tap", "back", "complete", "type")] == [50, 25, 25, 0]
     assert statistics.action_share("tap") == pytest.approx(100 * 4 / 14)
     assert sum(statistics.action_share(name) for name in ACTION_NAMES) == pytest.approx(100)
 
 
 def test_only_the_chosen_split_is_counted(folder):
-    statistics = summarise(ShardDataset(folder, split="test"))
+    statistics = _statistics(folder, split="test")
     assert (statistics.episodes(), statistics.steps()) == (1, 2)
 
 
 def test_an_empty_choice_has_no_numbers(folder):
-    statistics = summarise(ShardDataset(folder, split="validation"))
+    statistics = _statistics(folder, split="validation")
     assert (statistics.episodes(), statistics.steps(), statistics.length_summary()) == (0, 0, (0, 0.0, 0.0, 0))
 
 
-def test_gestures_are_named_as_the_actions_name_themselves(tmp_path):
-    rng = np.random.default_rng(0)
-    starts = rng.random((300, 2)) * 0.5
-    ends = starts + rng.normal(size=(300, 2)) * TAP_DISTANCE * 0.7
-    actions = tuple(
-        Action.swipe(tuple(a), tuple(b)) for a, b in zip(starts.tolist(), np.clip(ends, 0, 1).tolist(), strict=True)
-    )
-    with ShardWriter(tmp_path / "a.parquet") as writer:
-        writer.write(made_episode(actions=actions, size=(2, 2)), "train")
-    write_manifest(tmp_path, {"files": [{"shard": "a.parquet", "subset": "general", "episodes_written": 1}]})
-    dataset = ShardDataset(tmp_path)
-    names = [step.action.name for step in dataset.without_pixels(0).steps]
-    assert summarise(dataset).actions["general"] == {name: names.count(name) for name in set(names)}
-    assert set(names) == {"tap", "swipe"}
+def test_typed_texts_are_measured_in_characters(folder):
+    statistics = _statistics(folder)
+    typed = next(action.text for action in ACTIONS if action.text)
+    assert statistics.typed["general"].tolist() == [len(typed)]
+    assert statistics.typed["single"].tolist() == []
 
 
-def test_the_tables_fit_a_terminal(folder):
-    console = Console(width=80)
-    with console.capture() as capture:
-        summarise(ShardDataset(folder)).print(console)
-    text = capture.get()
-    for words in ("Episodes / steps", "1 / 8", "impossible", "28.6", "64 × 32", "median"):
-        assert words in text
-    assert "…" not in text
+def test_goals_are_compared_across_splits(folder):
+    statistics = _statistics(folder)
+    assert list(statistics.leaks) == ["test"]
+    assert (statistics.leaks["test"].goals, statistics.leaks["test"].goals_seen) == (1, 0)
+
+
+def test_what_exceeds_a_budget_is_counted_and_what_fills_it_is_not():
+    tokens = TokenBudget("recipe", 100, {"general": np.array([99, 100, 101]), "single": np.array([500])})
+    assert (tokens.exceeding("general"), tokens.exceeding("single"), tokens.exceeding()) == (1, 1, 2)
+    assert tokens.of().tolist() == [99, 100, 101, 500]
+
+
+def _statistics(folder, **chosen) -> Statistics:
+    return summarise(read_columns(ShardDataset(folder, **chosen)))

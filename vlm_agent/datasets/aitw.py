@@ -4,28 +4,22 @@ What a record holds is in `aitw_record`; the subset is not in it but in the file
 """
 
 import re
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.aitw_record import EpisodeStep, encode_step, parse_step
+from vlm_agent.datasets.aitw_record import encode_step, parse_step
+from vlm_agent.datasets.episode_steps import BadRecord, EpisodeStep
+from vlm_agent.datasets.grouping import EpisodeGroups, WholeEpisode
 from vlm_agent.datasets.tf_example import ExampleError
-from vlm_agent.datasets.tfrecord import Record, read_records, write_records
+from vlm_agent.datasets.tfrecord import read_records, write_records
 from vlm_agent.episodes import SUBSETS, Episode, Step
 
 
-@dataclass(frozen=True, slots=True)
-class BadRecord:
-    """A record that is not used: in which file, which one (from 0), where (bytes of the inflated stream), and why."""
-
-    file: Path
-    record: int
-    offset: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}: record {self.record} (at byte {self.offset}): {self.reason}"
+def is_data(path: Path) -> bool:
+    """Whether a file in a folder is named like one of AITW's."""
+    return re.search(r"(-\d+-of-\d+|\.tfrecords?)(\.gz)?$", path.name) is not None
 
 
 def subset_of(path: Path) -> str:
@@ -43,29 +37,42 @@ def subset_of(path: Path) -> str:
     )
 
 
-def read_episodes(path: Path, subset: str | None = None, known: Container[str] = ()) -> Iterator[Episode | BadRecord]:
-    """The whole episodes of a file in order, and every record that is not part of one.
-
-    An episode is whole when its records are adjacent, agree about `episode_length`, and have the step ids 0, 1, …,
-    episode_length − 1 in that order. The steps of any other episode come as BadRecords, each with the reason: a
-    trajectory with a hole would teach a transition that never happened. The same goes for an episode whose id is in
-    `known`, which may grow while the file is read: it was had before. So the steps of the episodes and the BadRecords
-    together are all records of the file.
+def read_steps(
+    path: Path, subset: str | None = None, file: BinaryIO | None = None
+) -> Iterator[EpisodeStep | BadRecord]:
+    """The steps of a file in order, and every record that is none.
 
     Screens are read-only uint8 (height, width, 3) views of the record, points and boxes the file's float32 values.
+    `file` is what to read in place of opening `path`: seekable, at its beginning.
+
+    Raises DatasetError when `path` does not tell its subset and, without `file`, when it is a folder or does not exist.
+    """
+    subset = subset_of(path) if subset is None else subset
+    for record in read_records(path, file):
+        if record.error is not None:
+            yield BadRecord(path, record.number, record.offset, record.error, record.ends_file)
+            continue
+        try:
+            yield parse_step(record, path, subset)
+        except (DatasetError, ExampleError) as error:
+            yield BadRecord(path, record.number, record.offset, str(error))
+
+
+def read_episodes(path: Path, subset: str | None = None) -> Iterator[Episode | BadRecord]:
+    """The whole episodes of a file, and every record that is not part of one (what that means is in `grouping`).
+
+    The steps of the episodes and the BadRecords together are all records of the file. Screens as in `read_steps`; those
+    of the open episodes are held raw, so this is for files that are known.
 
     Raises DatasetError when `path` is a folder, does not exist or does not tell its subset.
     """
-    subset = subset_of(path) if subset is None else subset
-    group = _Group(path, subset, known)
-    for record in read_records(path):
-        try:
-            parsed = _parse(record)
-        except (DatasetError, ExampleError) as error:
-            yield BadRecord(path, record.number, record.offset, str(error))
-            continue
-        yield from group.add(record, parsed)
-    yield from group.close()
+    groups: EpisodeGroups[Step] = EpisodeGroups()
+    for item in read_steps(path, subset):
+        if isinstance(item, BadRecord):
+            yield item
+        else:
+            yield from map(_episode, groups.add(item, item.step, size=0))
+    yield from map(_episode, groups.close())
 
 
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> int:
@@ -79,63 +86,8 @@ def write_episodes(path: Path, episodes: Iterable[Episode]) -> int:
     return write_records(path, (encode_step(episode, number) for episode in episodes for number in range(len(episode))))
 
 
-def _parse(record: Record) -> EpisodeStep:
-    if record.error is not None:
-        raise DatasetError(record.error)
-    return parse_step(record.payload)
-
-
-@dataclass
-class _Group:
-    """Collects adjacent steps into whole episodes.
-
-    Once an episode is spoiled only the places of its records are kept, so that memory stays bounded whatever comes.
-    """
-
-    path: Path
-    subset: str
-    known: Container[str]
-    first: EpisodeStep | None = None
-    steps: list[Step] = field(default_factory=list)
-    places: list[tuple[int, int]] = field(default_factory=list)
-    spoiled: str | None = None
-
-    def add(self, record: Record, parsed: EpisodeStep) -> Iterator[Episode | BadRecord]:
-        if self.first is not None and parsed.episode_id != self.first.episode_id:
-            yield from self.close()
-        if self.first is None:
-            self.first = parsed
-        self.places.append((record.number, record.offset))
-        self.steps.append(parsed.step)
-        self.spoiled = self.spoiled or self._fault(parsed)
-        if self.spoiled:
-            self.steps.clear()
-        elif len(self.steps) == parsed.episode_length:
-            yield self._finish()
-
-    def close(self) -> Iterator[BadRecord]:
-        """What is left where an episode ends before its last step."""
-        if self.first is None:
-            return
-        if self.spoiled is None:
-            self.spoiled = f"it has only {len(self.steps)} of {self.first.episode_length} steps"
-        reason = f"episode {self.first.episode_id} is left out as a whole: {self.spoiled}"
-        places, self.first, self.spoiled = self.places, None, None
-        self.steps, self.places = [], []
-        for number, offset in places:
-            yield BadRecord(self.path, number, offset, reason)
-
-    def _fault(self, parsed: EpisodeStep) -> str | None:
-        if parsed.episode_id in self.known:
-            return "an episode of this id was read before"
-        expected = len(self.steps) - 1
-        if parsed.episode_length != self.first.episode_length:
-            return f"episode_length is {self.first.episode_length} and then {parsed.episode_length}"
-        if parsed.step_id != expected:
-            return f"step {parsed.step_id} comes where step {expected} is due"
-        return None
-
-    def _finish(self) -> Episode:
-        first, steps = self.first, tuple(self.steps)
-        self.first, self.steps, self.places = None, [], []
-        return Episode(first.episode_id, self.subset, first.goal, steps, first.device_type, first.android_api_level)
+def _episode(item: WholeEpisode[Step] | BadRecord) -> Episode | BadRecord:
+    if isinstance(item, BadRecord):
+        return item
+    head = item.head
+    return Episode(head.episode_id, head.subset, head.goal, tuple(item.steps), head.device_type, head.android_api_level)

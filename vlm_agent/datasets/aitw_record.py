@@ -4,23 +4,19 @@ Fields (google-research, `android_in_the_wild/README.md`): `episode_id`, `episod
 `device_type`, `android_api_level`, `current_activity`, `image/{height,width,channels}`, `image/encoded` (raw uint8
 H·W·C), `image/ui_annotations_positions` (4 floats an element: y x h w), `image/ui_annotations_{text,ui_types}`,
 `results/{action_type,type_action,yx_touch,yx_lift}`. All are required. What an action's type does not use (points of a
-key press, text of a tap) is not read.
+key press, text of a tap) is not read. The four texts of Chain-of-Action-Thought are read where they are there, as bytes
+under the keys that AitZ gave them (`step_checks.COAT_KEYS`); AITW as published has none.
 """
 
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.datasets import DatasetError
+from vlm_agent.datasets import DatasetError, step_checks
+from vlm_agent.datasets.episode_steps import EpisodeStep
 from vlm_agent.datasets.tf_example import Feature, encode_example, parse_example
-from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement
-
-MAX_SIDE = 16_384
-MAX_PIXELS = 1 << 25
-"""Screens beyond 16,384 pixels a side or 33.5 megapixels are refused: no phone has one, damaged numbers do."""
-
-MAX_STEPS = 10_000
-"""Longer episodes are refused: AITW's longest have some dozens of steps, damaged numbers have billions."""
+from vlm_agent.datasets.tfrecord import Record
+from vlm_agent.episodes import Action, ActionKind, CoatTexts, Episode, Step, UiElement
 
 _KINDS = {
     "android_api_level": "int64",
@@ -42,44 +38,36 @@ _KINDS = {
     "results/yx_touch": "float",
     "step_id": "int64",
 }
+_COAT_KINDS = dict.fromkeys(step_checks.COAT_KEYS.values(), "bytes")
+_ALL_KINDS = _KINDS | _COAT_KINDS
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeStep:
-    """What one record holds: a step, and of which episode it is which step."""
+def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
+    """Reads one good TFRecord of AITW.
 
-    episode_id: str
-    step_id: int
-    episode_length: int
-    goal: str
-    device_type: str
-    android_api_level: int
-    step: Step
-
-
-def parse_step(payload: bytes) -> EpisodeStep:
-    """Reads one AITW `tf.train.Example`.
-
-    The screen is a read-only view of `payload`, not a copy.
+    The screen is a read-only view of the record's payload, not a copy.
 
     Raises DatasetError, or ExampleError for bytes that are no Example, saying what is wrong with which field.
     """
-    fields = _Fields(parse_example(payload, _KINDS))
+    fields = _Fields(parse_example(record.payload, _ALL_KINDS))
     length, step_id = fields.integer("episode_length"), fields.integer("step_id")
-    if not (1 <= length <= MAX_STEPS and 0 <= step_id < length):
-        raise DatasetError(f"step_id {step_id} of episode_length {length} is not within 0 … {MAX_STEPS - 1}")
     episode_id = fields.string("episode_id")
-    if not episode_id:
-        raise DatasetError("episode_id is empty")
-    step = Step(_screen(fields), _action(fields), _elements(fields), fields.string("current_activity"))
+    step_checks.check_place(episode_id, step_id, length)
     return EpisodeStep(
+        file=file,
+        record=record.number,
+        offset=record.offset,
+        fingerprint=record.checksum,
         episode_id=episode_id,
+        subset=subset,
         step_id=step_id,
         episode_length=length,
         goal=fields.string("goal_info"),
         device_type=fields.string("device_type"),
-        android_api_level=fields.integer("android_api_level"),
-        step=step,
+        android_api_level=_api_level(fields),
+        step=Step(
+            _screen(fields), _action(fields), _elements(fields), fields.string("current_activity"), _coat(fields)
+        ),
     )
 
 
@@ -110,6 +98,7 @@ def encode_step(episode: Episode, number: int) -> bytes:
             "image/width": [width],
             **_results(step.action),
             "step_id": [number],
+            **_coat_features(step.coat),
         }
     )
 
@@ -122,10 +111,13 @@ class _Fields:
         if missing := sorted(_KINDS.keys() - features.keys()):
             raise DatasetError(f"missing field {', '.join(missing)}")
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._features
+
     def values(self, name: str) -> list | np.ndarray:
         kind, values = self._features[name]
-        if kind not in (None, _KINDS[name]):
-            raise DatasetError(f"{name} is a list of {kind}, expected {_KINDS[name]}")
+        if kind not in (None, _ALL_KINDS[name]):
+            raise DatasetError(f"{name} is a list of {kind}, expected {_ALL_KINDS[name]}")
         return values
 
     def integer(self, name: str) -> int:
@@ -142,8 +134,11 @@ class _Fields:
         return values[0] if values else ""
 
     def strings(self, name: str) -> list[str]:
+        values = self.values(name)
+        for value in values:
+            step_checks.check_text(len(value), name)
         try:
-            return [str(value, "utf-8") for value in self.values(name)]
+            return [str(value, "utf-8") for value in values]
         except UnicodeDecodeError as error:
             raise DatasetError(f"{name} is not UTF-8: {error.reason} at byte {error.start}") from None
 
@@ -154,11 +149,18 @@ class _Fields:
         return values.tolist()
 
 
+def _api_level(fields: _Fields) -> int:
+    level = fields.integer("android_api_level")
+    if not -(1 << 31) <= level < 1 << 31:
+        raise DatasetError(f"android_api_level {level} does not fit the 32 bits that a shard has for it")
+    return level
+
+
 def _screen(fields: _Fields) -> np.ndarray:
     height, width, channels = (fields.integer(f"image/{name}") for name in ("height", "width", "channels"))
     if channels != 3:
         raise DatasetError(f"image/channels is {channels}, expected 3 (RGB)")
-    if not (1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE and height * width <= MAX_PIXELS):
+    if not step_checks.is_screen_size(height, width):
         raise DatasetError(f"image/height {height} and image/width {width} are no size of a phone's screen")
     buffers = fields.values("image/encoded")
     if len(buffers) != 1:
@@ -172,39 +174,27 @@ def _screen(fields: _Fields) -> np.ndarray:
 
 
 def _action(fields: _Fields) -> Action:
-    number = fields.integer("results/action_type")
-    try:
-        kind = ActionKind(number)
-    except ValueError:
-        known = ", ".join(f"{kind.value} {kind.name}" for kind in ActionKind)
-        raise DatasetError(f"results/action_type {number} is unknown; AITW has {known}") from None
+    kind = step_checks.action_kind(fields.integer("results/action_type"), "results/action_type")
     if kind is ActionKind.TYPE:
         return Action.type_text(fields.string("results/type_action"))
     if kind is ActionKind.DUAL_POINT:
-        return Action(kind, _point(fields, "results/yx_touch"), _point(fields, "results/yx_lift"))
+        keys = ("results/yx_touch", "results/yx_lift")
+        return step_checks.gesture(*map(fields.floats, keys), keys)
     return Action(kind)
 
 
-def _point(fields: _Fields, name: str) -> tuple[float, float]:
-    point = tuple(fields.floats(name))
-    if len(point) != 2:
-        raise DatasetError(f"{name} has {len(point)} values, expected 2 (y, x)")
-    if not all(0.0 <= value <= 1.0 for value in point):
-        raise DatasetError(f"{name} is {point}; a gesture needs (y, x) within [0, 1]")
-    return point
-
-
 def _elements(fields: _Fields) -> tuple[UiElement, ...]:
-    numbers = fields.floats("image/ui_annotations_positions")
-    texts = fields.strings("image/ui_annotations_text")
-    types = fields.strings("image/ui_annotations_ui_types")
-    if not (len(numbers) == 4 * len(texts) == 4 * len(types)):
-        raise DatasetError(
-            f"image/ui_annotations: {len(numbers)} positions, {len(texts)} texts and {len(types)} ui_types do not "
-            "belong together (4 positions an element)"
-        )
-    boxes = zip(*[iter(numbers)] * 4, strict=True)
-    return tuple(UiElement(*element) for element in zip(boxes, texts, types, strict=True))
+    key = "image/ui_annotations"
+    boxes, texts, types = (
+        fields.floats(f"{key}_positions"),
+        fields.strings(f"{key}_text"),
+        fields.strings(f"{key}_ui_types"),
+    )
+    return step_checks.elements_of(boxes, texts, types, key)
+
+
+def _coat(fields: _Fields) -> CoatTexts | None:
+    return step_checks.coat_texts({key: fields.string(key) for key in _COAT_KINDS if key in fields})
 
 
 def _results(action: Action) -> dict[str, list | np.ndarray]:
@@ -214,3 +204,7 @@ def _results(action: Action) -> dict[str, list | np.ndarray]:
         "results/yx_lift": np.asarray(action.lift_yx, np.float32),
         "results/yx_touch": np.asarray(action.touch_yx, np.float32),
     }
+
+
+def _coat_features(coat: CoatTexts | None) -> dict[str, list]:
+    return {} if coat is None else {key: [getattr(coat, name).encode()] for name, key in step_checks.COAT_KEYS.items()}

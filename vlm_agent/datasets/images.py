@@ -1,12 +1,15 @@
-"""Screens to bytes and back, without loss.
+"""Screens to bytes and back.
 
-PNG with every row stored as its difference to the row above (filter 2) and deflated by ISA-L at its fastest level.
-Screens are flat areas and repeated rows, so this one filter does nearly as well as trying all five for each row, and
-it is a single numpy subtraction.
+Lossless by default: PNG with every row stored as its difference to the row above (filter 2) and deflated by ISA-L at
+its fast level. Screens are flat areas and repeated rows, so this one filter does nearly as well as trying all five for
+each row, and it is a single numpy subtraction.
 """
 
 import io
+import math
 import struct
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from isal import isal_zlib
@@ -17,11 +20,87 @@ from vlm_agent.datasets import DatasetError
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _UP_FILTER = 2
 
+IMAGE_FORMATS = ("png", "webp", "jpeg")
+"""`png` and `webp` are lossless, `jpeg` is not."""
+
+QWEN_VL_MULTIPLE = 28
+"""Sides of a screen that Qwen2-VL and Qwen2.5-VL look at: patches of 14 pixels, merged two by two. Qwen3-VL: 32."""
+
+
+class EncodedScreen(NamedTuple):
+    data: bytes
+    height: int
+    width: int
+
+
+@dataclass(frozen=True)
+class ScreenFormat:
+    """How screens are stored; with `max_pixels`, larger ones are made smaller first (see `fitted_size`).
+
+    `quality` (1 to 100) is JPEG's alone, which keeps colour at full resolution (4:4:4): small red text survives.
+    """
+
+    name: str = "png"
+    quality: int = 90
+    max_pixels: int | None = None
+    multiple: int = QWEN_VL_MULTIPLE
+
+    def __post_init__(self):
+        if self.name not in IMAGE_FORMATS:
+            raise DatasetError(f"image format {self.name!r} is unknown; there are {', '.join(IMAGE_FORMATS)}")
+        if not 1 <= self.quality <= 100:
+            raise DatasetError(f"a JPEG's quality is 1 to 100, got {self.quality}")
+        if self.multiple < 1:
+            raise DatasetError(f"a screen's sides are multiples of 1 or more, got {self.multiple}")
+        if self.max_pixels is not None and self.max_pixels < self.multiple**2:
+            raise DatasetError(
+                f"no screen has at most {self.max_pixels} pixels and sides that are multiples of {self.multiple}"
+            )
+
+    def described(self) -> dict:
+        """The arguments that make this format, without those that change nothing."""
+        used = {"name": self.name}
+        if self.name == "jpeg":
+            used["quality"] = self.quality
+        if self.max_pixels is not None:
+            used |= {"max_pixels": self.max_pixels, "multiple": self.multiple}
+        return used
+
+    def encode(self, screen: np.ndarray) -> EncodedScreen:
+        """uint8 (height, width, 3) RGB pixels as they are stored, and the size they have then."""
+        _check(screen)
+        if self.max_pixels is not None:
+            screen = _resized(screen, fitted_size(screen.shape[:2], self.max_pixels, self.multiple))
+        data = encode_png(screen) if self.name == "png" else self._encode_by_pillow(screen)
+        return EncodedScreen(data, *screen.shape[:2])
+
+    def _encode_by_pillow(self, screen: np.ndarray) -> bytes:
+        file = io.BytesIO()
+        if self.name == "webp":
+            # Method 0 is no smaller than our PNG, and those beyond 1 take up to three times as long for a few percent.
+            Image.fromarray(screen).save(file, "WEBP", lossless=True, quality=0, method=1)
+        else:
+            Image.fromarray(screen).save(file, "JPEG", quality=self.quality, subsampling=0)
+        return file.getvalue()
+
+
+def fitted_size(size: tuple[int, int], max_pixels: int, multiple: int) -> tuple[int, int]:
+    """The (height, width) at which a screen of `size` is stored: its own, unless it is over the model's budget.
+
+    The arithmetic is the one of Qwen-VL's image processor (transformers, `smart_resize`): both sides multiples of
+    `multiple`, about the same shape, at most `max_pixels` in all. So the processor leaves the stored screen alone. Only
+    of a strip so narrow that its short side has to grow to `multiple` more than `max_pixels` remain, there as here.
+    """
+    height, width = size
+    if round(height / multiple) * round(width / multiple) * multiple**2 <= max_pixels:
+        return size
+    shrink = math.sqrt(height * width / max_pixels)
+    return tuple(max(multiple, math.floor(side / shrink / multiple) * multiple) for side in size)
+
 
 def encode_png(screen: np.ndarray) -> bytes:
     """A PNG of uint8 (height, width, 3) RGB pixels."""
-    if screen.dtype != np.uint8 or screen.ndim != 3 or screen.shape[2] != 3:
-        raise DatasetError(f"a screen is uint8 (height, width, 3), got {screen.dtype} {screen.shape}")
+    _check(screen)
     height, width = screen.shape[:2]
     rows = screen.reshape(height, width * 3)
     filtered = np.empty((height, 1 + width * 3), np.uint8)
@@ -37,6 +116,18 @@ def decode_screen(data: bytes) -> np.ndarray:
     """uint8 (height, width, 3) RGB pixels of any image that Pillow reads."""
     with Image.open(io.BytesIO(data)) as image:
         return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+
+
+def _check(screen: np.ndarray) -> None:
+    if screen.dtype != np.uint8 or screen.ndim != 3 or screen.shape[2] != 3 or not screen.size:
+        raise DatasetError(f"a screen is uint8 (height, width, 3), got {screen.dtype} {screen.shape}")
+
+
+def _resized(screen: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    if screen.shape[:2] == size:
+        return screen
+    height, width = size
+    return np.asarray(Image.fromarray(screen).resize((width, height), Image.Resampling.BICUBIC))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Shards: episodes as Parquet, one row and one row group an episode, and a manifest that means complete.
 
     DIR/manifest.json                             written last: counts, schema version, sources, options
+    DIR/index.parquet                             the small columns of all shards once more (`shard_index`)
     DIR/google_apps/google_apps-00000-of-00001.parquet
     DIR/quarantine.jsonl                          what could not be used, and why
 
@@ -10,21 +11,35 @@ pictures. Pages carry checksums, which are verified when read.
 """
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from vlm_agent.datasets import DatasetError, written_whole
-from vlm_agent.datasets.shard_schema import ALL_BUT_PIXELS, IN_STEPS, SCHEMA, SCHEMA_VERSION, from_row, to_row
+from vlm_agent.datasets.shard_index import INDEXED, read_index, write_index
+from vlm_agent.datasets.shard_schema import (
+    ALL_BUT_PIXELS,
+    ALL_COLUMNS,
+    COMPRESSED,
+    IN_STEPS,
+    SCHEMA,
+    SCHEMA_VERSION,
+    from_row,
+    to_row,
+)
 from vlm_agent.datasets.splits import SPLITS
 from vlm_agent.episodes import SUBSETS, Episode, Step
 
 MANIFEST = "manifest.json"
+
+_REMEDY = "remove that shard, and the same `vlm-agent convert` makes it again"
 
 
 class ShardWriter:
@@ -42,18 +57,22 @@ class ShardWriter:
         self._stack.__exit__(*error)
 
     def write(self, episode: Episode, split: str) -> None:
-        """Appends an episode with its pixels; raises DatasetError where it has none."""
+        """Appends an episode with its pixels, as PNGs; raises DatasetError where it has none."""
+        self.write_row(to_row(episode, split))
+
+    def write_row(self, row: dict) -> None:
+        """Appends an episode that is a row already, as `episode_row` makes them."""
         if self._writer is None:
             self._writer = self._open()
-        self._writer.write_table(pa.Table.from_pylist([to_row(episode, split)], schema=SCHEMA))
+        self._writer.write_table(pa.Table.from_pylist([row], schema=SCHEMA))
 
     def _open(self) -> pq.ParquetWriter:
         # Statistics and dictionaries pay for many rows a group; a group of one row would only carry their weight.
         writer = pq.ParquetWriter(
             self._stack.enter_context(written_whole(self._path)),
             SCHEMA,
-            compression="zstd",
-            compression_level=1,
+            compression=dict.fromkeys(COMPRESSED, "zstd"),
+            compression_level=dict.fromkeys(COMPRESSED, 1),
             use_dictionary=False,
             write_statistics=False,
             write_page_checksum=True,
@@ -61,13 +80,19 @@ class ShardWriter:
         return self._stack.enter_context(writer)
 
 
-class _Row(NamedTuple):
-    shard: str
-    row_group: int
-    id: str
-    subset: str
-    split: str
-    sizes: tuple[tuple[int, int], ...]
+class ScreenSizes(Sequence):
+    """Of each episode, the (height, width) of each screen: its lengths in steps and in tokens, without pixels."""
+
+    def __init__(self, offsets: np.ndarray, heights: np.ndarray, widths: np.ndarray):
+        self._offsets, self._heights, self._widths = offsets, heights, widths
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, index: int) -> tuple[tuple[int, int], ...]:
+        index = range(len(self))[index]
+        here = slice(self._offsets[index], self._offsets[index + 1])
+        return tuple(zip(self._heights[here].tolist(), self._widths[here].tolist(), strict=True))
 
 
 class ShardDataset:
@@ -77,7 +102,8 @@ class ShardDataset:
     DataLoader workers: no file stays open between reads.
 
     Raises DatasetError where the folder has no manifest (a conversion that did not finish), one of another schema
-    version, or shards that are not what the manifest says; and for a split or subset that cannot exist.
+    version, or no index; when an episode is read from a shard that is not what the index says; and for a split or
+    subset that cannot exist.
     """
 
     def __init__(self, directory: Path, split: str | None = None, subset: str | None = None):
@@ -85,20 +111,23 @@ class ShardDataset:
         _check_known("subset", subset, SUBSETS)
         self.directory = Path(directory)
         self.manifest = read_manifest(self.directory)
-        rows = (row for file in self.manifest["files"] if file["shard"] for row in self._index(file, subset))
-        self._rows = [row for row in rows if split in (None, row.split)]
+        names = ("episode_id", "subset", "split", "shard", "row_group", IN_STEPS + "height", IN_STEPS + "width")
+        index = read_index(self.directory, names)
+        self._kept = _where(index, split=split, subset=subset)
+        self._index = index.take(self._kept).combine_chunks()
+        self._row_groups = self._index["row_group"].to_numpy()
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._row_groups)
 
     def __getitem__(self, index: int) -> Episode:
         """The episode with its screens as uint8 (height, width, 3) arrays; points are the float32 values stored."""
         return from_row(self._read(index, None))
 
     def step(self, index: int, number: int) -> Step:
-        """One step of an episode; of its screens only this one is decoded, which is most of the cost of reading."""
+        """Step `number` of an episode; only this one of its screens is decoded, most of the cost of reading."""
         row = self._read(index, None)
-        return from_row(row | {"steps": row["steps"][number : number + 1]}).steps[0]
+        return from_row(row | {"steps": [row["steps"][number]]}).steps[0]
 
     def __iter__(self) -> Iterator[Episode]:
         return (self[index] for index in range(len(self)))
@@ -110,48 +139,60 @@ class ShardDataset:
     @cached_property
     def ids(self) -> tuple[str, ...]:
         """Of each episode, its id."""
-        return tuple(row.id for row in self._rows)
+        return tuple(self._index["episode_id"].to_pylist())
 
     @cached_property
     def subsets(self) -> tuple[str, ...]:
         """Of each episode, its subset."""
-        return tuple(row.subset for row in self._rows)
+        return tuple(map(sys.intern, self._index["subset"].to_pylist()))
 
     @cached_property
     def splits(self) -> tuple[str, ...]:
         """Of each episode, its split."""
-        return tuple(row.split for row in self._rows)
+        return tuple(map(sys.intern, self._index["split"].to_pylist()))
 
     @cached_property
-    def screen_sizes(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """Of each episode, the (height, width) of each screen: its lengths in steps and in tokens, without pixels."""
-        return tuple(row.sizes for row in self._rows)
+    def screen_sizes(self) -> ScreenSizes:
+        steps = self._index["steps"].combine_chunks()
+        sizes = steps.flatten()
+        offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(steps).to_numpy())])
+        return ScreenSizes(offsets, *(sizes.field(name).to_numpy() for name in ("height", "width")))
 
     def table(self, columns: Sequence[str]) -> pa.Table:
-        """The named columns of every episode, in order; columns of steps are named `IN_STEPS + "height"`."""
+        """The named columns of every episode, in order; columns of steps are named `IN_STEPS + "height"`.
+
+        Those of `INDEXED` come at once; any other means a look into every shard. Raises DatasetError for a column that
+        does not exist.
+        """
+        if unknown := set(columns) - set(ALL_COLUMNS):
+            raise DatasetError(
+                f"shards have no column {', '.join(sorted(unknown))}; they have {', '.join(ALL_COLUMNS)}"
+            )
+        if set(columns) <= set(INDEXED):
+            return read_index(self.directory, columns).take(self._kept)
         groups: dict[str, list[int]] = {}
-        for row in self._rows:
-            groups.setdefault(row.shard, []).append(row.row_group)
+        for shard, row_group in zip(self._index["shard"].to_pylist(), self._row_groups.tolist(), strict=True):
+            groups.setdefault(shard, []).append(row_group)
         tables = [_read(self.directory / shard, row_groups, columns) for shard, row_groups in groups.items()]
         return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
-    def _index(self, file: dict, subset: str | None) -> Iterator[_Row]:
-        if subset not in (None, file["subset"]):
-            return
-        path = self.directory / file["shard"]
-        count = _metadata(path).num_row_groups
-        if count != file["episodes_written"]:
-            raise DatasetError(
-                f"{path} has {count} episodes where the manifest says {file['episodes_written']}; convert again"
-            )
-        names = ["episode_id", "subset", "split", IN_STEPS + "height", IN_STEPS + "width"]
-        for group, row in enumerate(_read(path, list(range(count)), names).to_pylist()):
-            sizes = tuple((step["height"], step["width"]) for step in row["steps"])
-            yield _Row(file["shard"], group, row["episode_id"], row["subset"], row["split"], sizes)
-
     def _read(self, index: int, columns: Sequence[str] | None) -> dict:
-        row = self._rows[index]
-        return _read(self.directory / row.shard, [row.row_group], columns).to_pylist()[0]
+        index = range(len(self))[index]
+        path = self.directory / self._index["shard"][index].as_py()
+        row = _read(path, [int(self._row_groups[index])], columns).to_pylist()[0]
+        expected = self._index["episode_id"][index].as_py()
+        if row["episode_id"] != expected:
+            raise DatasetError(f"{path} has episode {row['episode_id']} where the index says {expected}; {_REMEDY}")
+        return row
+
+
+def _where(index: pa.Table, **wanted: str | None) -> pa.Array:
+    """The rows that have these values; a value that is None is not asked for."""
+    kept = np.ones(index.num_rows, bool)
+    for column, value in wanted.items():
+        if value is not None:
+            kept &= pc.equal(index[column], value).to_numpy()
+    return pa.array(np.flatnonzero(kept))
 
 
 def read_manifest(directory: Path) -> dict:
@@ -160,11 +201,11 @@ def read_manifest(directory: Path) -> dict:
     if not path.is_file():
         raise DatasetError(
             f"{directory} has no {MANIFEST}: it holds no shards, or their conversion did not finish; "
-            "run `vlm-agent convert` into an empty folder"
+            "`vlm-agent convert`, as it was begun, goes on from where it stopped"
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        version, _ = manifest["schema_version"], manifest["files"]
+        version, _ = manifest["schema_version"], [file["shard"] for file in manifest["files"]]
     except (ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{path} is not a manifest of shards: {error}") from None
     if version != SCHEMA_VERSION:
@@ -175,7 +216,12 @@ def read_manifest(directory: Path) -> dict:
 
 
 def write_manifest(directory: Path, manifest: dict) -> None:
-    """Written when everything else is: whoever finds a manifest finds a complete conversion."""
+    """Written when everything else is, the index right before it: whoever finds a manifest finds a complete conversion.
+
+    Raises DatasetError for a shard that does not hold as many episodes as the manifest says.
+    """
+    files = manifest["files"]
+    write_index(directory, [(file["shard"], file["episodes_written"]) for file in files if file["shard"]])
     with written_whole(directory / MANIFEST) as temporary:
         text = json.dumps({"schema_version": SCHEMA_VERSION} | manifest, indent=2, ensure_ascii=False)
         temporary.write_text(text + "\n", encoding="utf-8")
@@ -191,23 +237,28 @@ def _metadata(path: Path) -> pq.FileMetaData:
         stat = path.stat()
         return _parsed_footer(path, stat.st_size, stat.st_mtime_ns)
     except FileNotFoundError:
-        raise DatasetError(f"{path} is in the manifest but not on disk; convert again") from None
+        raise DatasetError(f"{path} is in the index but not on disk; {_REMEDY}") from None
     except pa.ArrowInvalid as error:
-        raise DatasetError(f"{path} is not a Parquet file: {error}") from None
+        raise DatasetError(f"{path} is not a Parquet file: {error}; {_REMEDY}") from None
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)
 def _parsed_footer(path: Path, size: int, mtime_ns: int) -> pq.FileMetaData:
-    """Kept, so that reading an episode does not parse it again; memory only, so it survives a fork."""
+    """Kept, so that reading an episode does not parse it again; few, because a footer has 18 kB for each episode.
+
+    Memory only, so it survives a fork.
+    """
     return pq.read_metadata(path)
 
 
 def _read(path: Path, row_groups: list[int], columns: Sequence[str] | None) -> pa.Table:
     metadata = _metadata(path)
+    if max(row_groups) >= metadata.num_row_groups:
+        raise DatasetError(f"{path} has {metadata.num_row_groups} episodes, fewer than the index says; {_REMEDY}")
     try:
         # pre_buffer and use_threads would start threads, which a forked worker does not have and waits for in vain.
         with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, page_checksum_verification=True) as file:
             return file.read_row_groups(row_groups, columns=columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         groups = f"row group {row_groups[0]}" if len(row_groups) == 1 else f"its {len(row_groups)} row groups"
-        raise DatasetError(f"{path}: {groups} cannot be read: {error}; convert again") from None
+        raise DatasetError(f"{path}: {groups} cannot be read: {error}; {_REMEDY}") from None

@@ -13,7 +13,8 @@ from vlm_agent.datasets import DatasetError
 
 SPLITS = ("train", "validation", "test")
 
-_LABELS = {label: label for label in SPLITS} | {"val": "validation"}
+LABELS = {label: label for label in SPLITS} | {"val": "validation"}
+"""Label in a file (or the name of a folder) → split."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,15 @@ def read_splits(paths: Sequence[Path]) -> Splits:
     ambiguous = set()
     for path in paths:
         for label, ids in _read_lists(path).items():
-            ambiguous |= {id_ for id_ in ids if labels.setdefault(id_, _LABELS[label]) != _LABELS[label]}
+            ambiguous |= {id_ for id_ in ids if labels.setdefault(id_, LABELS[label]) != LABELS[label]}
     return Splits(labels, frozenset(ambiguous))
 
 
 def _read_lists(path: Path) -> dict[str, list[str]]:
     lists = _read_json(path)
     for label, ids in lists.items():
-        if label not in _LABELS:
-            raise DatasetError(f"{path}: split {label!r} is unknown; use {', '.join(_LABELS)}")
+        if label not in LABELS:
+            raise DatasetError(f"{path}: split {label!r} is unknown; use {', '.join(LABELS)}")
         if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
             raise DatasetError(f"{path}: split {label!r} must be a list of episode ids, each a string")
     return lists

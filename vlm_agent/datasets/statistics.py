@@ -1,31 +1,30 @@
-"""What is in a data set: counts, action mix, episode lengths, screen sizes, from columns alone (no pixel is read)."""
+"""What is in a data set: counts, lengths, action mix, gestures, screen sizes, typed text, goals that leak."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-from rich import box
-from rich.console import Console
-from rich.table import Table
+import pyarrow.compute as pc
 
-from vlm_agent.datasets.shard_schema import IN_STEPS
-from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.datasets.splits import SPLITS
-from vlm_agent.episodes import ACTION_NAMES, SUBSETS, TAP_DISTANCE, Action, ActionKind, aitw_distance
-
-_SHOWN_SIZES = 8
+from vlm_agent.datasets.columns import Columns
+from vlm_agent.datasets.gestures import Gestures, count_gestures
+from vlm_agent.datasets.goals import GoalLeak, find_leaks
+from vlm_agent.episodes import ACTION_NAMES, SUBSETS
 
 
 @dataclass(frozen=True)
 class Statistics:
     """`lengths` are the steps of each episode by (subset, split); `actions` counts action names by subset;
-    `screen_sizes` counts screens by (height, width)."""
+    `screen_sizes` counts screens by (height, width); `gestures` by subset; `typed` holds the characters of each typed
+    text by subset; `leaks` by held-out split, empty where train or every other split has no episode."""
 
     lengths: dict[tuple[str, str], np.ndarray]
     actions: dict[str, Counter[str]]
     screen_sizes: Counter[tuple[int, int]]
+    gestures: dict[str, Gestures]
+    typed: dict[str, np.ndarray]
+    leaks: dict[str, GoalLeak]
 
     @property
     def subsets(self) -> list[str]:
@@ -33,10 +32,19 @@ class Statistics:
         return [subset for subset in SUBSETS if subset in self.actions]
 
     def episodes(self, subset: str | None = None, split: str | None = None) -> int:
-        return len(self._lengths(subset, split))
+        return len(self.steps_of_episodes(subset, split))
 
     def steps(self, subset: str | None = None, split: str | None = None) -> int:
-        return int(self._lengths(subset, split).sum())
+        return int(self.steps_of_episodes(subset, split).sum())
+
+    def steps_of_episodes(self, subset: str | None = None, split: str | None = None) -> np.ndarray:
+        """int64 (episodes,): how many steps each has."""
+        found = [
+            lengths
+            for (its_subset, its_split), lengths in self.lengths.items()
+            if subset in (None, its_subset) and split in (None, its_split)
+        ]
+        return np.concatenate([np.zeros(0, np.int64), *found])
 
     def action_share(self, name: str, subset: str | None = None) -> float:
         """Percent of the steps, of one subset or of all, whose action is `name` (one of `ACTION_NAMES`)."""
@@ -45,93 +53,69 @@ class Statistics:
         return 100 * sum(count[name] for count in counts) / total if total else 0.0
 
     def length_summary(self, subset: str | None = None) -> tuple[int, float, float, int]:
-        """(min, median, mean, max) steps of an episode; zeros where there is none."""
-        lengths = self._lengths(subset, None)
-        if not len(lengths):
-            return (0, 0.0, 0.0, 0)
-        return (int(lengths.min()), float(np.median(lengths)), float(lengths.mean()), int(lengths.max()))
-
-    def print(self, console: Console) -> None:
-        for table in (self._counts_table(), self._actions_table(), self._lengths_table(), self._sizes_table()):
-            console.print(table)
-
-    def _lengths(self, subset: str | None, split: str | None) -> np.ndarray:
-        found = [
-            lengths
-            for (its_subset, its_split), lengths in self.lengths.items()
-            if subset in (None, its_subset) and split in (None, its_split)
-        ]
-        return np.concatenate([np.zeros(0, np.int64), *found])
-
-    def _rows(self) -> list[tuple[str, str | None]]:
-        return [(subset, subset) for subset in self.subsets] + [("all", None)]
-
-    def _counts_table(self) -> Table:
-        table = _table("Episodes / steps", "subset", (*SPLITS, "all"))
-        for name, subset in self._rows():
-            cells = [(self.episodes(subset, split), self.steps(subset, split)) for split in (*SPLITS, None)]
-            table.add_row(name, *(f"{episodes:,} / {steps:,}" if episodes else "–" for episodes, steps in cells))
-        return table
-
-    def _actions_table(self) -> Table:
-        table = _table("Action mix (% of steps)", "subset", ACTION_NAMES)
-        for name, subset in self._rows():
-            table.add_row(name, *(f"{self.action_share(action, subset):.1f}" for action in ACTION_NAMES))
-        return table
-
-    def _lengths_table(self) -> Table:
-        table = _table("Episode length (steps)", "subset", ("min", "median", "mean", "max"))
-        for name, subset in self._rows():
-            table.add_row(name, *(f"{value:g}" for value in np.round(self.length_summary(subset), 1)))
-        return table
-
-    def _sizes_table(self) -> Table:
-        table = _table("Screen size (height × width)", "size", ("screens", "%"))
-        total = self.screen_sizes.total()
-        for (height, width), count in self.screen_sizes.most_common(_SHOWN_SIZES):
-            table.add_row(f"{height} × {width}", f"{count:,}", f"{100 * count / total:.1f}")
-        if others := self.screen_sizes.most_common()[_SHOWN_SIZES:]:
-            rest = sum(count for _, count in others)
-            table.add_row(f"{len(others)} other sizes", f"{rest:,}", f"{100 * rest / total:.1f}")
-        return table
+        """`spread` of the steps of an episode."""
+        return spread(self.steps_of_episodes(subset))
 
 
-def summarise(dataset: ShardDataset) -> Statistics:
-    """Reads the columns that are needed, of every episode of the data set."""
-    table = dataset.table(["subset", "split", *(IN_STEPS + name for name in ("action_kind", "touch_yx", "lift_yx"))])
-    sizes = dataset.screen_sizes
-    lengths: dict[tuple[str, str], list[int]] = {}
-    for subset, split, screens in zip(dataset.subsets, dataset.splits, sizes, strict=True):
-        lengths.setdefault((subset, split), []).append(len(screens))
+@dataclass(frozen=True)
+class TokenBudget:
+    """`counts`: by subset, the tokens of each episode's whole trajectory under `recipe` (its name), int64 (episodes,).
+    `budget`: how many fit."""
+
+    recipe: str
+    budget: int
+    counts: Mapping[str, np.ndarray]
+
+    def of(self, subset: str | None = None) -> np.ndarray:
+        """The counts of one subset, or of all."""
+        return self.counts[subset] if subset is not None else np.concatenate([np.zeros(0, int), *self.counts.values()])
+
+    def exceeding(self, subset: str | None = None) -> int:
+        """How many episodes do not fit."""
+        return int((self.of(subset) > self.budget).sum())
+
+
+def spread(values: np.ndarray) -> tuple[int, float, float, int]:
+    """(min, median, mean, max); zeros where there is nothing."""
+    if not len(values):
+        return (0, 0.0, 0.0, 0)
+    return (int(values.min()), float(np.median(values)), float(values.mean()), int(values.max()))
+
+
+def by_subset(columns: Columns, values: np.ndarray) -> dict[str, np.ndarray]:
+    """One value an episode, (episodes,), divided by subset."""
+    return {subset: values[columns.subset == subset] for subset in columns.subsets}
+
+
+def summarise(columns: Columns) -> Statistics:
+    keys = sorted(set(zip(columns.subset.tolist(), columns.split.tolist(), strict=True)))
     return Statistics(
-        lengths={key: np.asarray(value, np.int64) for key, value in lengths.items()},
-        actions=_actions(table),
-        screen_sizes=Counter(size for screens in sizes for size in screens),
+        lengths={
+            (subset, split): columns.lengths[(columns.subset == subset) & (columns.split == split)]
+            for subset, split in keys
+        },
+        actions={subset: _actions(columns.action[columns.steps_of(subset)]) for subset in columns.subsets},
+        screen_sizes=_screen_sizes(columns),
+        gestures=count_gestures(columns),
+        typed=_typed(columns),
+        leaks=find_leaks(columns.goal, columns.split),
     )
 
 
-def _actions(table: pa.Table) -> dict[str, Counter[str]]:
-    steps = table["steps"].combine_chunks()
-    per_episode = np.diff(steps.offsets.to_numpy())
-    names = _action_names(steps.flatten())
-    subsets = np.repeat(table["subset"].to_numpy(zero_copy_only=False), per_episode)
-    return {subset: Counter(names[subsets == subset].tolist()) for subset in np.unique(subsets)}
+def _actions(found: np.ndarray) -> Counter[str]:
+    counts = np.bincount(found, minlength=len(ACTION_NAMES)).tolist()
+    return Counter({name: count for name, count in zip(ACTION_NAMES, counts, strict=True) if count})
 
 
-def _action_names(steps: pa.StructArray) -> np.ndarray:
-    """The name of each action, as `Action.name` gives it."""
-    kinds = steps.field("action_kind").to_numpy()
-    touch, lift = (steps.field(name).flatten().to_numpy().reshape(-1, 2) for name in ("touch_yx", "lift_yx"))
-    is_tap = aitw_distance(touch, lift) <= np.float32(TAP_DISTANCE)
-    names = np.where(is_tap, "tap", "swipe").astype(object)
-    for kind in set(ActionKind) - {ActionKind.DUAL_POINT}:
-        names[kinds == kind] = Action(kind).name
-    return names
+def _screen_sizes(columns: Columns) -> Counter[tuple[int, int]]:
+    both = columns.height.astype(np.int64) << 32 | columns.width
+    sizes, counts = np.unique(both, return_counts=True)
+    return Counter(
+        {(size >> 32, size & 0xFFFFFFFF): count for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)}
+    )
 
 
-def _table(title: str, first: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column(first)
-    for column in columns:
-        table.add_column(column, justify="right")
-    return table
+def _typed(columns: Columns) -> dict[str, np.ndarray]:
+    characters = pc.utf8_length(columns.text).to_numpy()
+    typed = columns.steps_that("type")
+    return {subset: characters[typed & columns.steps_of(subset)] for subset in columns.subsets}

@@ -7,7 +7,7 @@ of the payload (TensorFlow, `tensorflow/core/lib/io/record_writer.h`). AITW uses
 import io
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -31,13 +31,16 @@ _Stream = BinaryIO | GzipStream
 class Record(NamedTuple):
     """One record of a file: either its `payload`, or the `error` that keeps it from being read.
 
-    `offset` is where the record begins, in bytes of the uncompressed stream.
+    `offset` is where the record begins, in bytes of the uncompressed stream; `checksum` is the payload's masked
+    CRC-32C. `ends_file`: the error is such that nothing behind it can be read.
     """
 
     number: int
     offset: int
     payload: bytes | None = None
     error: str | None = None
+    checksum: int = 0
+    ends_file: bool = False
 
 
 class _FramingLostError(Exception):
@@ -49,27 +52,29 @@ def masked_crc32c(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def read_records(path: Path, file: BinaryIO | None = None) -> Iterator[Record]:
     """The records of a gzip or raw TFRecord file in order, one in memory at a time.
 
     A record whose payload is damaged is yielded with its error and reading goes on behind it. Where the framing itself
     is lost (bad length checksum, truncated file, broken gzip, no TFRecord at all, empty file) one last record tells
     so and the file ends there; how many records lay behind it cannot be known.
 
-    Raises DatasetError when `path` is a folder or does not exist.
+    `file` is what to read in place of opening `path`: seekable, at its beginning. Without, raises DatasetError when
+    `path` is a folder or does not exist.
     """
     number, offset = 0, 0
-    with _open(path) as stream:
+    with nullcontext(file) if file is not None else _open(path) as opened:
+        stream = _inflated(opened)
         while True:
             try:
                 length = _read_length(stream, is_first=number == 0)
                 if length is None:
                     return
-                payload, error = _read_payload(stream, length)
+                payload, checksum, error = _read_payload(stream, length)
             except _FramingLostError as lost:
-                yield Record(number, offset, error=str(lost))
+                yield Record(number, offset, error=str(lost), ends_file=True)
                 return
-            yield Record(number, offset, payload, error)
+            yield Record(number, offset, payload, error, checksum)
             number, offset = number + 1, offset + _HEADER.size + length + _CHECKSUM.size
 
 
@@ -93,17 +98,18 @@ def write_records(path: Path, payloads: Iterable[bytes]) -> int:
     return count
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[_Stream]:
+def _open(path: Path) -> BinaryIO:
     if path.is_dir():
         raise DatasetError(f"{path} is a folder; a TFRecord file is needed")
     if not path.is_file():
         raise DatasetError(f"{path} does not exist")
-    with path.open("rb") as file:
-        if _is_gzip(file.peek(_HEADER.size)[: _HEADER.size]):
-            yield GzipStream(file)
-        else:
-            yield file
+    return path.open("rb")
+
+
+def _inflated(file: BinaryIO) -> _Stream:
+    head = file.read(_HEADER.size)
+    file.seek(0)
+    return GzipStream(file) if _is_gzip(head) else file
 
 
 def _is_gzip(head: bytes) -> bool:
@@ -129,16 +135,18 @@ def _read_length(stream: _Stream, is_first: bool) -> int | None:
     raise _FramingLostError("the checksum of the record's length is wrong; the rest of the file cannot be read")
 
 
-def _read_payload(stream: _Stream, length: int) -> tuple[bytes | None, str | None]:
+def _read_payload(stream: _Stream, length: int) -> tuple[bytes | None, int, str | None]:
+    """(payload, its masked checksum, None), or (None, 0, what is wrong with it)."""
     if length > MAX_RECORD_BYTES:
         _skip(stream, length + _CHECKSUM.size)
-        return None, f"the record has {length} bytes, more than the {MAX_RECORD_BYTES} that are accepted"
-    payload, checksum = _read(stream, length), _read(stream, _CHECKSUM.size)
-    if len(payload) + len(checksum) < length + _CHECKSUM.size:
+        return None, 0, f"the record has {length} bytes, more than the {MAX_RECORD_BYTES} that are accepted"
+    payload, stored = _read(stream, length), _read(stream, _CHECKSUM.size)
+    if len(payload) + len(stored) < length + _CHECKSUM.size:
         raise _FramingLostError(f"the file is truncated: the record has {len(payload)} of {length} bytes")
-    if masked_crc32c(payload) != _CHECKSUM.unpack(checksum)[0]:
-        return None, "the checksum of the record's payload is wrong"
-    return payload, None
+    checksum = masked_crc32c(payload)
+    if checksum != _CHECKSUM.unpack(stored)[0]:
+        return None, 0, "the checksum of the record's payload is wrong"
+    return payload, checksum, None
 
 
 def _skip(stream: _Stream, count: int) -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 import torch
 import yaml
 from peft import PeftModel
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedTokenizerBase,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.models.adapters import ADAPTER_WEIGHTS, load_adapter, save_trained_weights
@@ -43,7 +50,7 @@ def build(recipe: ModelRecipe, vocabulary: Vocabulary) -> tuple[LlamaViT, PreTra
 
     Raises CheckpointError for a checkpoint that cannot be had, FileNotFoundError for a base that is no finished run.
     """
-    tokenizer = _tokenizer(recipe, vocabulary)
+    tokenizer = build_tokenizer(recipe, vocabulary)
     model = build_model(recipe, len(tokenizer))
     if recipe.word_tokenizer:
         initialise(model, tokenizer, vocabulary.bins)
@@ -78,7 +85,8 @@ _SHARED_KEYS = (
 )
 
 
-def _tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
+def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
+    """The tokenizer alone, without reading weights; CheckpointError where it cannot be had."""
     if recipe.base is not None:
         _check_finished(Path(recipe.base))
         return AutoTokenizer.from_pretrained(Path(recipe.base) / TOKENIZER_FOLDER)
@@ -88,6 +96,14 @@ def _tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokeniz
         )
     with _wanted(recipe.language_model, "language_model"):
         return AutoTokenizer.from_pretrained(recipe.language_model.checkpoint, **_gguf(recipe.language_model))
+
+
+def language_configuration(source: Source) -> PretrainedConfig:
+    """What a language model's configuration says, without reading weights; CheckpointError where it cannot be had."""
+    if source.config is not None:
+        return _config(source, "language_model")
+    with _wanted(source, "language_model"):
+        return AutoConfig.from_pretrained(source.checkpoint, **_gguf(source))
 
 
 def _language_model(source: Source, vocabulary: int):

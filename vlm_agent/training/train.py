@@ -52,7 +52,7 @@ def train(recipe: Recipe, console: Console) -> Path:
     set_seed(recipe.seed)
     shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
     indices = chosen_episodes(shards, recipe.data)
-    base, tokenizer = build(recipe.model, _vocabulary(recipe, shards, indices))
+    base, tokenizer = build(recipe.model, vocabulary_of(recipe, shards, indices))
     if recipe.model.starts_random and "lora" in recipe.model.train.model_dump().values() and _is_first_rank():
         base.save_pretrained(run / BASE_FOLDER)
     model = choose_trained_weights(base, recipe.model.train, recipe.model.lora)
@@ -110,7 +110,8 @@ def _is_first_rank() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _vocabulary(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> Vocabulary:
+def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> Vocabulary:
+    """What a word tokenizer is made of: the language's phrases, and every text of these episodes."""
     episodes = (shards.without_pixels(index) for index in indices)
     return Vocabulary(PHRASES, recipe.action_language.bins, (text for episode in episodes for text in _texts(episode)))
 

@@ -1,0 +1,255 @@
+"""The same command again goes on; anything else against an existing output is refused with the difference named."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conversions import command, converted, tree, write_files
+from made_episodes import made_episode
+
+from vlm_agent.cli import FAILED, OK, QUARANTINED, main
+from vlm_agent.datasets import DatasetError
+from vlm_agent.datasets.aitw import write_episodes
+from vlm_agent.datasets.convert import convert
+from vlm_agent.datasets.convert.output_folder import held
+
+
+def _arguments(source, output, *more):
+    return ["convert", "--input", str(source), "--output", str(output), "--workers", "1", *map(str, more)]
+
+
+def _stamps(output):
+    """What tells that a shard or an entry was written again."""
+    made = (*output.glob("*/*.parquet"), *output.glob(".conversion/*/*.json"))
+    return {path: path.stat().st_mtime_ns for path in made}
+
+
+@pytest.mark.parametrize(("files", "status"), [("ab cd", OK), ("ab ca", QUARANTINED)])
+def test_the_same_command_again_does_nothing_new(tmp_path, files, status):
+    write_files(tmp_path / "in", files)
+    assert main(_arguments(tmp_path / "in", tmp_path / "out")) == status
+    made, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
+    assert main(_arguments(tmp_path / "in", tmp_path / "out")) == status
+    assert tree(tmp_path / "out") == made
+    assert _stamps(tmp_path / "out") == stamps
+
+
+def test_what_is_missing_is_made_again_and_nothing_else(source, tmp_path):
+    converted(source, output=tmp_path / "out")
+    made, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
+    gone = [
+        "manifest.json",
+        "quarantine.jsonl",
+        "general/general-00000-of-00001.parquet",
+        ".conversion/single/single-00000-of-00001.parquet.json",
+    ]
+    for name in gone:
+        (tmp_path / "out" / name).unlink()
+        converted(source, output=tmp_path / "out")
+        assert tree(tmp_path / "out") == made
+    remade = {path.name for path, stamp in _stamps(tmp_path / "out").items() if stamps[path] != stamp}
+    names = ("general-00000-of-00001.parquet", "single-00000-of-00001.parquet")
+    assert remade == {*names, *(f"{name}.json" for name in names)}
+
+
+def test_a_shard_that_was_cut_is_made_again(source, tmp_path):
+    converted(source, output=tmp_path / "out")
+    made = tree(tmp_path / "out")
+    shard = tmp_path / "out/general/general-00000-of-00001.parquet"
+    shard.write_bytes(shard.read_bytes()[:-1])
+    converted(source, output=tmp_path / "out")
+    assert tree(tmp_path / "out") == made
+
+
+def test_a_shard_that_was_overwritten_in_place_is_noticed(source, tmp_path):
+    converted(source, output=tmp_path / "out")
+    shard = tmp_path / "out/general/general-00000-of-00001.parquet"
+    shard.write_bytes(bytes(shard.stat().st_size))
+    with pytest.raises(DatasetError, match=r"00000-of-00001\.parquet cannot be read .* remove it"):
+        convert("aitw", [source], tmp_path / "out", workers=1)
+
+
+def test_what_an_interrupted_run_left_half_written_is_removed(source, tmp_path):
+    converted(source, output=tmp_path / "out")
+    made = tree(tmp_path / "out")
+    for folder in ("general", ".conversion", ".conversion/single", "."):
+        (tmp_path / "out" / folder / ".x.0123abcd.partial").write_bytes(b"half")
+    converted(source, output=tmp_path / "out")
+    assert tree(tmp_path / "out") == made
+
+
+CHANGED = [
+    (["--splits", "{tmp}/other.json"], ["option splits was [{", "splits.json", "other.json"]),
+    (["--mixture", "general=0.5"], ["option mixture was {}, and is {\"general\": 0.5}"]),
+    (["--image-format", "png"], ["option screens was", '"name": "jpeg"', '"name": "png"']),
+    (["--quality", "80"], ['"quality": 90', '"quality": 80']),
+    (["--max-pixels", "10000"], ['"max_pixels": 20000', '"max_pixels": 10000']),
+    (["--multiple", "32"], ['"multiple": 28', '"multiple": 32']),
+    (["--source", "aitz", "--input", "{shared}"], ["source was 'aitw', and is 'aitz'"]),
+    (["--input", "{tmp}/aitw/general"], ["input single-00000-of-00001 was there, and is not"]),
+    (["--input", "{tmp}/aitw", "{tmp}/more"], ["input install-00000-of-00001 was not there, and is"]),
+    (["--input", "{tmp}/aitw/single", "{tmp}/aitw/general"], ["the order of the inputs was another one"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["finished", "stopped"])
+@pytest.mark.parametrize(
+    ("changed", "words"), CHANGED, ids=[" ".join(changed[:1]) + str(n) for n, (changed, _) in enumerate(CHANGED)]
+)
+def test_a_changed_option_or_input_is_refused_and_the_difference_named(source, tmp_path, capsys, changed, words, when):
+    (tmp_path / "other.json").write_text('{"train": ["a"]}')
+    write_files(tmp_path / "more", "x", "install")
+    aitz = tmp_path / "GENERAL-1.json"
+    aitz.write_text("[]")
+    options = ["--splits", source / "splits.json", "--image-format", "jpeg", "--max-pixels", 20000]
+    arguments = _arguments(source, tmp_path / "out", *options)
+    assert main(arguments) == OK
+    if when == "stopped":
+        (tmp_path / "out/manifest.json").unlink()
+    made = tree(tmp_path / "out")
+    capsys.readouterr()
+    assert main([*arguments, *(word.format(tmp=tmp_path, shared=aitz) for word in changed)]) == FAILED
+    said = capsys.readouterr().err
+    assert "holds a conversion that was made otherwise" in said
+    assert all(word in said for word in words)
+    assert tree(tmp_path / "out") == made
+    assert main(arguments) == OK
+
+
+def test_a_changed_split_file_is_refused(source, tmp_path):
+    splits = [source / "splits.json"]
+    convert("aitw", [source], tmp_path / "out", splits, workers=1)
+    splits[0].write_text('{"train": ["a", "b"]}')
+    with pytest.raises(DatasetError, match="option splits was"):
+        convert("aitw", [source], tmp_path / "out", splits, workers=1)
+
+
+def test_an_input_of_another_size_is_refused(source, tmp_path):
+    converted(source, output=tmp_path / "out")
+    path = source / "general/general-00000-of-00001"
+    before = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"x")
+    named = f"input general-00000-of-00001 had {before:,} bytes, and has {before + 1:,}"
+    with pytest.raises(DatasetError, match=named):
+        convert("aitw", [source], tmp_path / "out", workers=1)
+
+
+def test_an_input_of_the_same_size_and_other_bytes_is_refused(source, tmp_path):
+    converted(source, output=tmp_path / "out")
+    path = source / "general/general-00000-of-00001"
+    old = path.read_bytes()
+    path.write_bytes(old[:-1] + bytes([old[-1] ^ 1]))
+    with pytest.raises(DatasetError, match=f"{path} was converted before, and its content has changed since"):
+        convert("aitw", [source], tmp_path / "out", workers=1)
+    made = tree(tmp_path / "out")
+    path.write_bytes(old)
+    converted(source, output=tmp_path / "out")
+    assert tree(tmp_path / "out") == made
+
+
+def test_inputs_may_lie_elsewhere_the_second_time(source, tmp_path):
+    converted(source, output=tmp_path / "out")
+    made = tree(tmp_path / "out")
+    shutil.move(source, tmp_path / "moved")
+    converted(tmp_path / "moved", output=tmp_path / "out")
+    assert tree(tmp_path / "out") == made
+
+
+@pytest.mark.parametrize("stopped_at", ["note_duplicates", "read_had"])
+def test_stopped_between_finding_a_duplicate_and_reading_its_file_again(tmp_path, monkeypatch, stopped_at):
+    write_files(tmp_path / "in", "ab ca d")
+    converted(tmp_path / "in", output=tmp_path / "undisturbed")
+    calls = []
+    name = f"vlm_agent.datasets.convert.{stopped_at}"
+    original = sys.modules["vlm_agent.datasets.convert"].__dict__[stopped_at]
+
+    def stop_behind(*arguments):
+        result = original(*arguments)
+        calls.append(result)
+        if result:
+            raise KeyboardInterrupt
+        return result
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(name, stop_behind)
+        with pytest.raises(KeyboardInterrupt):
+            convert("aitw", [tmp_path / "in"], tmp_path / "out", workers=1)
+            convert("aitw", [tmp_path / "in"], tmp_path / "out", workers=1)
+    assert json.loads((tmp_path / "out/.conversion/duplicates.json").read_text()) == {
+        "general/general-00001-of-00003.parquet": ["a"]
+    }
+    assert not (tmp_path / "out/manifest.json").exists()
+    converted(tmp_path / "in", output=tmp_path / "out")
+    assert tree(tmp_path / "out") == tree(tmp_path / "undisturbed")
+
+
+def test_a_run_is_refused_while_another_holds_the_folder(source, tmp_path, capsys):
+    output = tmp_path / "out"
+    with held(output):
+        for more in ([], ["--shard-index", "0", "--shard-count", "2"]):
+            assert main(_arguments(source, output, *more)) == FAILED
+            said = capsys.readouterr().err
+            assert said.startswith(f"vlm-agent convert: another run is converting into {output};")
+            assert len(said.splitlines()) == 1
+        refused = command("--input", source, "--output", output)
+        assert refused.returncode == FAILED and "another run is converting" in refused.stderr
+    assert main(_arguments(source, output)) == OK
+
+
+def test_a_finish_is_refused_while_a_part_is_going_on_and_another_part_is_not(source, tmp_path, capsys):
+    output = tmp_path / "out"
+    converted(source, output=output)
+    with held(output, shared=True):
+        assert main(["convert", "--finish", "--output", str(output)]) == FAILED
+        assert "another run is converting into" in capsys.readouterr().err
+        assert main(_arguments(source, output, "--shard-index", 0, "--shard-count", 2)) == OK
+
+
+def test_bad_records_of_an_earlier_run_do_not_weigh_more_for_the_later_one(tmp_path, monkeypatch):
+    """The last file is all bad; the others, done before, make that a small part of the whole."""
+    monkeypatch.setattr("vlm_agent.datasets.convert.watch.TICK_SECONDS", 0)
+    monkeypatch.setattr("vlm_agent.datasets.convert.watch._ENOUGH_STEPS", 8)
+    write_files(tmp_path / "in", "abcdef ghijkl mn")
+    last = tmp_path / "in/general-00002-of-00003"
+    content = made_episode("m", size=(9, 9)), made_episode("m", size=(8, 8)), made_episode("n")
+    write_episodes(last, content)
+    converted(tmp_path / "in", output=tmp_path / "out", max_bad_fraction=0.2)
+    made = tree(tmp_path / "out")
+    (tmp_path / "out/.conversion/general/general-00002-of-00003.parquet.json").unlink()
+    converted(tmp_path / "in", output=tmp_path / "out", max_bad_fraction=0.2)
+    assert tree(tmp_path / "out") == made
+
+
+def test_a_conversion_begun_with_relative_paths_is_finished_from_elsewhere(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(source)
+    part = ["--shard-index", "0", "--shard-count", "1"]
+    assert main(["convert", "--input", "general", "--output", str(tmp_path / "out"), *part]) == OK
+    monkeypatch.chdir(tmp_path)
+    assert main(["convert", "--finish", "--output", "out"]) == OK
+
+
+def test_a_worker_that_is_killed_is_told_of_and_the_same_command_goes_on(source, tmp_path):
+    """Memory that runs out looks like this."""
+    converted(source, output=tmp_path / "undisturbed")
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED_WORKER)
+    run = [sys.executable, str(script), str(source), str(tmp_path / "out")]
+    result = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert result.returncode == FAILED
+    assert "died (exit code -9;" in result.stderr and "the same command goes on from here" in result.stderr
+    converted(source, output=tmp_path / "out")
+    assert tree(tmp_path / "out") == tree(tmp_path / "undisturbed")
+
+
+KILLED_WORKER = """
+import os, signal, sys
+from vlm_agent.datasets.convert import one_input
+from vlm_agent.cli import main
+
+if __name__ == "__mp_main__":
+    one_input.Conversion.convert = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+if __name__ == "__main__":
+    sys.exit(main(["convert", "--input", sys.argv[1], "--output", sys.argv[2], "--workers", "2"]))
+"""

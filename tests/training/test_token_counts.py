@@ -1,0 +1,125 @@
+"""Counting tokens from columns gives what building every sentence gives."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import yaml
+
+from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.datasets.columns import read_columns
+from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.episodes import TAP_DISTANCE, Action, Episode
+from vlm_agent.models import build
+from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.training.recipe import RecipeError, read_recipe
+from vlm_agent.training.token_counts import _action_tokens, context_length, count_tokens, recipe_sentences
+from vlm_agent.training.train import vocabulary_of
+
+
+def _gestures(count: int) -> list[Action]:
+    rng = np.random.default_rng(0)
+    starts = rng.random((count, 2))
+    ends = np.clip(starts + rng.normal(size=(count, 2)) * TAP_DISTANCE, 0, 1)
+    edges = [Action.tap(0, 0), Action.tap(1, 1), Action.swipe((0, 0), (1, 1)), Action.swipe((1, 0.5), (0.95, 0.5))]
+    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+    return edges + [Action.swipe(tuple(start), tuple(end)) for start, end in pairs]
+
+
+@pytest.fixture
+def episodes():
+    texts = ["", "a", "grüße 👋", "a", "press back", "</s>", "123 45"]
+    gestures = _gestures(60)
+    plain = [tiny.episode(0), tiny.episode(1, tiny.ACTIONS[:1]), tiny.episode(2, tuple(gestures))]
+    typing = tiny.episode(3, (*(Action.type_text(text) for text in texts), Action.press("home"), Action.impossible()))
+    odd = [
+        Episode(str(9 + k), "general", goal, plain[0].steps) for k, goal in enumerate(["", "open settings 0", "Ω </s>"])
+    ]
+    return [*plain, typing, *odd]
+
+
+@pytest.mark.parametrize("bins", [10, 7])
+def test_counts_are_the_lengths_of_the_sentences(episodes, bins, tmp_path):
+    dataset = ShardDataset(tiny.write_shards(tmp_path, episodes))
+    sentences = TrajectorySentences(tiny.tokenizer(), BinnedLanguage(bins), tiny.SCREEN, 8)
+    counts = count_tokens(read_columns(dataset), sentences)
+    assert counts.tolist() == [len(sentences.build(episode).input_ids) for episode in dataset]
+
+
+def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
+    actions = (
+        Action.tap(0.51, 0.52),
+        Action.tap(0.58, 0.57),
+        Action.press("back"),
+        Action.press("back"),
+        Action.complete(),
+    )
+    columns = read_columns(ShardDataset(tiny.write_shards(tmp_path, [tiny.episode(k, actions) for k in range(5)])))
+    sentences, written = tiny.sentences(tiny.tokenizer()), []
+    render = BinnedLanguage.render
+    monkeypatch.setattr(
+        BinnedLanguage, "render", lambda self, action, step=None: written.append(action) or render(self, action, step)
+    )
+    assert len(_action_tokens(columns, sentences)) == 25
+    assert len(written) == 3
+
+
+def test_no_episode_no_count(tmp_path):
+    empty = ShardDataset(tiny.write_shards(tmp_path, [tiny.episode()]), split="test")
+    assert count_tokens(read_columns(empty), tiny.sentences(tiny.tokenizer())).tolist() == []
+
+
+@pytest.fixture
+def recipe(episodes, tmp_path):
+    shards = tiny.write_shards(tmp_path / "shards", episodes)
+    return _read(tiny.recipe(shards, tmp_path / "run"), tmp_path)
+
+
+def _read(content: dict, folder: Path):
+    path = folder / "recipe.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return read_recipe(path)
+
+
+def test_a_recipes_sentences_are_those_that_training_builds(recipe):
+    shards = ShardDataset(Path(recipe.data.shards))
+    model, tokenizer = build.build(recipe.model, vocabulary_of(recipe, shards, list(range(len(shards)))))
+    trained = TrajectorySentences(
+        tokenizer, recipe.action_language.build(), model.config.screen_size, model.config.tokens_per_screen
+    )
+    counts = count_tokens(read_columns(shards), recipe_sentences(recipe))
+    assert counts.tolist() == [len(trained.build(episode).input_ids) for episode in shards]
+
+
+def test_no_model_is_built_and_no_weight_is_read(recipe, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("a model was built")
+
+    monkeypatch.setattr(build, "build_model", refuse)
+    monkeypatch.setattr(build.AutoModelForCausalLM, "from_pretrained", refuse)
+    monkeypatch.setattr(build.AutoModel, "from_pretrained", refuse)
+    assert recipe_sentences(recipe).tokens_per_screen == 8
+    assert context_length(recipe) == 2048  # what transformers gives a llama whose config does not say
+
+
+def test_a_base_brings_its_tokenizer_screens_and_context(recipe, tmp_path):
+    run, words = tmp_path / "run", tiny.tokenizer()
+    build.save(tiny.model(len(words)), words, run)
+    _read(tiny.recipe(tmp_path / "shards", run), run)
+    content = tiny.recipe(tmp_path / "shards", tmp_path / "second")
+    content["model"] = {"base": str(run)}
+    second = _read(content, tmp_path / "second")
+    sentences = recipe_sentences(second)
+    assert sentences.screen_size == tiny.SCREEN
+    assert sentences.tokens_per_screen == tiny.GRID[0] * tiny.GRID[1]
+    assert sentences.tokenizer.get_vocab() == words.get_vocab()
+    assert context_length(second) == 2048
+
+
+def test_a_model_that_names_no_context_length_needs_a_budget(recipe, tmp_path):
+    content = tiny.recipe(tmp_path / "shards", tmp_path / "run")
+    content["model"]["language_model"] = {"config": {"model_type": "mamba"}}
+    with pytest.raises(RecipeError, match="give one with --budget"):
+        context_length(_read(content, tmp_path))

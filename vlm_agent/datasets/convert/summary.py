@@ -1,0 +1,153 @@
+"""What became of the inputs, in numbers: of each one, of all, and as a table for the terminal.
+
+For steps, read = written + quarantined + left out, in each input and in all.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vlm_agent.datasets import DatasetError
+
+QUARANTINE = "quarantine.jsonl"
+
+COUNTS = ("steps_read", "steps_written", "steps_quarantined", "steps_left_out", "episodes_written")
+_SHOWN_BAD_RECORDS = 5
+
+_LEFT_OUT = {
+    "in_no_split": "left out because no split file names them",
+    "in_two_splits": "left out because the split files put them into two",
+    "outside_mixture": "left out by the mixture",
+}
+_FAULTS = {
+    "gap": "set aside because a step is missing",
+    "wrong_episode_length": "set aside because their episode_length is wrong",
+    "conflicting_step": "set aside because two records claim to be the same step",
+    "id_seen_before": "set aside because their id was there before",
+    "too_large": "set aside because their screens are more than memory is for",
+    "repeated_step": "kept, of which a record was there twice",
+    "interleaved": "kept, though their records were interleaved with others'",
+    "out_of_order": "kept, though their steps were out of order",
+}
+
+
+@dataclass
+class FileSummary:
+    """What became of one input; `shard` is None where no episode of it was written.
+
+    `cut_short`: its reading ended at damage, and how much lay behind is not known. `episodes_left_out` counts episodes
+    by why (`_LEFT_OUT`), `episode_faults` by what was wrong with them (`_FAULTS`; `grouping` has the rule).
+    """
+
+    name: str
+    size: int = 0
+    sha256: str = ""
+    subset: str = ""
+    shard: str | None = None
+    shard_size: int = 0
+    steps_written: int = 0
+    steps_quarantined: int = 0
+    steps_left_out: int = 0
+    episodes_written: int = 0
+    cut_short: bool = False
+    episodes_left_out: dict[str, int] = field(default_factory=dict)
+    episode_faults: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def steps_read(self) -> int:
+        return self.steps_written + self.steps_quarantined + self.steps_left_out
+
+
+@dataclass
+class Entry:
+    """An input that is done: its summary, the ids that earlier inputs had given, and its lines of the quarantine."""
+
+    summary: FileSummary
+    had: list[str]
+    quarantine: list[dict]
+
+    @classmethod
+    def read(cls, content: dict, path: Path) -> "Entry":
+        try:
+            return cls(FileSummary(**content["summary"]), content["had"], content["quarantine"])
+        except (KeyError, TypeError) as error:
+            raise DatasetError(
+                f"{path} is no entry of a conversion ({error}); remove it, and its input is read again"
+            ) from None
+
+
+@dataclass
+class ConversionSummary:
+    """What became of the inputs of a run; `waiting` counts those of the whole conversion that are not done yet."""
+
+    output: Path
+    files: list[FileSummary]
+    first_bad: list[dict]
+    waiting: int = 0
+
+    @classmethod
+    def of(cls, output: Path, entries: Iterable[Entry], waiting: int = 0) -> "ConversionSummary":
+        entries = list(entries)
+        bad = [line for entry in entries for line in entry.quarantine[:_SHOWN_BAD_RECORDS]]
+        return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting)
+
+    def total(self, count: str) -> int:
+        """`count` is one of `COUNTS`."""
+        return sum(getattr(file, count) for file in self.files)
+
+    def totals_by(self, kind: str) -> dict[str, int]:
+        """`kind` is episodes_left_out or episode_faults."""
+        return dict(sorted(sum((Counter(getattr(file, kind)) for file in self.files), Counter()).items()))
+
+    @property
+    def quarantined(self) -> int:
+        """How many records could not be used; a run with any should not exit with status 0."""
+        return self.total("steps_quarantined")
+
+    @property
+    def cut_short(self) -> int:
+        return sum(file.cut_short for file in self.files)
+
+    def print(self, console: Console) -> None:
+        console.print(f"Converted {len(self.files)} file(s) to {self.output}", highlight=False, soft_wrap=True)
+        console.print(self._table())
+        for line in self._remarks():
+            console.print(Text(line), soft_wrap=True)
+
+    def _table(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD)
+        table.add_column("subset")
+        for name in ("steps read", "written", "quarantined", "left out", "episodes"):
+            table.add_column(name, justify="right")
+        for subset in sorted({file.subset for file in self.files}):
+            files = [file for file in self.files if file.subset == subset]
+            table.add_row(subset, *(f"{sum(getattr(file, name) for file in files):,}" for name in COUNTS))
+        table.add_section()
+        table.add_row("all", *(f"{self.total(name):,}" for name in COUNTS))
+        return table
+
+    def _remarks(self) -> Iterable[str]:
+        for bad in self.first_bad:
+            yield f"{bad['file']}: record {bad['record']} (at byte {bad['offset']}): {bad['reason']}"
+        if self.quarantined:
+            where = (
+                f"all are in {self.output / QUARANTINE}"
+                if not self.waiting
+                else f"see {QUARANTINE} when it is finished"
+            )
+            yield f"{self.quarantined:,} record(s) quarantined; {where}"
+        if self.cut_short:
+            yield f"{self.cut_short:,} file(s) end at damage; what lay behind it is not counted"
+        for words, kind in ((_LEFT_OUT, "episodes_left_out"), (_FAULTS, "episode_faults")):
+            for name, count in self.totals_by(kind).items():
+                yield f"{count:,} episode(s) {words[name]}"
+        if not self.total("episodes_written"):
+            yield "No episode was written: look at the counts above and, with --splits, at the ids it names."
+        if self.waiting:
+            yield f"{self.waiting:,} file(s) are not done yet; `vlm-agent convert --finish` comes after them"

@@ -1,0 +1,107 @@
+"""How many tokens whole trajectories take under a recipe, from columns alone: no pixel and no model weight is read.
+
+A trajectory's tokens are those of its goal and, a step, of the screen, the cue and the action; so it is enough to
+tokenise each different goal and each different action once. Actions that the binned language writes alike are found by
+arithmetic on arrays; of millions of steps only thousands are left to be written.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from vlm_agent.action_languages.binned import PHRASES
+from vlm_agent.datasets.columns import DIRECTIONS, Columns
+from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind
+from vlm_agent.models.build import RECIPE_FILE, Vocabulary, build_tokenizer, language_configuration
+from vlm_agent.models.recipe import ModelRecipe
+from vlm_agent.sentences.trajectory import ACTION_CUE, TrajectorySentences
+from vlm_agent.training.data import chosen_episodes
+from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
+from vlm_agent.training.train import vocabulary_of
+
+
+def count_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
+    """int64 (episodes,): of each episode, `len(sentences.build(episode).input_ids)`.
+
+    Raises ValueError where the tokenizer cannot say an action, as building that sentence would.
+    """
+    goals = pa.array(columns.goal, pa.string()).dictionary_encode()
+    of_goals = np.array([len(sentences.goal_ids(goal)) for goal in goals.dictionary.to_pylist()], np.int64)
+    every_step = sentences.tokens_per_screen + len(sentences.ids(ACTION_CUE))
+    episode = np.repeat(np.arange(len(columns.lengths)), columns.lengths)
+    of_actions = np.bincount(episode, _action_tokens(columns, sentences), minlength=len(columns.lengths))
+    return of_goals[goals.indices.to_numpy()] + columns.lengths * every_step + of_actions.astype(np.int64)
+
+
+def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
+    """Sentences as training with the recipe builds them.
+
+    A tokenizer from scratch is made from the recipe's shards, as training makes it. Raises CheckpointError where the
+    tokenizer cannot be had, RecipeError and DatasetError as training would.
+    """
+    model = _described(recipe.model)
+    tokenizer = build_tokenizer(recipe.model, _words(recipe))
+    rows, columns = model.visual_grid
+    return TrajectorySentences(tokenizer, recipe.action_language.build(), model.screen_size, rows * columns)
+
+
+def _words(recipe: Recipe) -> Vocabulary:
+    if recipe.model.word_tokenizer is None:
+        return Vocabulary(PHRASES, recipe.action_language.bins, texts=())
+    shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
+    return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))
+
+
+def context_length(recipe: Recipe) -> int:
+    """The positions that the recipe's language model was made for; RecipeError where its configuration does not say."""
+    source = _described(recipe.model).language_model
+    positions = getattr(language_configuration(source).get_text_config(), "max_position_embeddings", None)
+    if positions is None:
+        raise RecipeError("the language model's configuration names no context length; give one with --budget")
+    return positions
+
+
+def _described(recipe: ModelRecipe) -> ModelRecipe:
+    """The recipe, or the one among its bases, that describes a model from its parts."""
+    while recipe.base is not None:
+        recipe = read_recipe(Path(recipe.base) / RECIPE_FILE).model
+    return recipe
+
+
+def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
+    """int64 (steps,): the tokens of each action and its end mark."""
+    _, first, which = np.unique(
+        _written_alike(columns, sentences.language.bins), return_index=True, return_inverse=True
+    )
+    counts = [len(sentences.action_ids(_action(columns, step))) for step in first.tolist()]
+    return np.array(counts, np.int64)[which]
+
+
+def _written_alike(columns: Columns, bins: int) -> np.ndarray:
+    """int64 (steps,): one number for all steps that `BinnedLanguage` writes alike.
+
+    A tap is written from its touch's bins; a swipe from the bins of both ends and its direction; typing from its text.
+    """
+    touch, lift = (
+        np.minimum((points.astype(np.float64) * bins).astype(np.int64), bins - 1)
+        for points in (columns.touch_yx, columns.lift_yx)
+    )
+    swipes, taps, typed = (columns.steps_that(action) for action in ("swipe", "tap", "type"))
+    start = np.where(swipes | taps, touch[:, 0] * bins + touch[:, 1], 0)
+    texts = columns.text.dictionary_encode().indices.to_numpy()
+    end_or_text = np.where(swipes, lift[:, 0] * bins + lift[:, 1], np.where(typed, texts, 0))
+    kind = columns.action * len(DIRECTIONS) + np.where(swipes, columns.direction, 0)
+    return (_rank(start) * len(start) + _rank(end_or_text)) * len(ACTION_NAMES) * len(DIRECTIONS) + kind
+
+
+def _rank(values: np.ndarray) -> np.ndarray:
+    """Small numbers that are equal where the values are: products of them stay within int64, whatever `bins` is."""
+    return np.unique(values, return_inverse=True)[1]
+
+
+def _action(columns: Columns, step: int) -> Action:
+    kind = ActionKind(columns.action_kind[step])
+    points = (tuple(values[step].tolist()) for values in (columns.touch_yx, columns.lift_yx))
+    return Action(kind, *points, columns.text[step].as_py())
