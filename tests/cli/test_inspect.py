@@ -1,0 +1,69 @@
+"""`vlm-agent inspect --html`: what it writes, what it counts, what it refuses."""
+
+from pathlib import Path
+
+import pytest
+import tiny
+import yaml
+
+from vlm_agent.cli import FAILED, OK, main
+
+
+@pytest.fixture
+def shards(tmp_path):
+    return tiny.write_shards(tmp_path / "shards", [tiny.episode(number) for number in range(3)])
+
+
+@pytest.fixture
+def recipe(shards, tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(tiny.recipe(Path("elsewhere"), tmp_path / "run")), encoding="utf-8")
+    return path
+
+
+def test_a_page_is_written_where_it_was_asked_for(shards, tmp_path, capsys):
+    page = tmp_path / "new" / "page.html"
+    assert main(["inspect", str(shards), "--html", str(page)]) == OK
+    assert f"Wrote {page}" in capsys.readouterr().out.replace("\n", "")
+    assert "3 episodes, 15 steps" in page.read_text(encoding="utf-8")
+
+
+def test_without_a_name_the_page_is_statistics_html_here(shards, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(shards), "--split", "train", "--html"]) == OK
+    assert "only split" in (tmp_path / "statistics.html").read_text(encoding="utf-8")
+
+
+def test_tokens_are_counted_on_the_folder_inspected_whatever_the_recipe_names(shards, recipe, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["inspect", str(shards), "--config", str(recipe), "--budget", "10", "--html", str(page)]) == OK
+    told = capsys.readouterr().out
+    assert "> 10" in told
+    assert "100.0" in told
+    assert "Budget:\n10 tokens" in page.read_text(encoding="utf-8")
+
+
+def test_the_budget_is_the_models_context_if_none_is_given(shards, recipe, capsys):
+    assert main(["inspect", str(shards), "--config", str(recipe)]) == OK
+    assert "> 2,048" in capsys.readouterr().out
+
+
+def test_a_recipe_that_is_none_is_one_message(shards, tmp_path, capsys):
+    assert main(["inspect", str(shards), "--config", str(tmp_path / "none.yaml")]) == FAILED
+    assert "none.yaml cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["inspect", "x", "--html", "page.htm"], "must end in .html"),
+        (["inspect", "--html", "shards"], "must end in .html"),
+        (["inspect", "x", "--budget", "100"], "name one with --config"),
+        (["inspect", "x", "--config", "r.yaml", "--budget", "0"], "not a number from 1 up"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, words, capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    assert leaving.value.code == FAILED
+    assert words in capsys.readouterr().err

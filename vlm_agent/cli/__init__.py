@@ -1,0 +1,81 @@
+"""The console command `vlm-agent`: one subcommand a stage, from data to a scored agent.
+
+    vlm-agent simulate --output DIR --episodes N       demonstrations on a simulated phone, in AITW's format
+    vlm-agent convert --input PATHS --output DIR       AITW files become shards
+    vlm-agent inspect DIR                              what is in shards; draws an episode
+    vlm-agent train --config recipes/X.yaml            a recipe becomes a run folder
+    vlm-agent evaluate --checkpoint RUN --shards DIR   a run becomes numbers and pictures
+    vlm-agent score PREDICTIONS [--against OTHER]      its numbers again, by other scorers or against another run
+    vlm-agent demo                                     all of these, small
+
+Exit status: 0 when all went well; 1 when something asked for cannot be done, with one message that says what; 2 when a
+conversion quarantined records; 130 after Ctrl-C. Every command imports what it needs when it runs, so that `--help`
+does not wait for PyTorch. A new command is one file here, with `add(commands)`, and one line in `COMMANDS`.
+"""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+import vlm_agent
+from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, Parser
+
+__all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "main"]
+
+COMMANDS = (
+    "simulate",
+    "convert",
+    "inspect",
+    "train",
+    "evaluate",
+    "score",
+    "demo",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit status; leaves by SystemExit where the arguments are wrong."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options, rest = _parser().parse_known_args(arguments)
+    if rest and not options.parser.takes_keys:
+        options.parser.error(f"{rest[0]!r} belongs to no option")
+    options.rest = rest
+    try:
+        return options.run(options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (OSError, ValueError) as error:
+        if not _is_expected(error):
+            raise
+        print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
+        return FAILED
+
+
+def _is_expected(error: Exception) -> bool:
+    """Whether the message is for the person at the terminal: about a file, or raised by a check of this package.
+
+    A ValueError from inside a library is a bug here, and keeps its traceback.
+    """
+    raised_in = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    return isinstance(error, OSError) or raised_in.is_relative_to(Path(vlm_agent.__file__).parent)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _parser() -> Parser:
+    parser = Parser(
+        prog="vlm-agent",
+        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help tells a command's options.",
+    )
+    parser.add_argument("--version", action="version", version=vlm_agent.__version__)
+    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"vlm_agent.cli.{name}").add(commands)
+    return parser

@@ -1,0 +1,125 @@
+"""`vlm-agent convert`: a source's files become shards."""
+
+import argparse
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, QUARANTINED, add_command, count
+from vlm_agent.cli.terminal import make_console
+
+_DESCRIPTION = """\
+Writes Parquet shards, a manifest, and quarantine.jsonl with every record that could not be used.
+Exit status 2 says that there were such records; the good ones are written all the same.
+
+The same command again goes on where a run was stopped, and ends with the same bytes. On a job array, each task takes
+a part of the files, and one command at the end checks and finishes what they made:
+
+  vlm-agent convert --input AITW --output SHARDS --shard-index $SLURM_ARRAY_TASK_ID --shard-count 64
+  vlm-agent convert --finish --output SHARDS"""
+
+
+def add(commands) -> None:
+    parser = add_command(commands, "convert", run, "turn a source's files into shards", _DESCRIPTION)
+    parser.add_argument("--source", default="aitw", metavar="NAME", help="what the files are: aitw (default) or aitz")
+    parser.add_argument("--input", type=Path, nargs="+", metavar="PATH", help="files, or folders to search for them")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="a new folder, or one to go on in with the same options",
+    )
+    parser.add_argument(
+        "--splits",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="JSON: label → episode ids (without: the source's own, or everything is train)",
+    )
+    parser.add_argument(
+        "--mixture",
+        type=_share,
+        nargs="+",
+        default=(),
+        metavar="SUBSET=SHARE",
+        help="keep this share of a subset's episodes, chosen by their ids: google_apps=0.1",
+    )
+    _add_screens(parser)
+    parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one a core)")
+    parser.add_argument(
+        "--max-bad-fraction", type=_fraction, metavar="F", help="fail as soon as more than this share of steps is bad"
+    )
+    parser.add_argument("--shard-index", type=int, metavar="I", help="convert only part I (from 0) of the files …")
+    parser.add_argument("--shard-count", type=count, metavar="N", help="… dealt out to N")
+    parser.add_argument(
+        "--finish",
+        action="store_true",
+        help="check what all parts have made, and write the manifest; needs --output only",
+    )
+
+
+def _add_screens(parser) -> None:
+    parser.add_argument(
+        "--image-format",
+        default="png",
+        choices=("png", "webp", "jpeg"),
+        help="png and webp are lossless; png is by far the fastest, webp half its size (default png)",
+    )
+    parser.add_argument("--quality", type=count, default=90, metavar="Q", help="of jpeg, 1 to 100 (default 90)")
+    parser.add_argument(
+        "--max-pixels", type=count, metavar="N", help="make screens of more pixels smaller, as Qwen-VL itself would"
+    )
+    parser.add_argument(
+        "--multiple",
+        type=count,
+        default=28,
+        metavar="N",
+        help="sides of a screen made smaller: 28 for Qwen2-VL and 2.5, 32 for Qwen3-VL (default 28)",
+    )
+
+
+def run(options) -> int:
+    from vlm_agent.datasets.convert import convert, finish
+    from vlm_agent.datasets.images import ScreenFormat
+
+    _check(options)
+    if options.finish:
+        summary = finish(options.output, make_console(), options.workers, options.max_bad_fraction)
+        return QUARANTINED if summary.quarantined else OK
+    summary = convert(
+        options.source,
+        options.input,
+        options.output,
+        options.splits,
+        make_console(),
+        mixture=dict(options.mixture),
+        screens=ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple),
+        workers=options.workers,
+        max_bad_fraction=options.max_bad_fraction,
+        part=None if options.shard_index is None else (options.shard_index, options.shard_count),
+    )
+    return QUARANTINED if summary.quarantined else OK
+
+
+def _check(options) -> None:
+    if (options.shard_index is None) != (options.shard_count is None):
+        options.parser.error("--shard-index and --shard-count go together")
+    if options.finish and (options.input is not None or options.shard_index is not None):
+        options.parser.error("--finish takes what the parts were given: name only --output")
+    if not options.finish and options.input is None:
+        options.parser.error("--input is missing: the files to convert, or folders to search for them")
+
+
+def _share(text: str) -> tuple[str, float]:
+    subset, _, share = text.partition("=")
+    return subset, _fraction(share)
+
+
+def _fraction(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number within 0 and 1")
+    return value

@@ -1,0 +1,117 @@
+"""`vlm-agent inspect`: what is in shards, on the terminal and as a page; draws an episode."""
+
+import random
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, add_command, count, file_name
+from vlm_agent.cli.terminal import make_console, quiet_libraries
+
+
+def add(commands) -> None:
+    parser = add_command(
+        commands,
+        "inspect",
+        run,
+        "show what is in shards, and draw an episode",
+        "Nothing but --draw reads a pixel. With --config it also counts the tokens that whole trajectories take under\n"
+        "a recipe; a word_tokenizer is made from DIR.",
+    )
+    parser.add_argument("shards", type=Path, metavar="DIR", help="a converted folder")
+    parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
+    parser.add_argument("--subset", metavar="NAME", help="only this subset")
+    parser.add_argument(
+        "--html",
+        type=file_name(".html"),
+        nargs="?",
+        const=Path("statistics.html"),
+        metavar="FILE",
+        help="write a page with charts (default statistics.html)",
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a recipe under which to count tokens")
+    parser.add_argument(
+        "--budget", type=count, metavar="N", help="tokens that fit (default: the language model's context length)"
+    )
+    parser.add_argument(
+        "--draw", metavar="EPISODE", help="draw this episode on a contact sheet: an id, `first` or `random`"
+    )
+    parser.add_argument(
+        "--output", type=file_name(".png"), metavar="FILE", help="where to draw it (default contact_sheet.png)"
+    )
+
+
+def run(options) -> int:
+    _check(options)
+
+    from vlm_agent.datasets.columns import read_columns
+    from vlm_agent.datasets.shards import ShardDataset
+    from vlm_agent.datasets.statistics import summarise
+    from vlm_agent.datasets.statistics_tables import print_statistics
+
+    console = make_console()
+    dataset = ShardDataset(options.shards, split=options.split, subset=options.subset)
+    columns = read_columns(dataset)
+    statistics = summarise(columns)
+    tokens = None if options.config is None else _count_tokens(columns, options)
+    print_statistics(console, statistics, tokens)
+    if options.html is not None:
+        _write_page(dataset, statistics, tokens, options)
+        console.print(f"Wrote {options.html}", highlight=False, markup=False, soft_wrap=True)
+    if options.draw is not None:
+        output = Path("contact_sheet.png") if options.output is None else options.output
+        episode = _choose_episode(dataset, options.draw)
+        _draw(episode, output)
+        console.print(f"Drew episode {episode.id} ({len(episode)} steps) on {output}", highlight=False, soft_wrap=True)
+    return OK
+
+
+def _check(options) -> None:
+    if options.output is not None and options.draw is None:
+        options.parser.error("--output is where an episode is drawn; say which with --draw EPISODE_ID, first or random")
+    if options.budget is not None and options.config is None:
+        options.parser.error("--budget is in tokens, which depend on the recipe; name one with --config")
+
+
+def _count_tokens(columns, options):
+    quiet_libraries()
+
+    from vlm_agent.datasets.statistics import TokenBudget, by_subset
+    from vlm_agent.training.recipe import read_recipe
+    from vlm_agent.training.token_counts import context_length, count_tokens, recipe_sentences
+
+    recipe = read_recipe(options.config)
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
+    budget = context_length(recipe) if options.budget is None else options.budget
+    counts = count_tokens(columns, recipe_sentences(recipe))
+    return TokenBudget(options.config.name, budget, by_subset(columns, counts))
+
+
+def _write_page(dataset, statistics, tokens, options) -> None:
+    from vlm_agent.datasets.statistics_page import write_page
+
+    asked = {"shards": str(options.shards), "split": options.split, "subset": options.subset}
+    facts = {name: value for name, value in asked.items() if value is not None}
+    write_page(options.html, statistics, dataset.manifest, tokens, facts)
+
+
+def _choose_episode(dataset, which: str):
+    """An episode of a ShardDataset, by id or by `first` or `random`; ValueError where there is none."""
+    if not len(dataset):
+        raise ValueError(f"{dataset.directory} has no such episodes, so there is none to draw")
+    if which in ("first", "random"):
+        return dataset[0 if which == "first" else random.randrange(len(dataset))]  # noqa: S311
+    if which not in dataset.ids:
+        raise ValueError(
+            f"{dataset.directory} has no episode {which} among the {len(dataset)} asked for; the first is "
+            f"{dataset.ids[0]}"
+        )
+    return dataset[dataset.ids.index(which)]
+
+
+def _draw(episode, output: Path) -> None:
+    from vlm_agent.action_languages.binned import BinnedLanguage
+    from vlm_agent.screens.drawing import contact_sheet
+
+    language = BinnedLanguage()
+    sheet = contact_sheet(episode, [language.render(step.action, step) for step in episode.steps])
+    output.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(output)

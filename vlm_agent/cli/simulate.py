@@ -1,0 +1,38 @@
+"""`vlm-agent simulate`: demonstrations on a simulated phone, in AITW's format."""
+
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, add_command, count, size
+from vlm_agent.cli.terminal import make_console
+
+
+def add(commands) -> None:
+    parser = add_command(
+        commands,
+        "simulate",
+        run,
+        "write demonstrations on a simulated phone, in AITW's format",
+        "Writes gzip TFRecords, splits.json (train, validation, test) for `convert --splits`, and groups.json (goals\n"
+        "that need memory) for `evaluate --groups`.",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a folder that does not exist yet")
+    parser.add_argument("--episodes", type=count, required=True, metavar="N", help="how many demonstrations")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="same seed, same bytes (default 0)")
+    parser.add_argument(
+        "--size", type=size, nargs="+", metavar="HxW", help="screen sizes in pixels to choose from (default 448x208)"
+    )
+    parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one a core)")
+
+
+def run(options) -> int:
+    from vlm_agent.datasets.simulated_phone import SIZE, simulate
+
+    simulate(
+        options.output,
+        options.episodes,
+        options.seed,
+        sizes=(SIZE,) if options.size is None else options.size,
+        workers=options.workers,
+        console=make_console(),
+    )
+    return OK
