@@ -1,0 +1,116 @@
+"""How fast AITW becomes shards, against the official road, the obvious one, and inflating alone.
+
+    python tests/benchmarks/conversion.py --with-tensorflow [--quick] [--memory]
+
+Makes records of the real screens in `../shared/data`, at their own sizes and at 720×1440, and takes them along each
+road in turn, every time in a fresh process on one core, several rounds; the best round of each counts:
+
+    a  tensorflow  TensorFlow's reader and Pillow's PNG files: the official road
+    b  protobuf    the standard library's gzip, Google's protobuf and Pillow's PNG files
+    c  png, webp   `vlm-agent convert`, without loss
+    d  jpeg        `vlm-agent convert` with JPEG at quality 90
+    e  inflate     ISA-L inflates and that is all: the limit
+
+The clock runs until the bytes are with the operating system. (a) is spared the start of TensorFlow; ours is not spared
+the start of its workers. (c) on two cores with two workers shows how it scales, (e) in two processes how the machine
+does. The slow roads take fewer files of the same screens. `--quick` is too short for targets: much of it is
+the start of ours. Where a ratio by processor time is another one, something else ran. Linux only (core affinity).
+
+`--memory` converts one file of 2 GB inflated and watches the processes. TensorFlow lives in an environment of its own:
+`--tensorflow-python` names its Python, `--with-tensorflow` makes one in build/; without either (a) is left out.
+Prints, last, one line of JSON, where a road's seconds are those of its best round.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from conversion.figures import figures_of, show
+from conversion.memory import watch
+from conversion.records import RecordSet, write_large_file, write_sets
+from conversion.rounds import ENVIRONMENT, ROADS, Bench
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGE_BYTES = 2_000_000_000
+
+SETS = (RecordSet("own sizes", None, files=16, screens=40), RecordSet("720x1440", (720, 1440), files=16, screens=80))
+QUICK_SETS = (RecordSet("own sizes", None, files=4, screens=10), RecordSet("720x1440", (720, 1440), 4, 10))
+
+
+def main() -> None:
+    options = parse()
+    if not (options.shared / "data" / "screens").is_dir():
+        raise SystemExit(f"the real screens are not at {options.shared}/data; name the folder shared with --shared")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    python = tensorflow_python(options)
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        bench = Bench(Path(folder), python, sorted(os.sched_getaffinity(0))[:2], options.roads)
+        figures = measure(bench, options)
+        if options.memory:
+            figures["memory"] = measure_memory(bench.folder, options.shared)
+    print(json.dumps(figures))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one round over fewer records, under a minute")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each road is taken (default 3)")
+    names = [road.name for road in ROADS]
+    parser.add_argument("--roads", nargs="+", choices=names, default=names, metavar="NAME", help="only these")
+    parser.add_argument("--memory", action="store_true", help="also convert a file of 2 GB inflated, memory watched")
+    parser.add_argument("--with-tensorflow", action="store_true", help="install TensorFlow into build/tensorflow-venv")
+    parser.add_argument("--tensorflow-python", type=Path, metavar="PATH", help="the Python that has TensorFlow")
+    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", metavar="DIR", help="the real data")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build", metavar="DIR", help="where to work")
+    return parser.parse_args()
+
+
+def measure(bench: Bench, options: argparse.Namespace) -> dict:
+    console, sets = Console(), QUICK_SETS if options.quick else SETS
+    left_out = {road.name: why for road in ROADS if (why := bench.left_out(road)) is not None}
+    figures = {"quick": options.quick, "left_out": left_out, "sets": {}}
+    with console.status("writing the records"):
+        sizes = write_sets(sets, options.shared, bench.folder)
+    for records in sets:
+        with console.status(f"screens: {records.name}"):
+            runs = bench.run_rounds(records, 1 if options.quick else options.rounds)
+        found = {"inflated_bytes_a_screen": round(sizes[records.name])} | figures_of(runs)
+        figures["sets"][records.name] = found
+        show(console, records.name, found, judged=not options.quick)
+    for name, why in left_out.items():
+        console.print(f"LEFT OUT: {name}: {why}", style="bold red", soft_wrap=True)
+    return figures
+
+
+def measure_memory(folder: Path, shared: Path) -> dict:
+    """Bytes: the most of all processes together, and of the largest one."""
+    file = folder / "general-00000-of-00001"
+    screens = write_large_file(file, shared, LARGE_BYTES)
+    arguments = ["convert", "--workers", "1", "--input", file, "--output", folder / "large"]
+    peak = watch([sys.executable, "-m", "vlm_agent.cli", *arguments], ENVIRONMENT)
+    print(f"Memory, {screens} screens of one file, {LARGE_BYTES / 1e9:.0f} GB inflated, one worker: ", end="")
+    print(f"{peak.together / 1e6:.0f} MB in all processes, {peak.largest / 1e6:.0f} MB in the largest")
+    return {"screens": screens, "peak_together": peak.together, "peak_largest": peak.largest}
+
+
+def tensorflow_python(options: argparse.Namespace) -> Path | None:
+    if options.tensorflow_python is not None or not options.with_tensorflow:
+        return options.tensorflow_python
+    environment = ROOT / "build" / "tensorflow-venv"
+    python, complete = environment / "bin" / "python", environment / "complete"
+    if not complete.exists():
+        packages = ["tensorflow-cpu==2.21.0", f"pillow=={version('pillow')}", f"numpy=={version('numpy')}"]
+        subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
+        complete.touch()
+    return python
+
+
+if __name__ == "__main__":
+    main()
