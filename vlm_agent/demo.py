@@ -27,6 +27,7 @@ import psutil
 from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.evaluation.metrics import headline
+from vlm_agent.models.precision import has_bf16
 
 RECIPE = Path("recipes/llama_vit_tiny.yaml")
 SEED = 0
@@ -103,7 +104,9 @@ def _run_commands(output: Path, sizes: Sizes) -> None:
     _run("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
     _run("inspect", shards, "--draw", _telling_episode(shards, aitw), "--output", output / "contact_sheet.png")
     _run("train", "--config", RECIPE, "--output", agent, "--data.shards", shards, *sizes.changes)
-    scored = ("--split", "test", "--limit", sizes.scored, "--groups", aitw / "groups.json", "--bf16")
+    scored = ["--split", "test", "--limit", sizes.scored, "--groups", aitw / "groups.json"]
+    if has_bf16():
+        scored.append("--bf16")
     _run("evaluate", "--checkpoint", agent, "--shards", shards, "--output", output / "evaluation", *scored)
 
 

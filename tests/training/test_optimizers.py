@@ -5,6 +5,7 @@ import tiny
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
+from vlm_agent.training.muon import Muon, orthogonal
 from vlm_agent.training.optimizers import adamw, muon
 
 
@@ -78,3 +79,29 @@ def test_what_is_saved_and_loaded_goes_on_bit_for_bit(model):
 
     straight, resumed = run(False), run(True)
     assert all(torch.equal(straight[name], resumed[name]) for name in straight)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (24, 8), (8, 24), (1, 5)])
+def test_muon_brings_every_singular_value_near_one(shape):
+    torch.manual_seed(0)
+    values = torch.linalg.svdvals(orthogonal(torch.randn(shape)))
+    assert values.min() > 0.6 and values.max() < 1.3
+
+
+@pytest.mark.parametrize("shape", [(16, 6), (6, 16)])
+def test_muon_steps_as_torchs_own_does_in_bfloat16(shape):
+    torch.manual_seed(0)
+    start, gradients = torch.randn(shape), torch.randn(4, *shape)
+    ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    optimizers = Muon([ours], 0.02, 0.1), torch.optim.Muon([theirs], lr=0.02, weight_decay=0.1)
+    for gradient in gradients:
+        for parameter, optimizer in zip((ours, theirs), optimizers, strict=True):
+            parameter.grad = gradient.clone()
+            optimizer.step()
+    moved, apart = (ours - start).norm(), (ours - theirs).norm()
+    assert apart < 0.02 * moved
+
+
+def test_muon_takes_matrices_only():
+    with pytest.raises(ValueError, match="no matrix"):
+        Muon([torch.nn.Parameter(torch.zeros(3))], 0.1, 0.0)

@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from vlm_agent.training.muon import Muon
+
 
 def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -17,7 +19,7 @@ def muon(model: nn.Module, learning_rate: float, muon_learning_rate: float, weig
     others = [parameter for _, parameter in named if id(parameter) not in chosen]
     parts = []  # an optimiser refuses to have nothing to do
     if matrices:
-        parts.append(torch.optim.Muon(matrices, lr=muon_learning_rate, weight_decay=weight_decay))
+        parts.append(Muon(matrices, muon_learning_rate, weight_decay))
     if others:
         parts.append(torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay))
     return MuonAndAdamW(*parts)

@@ -67,7 +67,8 @@ class OptimizerRecipe(Section):
 class TrainingRecipe(Section):
     """Length and size of the run: `steps` optimiser steps of `accumulation` batches of `batch_size` sentences a rank.
 
-    Exactly one of `steps` and `epochs` is given. `schedule` follows `warmup_steps` of linear warm-up.
+    Exactly one of `steps` and `epochs` is given. `schedule` follows `warmup_steps` of linear warm-up. `bf16`: mixed
+    precision; `auto` where the processor computes in it, which decides a run's last digits.
     """
 
     epochs: PositiveFloat | None = None
@@ -78,7 +79,7 @@ class TrainingRecipe(Section):
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
     warmup_steps: NonNegativeInt = 30
     max_grad_norm: PositiveFloat = 1.0
-    bf16: bool = False
+    bf16: bool | Literal["auto"] = False
     gradient_checkpointing: bool = False
     save_steps: PositiveInt | None = None
     log_steps: PositiveInt = 10
@@ -102,7 +103,7 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _mixed_precision(self):
-        if self.model.dtype == "bfloat16" and not self.training.bf16:
+        if self.model.dtype == "bfloat16" and self.training.bf16 is not True:
             raise ValueError("model.dtype bfloat16 trains float32 weights beside it; that needs training.bf16: true")
         return self
 

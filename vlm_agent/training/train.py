@@ -29,6 +29,7 @@ from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.models.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.build import BASE_FOLDER, RECIPE_FILE, Vocabulary, build, save
+from vlm_agent.models.precision import has_bf16
 from vlm_agent.sentences.elements import ElementSentences, element_name
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data import ElementStream, SentenceStream, TrajectoryStream, chosen_episodes, collate
@@ -152,7 +153,7 @@ def _arguments(recipe: Recipe, run: Path, total: int) -> TrainingArguments:
         lr_scheduler_type={"constant": "constant_with_warmup"}.get(training.schedule, training.schedule),
         warmup_steps=training.warmup_steps,
         max_grad_norm=training.max_grad_norm,
-        bf16=training.bf16,
+        bf16=has_bf16() if training.bf16 == "auto" else training.bf16,
         activation_checkpointing=training.gradient_checkpointing,
         save_strategy="no" if training.save_steps is None else "steps",
         save_steps=training.save_steps or 1,
