@@ -29,6 +29,11 @@ class Slots:
         self.chosen.append(str(value))
         return value
 
+    def hide(self, options) -> str:
+        """One of `options` that the goal does not tell, and so no part of the instance: the same words would otherwise
+        be a goal of several splits."""
+        return self.rng.choice(list(options))
+
     def pair(self, options) -> tuple[str, str]:
         """Two different ones."""
         first, second = self.rng.sample(list(options), 2)

@@ -179,7 +179,7 @@ def see_photo(slots: Slots) -> Goal:
 
 @template("general", 1.9, memory=True)
 def look_up_note(slots: Slots) -> Goal:
-    topic, note, place = slots.pick(TOPICS), slots.pick(LABELS), slots.pick(CITIES)
+    topic, note, place = slots.pick(TOPICS), slots.pick(LABELS), slots.hide(CITIES)
     query = f"{topic} in {place.lower()}"
 
     def start(phone, rng):

@@ -186,7 +186,7 @@ def turn_off_and_on(slots: Slots) -> Goal:
 
 @template("google_apps", 1.4, memory=True)
 def send_alarm_label(slots: Slots) -> Goal:
-    label, name = slots.pick(LABELS), slots.pick(NAMES)
+    label, name = slots.hide(LABELS), slots.pick(NAMES)
     hour, half = slots.pick(HOURS), slots.pick(("AM", "PM"))
 
     def start(phone, rng):

@@ -84,7 +84,7 @@ def install_and_open(slots: Slots) -> Goal:
 @template("install", 2.0)
 def uninstall(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
-    there = slots.pick((True, True, True, True, False))
+    there = slots.hide((True, True, True, True, False))
 
     def start(phone, rng):
         make_installed(phone, name, there)

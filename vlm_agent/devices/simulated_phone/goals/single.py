@@ -170,7 +170,7 @@ def section_here(slots: Slots) -> Goal:
 @template("single", 0.9)
 def turn_photo(slots: Slots) -> Goal:
     city, number = slots.pick(CITIES), slots.pick(range(1, 7))
-    step = slots.pick((-1, 1))
+    step = slots.hide((-1, 1))
 
     def start(phone, rng):
         photos = phone.app("Photos")
