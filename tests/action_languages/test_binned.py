@@ -101,6 +101,94 @@ def test_typed_text_survives_exactly(language, text):
     assert language.parse(language.render(Action.type_text(text))) == Action.type_text(text)
 
 
+@given(languages, actions)
+@example(BinnedLanguage(), Action.type_text('\x00\x08\t\x0b\x1f\x7f"\\\u2028 \U0001f44b'))
+def test_every_beginning_of_an_action_begins(language, action):
+    text = language.render(action)
+    assert all(language.begins(text[:end]) for end in range(len(text) + 1))
+    assert language.ending(text) == ""
+
+
+beginnings = st.one_of(
+    st.tuples(languages, actions, st.integers(0, 40)).map(lambda drawn: drawn[0].render(drawn[1])[: drawn[2]]),
+    st.builds("swipe from {} {} to {} {}".format, *(st.integers(0, 1005) for _ in range(4))),
+    st.builds("swipe from {0} {1} to {0} {2}".format, *(st.integers(0, 120) for _ in range(3))),
+    st.text(st.sampled_from('0abcdefnrtu1"\\\x08\x1f ü'), max_size=8).map('Input text "{}'.format),
+    st.text(max_size=4),
+)
+
+
+@given(languages, beginnings)
+@example(BinnedLanguage(1000), "swipe from 2 10 to 2 2")
+@example(BinnedLanguage(), "swipe")
+@example(BinnedLanguage(), 'Input text "\\u00')
+@example(BinnedLanguage(), 'Input text "\\u000a')
+def test_what_begins_becomes_an_action_by_its_ending(language, text):
+    ending = language.ending(text)
+    assert language.begins(text) == (ending is not None)
+    assert ending is None or language.parse(text + ending) is not None
+    assert language.parse(text) is None or ending == ""
+
+
+@given(languages, beginnings)
+def test_every_character_of_an_ending_leaves_a_shorter_one(language, text):
+    """So whoever has room for an ending can always go on to it, a character at a time."""
+    ending = language.ending(text)
+    while ending:
+        text += ending[0]
+        rest = language.ending(text)
+        assert len(rest) < len(ending)
+        ending = rest
+
+
+@given(
+    st.sampled_from((2, 5, 12, 30)),
+    *(st.integers(0, 29) for _ in range(2)),
+    st.text(st.sampled_from("0123456789 "), max_size=5),
+)
+@example(30, 1, 1, "1 1")
+@example(30, 0, 5, "0 5")
+@example(30, 3, 29, "3 2")
+@example(12, 0, 0, "0 1")
+def test_a_swipe_begins_exactly_where_some_swipe_begins_so(bins, y, x, rest):
+    """Against every swipe there is, one by one."""
+    language, start = BinnedLanguage(bins), f"swipe from {y} {x} to "
+    ends = (f"{to_y} {to_x}" for to_y in range(bins) for to_x in range(bins))
+    some = any(end.startswith(rest) and language.parse(start + end) is not None for end in ends)
+    assert language.begins(start + rest) == some
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " ",
+        "Tap",
+        "tap at 07",
+        "tap at 7  ",
+        "tap at 100",
+        "tap at 7 90 ",
+        "tap at ٧",
+        "swipe from 7 90 to 7 90",
+        "swipe from 7 90 to 9 90",
+        "completed",
+        "press b ",
+        'Input text "\\u000a',
+        'Input text "\\u00A',
+        'Input text "\\/',
+        'Input text "\n',
+        'Input text "\ud800',
+        'Input text "a" ',
+        "Input text  ",
+    ],
+)
+def test_what_no_words_can_mend_does_not_begin(text):
+    assert not BinnedLanguage().begins(text)
+
+
+def test_the_ending_of_a_very_long_text_is_found():
+    assert BinnedLanguage().ending('Input text "' + "a\\n" * 200_000) == '"'
+
+
 @st.composite
 def almost_sentences(draw):
     """A valid sentence with a piece of it removed, replaced or added."""
@@ -166,6 +254,12 @@ def test_nothing_raises_and_what_is_accepted_is_what_would_be_written(language, 
 )
 def test_near_misses_are_no_sentences(text):
     assert BinnedLanguage().parse(text) is None
+
+
+def test_the_instructions_name_every_form():
+    told = BinnedLanguage(50).instructions
+    assert all(phrase.strip().rstrip('"') in told for phrase in PHRASES)
+    assert "from 0 to 49" in told
 
 
 def test_a_lone_surrogate_from_a_model_is_no_sentence():

@@ -8,9 +8,16 @@ from vlm_agent.episodes import Action, Step
 class ActionLanguage(Protocol):
     """`parse(render(a))` is `a` up to the language's stated resolution; `parse` never raises.
 
+    `ending(text)` are words that make an action of `text`, "" where it is one and None where no words do: what keeps
+    decoding to the language, and brings it to an end. `instructions` tell the language to a model that never saw it.
     `step` gives the screen to languages that name elements; others ignore it.
     """
 
     def render(self, action: Action, step: Step | None = None) -> str: ...
 
     def parse(self, text: str, step: Step | None = None) -> Action | None: ...
+
+    def ending(self, text: str) -> str | None: ...
+
+    @property
+    def instructions(self) -> str: ...

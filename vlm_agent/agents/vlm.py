@@ -1,7 +1,8 @@
 """The smartphone assistant: a Llama+ViT that continues the trajectory's sentence with the next action."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -9,21 +10,27 @@ import torch
 from transformers import DynamicCache, PreTrainedTokenizerBase
 
 from vlm_agent.agents import Answer
+from vlm_agent.agents.constrained import Constrained
+from vlm_agent.agents.greedy import Choice, Limits, Said, answer_sentences, most_likely
+from vlm_agent.agents.llama_vit_reader import LlamaViTReader
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.models.build import RECIPE_FILE, load
 from vlm_agent.models.llama_vit import LlamaViT
-from vlm_agent.sentences import IGNORED, Sentence
+from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.recipe import read_recipe
 
 MAX_ACTION_TOKENS = 64
+BATCH_TOKENS = 8192
 
 
 @dataclass
 class VlmAgent:
     """Greedy decoding. `remember` False makes it an agent without history: each step is its first.
 
+    `constrained` keeps it to the action language: every answer is an action.
     `bf16` runs in mixed precision: faster, and no longer bit-exact between whole trajectories and single steps.
+    `batch_tokens` bounds how much of several episodes is read at once, padding counted; a longer one is read alone.
     """
 
     model: LlamaViT
@@ -31,93 +38,113 @@ class VlmAgent:
     sentences: TrajectorySentences
     remember: bool = True
     bf16: bool = False
+    constrained: bool = False
+    batch_tokens: int = BATCH_TOKENS
 
     @classmethod
-    def from_run(cls, run: Path, bf16: bool = False) -> "VlmAgent":
+    def from_run(cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS) -> "VlmAgent":
         """The agent of a finished run."""
         recipe = read_recipe(run / RECIPE_FILE)
         model, tokenizer = load(run, merged=True)
+        # flash-attn takes no mask of ours; PyTorch's own reads a whole sentence as fast.
+        model.language_model.set_attn_implementation("sdpa")
         config = model.config
         language = recipe.action_language.build()
         sentences = TrajectorySentences(tokenizer, language, config.screen_size, config.tokens_per_screen)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device), tokenizer, sentences, bf16=bf16)
+        return cls(model.to(device), tokenizer, sentences, bf16=bf16, batch_tokens=batch_tokens)
+
+    def on_grey_screens(self) -> "VlmAgent":
+        return replace(self, sentences=replace(self.sentences, grey=True))
+
+    def without_history(self) -> "VlmAgent":
+        return replace(self, remember=False)
 
     def act(self, goal: str, history: Sequence[Step], screenshot: np.ndarray) -> Answer:
         now = Step(screenshot, Action.impossible())  # its action is unknown and not read
         steps = (*history, now) if self.remember else (now,)
         sentence = self.sentences.build(Episode("", "", goal, steps[:-1]))
         self.sentences.add_screen(sentence, now)
-        cache = DynamicCache()
         with torch.inference_mode(), self._precision():
-            logits = self._forward(sentence, cache, logits_to_keep=1)
-            return self._answer(self._decode([int(logits[0, -1].argmax())], cache))
+            return self._answer(self._continue(sentence))
 
     def answer_episode(self, episode: Episode) -> list[Answer]:
-        """What the agent says at each step when every earlier step went as demonstrated.
+        """What the agent says at each step when every earlier step went as demonstrated."""
+        return self.answer_episodes([episode])[0]
 
-        With history, one forward pass over the whole trajectory: the gold history is given, so wherever greedy
-        decoding agrees with the gold action it is known already, and only a step that leaves it decodes on, from the
-        cache as it was at that token. The same tokens as `act` step by step.
-        """
+    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
+        """`answer_episode` of many, a batch at a time in one pass: the same tokens as `act` step by step."""
+        return self._answer_all(episodes, [self._choice])[0]
+
+    def answer_both_ways(self, episodes: Sequence[Episode]) -> tuple[list[list[Answer]], list[list[Answer]]]:
+        """`answer_episodes` decoding freely, and kept to the action language, from the same pass."""
+        free, constrained = self._answer_all(episodes, [most_likely, self._kept_to_actions])
+        return free, constrained
+
+    def _answer_all(self, episodes: Sequence[Episode], choices: list[Choice]) -> list[list[list[Answer]]]:
+        """[choice][episode][step]"""
+        sentences = [sentence for episode in episodes for sentence in self._sentences_of(episode)]
+        said: dict[int, list[list[Said]]] = {}
         with torch.inference_mode(), self._precision():
-            if self.remember:
-                return self._answer_sentence(self.sentences.build(episode))
-            alone = (self.sentences.build(episode, number, number + 1) for number in range(len(episode)))
-            return [answer for sentence in alone for answer in self._answer_sentence(sentence)]
+            for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
+                chosen = [sentences[number] for number in batch]
+                answers = answer_sentences(LlamaViTReader(self.model), chosen, self._limits, choices)
+                said |= zip(batch, zip(*answers, strict=True), strict=True)
+        flat = [[one for number in range(len(sentences)) for one in said[number][way]] for way in range(len(choices))]
+        return [_by_episode([self._answer(one.ids, one.settled) for one in way], episodes) for way in flat]
 
-    def _answer_sentence(self, sentence: Sentence) -> list[Answer]:
-        labels = torch.tensor(sentence.labels)
-        learned = torch.nonzero(labels != IGNORED).flatten()
-        cache = DynamicCache()
-        logits = self._forward(sentence, cache, logits_to_keep=learned - 1)
-        greedy = dict(zip(learned.tolist(), logits[0].argmax(-1).tolist(), strict=True))
-        answers = []
-        # Backwards, because cutting the cache to an earlier step is free and restoring a later one is not.
-        for start, end in reversed(_action_spans(sentence, self.tokenizer.eos_token_id)):
-            end = min(end, start + MAX_ACTION_TOKENS)
-            left = next((at for at in range(start, end) if greedy[at] != sentence.input_ids[at]), None)
-            if left is None:
-                answers.append(self._answer(sentence.input_ids[start:end]))
-                continue
-            cache.crop(left - cache.get_seq_length())
-            said = [*sentence.input_ids[start:left], greedy[left]]
-            answers.append(self._answer(self._decode(said, cache)))
-        return answers[::-1]
+    def _sentences_of(self, episode: Episode) -> Iterator[Sentence]:
+        if self.remember:
+            yield self.sentences.build(episode)
+        else:
+            yield from (self.sentences.build(episode, number, number + 1) for number in range(len(episode)))
 
-    def _decode(self, said: list[int], cache: DynamicCache) -> list[int]:
-        """Continue greedily from `said`, whose last token is not in the cache yet, to the end mark."""
-        while said[-1] != self.tokenizer.eos_token_id and len(said) < MAX_ACTION_TOKENS:
-            ids = torch.tensor([said[-1:]], device=self.model.device)
-            output = self.model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            said = [*said, int(output.logits[0, -1].argmax())]
+    def _continue(self, sentence: Sentence) -> list[int]:
+        """Token by token, the plain way that everything faster is held to."""
+        device, cache, said = self.model.device, DynamicCache(), []
+        given = {
+            "input_ids": torch.tensor([sentence.input_ids], device=device),
+            "screens": torch.from_numpy(np.stack(sentence.screens)).to(device),
+        }
+        while not said or not self._limits.reached(said):
+            output = self.model(**given, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            logits = output.logits[0, -1]
+            said.append(self._choice(said, int(logits.argmax()), lambda logits=logits: logits))
+            given = {"input_ids": torch.tensor([said[-1:]], device=device)}
         return said
 
-    def _forward(self, sentence: Sentence, cache: DynamicCache, logits_to_keep) -> torch.Tensor:
-        device = self.model.device
-        return self.model(
-            input_ids=torch.tensor([sentence.input_ids], device=device),
-            screens=torch.from_numpy(np.stack(sentence.screens)).to(device),
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=logits_to_keep,
-        ).logits
-
-    def _answer(self, said: list[int]) -> Answer:
+    def _answer(self, said: list[int], settled: bool | None = None) -> Answer:
         text = self.sentences.text(said)
-        return Answer(text, self.sentences.language.parse(text))
+        return Answer(text, self.sentences.language.parse(text), settled)
+
+    @property
+    def _choice(self) -> Choice:
+        return self._kept_to_actions if self.constrained else most_likely
+
+    @cached_property
+    def _kept_to_actions(self) -> Constrained:
+        return Constrained(self.tokenizer, self.sentences.language, self._limits)
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(self.tokenizer.eos_token_id, MAX_ACTION_TOKENS)
 
     def _precision(self):
         return torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.bf16)
 
 
-def _action_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
-    """(first, last + 1) of each action's tokens, end mark included."""
-    spans, start = [], None
-    for at, label in enumerate(sentence.labels):
-        if label != IGNORED and start is None:
-            start = at
-        if label == end_mark:
-            spans.append((start, at + 1))
-            start = None
-    return spans
+def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices of sentences to read together: of like length, and at most `budget` tokens with their padding, unless one
+    alone is longer."""
+    found: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if found and (len(found[-1]) + 1) * lengths[index] <= budget:
+            found[-1].append(index)
+        else:
+            found.append([index])
+    return found
+
+
+def _by_episode(answers: list[Answer], episodes: Sequence[Episode]) -> list[list[Answer]]:
+    rest = iter(answers)
+    return [[next(rest) for _ in episode.steps] for episode in episodes]

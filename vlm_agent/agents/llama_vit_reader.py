@@ -1,0 +1,50 @@
+"""All that greedy decoding has to know about Llama+ViT: reading whole sentences, and going on from many places at once.
+
+Another model family brings another reader; `greedy.py` asks for nothing else.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from transformers import Cache
+
+from vlm_agent.agents.greedy import Prefill
+from vlm_agent.agents.growing_cache import growing_cache
+from vlm_agent.models.llama_vit import LlamaViT
+from vlm_agent.sentences import IGNORED, Sentence
+from vlm_agent.training.data import collate
+
+_LOGITS_AT_ONCE = 512  # positions; with 152 k tokens in the vocabulary, 300 MB in float32
+
+
+class LlamaViTReader:
+    """Reads for one model, whose attention must take a mask of its own ("sdpa" does, flash-attn does not)."""
+
+    def __init__(self, model: LlamaViT):
+        self._model = model
+
+    def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
+        """One forward pass over all sentences, padded on the right, where causal attention never looks."""
+        model = self._model
+        batch = {name: tensor.to(model.device) for name, tensor in collate(list(sentences)).items()}
+        embeddings, _ = model.embed(batch["input_ids"], batch["screens"])
+        cache = growing_cache()
+        decoded = model.language_model.model(inputs_embeds=embeddings, past_key_values=cache, use_cache=True)
+        hidden = decoded.last_hidden_state[:, :-1][batch["labels"][:, 1:] != IGNORED]
+        best = [token for part in hidden.split(_LOGITS_AT_ONCE) for token in model.logits(part).argmax(-1).tolist()]
+        return Prefill(cache, best, lambda index: model.logits(hidden[index]))
+
+    def step(self, ids: torch.Tensor, places: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
+        """Logits (B, S, vocabulary) behind the tokens `ids`, int64 (B, S), which the cache holds afterwards.
+
+        `places`, int64 (B, S): the index in its sentence at which each token stands. `mask`, bool (B, S, cached + S):
+        which of the cached tokens, and of these, each one sees.
+        """
+        device = self._model.device
+        return self._model(
+            input_ids=ids.to(device),
+            attention_mask=mask[:, None].to(device),
+            position_ids=places.to(device),
+            past_key_values=cache,
+            use_cache=True,
+        ).logits
