@@ -9,7 +9,7 @@ from PIL import Image
 
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, QUARANTINED, main
 
-COMMANDS = ("simulate", "convert", "inspect", "train", "evaluate", "demo")
+COMMANDS = ("simulate", "convert", "inspect", "train", "evaluate", "score", "demo")
 
 
 @pytest.fixture(scope="module")
@@ -168,10 +168,11 @@ def test_evaluate_hands_on_what_it_was_told(monkeypatch, tmp_path):
     groups.write_text('{"memory_goals": ["1", "2"]}')
     told = ["--split", "validation", "--limit", "3", "--groups", str(groups), "--no-controls", "--bf16"]
     assert main(["evaluate", "--checkpoint", "run", "--shards", "s", "--output", "o", *told]) == OK
-    ((_, benchmark, *_), options) = calls[0]
+    ((source, benchmark, *_), options) = calls[0]
     assert (benchmark.split, benchmark.limit) == ("validation", 3)
     assert benchmark.groups == {"memory_goals": ["1", "2"]}
-    assert options == {"bf16": True, "controls": False}
+    assert (source.place, source.bf16) == ("run", True)
+    assert (options["controls"], options["constrained"]) == (False, False)
 
 
 def test_groups_that_are_no_json_are_named(tmp_path, capsys):

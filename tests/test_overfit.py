@@ -12,6 +12,7 @@ from rich.console import Console
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.simulated_phone import simulate
 from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
+from vlm_agent.evaluation.sources import Checkpoint
 from vlm_agent.training.recipe import read_recipe
 from vlm_agent.training.train import train
 
@@ -26,7 +27,7 @@ def _overfit(records: Path, folder: Path, **keys) -> dict:
     overrides = ACTIONS_ONLY | {"output": str(folder / "run"), "data.shards": str(folder / "shards")} | keys
     run = train(read_recipe(RECIPE, overrides), console)
     benchmark = Benchmark(folder / "shards", "train")
-    return evaluate(run, benchmark, folder / "scores", console, controls=False)[AGENT]
+    return evaluate(Checkpoint(run), benchmark, folder / "scores", console, controls=False)[AGENT]
 
 
 def test_the_real_episode_is_converted_learned_and_predicted_4_of_4(shared, tmp_path):

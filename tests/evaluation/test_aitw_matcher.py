@@ -171,6 +171,21 @@ def test_more_rows_than_fit_in_one_go_are_all_judged():
     assert matched[rows].tolist() == expected
 
 
+def test_verdicts_are_the_same_however_the_arrays_lie_in_memory():
+    rng = np.random.default_rng(1)
+    touches, other = rng.random((2, 500, 2)).astype(f32)
+    boxes, counts, taps = (rng.random((500, 7, 4)) * 0.3).astype(f32), rng.integers(0, 8, 500), np.full(500, int(TAP))
+    expected = actions_match(touches, touches, taps, other, other, taps, boxes, counts)
+    turned, apart = np.asfortranarray(boxes), np.repeat(touches, 2, axis=1)[:, ::2]
+    small = taps.astype(np.uint8)
+    assert (actions_match(apart, apart, small, other, other, taps, turned, counts.astype(np.int8)) == expected).all()
+    one_screen = np.broadcast_to(boxes[0], boxes.shape)
+    full = np.full(500, 7)
+    expected = actions_match(touches, touches, taps, other, other, taps, one_screen.copy(), full)
+    assert (actions_match(touches, touches, taps, other, other, taps, one_screen, full) == expected).all()
+    assert 0 < expected.sum() < 500
+
+
 def test_no_pairs_and_no_boxes():
     assert actions_match(**batch([])).shape == (0,)
     assert actions_match(**batch([])).dtype == bool

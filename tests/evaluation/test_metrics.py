@@ -8,6 +8,7 @@ from gold_steps import answered, episode, random_action
 
 from vlm_agent.episodes import SUBSETS, Action, UiElement
 from vlm_agent.evaluation.metrics import OVERALL, SHARES, headline, overall_weights, score
+from vlm_agent.evaluation.shares import resampled
 from vlm_agent.evaluation.verdicts import verdicts
 
 HOME, DONE = Action.press("home"), Action.complete()
@@ -164,3 +165,67 @@ def test_the_headline_is_the_partial_match(by_hand):
     assert line["official"]["general"] == pytest.approx(87.5)
     assert line["strict"]["memory_goals"] == 25
     assert line["official"]["install"] is None
+
+
+def test_goal_progress_is_where_the_first_error_is():
+    gold = [
+        *episode("first", "general", [HOME] * 4),
+        *episode("third", "general", [HOME] * 4),
+        *episode("never", "general", [HOME] * 2),
+        *episode("unparsed", "single", [HOME] * 2),
+    ]
+    answers = [DONE, HOME, HOME, HOME, HOME, HOME, DONE, HOME, HOME, HOME, HOME, None]
+    scores = score(answered(gold, answers))
+    assert scores["official"]["general"]["goal_progress"] == pytest.approx(100 * (0 + 1 / 2 + 1) / 3)
+    assert scores["official"]["single"]["goal_progress"] == 50
+    assert scores["official"][OVERALL]["goal_progress"] == 50
+
+
+def test_goal_progress_does_not_hang_on_the_order_of_the_rows():
+    rows = answered(episode("a", "single", [HOME] * 4), [HOME, DONE, HOME, DONE])
+    assert score(rows[::-1])["official"]["single"]["goal_progress"] == 25
+
+
+def test_accuracy_by_episode_length(by_hand):
+    by_length = score(by_hand)["by_length"]
+    assert [(row["length"], row["episodes"], row["steps"]) for row in by_length] == [(2, 2, 4), (4, 1, 4)]
+    assert [row["official"] for row in by_length] == pytest.approx([75, 75])
+    assert [row["strict"] for row in by_length] == pytest.approx([50, 25])
+
+
+def test_every_share_has_an_interval_around_it(world):
+    rng = np.random.default_rng(4)
+    rows = answered(world, [row.gold if rng.random() < 0.6 else random_action(rng) for row in world])
+    overall = score(rows)["official"][OVERALL]
+    assert set(overall["intervals"]) == set(SHARES)
+    assert overall["intervals"]["partial_match"] == overall["interval"]
+    for share in SHARES:
+        low, high = overall["intervals"][share]
+        assert low <= overall[share] <= high
+
+
+def test_a_share_that_is_not_there_in_every_draw_is_resampled_where_it_is():
+    rows = [*episode("a", "single", [UP]), *episode("b", "single", [HOME]), *episode("c", "single", [HOME])]
+    row = score(answered(rows, [UP, HOME, DONE]))["official"]["single"]
+    assert row["intervals"]["swipe"] == [100, 100]
+
+
+def test_drawing_counts_of_kinds_is_drawing_episodes():
+    rng = np.random.default_rng(8)
+    possible = rng.integers(1, 6, 300).astype(float)
+    added = rng.binomial(possible.astype(int), 0.6).astype(float)
+    chosen = rng.integers(0, 300, (4000, 300))
+    literal = 100 * added[chosen].sum(axis=1) / possible[chosen].sum(axis=1)
+    drawn = resampled(added, possible, [0])
+    assert drawn.mean() == pytest.approx(literal.mean(), abs=0.3)
+    assert drawn.std() == pytest.approx(literal.std(), rel=0.1)
+
+
+def test_dialects_are_scored_by_name_and_explained(by_hand):
+    scores = score(by_hand, scorers=("official", "strict", "official_text"))
+    assert list(scores["scorers"]) == ["official", "strict", "official_text"]
+    assert "Auto-GUI" in scores["scorers"]["official_text"]["source"]
+    assert scores["official_text"]["general"]["partial_match"] == scores["official"]["general"]["partial_match"]
+    assert {"official", "strict", "official_text"} <= set(scores["by_step"][0]) & set(scores["by_length"][0])
+    with pytest.raises(ValueError, match="no dialect 'lenient'"):
+        score(by_hand, scorers=("lenient",))

@@ -1,72 +1,32 @@
 """The report is one file that needs nothing else, and what a model says stays text."""
 
 import base64
+import hashlib
 import io
 import re
-from html.parser import HTMLParser
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from gold_steps import answered
 from PIL import Image
+from report_pages import EVIL, FACTS, Page, Shards, made_episodes
 
-from vlm_agent.episodes import Action, Episode, Step
+from vlm_agent.episodes import Action
 from vlm_agent.evaluation.baselines import blind_ceiling, constant_predictions
-from vlm_agent.evaluation.gallery import choose
-from vlm_agent.evaluation.metrics import score
-from vlm_agent.evaluation.predictions import predictions_for
-from vlm_agent.evaluation.report import write_report
+from vlm_agent.evaluation.comparison import compare
+from vlm_agent.evaluation.metrics import SHARES, score
+from vlm_agent.evaluation.predictions import predictions_for, write_predictions
+from vlm_agent.evaluation.report import Earlier, write_report
 
-EVIL = '<script>alert("pwned")</script>'
-FACTS = {"run": "demo & more", "date": "2024-05-01"}
-
-
-class Shards:
-    """What the report asks of a ShardDataset."""
-
-    directory = Path("shards")
-
-    def __init__(self, episodes):
-        self._episodes = episodes
-        self.ids = tuple(episode.id for episode in episodes)
-
-    def __getitem__(self, index):
-        return self._episodes[index]
-
-
-class Page(HTMLParser):
-    """Collects tags with their attributes, and the text outside of <style>."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.text, self._open = [], "", []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        self._open.append(tag)
-
-    def handle_endtag(self, tag):
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data):
-        if "style" not in self._open:
-            self.text += data
-
-    def all(self, tag):
-        return [attributes for name, attributes in self.tags if name == tag]
+SCORERS = ("official", "strict", "official_text")
+RUNS = {"trained": "trained", "grey_screens": "grey screens", "blind_ceiling": "blind ceiling"}
 
 
 @pytest.fixture(scope="module")
 def episodes():
-    rng = np.random.default_rng(0)
-    screens = rng.integers(0, 255, (3, 64, 32, 3), np.uint8)
-    actions = (Action.tap(0.2, 0.2), Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.complete())
-    steps = tuple(Step(screen, action) for screen, action in zip(screens, actions, strict=True))
-    goals = ["buy milk", f"a goal {EVIL}", "turn on wifi", "open maps"]
-    return [Episode(f"e{k}", "single", goal, steps) for k, goal in enumerate(goals)]
+    made = made_episodes(6)
+    return [made[0], replace(made[1], goal=f"a goal {EVIL}"), *made[2:]]
 
 
 @pytest.fixture(scope="module")
@@ -80,62 +40,157 @@ def predictions(episodes):
 
 
 @pytest.fixture(scope="module")
-def page(episodes, predictions, tmp_path_factory):
-    output = tmp_path_factory.mktemp("report") / "report.html"
-    groups = {"memory_goals": {"e1"}}
-    runs = {
-        "trained": score(predictions, groups),
-        "grey_screens": score(constant_predictions(predictions, Action.complete()), groups),
+def before(predictions):
+    """An earlier run: right where the later one is wrong, silent on the first episode's first step."""
+    later = [row.predicted for row in predictions]
+    gold = [row.gold for row in predictions]
+    swapped = [None if k == 0 else gold[k] for k in range(len(later))]
+    return answered(predictions, swapped)
+
+
+@pytest.fixture(scope="module")
+def runs(predictions):
+    groups = {"memory_goals": {"e0001"}}
+    return {
+        "trained": score(predictions, groups, scorers=SCORERS),
+        "grey_screens": score(constant_predictions(predictions, Action.complete()), groups, scorers=SCORERS),
         "blind_ceiling": blind_ceiling(predictions, groups),
     }
-    write_report(output, runs, predictions, Shards(episodes), FACTS, worst=2, random=1)
-    return Page(output.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def comparison(before, predictions):
+    return compare(before, predictions, scorers=SCORERS)
+
+
+@pytest.fixture(scope="module")
+def html(episodes, predictions, runs, before, comparison, tmp_path_factory):
+    output = tmp_path_factory.mktemp("report") / "report.html"
+    earlier = Earlier("epoch 1", before, comparison)
+    write_report(output, runs, predictions, Shards(episodes), FACTS, episodes=3, earlier=earlier)
+    return output.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(html):
+    return Page(html)
 
 
 def test_nothing_is_loaded_from_elsewhere(page):
-    assert not page.all("script")
-    assert not page.all("link")
+    assert not page.all("base")
     for tag, attributes in page.tags:
         for name in ("src", "href", "srcset", "data", "action", "poster"):
-            assert attributes.get(name, "data:").startswith("data:"), (tag, attributes)
+            assert re.match("data:|#", attributes.get(name, "#")), (tag, attributes)
     assert not re.search(r"https?://|@import|url\(", "".join(str(tag) for tag in page.tags))
+
+
+def test_its_policy_lets_only_its_own_script_run(html, page):
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    (policy,) = [meta["content"] for meta in page.all("meta") if "http-equiv" in meta]
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
 
 
 def test_goals_and_model_words_are_shown_as_text(page):
     assert f"a goal {EVIL}" in page.text
-    assert page.text.count(EVIL) == 2  # the goal and the words of its first step
+    assert page.text.count(EVIL) == 4  # the goal and the words of its first step, in the episode and as a flip
+    assert not any("onerror" in attributes for _, attributes in page.tags)
+    assert len(page.all("script")) == 1
     assert "demo & more" in page.text
 
 
-def test_each_step_has_a_lazy_picture_that_opens(page):
+def test_each_step_shown_has_a_small_lazy_picture_that_opens_and_sharp_marks_over_it(page):
     images = page.all("img")
-    assert len(images) == 3 * 3
+    flips = 2 + 1
+    assert len(images) == 3 * 3 + flips
     assert all(image["loading"] == "lazy" and image["alt"] for image in images)
-    data = base64.b64decode(images[0]["src"].removeprefix("data:image/jpeg;base64,"))
-    assert Image.open(io.BytesIO(data)).size == (300, 600)
+    data = base64.b64decode(images[0]["src"].removeprefix("data:image/webp;base64,"))
+    assert Image.open(io.BytesIO(data)).size == (24, 48)
+    overlays = [svg for svg in page.all("svg") if svg.get("viewbox") == "0 0 360 720"]
+    assert len(overlays) == len(images)
+    classes = [path["class"] for path in page.all("path")]
+    for name in ("gold", "said", "before", "halo", "box text", "box icon"):
+        assert name in classes
 
 
-def test_every_run_and_every_column_with_steps_is_in_the_table(page):
-    for word in ("trained", "grey screens", "blind ceiling", "overall", "single", "memory goals", "no action of the"):
-        assert word in page.text
-    assert "web shopping" not in page.text
+def test_a_large_screen_becomes_a_thumbnail_and_many_episodes_smaller_ones(episodes, predictions, tmp_path):
+    steps = tuple(replace(step, screenshot=np.zeros((1200, 600, 3), np.uint8)) for step in episodes[0].steps)
+    large = [replace(episodes[0], steps=steps), *episodes[1:]]
+    for count, width in ((6, 300), (101, 180)):
+        write_report(tmp_path / "r.html", {"a": score(predictions)}, predictions, Shards(large), FACTS, episodes=count)
+        images = Page((tmp_path / "r.html").read_text(encoding="utf-8")).all("img")
+        sizes = {Image.open(io.BytesIO(base64.b64decode(image["src"].partition(",")[2]))).size for image in images}
+        assert sizes == {(24, 48), (width, 2 * width)}
 
 
-def test_the_figures_are_those_of_the_score(page, predictions):
-    overall = score(predictions)["official"]["overall"]
-    low, high = overall["interval"]
-    assert f"{overall['partial_match']:.1f}{low:.1f}–{high:.1f}" in page.text
+def test_every_number_is_that_of_the_scores(page, runs):
+    """What metrics.json holds, read back from the page."""
+    for run, title in RUNS.items():
+        for scorer in set(SCORERS) & set(runs[run]):
+            rows = runs[run][scorer]
+            shown = page.table(kind="by-run", scorer=scorer, run=run)
+            sets = [name for name, row in rows.items() if row["steps"]]
+            for name in sets:
+                counts = [str(rows[name]["episodes"]), str(rows[name]["steps"])]
+                assert shown["episodes, steps"][name.replace("_", " ")] == counts
+                for share in SHARES:
+                    cell = shown[share.replace("_", " ")][name.replace("_", " ")]
+                    assert cell == as_shown(rows[name][share], rows[name]["intervals"][share])
+                partial = page.table(kind="by-set", scorer=scorer)[title][name.replace("_", " ")]
+                assert partial == as_shown(rows[name]["partial_match"], rows[name]["interval"])
+            assert list(shown["tap"]) == [name.replace("_", " ") for name in sets]
+            for share in SHARES:
+                cell = page.table(kind="by-share", scorer=scorer)[title][share.replace("_", " ")]
+                assert cell == as_shown(rows["overall"][share], rows["overall"]["intervals"][share])
 
 
-def test_the_worst_episodes_come_first_and_no_episode_twice(predictions):
-    worst, others = choose(predictions, worst=2, random=5, seed=0)
-    assert worst == ["e1", "e2"]
-    assert sorted(others) == ["e0", "e3"]
-    assert choose(predictions, 1, 2, seed=3) == choose(predictions[::-1], 1, 2, seed=3)
+def test_a_run_that_a_scorer_did_not_judge_has_no_row_under_it(page):
+    assert "blind ceiling" in page.table(kind="by-set", scorer="strict")
+    assert "blind ceiling" not in page.table(kind="by-set", scorer="official_text")
+
+
+def test_every_scorer_is_named_with_its_rule_and_its_source(page, runs):
+    words = " ".join(page.text.split())
+    for about in runs["trained"]["scorers"].values():
+        assert about["rule"] in words
+        assert about["source"] in words
+
+
+def test_the_differences_are_those_of_the_comparison(page, comparison):
+    for scorer in SCORERS:
+        shown = page.table(kind="against", scorer=scorer)
+        for share in SHARES:
+            cell = comparison[scorer]["overall"][share]
+            assert shown[share.replace("_", " ")]["overall"] == as_points(cell["difference"], cell["interval"])
+
+
+def test_confusion_counts_every_step(page, runs):
+    (heat,) = [table for table in page.tables if table[0].get("class") == "heat"]
+    counts = [int(cell[0]) for row in heat[2].values() for cell in row[1:] if cell != ["·"]]
+    assert sum(counts) == runs["trained"]["official"]["overall"]["steps"]
+
+
+def test_flips_show_what_both_runs_said(page):
+    words = " ".join(page.text.split())
+    wrong_now = words.partition("Right before, wrong now")[2].partition("Wrong before, right now")[0]
+    assert wrong_now.count("epoch 1") == 2
+    assert "episode e0001, step 1 of 3" in wrong_now
+    assert "episode e0002, step 3 of 3" in wrong_now
+    assert "episode e0000, step 1 of 3" in words.partition("Wrong before, right now")[2]
+
+
+def test_predictions_may_be_files(html, episodes, predictions, runs, before, comparison, tmp_path):
+    write_predictions(tmp_path / "now.parquet", predictions)
+    write_predictions(tmp_path / "before.parquet", before)
+    earlier = Earlier("epoch 1", tmp_path / "before.parquet", comparison)
+    files = (tmp_path / "r.html", runs, tmp_path / "now.parquet")
+    write_report(*files, Shards(episodes), FACTS, episodes=3, earlier=earlier)
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == html
 
 
 def test_an_episode_that_is_not_in_the_shards_is_named_and_no_half_report_is_left(episodes, predictions, tmp_path):
-    with pytest.raises(ValueError, match="episode e1 is in the predictions but not in shards"):
+    with pytest.raises(ValueError, match="episode e0001 is in the predictions but not in shards"):
         write_report(tmp_path / "r.html", {"trained": score(predictions)}, predictions, Shards(episodes[:1]), FACTS)
     assert list(tmp_path.iterdir()) == []
 
@@ -145,3 +200,16 @@ def test_a_run_where_nothing_parses_and_a_run_of_nothing_are_reported_too(episod
     write_report(tmp_path / "silent.html", {"silent": score(silent)}, silent, Shards(episodes), FACTS)
     write_report(tmp_path / "empty.html", {"empty": score([])}, [], Shards([]), FACTS)
     assert "nan" not in Page((tmp_path / "empty.html").read_text(encoding="utf-8")).text
+
+
+def as_shown(value, interval):
+    if value is None:
+        return ["–"]
+    return [f"{value:.1f}", *([] if interval is None else [f"{interval[0]:.1f}–{interval[1]:.1f}"])]
+
+
+def as_points(value, interval):
+    if value is None:
+        return ["–"]
+    low, high = interval
+    return [f"{value:+.1f}".replace("-", "−"), f"{low:+.1f} to {high:+.1f}".replace("-", "−")]

@@ -10,12 +10,12 @@ from dataclasses import replace
 import numpy as np
 
 from vlm_agent.action_languages.binned import BinnedLanguage
-from vlm_agent.episodes import ACTION_NAMES, Action, Episode
+from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind, Episode
 from vlm_agent.evaluation.aitw_matcher import actions_match
 from vlm_agent.evaluation.metrics import overall_weights, score
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.strict import taps_match_strictly
-from vlm_agent.evaluation.verdicts import SCORERS, action_arrays, box_arrays, verdicts
+from vlm_agent.evaluation.verdicts import SCORERS, verdicts
 
 _LANGUAGE = BinnedLanguage()
 _GRID = 24  # candidate taps along each axis, beside the gold taps themselves
@@ -127,17 +127,18 @@ def _candidate_taps(rows: list[Prediction], seed: int) -> np.ndarray:
 
 
 def _official_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
-    n = len(taps)
-    (touch, lift, kind), (boxes, count) = action_arrays([row.gold]), box_arrays([row.elements])
-    touch, lift, kind, boxes, count = (
-        np.broadcast_to(array, (n, *array.shape[1:])) for array in (touch, lift, kind, boxes, count)
-    )
-    return actions_match(touch, lift, kind, taps, taps, kind, boxes, count)
+    n, boxes = len(taps), _boxes(row)
+    gold, kinds = np.broadcast_to(np.array(row.gold.touch_yx), (n, 2)), np.full(n, int(ActionKind.DUAL_POINT))
+    screens = np.broadcast_to(boxes, (n, *boxes.shape))
+    return actions_match(gold, gold, kinds, taps, taps, kinds, screens, np.full(n, len(boxes)))
 
 
 def _strict_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
-    boxes = np.array([element.box for element in row.elements], np.float64).reshape(-1, 4)
-    return taps_match_strictly(np.array(row.gold.touch_yx), taps, boxes)
+    return taps_match_strictly(np.array(row.gold.touch_yx), taps, _boxes(row))
+
+
+def _boxes(row: Prediction) -> np.ndarray:
+    return np.array([element.box for element in row.elements], np.float64).reshape(-1, 4)
 
 
 _TAP_MATCHERS = {"official": _official_taps, "strict": _strict_taps}

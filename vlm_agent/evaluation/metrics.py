@@ -5,69 +5,63 @@ gold steps. All shares are percentages. A share of nothing (swipes where there i
 None.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from vlm_agent.episodes import ACTION_NAMES, SUBSETS
-from vlm_agent.evaluation.predictions import Prediction, check_complete
-from vlm_agent.evaluation.verdicts import verdicts
+from vlm_agent.evaluation.dialects import described
+from vlm_agent.evaluation.judged import JudgedSteps, judge_steps
+from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.shares import SHARES, interval, mean_of, mean_resampled, percent, quotients, tabulate
+from vlm_agent.evaluation.step_files import Steps
+from vlm_agent.evaluation.verdicts import SCORERS
+
+__all__ = ["OVERALL", "SHARES", "UNPARSED", "headline", "members_of", "overall_weights", "score"]
 
 OVERALL = "overall"
 UNPARSED = "unparsed"
 """What the confusion table calls an answer that is no action."""
 
-SHARES = (
-    "partial_match",
-    "step_match",
-    "complete_match",
-    "action_type",
-    "tap",
-    "swipe",
-    "typed_text",
-    "parse_failures",
-)
-_RESAMPLES = 1000
-_DRAWS_AT_ONCE = 1 << 22
+Groups = Mapping[str, Collection[str]]
 
 
 def score(
-    predictions: Sequence[Prediction], groups: Mapping[str, Collection[str]] | None = None, seed: int = 0
+    source: JudgedSteps | Steps, groups: Groups | None = None, seed: int = 0, scorers: Sequence[str] = SCORERS
 ) -> dict:
-    """All numbers of a run, ready for JSON.
+    """All numbers of a run (a predictions file, or the steps themselves), ready for JSON.
 
-    `{"official": {"overall": row, subset: row …, group: row …}, "strict": {the same}, "confusion": …, "by_step": …}`.
-    A row holds the percentages of `SHARES`, `interval` (95 %, of the partial match, by bootstrap over episodes),
-    `episodes` and `steps`:
+    `{"official": {"overall": row, subset: row …, group: row …}, "strict": {the same}, …, "scorers": …, "confusion": …,
+    "by_step": …, "by_length": …}`. A row holds the percentages of `SHARES`, `intervals` (95 %, of each of them, by
+    bootstrap over episodes; `interval` is that of the partial match), `episodes` and `steps`:
 
     - `partial_match`: right steps / episode length, mean over episodes (AITW's score); `step_match`: over steps;
-      `complete_match`: episodes whose every step is right.
+      `complete_match`: episodes whose every step is right; `goal_progress`: steps before the first wrong one / episode
+      length, mean over episodes (AitZ, Zhang et al. 2024, section 4.2).
     - `action_type`: predictions of the gold action's name (a swipe for a tap is wrong); `tap`, `swipe`: right steps
-      among those whose gold action is one; `typed_text`: exactly equal text among gold typing, for both scorers;
+      among those whose gold action is one; `typed_text`: exactly equal text among gold typing, for every scorer;
       `parse_failures`: answers that are no action.
 
     The five AITW subsets always have a row. `overall` is the mean of the subsets with episodes, named in its
     `subsets`; each share averages the subsets that have it. `groups` names further sets of episode ids; their rows
     are over their own episodes, and ids that are not in the run are ignored.
 
-    `confusion[gold name][predicted name]` counts steps. `by_step` is, for each step index from 0, the number of steps
-    and the share right by each scorer.
+    `scorers` says what each scorer counts as right and who publishes numbers by it. `confusion[gold name][predicted
+    name]` counts steps. `by_step` is, for each step index from 0, the number of steps and the share right by each
+    scorer; `by_length`, for each episode length, the number of episodes and their partial match.
 
-    Raises ValueError where a step of an episode is missing or twice, or where a group has a subset's name.
+    Raises ValueError where a step of an episode is missing or twice, where a group has a subset's name, and where
+    there is no such scorer.
     """
-    check_complete(predictions)
-    groups = {} if groups is None else groups
-    steps = _Steps.of(predictions)
-    taken = {OVERALL, *steps.members} & set(groups)
-    if taken:
-        raise ValueError(f"groups named like a subset: {sorted(taken)}; choose other names")
-    members = steps.members | {name: np.isin(steps.ids, list(ids)) for name, ids in groups.items()}
-    matched = verdicts(predictions)
+    notes = described(scorers)
+    steps = judge_steps(source, scorers)
+    members, subsets = members_of(steps, groups)
     return {
-        **{scorer: _rows(steps, right, members, seed) for scorer, right in matched.items()},
+        **{scorer: _rows(steps, steps.right[scorer], members, subsets, seed) for scorer in scorers},
+        "scorers": notes,
         "confusion": _confusion(steps),
-        "by_step": _by_step(predictions, matched),
+        "by_step": list(_by_step(steps, scorers)),
+        "by_length": list(_by_length(steps, scorers)),
     }
 
 
@@ -81,120 +75,78 @@ def headline(scores: Mapping) -> dict[str, dict[str, float | None]]:
 
 def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:
     """What each step adds to the overall partial match when it is right, float64 (N,); they sum to 1."""
-    steps = _Steps.of(predictions)
-    lengths = np.bincount(steps.episode)[steps.episode]
-    weights = np.zeros(len(predictions))
-    present = [mask for mask in steps.members.values() if mask.any()]
-    for mask in present:
-        weights[mask] = 1 / (lengths[mask] * len(np.unique(steps.episode[mask])) * len(present))
-    return weights
+    steps = judge_steps(predictions, ())
+    _, per_episode, subset_sizes = np.unique(steps.subsets, return_inverse=True, return_counts=True)
+    weights = 1 / (steps.lengths * subset_sizes[per_episode] * len(subset_sizes))
+    return weights[steps.episode]
 
 
-@dataclass(frozen=True)
-class _Steps:
-    """Predictions as arrays (N,): episode number and id, names of the actions, and a mask for each subset."""
+def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Masks bool (E,) of subsets and groups by name, and the names of those that are subsets with episodes.
 
-    ids: np.ndarray
-    episode: np.ndarray
-    gold: np.ndarray
-    predicted: np.ndarray
-    same_text: np.ndarray
-    members: dict[str, np.ndarray]
+    Raises ValueError where a group has a subset's name.
+    """
+    groups = {} if groups is None else groups
+    names = dict.fromkeys((*SUBSETS, *sorted(set(steps.subsets))))
+    taken = {OVERALL, *names} & set(groups)
+    if taken:
+        raise ValueError(f"groups named like a subset: {sorted(taken)}; choose other names")
+    members = {name: steps.subsets == name for name in names}
+    present = [name for name, mask in members.items() if mask.any()]
+    for name, ids in groups.items():
+        wanted = set(ids)
+        members[name] = np.array([episode_id in wanted for episode_id in steps.episode_ids], bool)
+    return members, present
 
-    @classmethod
-    def of(cls, predictions: Sequence[Prediction]) -> "_Steps":
-        ids = np.array([row.episode_id for row in predictions], str)
-        subsets = np.array([row.subset for row in predictions], str)
-        return cls(
-            ids=ids,
-            episode=np.unique(ids, return_inverse=True)[1],
-            gold=np.array([row.gold.name for row in predictions], str),
-            predicted=np.array([UNPARSED if row.predicted is None else row.predicted.name for row in predictions], str),
-            same_text=np.array(
-                [row.predicted is not None and row.predicted.text == row.gold.text for row in predictions], bool
-            ),
-            members={name: subsets == name for name in dict.fromkeys((*SUBSETS, *np.unique(subsets).tolist()))},
+
+def _rows(
+    steps: JudgedSteps, right: np.ndarray, members: dict[str, np.ndarray], subsets: list[str], seed: int
+) -> dict[str, dict]:
+    cells = tabulate(quotients(steps, right), members, seed)
+    rows = {name: _row(cells[name], mask, steps) for name, mask in members.items()}
+    overall = {
+        share: (
+            mean_of([cells[name][share][0] for name in subsets]),
+            mean_resampled([cells[name][share][1] for name in subsets]),
         )
-
-
-def _rows(steps: _Steps, right: np.ndarray, members: dict[str, np.ndarray], seed: int) -> dict:
-    rows, resampled = {}, {}
-    for name, mask in members.items():
-        per_episode = _per_episode(steps.episode[mask], right[mask])
-        resampled[name] = _bootstrap(per_episode, [seed, *name.encode()])
-        rows[name] = _shares(steps, right, mask, per_episode) | {
-            "interval": _interval(resampled[name]),
-            "episodes": len(per_episode),
-            "steps": int(mask.sum()),
-        }
-    present = [name for name in steps.members if rows[name]["episodes"]]
-    overall = {share: _mean_of([rows[name][share] for name in present]) for share in SHARES} | {
-        "interval": _interval(np.mean([resampled[name] for name in present], axis=0)) if present else None,
-        "episodes": sum(rows[name]["episodes"] for name in present),
-        "steps": len(right),
-        "subsets": present,
+        for share in SHARES
     }
-    return {OVERALL: overall} | rows
+    everywhere = np.ones(len(steps.lengths), bool)
+    return {OVERALL: _row(overall, everywhere, steps) | {"subsets": subsets}} | rows
 
 
-def _shares(steps: _Steps, right: np.ndarray, mask: np.ndarray, per_episode: np.ndarray) -> dict[str, float | None]:
-    typing = mask & (steps.gold == "type")
-    shares = {
-        "partial_match": per_episode,
-        "step_match": right[mask],
-        "complete_match": per_episode == 1,
-        "action_type": (steps.predicted == steps.gold)[mask],
-        "tap": right[mask & (steps.gold == "tap")],
-        "swipe": right[mask & (steps.gold == "swipe")],
-        "typed_text": (steps.same_text & (steps.predicted == "type"))[typing],
-        "parse_failures": (steps.predicted == UNPARSED)[mask],
-    }
-    return {name: _percent(values) for name, values in shares.items()}
-
-
-def _per_episode(episode: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The share of right steps of each episode that occurs, float64 in [0, 1]."""
-    lengths = np.bincount(episode)
-    return np.bincount(episode, weights=right)[lengths > 0] / lengths[lengths > 0]
-
-
-def _bootstrap(per_episode: np.ndarray, seed: list[int]) -> np.ndarray:
-    """Means of `_RESAMPLES` draws of as many episodes with replacement; empty without episodes."""
-    n = len(per_episode)
-    if not n:
-        return np.zeros(0)
-    rng = np.random.default_rng(seed)
-    at_once = max(1, _DRAWS_AT_ONCE // n)
-    counts = [min(at_once, _RESAMPLES - start) for start in range(0, _RESAMPLES, at_once)]
-    return np.concatenate([per_episode[rng.integers(0, n, (count, n))].mean(axis=1) for count in counts])
-
-
-def _interval(means: np.ndarray) -> list[float] | None:
-    return [float(edge) for edge in 100 * np.percentile(means, [2.5, 97.5])] if len(means) else None
-
-
-def _percent(values: np.ndarray) -> float | None:
-    return float(100 * np.mean(values)) if len(values) else None
-
-
-def _mean_of(shares: list[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
-    return float(np.mean(known)) if known else None
-
-
-def _confusion(steps: _Steps) -> dict[str, dict[str, int]]:
+def _row(cells: dict[str, tuple[float | None, np.ndarray]], mask: np.ndarray, steps: JudgedSteps) -> dict:
+    intervals = {share: interval(draws) for share, (_, draws) in cells.items()}
     return {
-        gold: {
-            name: int(np.sum((steps.gold == gold) & (steps.predicted == name))) for name in (*ACTION_NAMES, UNPARSED)
-        }
-        for gold in ACTION_NAMES
+        **{share: value for share, (value, _) in cells.items()},
+        "interval": intervals["partial_match"],
+        "intervals": intervals,
+        "episodes": int(mask.sum()),
+        "steps": int(steps.lengths[mask].sum()),
     }
 
 
-def _by_step(predictions: Sequence[Prediction], matched: dict[str, np.ndarray]) -> list[dict]:
-    index = np.array([row.step for row in predictions], int)
-    return [
-        {"step": int(step), "steps": int(np.sum(index == step))}
-        | {scorer: _percent(right[index == step]) for scorer, right in matched.items()}
-        for step in np.unique(index)
-    ]
+def _confusion(steps: JudgedSteps) -> dict[str, dict[str, int]]:
+    columns = (*ACTION_NAMES, UNPARSED)
+    cells = steps.gold.name.astype(np.int64) * len(columns) + steps.predicted
+    counts = np.bincount(cells, minlength=len(ACTION_NAMES) * len(columns)).reshape(-1, len(columns))
+    return {gold: dict(zip(columns, row, strict=True)) for gold, row in zip(ACTION_NAMES, counts.tolist(), strict=True)}
+
+
+def _by_step(steps: JudgedSteps, scorers: Sequence[str]) -> Iterator[dict]:
+    counts = np.bincount(steps.step)
+    right = {scorer: np.bincount(steps.step[steps.right[scorer]], minlength=len(counts)) for scorer in scorers}
+    for step in np.flatnonzero(counts).tolist():
+        shares = {scorer: percent(right[scorer][step], counts[step]) for scorer in scorers}
+        yield {"step": step, "steps": int(counts[step])} | shares
+
+
+def _by_length(steps: JudgedSteps, scorers: Sequence[str]) -> Iterator[dict]:
+    lengths, length = np.unique(steps.lengths, return_inverse=True)
+    episodes = np.bincount(length, minlength=len(lengths))
+    length_of_step = length[steps.episode]
+    right = {scorer: np.bincount(length_of_step[steps.right[scorer]], minlength=len(lengths)) for scorer in scorers}
+    for index, steps_each in enumerate(lengths.tolist()):
+        count = int(episodes[index])
+        shares = {scorer: percent(right[scorer][index], episodes[index] * lengths[index]) for scorer in scorers}
+        yield {"length": steps_each, "episodes": count, "steps": count * steps_each} | shares

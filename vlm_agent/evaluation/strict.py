@@ -1,12 +1,14 @@
-"""The strict verdict: the same element, the same text, the same direction.
+"""The strict verdict on one step: the same element, the same text, the same direction.
 
 The official AITW matcher forgives neighbours (boxes 2.4 times their size, any tap within 0.14) and never compares typed
 text, so that a policy which does not look at the screen can score well. This one is reported beside it. It is ours.
+`dialects.judge` gives the same verdicts on whole tables.
 """
 
 import numpy as np
 
-from vlm_agent.episodes import TAP_DISTANCE, Action, ActionKind, UiElement, distance, element_at
+from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
+from vlm_agent.evaluation.elements import is_near, same_element
 
 
 def strictly_match(gold: Action, predicted: Action | None, elements: tuple[UiElement, ...]) -> bool:
@@ -29,7 +31,7 @@ def _same_target(gold_yx, predicted_yx, elements) -> bool:
     target = element_at(elements, gold_yx)
     if element_at(elements, predicted_yx) is not target:
         return False
-    return target is not None or distance(gold_yx, predicted_yx) <= TAP_DISTANCE
+    return target is not None or is_near(predicted_yx[0] - gold_yx[0], predicted_yx[1] - gold_yx[1])
 
 
 def taps_match_strictly(gold_yx: np.ndarray, predicted_yx: np.ndarray, boxes: np.ndarray) -> np.ndarray:
@@ -38,20 +40,6 @@ def taps_match_strictly(gold_yx: np.ndarray, predicted_yx: np.ndarray, boxes: np
     `gold_yx` is the one (2,) gold touch, `predicted_yx` the (P, 2) touches to judge, `boxes` the screen's (M, 4)
     elements as (y, x, height, width); all float64.
     """
-    target, *found = _smallest_box(np.vstack([gold_yx[None], predicted_yx]), boxes)
-    found = np.asarray(found, int)
-    if target >= 0:
-        return found == target
-    apart = predicted_yx - gold_yx
-    return (found == -1) & (np.hypot(apart[:, 0], apart[:, 1]) <= TAP_DISTANCE)
-
-
-def _smallest_box(points: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Index of the smallest box that holds each point (P,), -1 where none does; the first of equally small ones."""
-    if not len(boxes):
-        return np.full(len(points), -1)
-    corner, size = boxes[:, :2], boxes[:, 2:]
-    points = points[:, None]
-    held = ((corner <= points) & (points <= corner + size)).all(axis=2)
-    area = np.where(held, size[:, 0] * size[:, 1], np.inf)
-    return np.where(held.any(axis=1), area.argmin(axis=1), -1)
+    taps = len(predicted_yx)
+    screen = np.repeat(np.arange(taps), len(boxes))
+    return same_element(np.broadcast_to(gold_yx, (taps, 2)), predicted_yx, np.tile(boxes, (taps, 1)), screen)

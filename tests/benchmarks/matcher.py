@@ -1,0 +1,141 @@
+"""How fast verdicts are, against the official call pattern, and how long a whole test set takes to score.
+
+    python tests/benchmarks/matcher.py [--quick] [--jax] [--test-set FILE]
+
+First verdicts/s on one core at 40 boxes a screen, actions in AITW's proportions, answers of a middling agent:
+`actions_match` on arrays against one call a step (`matching/one_step.py` says what that stands for), on the same steps
+and with the same verdicts. `hard` is the same on nothing but taps on different elements, where every verdict hangs on
+the boxes; `lean` holds ours against the leanest loop of single steps that was found; `--jax` also measures the
+published pattern in JAX itself, if it is installed. Times are those of the processor, best of several runs.
+
+Then a predictions file of AITW's test set (570 k steps, made up, 28 elements a screen) is read and scored, official and
+strict, with every number and interval, in a fresh process on one core: `seconds` by the wall, `cpu_seconds` of the
+processor; reading alone takes `read_seconds`. `--test-set` keeps the file, or takes the one there is. Prints, last,
+one line of JSON.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from matching.made_steps import BOXES, make_arrays, make_hard_arrays
+from matching.one_step import match_step, match_step_lean
+from matching.test_set import write_test_set
+
+from vlm_agent.evaluation.aitw_matcher import actions_match
+
+TEST_SET_STEPS, QUICK_STEPS = 570_000, 57_000
+_KEYS = ("touch_1", "lift_1", "type_1", "touch_2", "lift_2", "type_2", "boxes")
+
+_SCORE = """
+import json, resource, sys, time
+from pathlib import Path
+from vlm_agent.evaluation.metrics import score
+from vlm_agent.evaluation.step_files import step_tables
+path = Path(sys.argv[1])
+began, processor = time.perf_counter(), time.process_time()
+scores = score(path)
+seconds, processor = time.perf_counter() - began, time.process_time() - processor
+steps = scores["official"]["overall"]["steps"]
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+began = time.perf_counter()
+for table in step_tables(path):
+    pass
+print(json.dumps({
+    "steps": steps,
+    "seconds": round(seconds, 2),
+    "cpu_seconds": round(processor, 2),
+    "read_seconds": round(time.perf_counter() - began, 2),
+    "peak_mb": round(peak / 1e3),
+    "partial_match": {name: round(scores[name]["overall"]["partial_match"], 2) for name in ("official", "strict")},
+}))
+"""
+
+
+def main() -> None:
+    options = parse()
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+    figures = {"boxes": BOXES, **measure(make_arrays, options), "hard": measure(make_hard_arrays, options)}
+    if options.jax:
+        figures["jax"] = measure_jax(make_arrays(300, seed=0))
+    figures["test_set"] = score_test_set(options)
+    print(json.dumps(figures))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer runs, and a tenth of the test set")
+    parser.add_argument("--jax", action="store_true", help="also measure JAX, if it is installed")
+    parser.add_argument("--test-set", type=Path, metavar="FILE", help="where the predictions file is, or shall be kept")
+    return parser.parse_args()
+
+
+def measure(make: Callable, options: argparse.Namespace) -> dict:
+    few, many = make(1000 if options.quick else 4000, seed=0), make(100_000, seed=1)
+    rounds = 3 if options.quick else 7
+    official, expected = rate(lambda: loop(few, lambda *step: match_step(np, *step)), len(few["type_1"]), 3)
+    lean, lean_verdicts = rate(lambda: loop(few, match_step_lean), len(few["type_1"]), rounds)
+    ours, _ = rate(lambda: actions_match(**many), len(many["type_1"]), 3 * rounds)
+    verdicts = actions_match(**few)
+    if not (np.array_equal(verdicts, expected) and np.array_equal(verdicts, lean_verdicts)):
+        raise SystemExit("the verdicts differ, so the rates compare nothing")
+    return {
+        "verdicts_per_second": round(ours),
+        "one_call_a_step": round(official),
+        "ratio": round(ours / official),
+        "lean_loop": round(lean),
+        "ratio_to_lean_loop": round(ours / lean),
+        "share_right": round(float(verdicts.mean()), 3),
+    }
+
+
+def rate(run: Callable[[], np.ndarray], steps: int, rounds: int) -> tuple[float, np.ndarray]:
+    """Steps a second of processor time in the best of the rounds, and what `run` returned."""
+    seconds = []
+    for _ in range(rounds):
+        began = time.process_time()
+        result = run()
+        seconds.append(time.process_time() - began)
+    return steps / min(seconds), result
+
+
+def loop(arrays: dict, match: Callable) -> np.ndarray:
+    return np.array([match(*step) for step in zip(*(arrays[key] for key in _KEYS), strict=True)], bool)
+
+
+def measure_jax(few: dict) -> dict:
+    """Calls a second, eagerly and jitted, once warm; on a clock, since JAX has threads of its own."""
+    import jax
+
+    jitted = jax.jit(lambda *step: match_step(jax.numpy, *step))
+    calls = {"eager": lambda *step: match_step(jax.numpy, *step), "jitted": jitted}
+    rates = {}
+    for name, match in calls.items():
+        loop({key: array[:2] for key, array in few.items()}, match)
+        began = time.perf_counter()
+        loop(few, match)
+        rates[name] = round(len(few["type_1"]) / (time.perf_counter() - began))
+    return rates
+
+
+def score_test_set(options: argparse.Namespace) -> dict:
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.test_set or Path(folder) / "predictions.parquet"
+        if not path.is_file():
+            write_test_set(path, QUICK_STEPS if options.quick else TEST_SET_STEPS)
+        command = [sys.executable, "-c", _SCORE, str(path)]
+        found = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | _ONE_THREAD)
+        return {"file_mb": round(path.stat().st_size / 1e6), **json.loads(found.stdout)}
+
+
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""An episode is whole, or it is named."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vlm_agent.datasets import DatasetError
+from vlm_agent.evaluation.completeness import check_episodes
+
+rows = st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 4), st.integers(1, 4)), max_size=12)
+
+
+def check(rows):
+    """`rows` are (episode, step, length)."""
+    numbers = list(dict.fromkeys(episode for episode, _, _ in rows))
+    episode, step, length = (np.array(column, np.int64) for column in (*zip(*rows, strict=True),) or ((), (), ()))
+    position = np.array([numbers.index(number) for number in episode], np.int64)
+    check_episodes([f"e{number}" for number in numbers], position, np.zeros(len(rows)), length, step)
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows)
+def test_only_whole_episodes_pass(rows):
+    by_episode = {}
+    for episode, step, length in rows:
+        by_episode.setdefault(episode, []).append((step, length))
+    whole = all(
+        len({length for _, length in found}) == 1 and sorted(step for step, _ in found) == list(range(found[0][1]))
+        for found in by_episode.values()
+    )
+    if whole:
+        check(rows)
+    else:
+        with pytest.raises(DatasetError, match="episode e"):
+            check(rows)
+
+
+def test_a_length_that_no_memory_could_hold_is_only_a_missing_step():
+    with pytest.raises(DatasetError, match=r"episode e0, \d+ steps: no prediction of step 1, 2, .* …;"):
+        check([(0, 0, 2**31 - 1)])

@@ -1,0 +1,67 @@
+"""Which episodes and steps are shown."""
+
+import numpy as np
+import pytest
+from gold_steps import answered, episode
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_agent.episodes import Action, UiElement
+from vlm_agent.evaluation.gallery import choose, choose_flips, rows_by_id
+from vlm_agent.evaluation.judged import judge_steps
+from vlm_agent.evaluation.overlay import boxes, marks
+
+
+@pytest.fixture(scope="module")
+def predictions():
+    rows = []
+    for number, wrong in enumerate((0, 2, 1, 0)):
+        gold = episode(f"e{number}", "single", [Action.press("home")] * 3)
+        rows += answered(gold, [None] * wrong + [Action.press("home")] * (3 - wrong))
+    return rows
+
+
+def test_the_worst_episodes_come_first_and_no_episode_twice(predictions):
+    worst, others = choose(judge_steps(predictions), worst=2, random=5, seed=0)
+    assert worst == ["e1", "e2"]
+    assert sorted(others) == ["e0", "e3"]
+
+
+def test_the_choice_does_not_depend_on_the_order_of_the_rows(predictions):
+    assert choose(judge_steps(predictions), 1, 2, seed=3) == choose(judge_steps(predictions[::-1]), 1, 2, seed=3)
+
+
+def test_steps_come_in_order_and_only_of_the_episodes_asked_for(predictions):
+    rows = rows_by_id(predictions[::-1], ["e2"])
+    assert list(rows) == ["e2"]
+    assert [row.step for row in rows["e2"]] == [0, 1, 2]
+
+
+@given(st.dictionaries(st.text(max_size=3), st.lists(st.integers(0, 9), min_size=1, unique=True)), st.integers(0, 12))
+def test_flips_are_as_many_as_asked_all_different_and_of_as_many_episodes_as_there_are(changed, count):
+    flips = choose_flips(changed, count, seed=0)
+    assert len(flips) == len(set(flips)) == min(count, sum(map(len, changed.values())))
+    assert all(step in changed[name] for name, step in flips)
+    assert len({name for name, _ in flips}) == min(len(flips), len(changed))
+
+
+def test_a_tap_is_a_ring_where_it_was_a_swipe_ends_where_it_lifts_and_the_rest_is_in_words():
+    said = Action.swipe((0.8, 0.5), (0.2, 0.5))
+    first, second, third = marks([("gold", Action.tap(0.25, 0.5)), ("before", said), ("said", Action.complete())], 720)
+    assert first.path.startswith("M167 180a13 13")
+    assert "M180 576L180 144" in second.path
+    assert (third.words, third.path) == ("complete", "")
+
+
+def test_what_is_no_action_has_no_mark_and_long_words_are_cut():
+    (mark,) = marks([("gold", Action.type_text("w" * 500)), ("said", None)], 720)
+    assert len(mark.words) < 30
+
+
+def test_boxes_of_text_and_icons_are_drawn_apart():
+    elements = [UiElement((0.0, 0.0, 0.5, 1.0), "a", "TEXT"), UiElement((0.5, 0.5, 0.1, 0.1), "", "ICON_HOME")]
+    text, icon = boxes(elements, 720)
+    assert text == "M0 0h360v360h-360z"
+    assert icon == "M180 360h36v72h-36z"
+    assert boxes([], 720) == ("", "")
+    assert np.char.count([text, icon], "M").tolist() == [1, 1]

@@ -1,0 +1,95 @@
+"""Published numbers: as printed, never two splits in one table, and marked only where a run is on the same split."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from report_pages import FACTS, Page, Shards, made_episodes
+
+from vlm_agent.evaluation.dialects import DIALECTS
+from vlm_agent.evaluation.metrics import score
+from vlm_agent.evaluation.predictions import predictions_for
+from vlm_agent.evaluation.published import on_the_same_split, published_tables
+from vlm_agent.evaluation.report import write_report
+
+TABLES = published_tables()
+BENCHMARKS = Path(__file__).parents[2] / "eval"
+PAPERS = ("android-in-the-zoo", "auto-ui", "d-pot", "smartphone-assistant", "visiontasker")
+SUBSETS = ("general", "install", "google_apps", "single", "web_shopping")
+WHOLE = {"split": "test", "episodes": 9, "episodes_in_split": 9}
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
+def test_rows_are_whole_and_the_names_are_those_of_dialects_and_benchmarks(table):
+    names = {yaml.safe_load(path.read_text(encoding="utf-8"))["name"] for path in BENCHMARKS.glob("*.yaml")}
+    assert table.rows
+    assert all(len(row.values) == len(table.columns) and row.where for row in table.rows)
+    assert all(0 <= value <= 100 for row in table.rows for value in row.values if value is not None)
+    assert table.dialect is None or table.dialect in DIALECTS
+    assert table.benchmark is None or table.benchmark in names
+
+
+def test_each_table_has_a_title_of_its_own():
+    assert len({table.title for table in TABLES}) == len(TABLES)
+
+
+@pytest.mark.parametrize("table", [t for t in TABLES if {"overall", *SUBSETS} <= {*t.columns}], ids=lambda t: t.title)
+def test_overall_is_the_mean_of_the_subsets_as_far_as_papers_round(table):
+    for row in table.rows:
+        values = dict(zip(table.columns, row.values, strict=True))
+        if None not in values.values():
+            mean = sum(values[subset] for subset in SUBSETS) / 5
+            assert values["overall"] == pytest.approx(mean, abs=0.2), row
+
+
+def test_every_number_is_in_a_paper(shared):
+    text = "\n".join((shared / "papers" / f"{name}.txt").read_text(encoding="utf-8") for name in PAPERS)
+    printed = set(re.findall(r"\d+(?:\.\d+)?", text))
+    for table in TABLES:
+        for row in table.rows:
+            for value in row.values:
+                forms = {f"{value:g}", f"{value:.1f}", f"{value:.2f}"} if value is not None else {"0"}
+                assert forms & printed, (table.title, row, value)
+
+
+def test_a_run_on_the_whole_test_split_of_a_benchmark_is_beside_what_is_published_on_it():
+    on_aitz = on_the_same_split(TABLES, {"benchmark": "AitZ", **WHOLE})
+    assert [table.benchmark for table in on_aitz] == ["AitZ"]
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {},
+        {"benchmark": None, **WHOLE},
+        {"benchmark": "Simulated phone", **WHOLE},
+        {"benchmark": "AitZ", **WHOLE, "split": "train"},
+        {"benchmark": "AitZ", **WHOLE, "episodes": 8},
+    ],
+)
+def test_a_run_on_anything_else_is_beside_nothing(about):
+    assert on_the_same_split(TABLES, about) == []
+
+
+def reported(tmp_path, about):
+    episodes = made_episodes(2)
+    gold = [row for e in episodes for row in predictions_for(e, ["x"] * len(e), [s.action for s in e.steps])]
+    write_report(tmp_path / "r.html", {"a": score(gold) | {"about": about}}, gold, Shards(episodes), FACTS)
+    return Page((tmp_path / "r.html").read_text(encoding="utf-8"))
+
+
+def test_the_report_has_every_table_as_printed(tmp_path):
+    page = reported(tmp_path, {})
+    for table in TABLES:
+        shown = page.table(kind="published", title=table.title)
+        for row in table.rows:
+            cells = [cell[0] for cell in shown[row.system].values()]
+            assert cells == ["–" if value is None else f"{value:.{table.decimals}f}" for value in row.values]
+
+
+def test_the_report_says_which_are_on_the_split_of_the_run(tmp_path):
+    assert "None of them is known to be on the split of this run" in reported(tmp_path, {}).text
+    page = reported(tmp_path, {"benchmark": "AITW standard", **WHOLE})
+    assert "On the split of this run: AITW, standard split." in " ".join(page.text.split())
+    assert page.text.count("the split of this run") == 2

@@ -1,0 +1,106 @@
+"""The numbers of `metrics.score` and `comparison.compare` as rows and columns; one scorer to a table, always."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from vlm_agent.evaluation.metrics import OVERALL, UNPARSED
+from vlm_agent.evaluation.shares import SHARES
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A percentage, or a difference in points, and its 95 % interval; None where there is nothing to measure."""
+
+    value: float | None
+    interval: list[float] | None
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """`caption` says what the cells are; `rows` are (name, one cell a column)."""
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[Cell, ...]], ...]
+    counts: tuple[tuple[int, int], ...] = ()
+    """(episodes, steps) of each column, where columns are sets of episodes."""
+
+
+@dataclass(frozen=True)
+class ScorerTables:
+    """Everything by one scorer: all runs by set of episodes, all runs by share, and each run's shares by set."""
+
+    name: str
+    rule: str
+    source: str
+    by_set: Numbers
+    by_share: Numbers
+    by_run: tuple[tuple[str, Numbers], ...]
+
+
+def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
+    """One for each scorer of the first run; a run that was not scored by it has no row there."""
+    main = next(iter(runs.values()))
+    for scorer, about in main["scorers"].items():
+        scored = {name: run[scorer] for name, run in runs.items() if scorer in run}
+        sets = _sets(scored)
+        yield ScorerTables(
+            name=scorer,
+            rule=about["rule"],
+            source=about["source"],
+            by_set=Numbers(
+                "partial match, %",
+                sets,
+                tuple((name, tuple(_cell(rows[s], "partial_match") for s in sets)) for name, rows in scored.items()),
+                tuple((main[scorer][s]["episodes"], main[scorer][s]["steps"]) for s in sets),
+            ),
+            by_share=Numbers(
+                "overall, %",
+                SHARES,
+                tuple((name, tuple(_cell(rows[OVERALL], share) for share in SHARES)) for name, rows in scored.items()),
+            ),
+            by_run=tuple((name, _shares_by_set(rows, sets)) for name, rows in scored.items()),
+        )
+
+
+def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[str, tuple[int, int]]]]:
+    """Of what `comparison.compare` returned, by scorer: name, differences, (steps, episodes) changed each way."""
+    for scorer in comparison["scorers"]:
+        rows = comparison[scorer]
+        sets = tuple(name for name, row in rows.items() if row["steps"])
+        numbers = Numbers(
+            "difference, points",
+            sets,
+            tuple(
+                (share, tuple(Cell(rows[s][share]["difference"], rows[s][share]["interval"]) for s in sets))
+                for share in SHARES
+            ),
+        )
+        changed = comparison["changed"][scorer]
+        yield scorer, numbers, {way: (sum(map(len, ids.values())), len(ids)) for way, ids in changed.items()}
+
+
+def confusion_table(counts: Mapping[str, Mapping[str, int]]) -> dict:
+    """Rows of gold kinds that occur, columns of kinds gold or predicted, each cell with its share of the row."""
+    totals = {gold: sum(row.values()) for gold, row in counts.items()}
+    rows = [gold for gold, total in totals.items() if total]
+    columns = [name for name in (*counts, UNPARSED) if name in rows or any(row[name] for row in counts.values())]
+    cells = {
+        gold: {name: {"count": counts[gold][name], "share": counts[gold][name] / totals[gold]} for name in columns}
+        for gold in rows
+    }
+    return {"rows": rows, "columns": columns, "cells": cells, "totals": totals}
+
+
+def _shares_by_set(rows: Mapping[str, Mapping], sets: tuple[str, ...]) -> Numbers:
+    by_share = tuple((share, tuple(_cell(rows[name], share) for name in sets)) for share in SHARES)
+    return Numbers("%", sets, by_share, tuple((rows[name]["episodes"], rows[name]["steps"]) for name in sets))
+
+
+def _sets(scored: Mapping[str, Mapping]) -> tuple[str, ...]:
+    """Overall, subsets and groups that have a step; the runs are over the same steps."""
+    return tuple(name for name, row in next(iter(scored.values())).items() if row["steps"])
+
+
+def _cell(row: Mapping, share: str) -> Cell:
+    return Cell(row[share], row["intervals"][share])
