@@ -36,9 +36,12 @@ COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status; leaves by SystemExit where the arguments are wrong."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    options, rest = _parser().parse_known_args(arguments)
+    """Runs one command and returns its exit status; leaves by SystemExit where the arguments are wrong.
+
+    Without `arguments`, those of the process count, which then is this command's alone.
+    """
+    options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
+    options.is_program = arguments is None
     if rest and not options.parser.takes_keys:
         options.parser.error(f"{rest[0]!r} belongs to no option")
     options.rest = rest

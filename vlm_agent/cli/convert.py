@@ -80,9 +80,12 @@ def _add_screens(parser) -> None:
 
 def run(options) -> int:
     from vlm_agent.datasets.convert import convert, finish
+    from vlm_agent.datasets.convert.memory import leave_pandas_out
     from vlm_agent.datasets.images import ScreenFormat
 
     _check(options)
+    if options.is_program:
+        leave_pandas_out()
     if options.finish:
         summary = finish(options.output, make_console(), options.workers, options.max_bad_fraction)
         return QUARANTINED if summary.quarantined else OK

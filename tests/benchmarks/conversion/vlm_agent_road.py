@@ -3,6 +3,8 @@
 A worker imports this module again, so nothing is imported here that the command itself does not need.
 """
 
+import sys
+
 from conversion.measure import make_parser, report, stay_on
 from vlm_agent import cli
 
@@ -24,7 +26,8 @@ def main() -> None:
 
 
 def convert(arguments: list) -> None:
-    status = cli.main([str(argument) for argument in arguments])
+    sys.argv[1:] = map(str, arguments)
+    status = cli.main()
     if status != cli.OK:
         raise SystemExit(f"vlm-agent convert ended with status {status}")
 

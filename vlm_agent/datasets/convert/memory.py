@@ -1,4 +1,4 @@
-"""How a converting process treats memory: what a screen's buffers have freed, the next screen's get."""
+"""What a process that converts does without: giving memory back after each screen, and pandas."""
 
 import ctypes
 import sys
@@ -18,9 +18,10 @@ def keep_freed_memory() -> None:
 
 
 def leave_pandas_out() -> None:
-    """For worker processes: pyarrow imports pandas, where it is installed, to ask whether a value is one of its own.
+    """For processes that do nothing but convert: no module of theirs will find pandas any more.
 
-    Nothing here is, and the import takes longer than starting a worker does otherwise.
+    pyarrow imports it, where it is installed, to ask whether a value is one of its own. Nothing here is, and the import
+    takes longer than starting a worker does otherwise.
     """
     sys.meta_path.insert(0, _NoPandas)
 
@@ -31,4 +32,4 @@ class _NoPandas:
     @staticmethod
     def find_spec(name: str, path=None, target=None) -> None:
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is left out of worker processes", name=name)
+            raise ModuleNotFoundError("pandas is left out of processes that convert", name=name)
