@@ -8,7 +8,6 @@
 Which episodes a part holds follows from the plan alone, so it does not matter which process makes it, nor when.
 """
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlm_agent.datasets import PARTIAL, DatasetError, written_whole
+from vlm_agent.datasets import DatasetError, written_whole
+from vlm_agent.datasets.locks import locked, remove_partials
 from vlm_agent.evaluation.predictions import Prediction, read_predictions, write_predictions
 
 EPISODES_A_PART = 16
@@ -97,25 +97,19 @@ class Parts:
 
 @contextmanager
 def held(output: Path, share: Share) -> Iterator[None]:
-    """Holds the folder for one process, or for the tasks of a job array, each with a share of its own.
+    """Holds the folder for one process, or for the tasks of a job array, each with a share of its own (see `locked`).
 
-    The kernel lets go when a process dies. Whoever holds all of it removes what killed ones left half written. Raises
-    DatasetError when another process predicts the same; only a file system with locks can tell of another machine.
+    Whoever holds all of it removes what killed ones left half written. Raises DatasetError when another process
+    predicts the same.
     """
-    (output / "parts").mkdir(parents=True, exist_ok=True)
+    refusal = f"another process is evaluating into {output}; wait for it, or stop it"
+    alone = share.count == 1
     with ExitStack() as stack:
-        alone = share.count == 1
-        locks = [("lock", fcntl.LOCK_EX if alone else fcntl.LOCK_SH)]
-        locks += [] if alone else [(f"lock-{share.index}-of-{share.count}", fcntl.LOCK_EX)]
-        for name, kind in locks:
-            file = stack.enter_context((output / "parts" / name).open("w"))
-            try:
-                fcntl.flock(file, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DatasetError(f"another process is evaluating into {output}; wait for it, or stop it") from None
+        stack.enter_context(locked(output / "parts" / "lock", refusal, shared=not alone))
         if alone:
-            for path in output.rglob(f".*{PARTIAL}"):
-                path.unlink(missing_ok=True)
+            remove_partials(output)
+        else:
+            stack.enter_context(locked(output / "parts" / f"lock-{share.index}-of-{share.count}", refusal))
         yield
 
 

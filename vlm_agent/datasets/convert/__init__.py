@@ -128,7 +128,8 @@ class _Run:
     def finish(self) -> ConversionSummary:
         while True:
             had = read_had(self._output)
-            self.convert([given for given in self._plan.inputs if given.shard in had])
+            if again := [given for given in self._plan.inputs if given.shard in had]:
+                self.convert(again)
             entries = entries_of(self._plan, self._output)
             check_all_there(self._plan, entries)
             if not note_duplicates(self._plan, self._output, entries):
