@@ -39,7 +39,7 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parents[2]
 LARGE_BYTES = 2_000_000_000
 
-SETS = (RecordSet("own sizes", None, files=16, screens=80), RecordSet("720x1440", (720, 1440), files=16, screens=160))
+SETS = (RecordSet("own sizes", None, files=32, screens=80), RecordSet("720x1440", (720, 1440), files=16, screens=160))
 QUICK_SETS = (RecordSet("own sizes", None, files=4, screens=10), RecordSet("720x1440", (720, 1440), 4, 10))
 
 
