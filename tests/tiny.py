@@ -11,6 +11,7 @@ from vlm_agent.datasets.shards import ShardWriter, write_manifest
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
+from vlm_agent.sentences.screens import FixedScreens
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 SCREEN = (64, 32)
@@ -66,7 +67,7 @@ def tokenizer() -> PreTrainedTokenizerBase:
 
 
 def sentences(words: PreTrainedTokenizerBase, grey: bool = False) -> TrajectorySentences:
-    return TrajectorySentences(words, LANGUAGE, SCREEN, GRID[0] * GRID[1], grey)
+    return TrajectorySentences(words, LANGUAGE, FixedScreens(SCREEN, GRID[0] * GRID[1]), grey=grey)
 
 
 def model(vocabulary: int, vision: dict = CONVNEXT, llama: dict | None = None, **config) -> LlamaViT:

@@ -18,7 +18,7 @@ from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.models.build import BASE_FOLDER, load
 from vlm_agent.training.recipe import RecipeError, read_recipe
 from vlm_agent.training.train import train
-from vlm_agent.training.trainer import TrainingError
+from vlm_agent.training.errors import TrainingError
 
 EPISODES = [tiny.episode(number) for number in range(4)]
 LORA = {
@@ -78,7 +78,7 @@ def test_a_run_leaves_its_recipe_weights_curves_and_record(finished):
 
 def test_a_run_tells_what_trains_and_how_fast(finished):
     _, printed = finished
-    assert "4 episodes, 6 sentences to read" in printed
+    assert "4 episodes, 4 sentences; 3 steps of 1 rows" in printed
     assert "vision " in printed
     lines = [line for line in printed.splitlines() if line.startswith("step ")]
     assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
@@ -124,7 +124,7 @@ def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
 
 
 def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(shards, tmp_path):
-    with pytest.raises(TrainingError, match="the loss is"):
+    with pytest.raises(TrainingError, match="the loss is no finite number"):
         run(shards, tmp_path, training__optimizer="{learning_rate: 1e30}", training__steps="50")
     assert not (tmp_path / "run" / "run.json").exists()
 

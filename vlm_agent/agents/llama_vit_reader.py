@@ -5,6 +5,7 @@ Another model family brings another reader; `greedy.py` asks for nothing else.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from transformers import Cache
 
@@ -12,7 +13,7 @@ from vlm_agent.agents.greedy import Prefill
 from vlm_agent.agents.growing_cache import growing_cache
 from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.sentences import IGNORED, Sentence
-from vlm_agent.training.data import collate
+from vlm_agent.sentences.packing import lay_side_by_side
 
 _LOGITS_AT_ONCE = 512  # positions; with 152 k tokens in the vocabulary, 300 MB in float32
 
@@ -26,8 +27,9 @@ class LlamaViTReader:
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences, padded on the right, where causal attention never looks."""
         model = self._model
-        batch = {name: tensor.to(model.device) for name, tensor in collate(list(sentences)).items()}
-        embeddings, _ = model.embed(batch["input_ids"], batch["screens"])
+        batch = {name: tensor.to(model.device) for name, tensor in lay_side_by_side(sentences).items()}
+        screens = np.stack([screen for sentence in sentences for screen in sentence.screens])
+        embeddings, _ = model.embed(batch["input_ids"], torch.from_numpy(screens).to(model.device))
         cache = growing_cache()
         decoded = model.language_model.model(inputs_embeds=embeddings, past_key_values=cache, use_cache=True)
         hidden = decoded.last_hidden_state[:, :-1][batch["labels"][:, 1:] != IGNORED]

@@ -16,6 +16,7 @@ from vlm_agent.agents.llama_vit_reader import LlamaViTReader
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.models.build import RECIPE_FILE, load
 from vlm_agent.models.llama_vit import LlamaViT
+from vlm_agent.models.reading import reading_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.recipe import read_recipe
@@ -48,9 +49,7 @@ class VlmAgent:
         model, tokenizer = load(run, merged=True)
         # flash-attn takes no mask of ours; PyTorch's own reads a whole sentence as fast.
         model.language_model.set_attn_implementation("sdpa")
-        config = model.config
-        language = recipe.action_language.build()
-        sentences = TrajectorySentences(tokenizer, language, config.screen_size, config.tokens_per_screen)
+        sentences = reading_of(model.config).sentences(tokenizer, recipe.action_language.build())
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(model.to(device), tokenizer, sentences, bf16=bf16, batch_tokens=batch_tokens)
 

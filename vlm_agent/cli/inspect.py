@@ -81,7 +81,7 @@ def _count_tokens(columns, options):
     recipe = read_recipe(options.config)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
     budget = context_length(recipe) if options.budget is None else options.budget
-    counts = count_tokens(columns, recipe_sentences(recipe))
+    counts = count_tokens(columns, recipe_sentences(recipe)).whole
     return TokenBudget(options.config.name, budget, by_subset(columns, counts))
 
 

@@ -25,10 +25,17 @@ def run(options) -> int:
     overrides = _overrides(options)
     quiet_libraries()
 
+    from vlm_agent.training.errors import Stopped
+    from vlm_agent.training.preemption import EXIT_STATUS
     from vlm_agent.training.recipe import read_recipe
     from vlm_agent.training.train import train
 
-    train(read_recipe(options.config, overrides), make_console())
+    console = make_console()
+    try:
+        train(read_recipe(options.config, overrides), console)
+    except Stopped as stopped:
+        console.print(str(stopped))
+        return EXIT_STATUS
     return OK
 
 

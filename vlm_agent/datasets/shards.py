@@ -129,6 +129,11 @@ class ShardDataset:
         row = self._read(index, None)
         return from_row(row | {"steps": [row["steps"][number]]}).steps[0]
 
+    def steps(self, index: int, first: int, last: int) -> Episode:
+        """The episode with its steps `first` … `last`-1 alone; no other screen is decoded."""
+        row = self._read(index, None)
+        return from_row(row | {"steps": row["steps"][first:last]})
+
     def __iter__(self) -> Iterator[Episode]:
         return (self[index] for index in range(len(self)))
 

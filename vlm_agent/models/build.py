@@ -1,39 +1,41 @@
 """From what a recipe says to a model and its tokenizer, and from a finished run back to both."""
 
-import difflib
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import torch
 import yaml
 from peft import PeftModel
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PretrainedConfig,
-    PreTrainedTokenizerBase,
-)
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.models.adapters import ADAPTER_WEIGHTS, load_adapter, save_trained_weights
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.from_scratch import LOGIT_SHARE, initialise
 from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
-from vlm_agent.models.recipe import ModelRecipe, Source
+from vlm_agent.models.qwen_vl import IMAGE_TOKEN
+from vlm_agent.models.reading import MAX_PIXELS, MIN_PIXELS
+from vlm_agent.models.recipe import ModelRecipe
+from vlm_agent.models.sources import (
+    CheckpointError,
+    gguf,
+    language_configuration,
+    language_model,
+    model_class,
+    vision_configuration,
+    vision_tower,
+    wanted,
+    whole_configuration,
+    whole_model,
+)
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
+from vlm_agent.sentences.frames import CHAT_TURNS
 
 MODEL_FOLDER = "model"
 BASE_FOLDER = "base"
 TOKENIZER_FOLDER = "tokenizer"
 RECIPE_FILE = "recipe.yaml"
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that cannot be had, with what to do."""
 
 
 @dataclass(frozen=True)
@@ -45,33 +47,66 @@ class Vocabulary:
     texts: Iterable[str]
 
 
-def build(recipe: ModelRecipe, vocabulary: Vocabulary) -> tuple[LlamaViT, PreTrainedTokenizerBase]:
-    """The base model in the recipe's dtype, before any adapter. Random weights come from torch's global generator.
+def build(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase, bins: int) -> PreTrainedModel:
+    """The base model in the recipe's dtype, before any adapter; `bins` are those of the action language.
+
+    Random weights come from torch's global generator. Raises as `build_model`.
+    """
+    model = build_model(recipe, tokenizer)
+    if recipe.word_tokenizer and isinstance(model, LlamaViT):
+        initialise(model, tokenizer, bins)
+    return model
+
+
+def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """The model of a checkpoint or base; one with random weights as its library makes it.
 
     Raises CheckpointError for a checkpoint that cannot be had, FileNotFoundError for a base that is no finished run.
     """
-    tokenizer = build_tokenizer(recipe, vocabulary)
-    model = build_model(recipe, len(tokenizer))
-    if recipe.word_tokenizer:
-        initialise(model, tokenizer, vocabulary.bins)
-    return model, tokenizer
-
-
-def build_model(recipe: ModelRecipe, vocabulary_size: int) -> LlamaViT:
-    """The base model in the recipe's dtype. `vocabulary_size` is for a language model with random weights."""
     dtype = getattr(torch, recipe.dtype)
     if recipe.base is not None:
         model, _ = load(Path(recipe.base))
         return (model.merge_and_unload() if isinstance(model, PeftModel) else model).to(dtype)
-    language_model = _language_model(recipe.language_model, vocabulary_size)
-    vision = _vision(recipe.vision)
-    config = LlamaViTConfig(
-        vision_config=vision.config,
-        text_config=language_model.config,
+    if recipe.vlm is not None:
+        model = whole_model(recipe.vlm, tokenizer, dtype)
+        _limit_pixels(model.config, recipe)
+    else:
+        model = _composed(recipe, len(tokenizer)).to(dtype)
+    return _ready(model)
+
+
+def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+    """The configuration that `build_model` gives its model, without reading a weight."""
+    while recipe.base is not None:
+        recipe = read_model_recipe(Path(recipe.base))
+    if recipe.vlm is not None:
+        config = whole_configuration(recipe.vlm, tokenizer)
+        model_class(config)
+        _limit_pixels(config, recipe)
+        return config
+    text = language_configuration(recipe.language_model)
+    if recipe.language_model.config is not None:
+        text.vocab_size = len(tokenizer)
+    return _composite(recipe, vision_configuration(recipe.vision), text)
+
+
+def read_model_recipe(run: Path) -> ModelRecipe:
+    """What the recipe of a run says about its model."""
+    return ModelRecipe(**yaml.safe_load((run / RECIPE_FILE).read_text(encoding="utf-8"))["model"])
+
+
+def _composed(recipe: ModelRecipe, vocabulary_size: int) -> LlamaViT:
+    decoder, vision = language_model(recipe.language_model, vocabulary_size), vision_tower(recipe.vision)
+    return LlamaViT(_composite(recipe, vision.config, decoder.config), vision, decoder)
+
+
+def _composite(recipe: ModelRecipe, vision: PretrainedConfig, text: PretrainedConfig) -> LlamaViTConfig:
+    return LlamaViTConfig(
+        vision_config=vision,
+        text_config=text,
         **{key: getattr(recipe, key) for key in _SHARED_KEYS},
-        logit_scale=LOGIT_SHARE * language_model.config.hidden_size**-0.5 if recipe.word_tokenizer else 1.0,
+        logit_scale=LOGIT_SHARE * text.hidden_size**-0.5 if recipe.word_tokenizer else 1.0,
     )
-    return choose_attention(LlamaViT(config, vision, language_model).to(dtype))
 
 
 _SHARED_KEYS = (
@@ -85,95 +120,46 @@ _SHARED_KEYS = (
 )
 
 
+def _limit_pixels(config: PretrainedConfig, recipe: ModelRecipe) -> None:
+    """In the model's configuration, which is saved with it: nothing that loads it can use other limits."""
+    if isinstance(config, LlamaViTConfig):
+        if recipe.min_pixels is not None or recipe.max_pixels is not None:
+            raise CheckpointError("min_pixels and max_pixels: this model sees every screen at one size; remove them")
+        return
+    config.min_pixels = MIN_PIXELS if recipe.min_pixels is None else recipe.min_pixels
+    config.max_pixels = MAX_PIXELS if recipe.max_pixels is None else recipe.max_pixels
+
+
+def _ready(model: PreTrainedModel) -> PreTrainedModel:
+    choose_attention(model.vision, model.language_model)
+    return model
+
+
 def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
     """The tokenizer alone, without reading weights; CheckpointError where it cannot be had."""
     if recipe.base is not None:
         _check_finished(Path(recipe.base))
         return AutoTokenizer.from_pretrained(Path(recipe.base) / TOKENIZER_FOLDER)
     if recipe.word_tokenizer:
-        return build_word_tokenizer(
+        words = build_word_tokenizer(
             vocabulary.texts, vocabulary.phrases, vocabulary.bins, recipe.word_tokenizer.vocabulary
         )
-    with _wanted(recipe.language_model, "language_model"):
-        return AutoTokenizer.from_pretrained(recipe.language_model.checkpoint, **_gguf(recipe.language_model))
+        if recipe.vlm is not None:
+            marks = re.findall(r"<\|\w+\|>", "".join(astuple(CHAT_TURNS)))
+            words.add_special_tokens({"additional_special_tokens": [*dict.fromkeys(marks), IMAGE_TOKEN]})
+        return words
+    source, part = (recipe.vlm, "vlm") if recipe.vlm is not None else (recipe.language_model, "language_model")
+    with wanted(source, part):
+        return AutoTokenizer.from_pretrained(source.checkpoint, **gguf(source))
 
 
-def language_configuration(source: Source) -> PretrainedConfig:
-    """What a language model's configuration says, without reading weights; CheckpointError where it cannot be had."""
-    if source.config is not None:
-        return _config(source, "language_model")
-    with _wanted(source, "language_model"):
-        return AutoConfig.from_pretrained(source.checkpoint, **_gguf(source))
-
-
-def _language_model(source: Source, vocabulary: int):
-    if source.config is not None:
-        return AutoModelForCausalLM.from_config(_config(source, "language_model", vocab_size=vocabulary))
-    with _wanted(source, "language_model"):
-        loaded = AutoModelForCausalLM.from_pretrained(
-            source.checkpoint, dtype=torch.float32, use_safetensors=source.gguf_file is None, **_gguf(source)
-        )
-    if source.gguf_file is None:
-        return loaded
-    # A model read from GGUF refuses to be cast or saved; its weights in a fresh model of the same config do not.
-    config = AutoConfig.for_model(**{k: v for k, v in loaded.config.to_dict().items() if k != "quantization_config"})
-    fresh = AutoModelForCausalLM.from_config(config)
-    fresh.load_state_dict(loaded.state_dict())
-    return fresh
-
-
-def _config(source: Source, part: str, **known_here):
-    """transformers' configuration of a part; it would take a misspelt key, keep the default and say nothing."""
-    model_type = source.config.get("model_type")
-    if model_type not in CONFIG_MAPPING:
-        nearest = difflib.get_close_matches(str(model_type), list(CONFIG_MAPPING), n=1, cutoff=0)[0]
-        raise CheckpointError(f"model.{part}.config: model_type {model_type!r} is unknown; did you mean {nearest!r}?")
-    defaults = AutoConfig.for_model(model_type)
-    known = {*defaults.to_dict(), *defaults.attribute_map, *_LEGACY_KEYS}
-    for key in source.config.keys() - known:
-        nearest = difflib.get_close_matches(key, known, n=1, cutoff=0)[0]
-        raise CheckpointError(f"model.{part}.config: {model_type} has no key {key!r}; did you mean {nearest!r}?")
-    return AutoConfig.for_model(**source.config | known_here)
-
-
-_LEGACY_KEYS = {"rope_theta"}
-"""Keys that transformers still reads and no longer lists."""
-
-
-def _gguf(source: Source) -> dict[str, str]:
-    return {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
-
-
-def _vision(source: Source):
-    if source.config is not None:
-        return AutoModel.from_config(_config(source, "vision"))
-    with _wanted(source, "vision"):
-        model = AutoModel.from_pretrained(source.checkpoint, dtype=torch.float32, use_safetensors=True)
-    return getattr(model, "vision_model", model)  # CLIP and SigLIP bring a text tower too
-
-
-@contextmanager
-def _wanted(source: Source, key: str) -> Iterator[None]:
-    """transformers raises OSError for a missing folder, an unknown or gated name, a lost connection, and for a folder
-    without safetensors."""
-    try:
-        yield
-    except OSError as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise CheckpointError(
-            f"model.{key}.checkpoint {source.checkpoint!r} cannot be loaded: {reason}\n"
-            "Give the path of a folder that holds it, or a name on huggingface.co. A gated one, such as Llama 2, also "
-            "needs its licence accepted on its page there and `hf auth login` here."
-        ) from error
-
-
-def save(model: LlamaViT | PeftModel, tokenizer: PreTrainedTokenizerBase, run: Path) -> None:
+def save(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, run: Path) -> None:
     """What `load` needs, beside the run's recipe; safetensors only."""
     save_trained_weights(model, run / MODEL_FOLDER)
     tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
 
 
-def load(run: Path, merged: bool = False) -> tuple[LlamaViT | PeftModel, PreTrainedTokenizerBase]:
+def load(run: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
     """The trained model of a run folder, in evaluation mode.
 
     `merged` folds an adapter into its base where that is float32: decoding token by token is bound by the number of
@@ -186,15 +172,18 @@ def load(run: Path, merged: bool = False) -> tuple[LlamaViT | PeftModel, PreTrai
     adapted = _check_finished(run)
     tokenizer = AutoTokenizer.from_pretrained(run / TOKENIZER_FOLDER)
     if not adapted:
-        return choose_attention(LlamaViT.from_pretrained(folder)).eval(), tokenizer
-    recipe = ModelRecipe(**yaml.safe_load((run / RECIPE_FILE).read_text())["model"])
+        return _saved(folder).eval(), tokenizer
+    recipe = read_model_recipe(run)
     if (run / BASE_FOLDER).is_dir():
-        base = choose_attention(LlamaViT.from_pretrained(run / BASE_FOLDER))
+        base = _saved(run / BASE_FOLDER)
     else:
-        base = build_model(recipe, len(tokenizer))
-    projector_in_base = recipe.base is not None and recipe.train.projector == "frozen"
-    model = load_adapter(base, folder, projector_in_base).eval()
+        base = build_model(recipe, tokenizer)
+    model = load_adapter(base, folder, projector_in_base=recipe.train.projector == "frozen").eval()
     return (model.merge_and_unload() if merged and base.dtype == torch.float32 else model), tokenizer
+
+
+def _saved(folder: Path) -> PreTrainedModel:
+    return _ready(model_class(AutoConfig.from_pretrained(folder)).from_pretrained(folder))
 
 
 def _check_finished(run: Path) -> bool:

@@ -9,26 +9,15 @@ Three options exist for models with nothing pretrained (`models/from_scratch.py`
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
-from transformers.utils import ModelOutput
 
+from vlm_agent.models.attention import packed_options
+from vlm_agent.models.supervised import SupervisedOutput, supervise
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
-
-PARTS = {
-    "vision": "vision",
-    "projector": "projector",
-    "embeddings": "language_model.model.embed_tokens",
-    "language_model": "language_model.model.layers",
-    "norm": "language_model.model.norm",
-    "head": "language_model.lm_head",
-}
-"""The parts a recipe freezes, adapts or trains in full, and where each lives in the model."""
-
 
 class LlamaViTConfig(PretrainedConfig):
     """`screen_size` (height, width) in pixels is what the encoder sees; `visual_grid` is (rows, columns) of tokens.
@@ -50,6 +39,7 @@ class LlamaViTConfig(PretrainedConfig):
         visual_grid=(16, 8),
         image_mean=(0.5, 0.5, 0.5),
         image_std=(0.5, 0.5, 0.5),
+        projector="linear",
         visual_norm=None,
         visual_positions=False,
         element_loss=0.0,
@@ -62,6 +52,7 @@ class LlamaViTConfig(PretrainedConfig):
         self.visual_grid = tuple(visual_grid)
         self.image_mean = tuple(image_mean)
         self.image_std = tuple(image_std)
+        self.projector = projector
         self.visual_norm = visual_norm
         self.visual_positions = visual_positions
         self.element_loss = element_loss
@@ -75,17 +66,6 @@ class LlamaViTConfig(PretrainedConfig):
 
 def _sub_config(config):
     return AutoConfig.for_model(**config) if isinstance(config, dict) else config
-
-
-@dataclass
-class LlamaViTOutput(ModelOutput):
-    """`loss` is what is minimised; `action_loss` and `element_loss` are its parts, detached."""
-
-    loss: torch.Tensor | None = None
-    logits: torch.Tensor | None = None
-    past_key_values: object | None = None
-    action_loss: torch.Tensor | None = None
-    element_loss: torch.Tensor | None = None
 
 
 class Projector(nn.Module):
@@ -111,9 +91,20 @@ class Projector(nn.Module):
 
 
 class LlamaViT(PreTrainedModel):
-    """The composite. Attributes: `vision`, `projector`, `language_model`."""
+    """The composite. Attributes: `vision`, `projector`, `language_model`.
+
+    `parts`: what a recipe freezes, adapts or trains in full, and where each lives in the model.
+    """
 
     config_class = LlamaViTConfig
+    parts = {  # noqa: RUF012 (a constant)
+        "vision": "vision",
+        "projector": "projector",
+        "embeddings": "language_model.model.embed_tokens",
+        "language_model": "language_model.model.layers",
+        "norm": "language_model.model.norm",
+        "head": "language_model.lm_head",
+    }
     base_model_prefix = ""
     supports_gradient_checkpointing = True
     _supports_sdpa = True
@@ -217,7 +208,8 @@ class LlamaViT(PreTrainedModel):
         use_cache: bool = False,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
-    ) -> LlamaViTOutput:
+        cu_seqlens: torch.Tensor | None = None,
+    ) -> SupervisedOutput:
         """`input_ids` int64 (B, L) with `SCREEN_TOKEN`s; `screens` uint8 (N, 3, height, width); `labels` int64 (B, L).
 
         `labels[b, i]` is the token to be at position i (the shift is made here), `IGNORED` where there is no loss.
@@ -225,6 +217,7 @@ class LlamaViT(PreTrainedModel):
         selects: 0 all positions, n the last n, a tensor those indices.
         `num_items_in_batch` is the number of supervised tokens of all the batches whose gradients are summed; the loss
         is this batch's share, so that the sum is the mean over all of them.
+        `cu_seqlens`: the bounds of the sentences that the one row holds end to end (`sentences/packing.py`).
         """
         embeddings, seen = self.embed(input_ids, screens)
         decoded = self.language_model.model(
@@ -233,24 +226,18 @@ class LlamaViT(PreTrainedModel):
             position_ids=position_ids,
             past_key_values=past_key_values,
             use_cache=use_cache,
+            **packed_options(self.language_model, cu_seqlens),
         )
         hidden = decoded.last_hidden_state
         if labels is None:
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             kept = slice(None) if isinstance(kept, slice) and logits_to_keep == 0 else kept
-            return LlamaViTOutput(logits=self.logits(hidden[:, kept]), past_key_values=decoded.past_key_values)
-        supervised = labels[:, 1:] != IGNORED
-        logits = self.logits(hidden[:, :-1][supervised])
-        targets = labels[:, 1:][supervised]
-        count = supervised.sum().clamp(min=1)  # a batch without actions has no loss, rather than 0/0
-        loss = action_loss = functional.cross_entropy(logits.float(), targets, reduction="sum") / count
-        output = LlamaViTOutput(logits=logits, action_loss=action_loss.detach())
+            return SupervisedOutput(logits=self.logits(hidden[:, kept]), past_key_values=decoded.past_key_values)
+        output = supervise(hidden, labels, self.logits, num_items_in_batch)
         if self.config.element_loss and self.training and element_labels is not None:
             element_loss = self.name_elements(seen, element_labels)
-            loss = action_loss + self.config.element_loss * element_loss
+            output.loss = output.loss + self.config.element_loss * element_loss * output.share
             output.element_loss = element_loss.detach()
-        total = count if num_items_in_batch is None else torch.as_tensor(num_items_in_batch).clamp(min=1)
-        output.loss = loss * (count / total)
         return output
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

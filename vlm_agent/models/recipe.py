@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, PositiveInt, model_serializer, model_validator
 
 Training = Literal["frozen", "lora", "full"]
+Quantisation = Literal["nf4", "int8"]
 
 
 class Section(BaseModel):
@@ -45,11 +46,17 @@ class TrainedParts(Section):
 
 class Lora(Section):
     """Low-rank adapters on every linear layer of the parts that say `lora`. The paper's figures are lost; these are
-    ours."""
+    ours.
+
+    `dora`: a trained magnitude beside each adapted row (DoRA, Liu et al., 2024); a step takes longer, and longer still
+    with dropout. `rslora`: scaled by alpha / √rank in place of alpha / rank (Kalajdzievski, 2023), for high ranks.
+    """
 
     rank: PositiveInt = 16
     alpha: PositiveInt = 32
     dropout: float = 0.05
+    dora: bool = False
+    rslora: bool = False
 
 
 class WordTokenizer(Section):
@@ -58,14 +65,33 @@ class WordTokenizer(Section):
     vocabulary: PositiveInt = 4096
 
 
-_WITH_BASE = {"base", "train", "lora", "dtype"}
+_WITH_ALL = {"train", "lora", "dtype", "quantisation"}
+_KEYS_WITH = {
+    "base": _WITH_ALL | {"base"},
+    "vlm": _WITH_ALL | {"vlm", "min_pixels", "max_pixels", "word_tokenizer"},
+    "language_model": _WITH_ALL
+    | {
+        *("language_model", "vision", "word_tokenizer", "screen_size", "visual_grid", "image_mean", "image_std"),
+        *("visual_norm", "visual_positions", "element_loss"),
+    },
+}
+"""The keys that a model of each origin is described by."""
 
 
 class ModelRecipe(Section):
-    """Llama+ViT. `base` continues from a finished run (its weights, tokenizer and screen format) and excludes the keys
-    that would describe another model."""
+    """What is trained; one of three.
+
+    `vlm`: a whole vision-language model, whose family its configuration's `model_type` tells. `min_pixels` and
+    `max_pixels` bound the screens that a Qwen-VL sees.
+    `language_model` and `vision`: a Llama+ViT, composed.
+    `base`: goes on from a finished run (its weights, tokenizer and screen format) and excludes the keys that would
+    describe another model.
+    """
 
     base: str | None = None
+    vlm: Source | None = None
+    min_pixels: PositiveInt | None = None
+    max_pixels: PositiveInt | None = None
     language_model: Source | None = None
     vision: Source | None = None
     word_tokenizer: WordTokenizer | None = None
@@ -78,31 +104,55 @@ class ModelRecipe(Section):
     element_loss: float = 0.0
     train: TrainedParts = TrainedParts()
     lora: Lora = Lora()
+    quantisation: Quantisation | None = None
     dtype: Literal["float32", "bfloat16"] = "float32"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole_models_have_a_projector(cls, content):
+        """Theirs is trained already, so it stays frozen unless told otherwise."""
+        if isinstance(content, dict) and content.get("vlm") is not None:
+            train = content.get("train", {})
+            if isinstance(train, dict):
+                content = content | {"train": {"projector": "frozen"} | train}
+        return content
 
     @model_validator(mode="after")
     def _one_origin(self):
-        described = self.model_fields_set - _WITH_BASE
-        if self.base is not None and described:
-            raise ValueError(f"base brings the whole model; remove {', '.join(sorted(described))}")
-        if self.base is None and (self.language_model is None or self.vision is None):
-            raise ValueError("give base, or both language_model and vision")
-        if self.base is None and self.train.projector != "full":
+        given = self.model_fields_set
+        origins = [name for name in ("base", "vlm", "language_model") if getattr(self, name) is not None]
+        if len(origins) != 1 or (self.language_model is None) != (self.vision is None):
+            raise ValueError("give one of base, vlm, or both language_model and vision")
+        excluded = given - _KEYS_WITH[origins[0]]
+        if self.base is not None and excluded:
+            raise ValueError(f"base brings the whole model; remove {', '.join(sorted(excluded))}")
+        if excluded:
+            raise ValueError(f"remove {', '.join(sorted(excluded))}; with {origins[0]} it says nothing")
+        if self.language_model is not None and self.train.projector != "full":
             raise ValueError("a new projector is random; train.projector must be full unless base brings one")
-        if self.base is None and (self.word_tokenizer is None) != (self.language_model.config is None):
+        source = self.vlm or self.language_model
+        if source is not None and (self.word_tokenizer is None) != (source.config is None):
             raise ValueError(
-                "language_model.config has random weights and needs word_tokenizer; language_model.checkpoint brings "
-                "its own tokenizer and excludes it"
+                f"{origins[0]}.config has random weights and needs word_tokenizer; {origins[0]}.checkpoint brings its "
+                "own tokenizer and excludes it"
             )
+        if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
+            raise ValueError("min_pixels is more than max_pixels")
         return self
+
+    @property
+    def origin(self) -> str:
+        """Which of `base`, `vlm` and `language_model` (with `vision`) is given."""
+        return next(name for name in _KEYS_WITH if getattr(self, name) is not None)
 
     @model_serializer(mode="wrap")
     def _as_given(self, serialise) -> dict:
-        """With a base, without the keys it excludes, so that what is written can be read."""
+        """Without the keys that this origin excludes, so that what is written can be read."""
         content = serialise(self)
-        return content if self.base is None else {key: content[key] for key in content if key in _WITH_BASE}
+        return {key: content[key] for key in content if key in _KEYS_WITH[self.origin]}
 
     @property
     def starts_random(self) -> bool:
         """Whether any sub-model begins from random weights, which no checkpoint could give back."""
-        return self.base is None and (self.language_model.config is not None or self.vision.config is not None)
+        sources = (self.vlm, self.language_model, self.vision)
+        return any(source is not None and source.config is not None for source in sources)

@@ -31,8 +31,9 @@ class ElementSentences:
 
     def build(self, step: Step, rng: random.Random) -> Sentence:
         sentence = Sentence()
-        sentence.read(self.trajectory.start_ids())
-        sentence.see(self.trajectory.screen(step), self.trajectory.tokens_per_screen)
+        sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
+        screen = self.trajectory.screen(step)
+        sentence.see(screen, self.trajectory.screens.tokens(*screen.shape[1:]))
         named = [element for element in step.elements if 0 < len(element_name(element)) <= MAX_NAME_CHARACTERS]
         for element in rng.sample(named, min(self.items, len(named))):
             self._add(sentence, element, locate=rng.random() < 0.5)

@@ -13,17 +13,15 @@ from functools import cached_property, lru_cache
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.episodes import Action, Episode, Step
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Step
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.screens import grey_screen, prepare_screen
-
-GOAL_TEMPLATE = "Goal: {goal}\n"
-ACTION_CUE = "\nAction: "
+from vlm_agent.sentences.frames import PLAIN, Frame
+from vlm_agent.sentences.screens import ScreenRule
 
 
 @dataclass(frozen=True)
 class TrajectorySentences:
-    """Writes episodes for one model: its tokenizer, action language and screen format.
+    """Writes episodes for one model: its tokenizer, action language, way to take screens and form of conversation.
 
     `grey` replaces every screen by a grey one (a control).
     Raises ValueError when the tokenizer cannot give an action back as it was written: such a model could not say it.
@@ -31,33 +29,48 @@ class TrajectorySentences:
 
     tokenizer: PreTrainedTokenizerBase
     language: ActionLanguage
-    screen_size: tuple[int, int]
-    tokens_per_screen: int
+    screens: ScreenRule
+    frame: Frame = PLAIN
     grey: bool = False
 
-    def build(self, episode: Episode, first: int = 0, last: int | None = None) -> Sentence:
-        """The sentence of steps `first` … `last`-1; earlier steps are unknown to it, as to an agent without history."""
+    def build(self, episode: Episode, first: int = 0, last: int | None = None, learned: int = 0) -> Sentence:
+        """The sentence of steps `first` … `last`-1; earlier steps are unknown to it, as to an agent without history.
+
+        Actions before step `learned` are read and not learned.
+        """
         sentence = Sentence()
         sentence.read(self.goal_ids(episode.goal))
-        for step in episode.steps[first:last]:
+        for number, step in enumerate(episode.steps[first:last], first):
             self.add_screen(sentence, step)
-            sentence.learn(self.action_ids(step.action, step))
+            ids = self.action_ids(step.action, step)
+            if number < learned:
+                sentence.read(ids)
+            else:
+                sentence.learn(ids, ACTION_NAMES.index(step.action.name))
         return sentence
 
     def add_screen(self, sentence: Sentence, step: Step) -> None:
         """The screen and the cue after which an action is due."""
-        sentence.see(self.screen(step), self.tokens_per_screen)
-        sentence.read(self.ids(ACTION_CUE))
+        sentence.read(self.before_screen(is_first=not sentence.screens))
+        screen = self.screen(step)
+        sentence.see(screen, self.screens.tokens(*screen.shape[1:]))
+        sentence.read(self.marks(self.frame.cue))
 
     def screen(self, step: Step):
-        return grey_screen(self.screen_size) if self.grey else prepare_screen(step.screenshot, self.screen_size)
+        height, width = step.screenshot.shape[:2]
+        return self.screens.blank(height, width) if self.grey else self.screens.prepare(step.screenshot)
+
+    def before_screen(self, is_first: bool) -> list[int]:
+        """What stands between the goal, or the action before, and a screen."""
+        return self.marks(self.frame.before_screen if is_first else self.frame.next_turn + self.frame.before_screen)
 
     def goal_ids(self, goal: str) -> list[int]:
-        return self.start_ids() + self.ids(GOAL_TEMPLATE.format(goal=goal))
+        return self.start_ids() + self.ids(self.frame.goal.format(goal=goal))
 
     def start_ids(self) -> list[int]:
-        """What every sentence begins with: the tokenizer's start mark, where it has one."""
-        return [] if self.tokenizer.bos_token_id is None else [self.tokenizer.bos_token_id]
+        """What every sentence begins with: the tokenizer's start mark, where it has one, and the frame's."""
+        mark = [] if self.tokenizer.bos_token_id is None else [self.tokenizer.bos_token_id]
+        return mark + self.marks(self.frame.start)
 
     def action_ids(self, action: Action, step: Step | None = None) -> list[int]:
         """The action's tokens and the end mark."""
@@ -68,15 +81,20 @@ class TrajectorySentences:
         return [*ids, self.tokenizer.eos_token_id]
 
     def ids(self, text: str) -> list[int]:
-        """Tokens of a segment by itself; the same few segments come again and again, so they are kept."""
-        return list(self._cached_ids(text))
+        """Tokens of a segment by itself, as plain text; the same few segments come again and again, so they are kept."""
+        # An end mark that somebody typed is text, not the end of an action.
+        return list(self._cached_ids(text, True))
+
+    def marks(self, text: str) -> list[int]:
+        """Tokens of a text of the frame, special tokens among them."""
+        return list(self._cached_ids(text, False)) if text else []
 
     @cached_property
     def _cached_ids(self):
-        # split_special_tokens: an end mark that somebody typed is text, not the end of an action.
-        return lru_cache(maxsize=65536)(
-            lambda text: tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids)
-        )
+        def tokenise(text: str, plain: bool) -> tuple[int, ...]:
+            return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=plain).input_ids)
+
+        return lru_cache(maxsize=65536)(tokenise)
 
     def __getstate__(self) -> dict:
         return {key: value for key, value in self.__dict__.items() if key != "_cached_ids"}

@@ -1,21 +1,29 @@
-"""The stream of sentences a run reads: numbered, deterministic, the same whatever reads it."""
+"""The stream of rows that a run reads: numbered, deterministic, the same whatever reads it.
 
+A row is what one forward pass takes: sentences laid end to end. Which sentences are in row number k depends on the
+recipe's seed and the data alone, not on ranks, workers, or where a run was resumed; so the state of the stream is k.
+"""
+
+import math
 import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
-import torch
 from torch.utils.data import Dataset
 
 from vlm_agent.datasets.mixture import in_mixture
 from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.sentences import IGNORED, Sentence
+from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ElementSentences, label_elements
+from vlm_agent.sentences.packing import fill_rows
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import Window
 from vlm_agent.training.recipe import DataRecipe, RecipeError
 
 _EMPTY_CELLS_NAMED = 0.1
-_BATCHES_SORTED_TOGETHER = 16
+_PACKED_TOGETHER = 512
+"""Sentences among which those that fill a row are found: enough to waste little, few enough to stay well mixed."""
 
 
 def chosen_episodes(shards: ShardDataset, recipe: DataRecipe) -> list[int]:
@@ -31,60 +39,112 @@ def chosen_episodes(shards: ShardDataset, recipe: DataRecipe) -> list[int]:
     return [indices[number * len(indices) // count] for number in range(count)]
 
 
-class SentenceStream(Dataset):
-    """Sentence number k of a run, for k in 0 … `total`-1.
+@dataclass(frozen=True)
+class Item:
+    """What one sentence is made of: an episode, and the window of it that is read (None: all that there is)."""
 
-    Each pass over the episodes is shuffled by the seed; within stretches of `_BATCHES_SORTED_TOGETHER` batches,
-    episodes of like length meet in one batch, so that little is spent on padding.
+    episode: int
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
+class RowSize:
+    """How many sentences make a row: `sentences` of them, or as many as fit into `tokens`."""
+
+    sentences: int | None = None
+    tokens: int | None = None
+
+
+class RowOrder:
+    """Which items make which row. Each pass over the items is shuffled by the seed.
+
+    With a budget of tokens, rows are filled from stretches of `_PACKED_TOGETHER` items, and shuffled again.
     """
 
-    def __init__(self, shards: ShardDataset, indices: list[int], total: int, batch_size: int, seed: int):
-        self.shards, self.indices, self.total = shards, indices, total
-        self.batch_size, self.seed = batch_size, seed
-        self._order = lru_cache(maxsize=1)(self._shuffled)
+    def __init__(self, items: Sequence[Item], size: RowSize, seed: int):
+        if size.tokens is not None and any(item.window is None for item in items):
+            raise ValueError("rows of a number of tokens need to know each sentence's length")
+        self.items, self.size, self.seed = items, size, seed
+        self._rows_of = lru_cache(maxsize=2)(self._shuffled)
+        self._begins = [0]
+
+    def __getstate__(self) -> dict:
+        return {key: value for key, value in self.__dict__.items() if key != "_rows_of"}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._rows_of = lru_cache(maxsize=2)(self._shuffled)
+
+    def row(self, number: int) -> list[tuple[int, int]]:
+        """(item, how many sentences of the stream came before it), for each sentence of row `number`."""
+        turn = self._turn_of(number)
+        rows = self._rows_of(turn)
+        at = number - self._begins[turn]
+        first = turn * len(self.items) + sum(len(row) for row in rows[:at])
+        return [(item, first + place) for place, item in enumerate(rows[at])]
+
+    def rows_in(self, passes: float) -> int:
+        """The rows of so many passes over the items."""
+        whole = int(passes)
+        rows = sum(len(self._rows_of(turn)) for turn in range(whole))
+        return rows + (math.ceil((passes - whole) * len(self._rows_of(whole))) if passes > whole else 0)
+
+    def _turn_of(self, number: int) -> int:
+        while self._begins[-1] <= number:
+            self._begins.append(self._begins[-1] + len(self._rows_of(len(self._begins) - 1)))
+        return next(turn for turn in reversed(range(len(self._begins))) if self._begins[turn] <= number)
+
+    def _shuffled(self, turn: int) -> list[list[int]]:
+        rng = random.Random(f"{self.seed}/turn/{turn}")  # noqa: S311 (no secret)
+        order = rng.sample(range(len(self.items)), len(self.items))
+        if self.size.sentences is not None:
+            count = self.size.sentences
+            return [order[at : at + count] for at in range(0, len(order), count)]
+        rows = []
+        for start in range(0, len(order), _PACKED_TOGETHER):
+            near = order[start : start + _PACKED_TOGETHER]
+            filled = fill_rows([self.items[item].window.tokens for item in near], self.size.tokens)
+            rows += [[near[place] for place in row] for row in filled]
+        return rng.sample(rows, len(rows))
+
+
+class RowStream(Dataset):
+    """Row number k of a run, for k in 0 … `total`-1, as the model takes it: `rows` makes it of the sentences."""
+
+    def __init__(self, order: RowOrder, total: int, sentence: Callable[[Item, random.Random], Sentence], rows: Callable):
+        self.order, self.total, self.sentence, self.rows = order, total, sentence, rows
 
     def __len__(self) -> int:
         return self.total
 
-    def locate(self, number: int) -> tuple[int, random.Random]:
-        """The episode that sentence `number` is about, and a generator that belongs to this sentence alone."""
-        turn, position = divmod(number, len(self.indices))
-        return self._order(turn)[position], random.Random(f"{self.seed}/{number}")  # noqa: S311 (no secret)
+    def __getitem__(self, number: int) -> dict:
+        return self.rows(self.sentences(number))
 
-    def _shuffled(self, turn: int) -> list[int]:
-        rng = random.Random(f"{self.seed}/turn/{turn}")  # noqa: S311 (no secret)
-        order = rng.sample(self.indices, len(self.indices))
-        stretch = self.batch_size * _BATCHES_SORTED_TOGETHER
-        # What completes the last batch of the turn before; without it every batch of this turn would straddle two.
-        head = min(-turn * len(order) % self.batch_size, len(order))
-        batches = []
-        for start in range(head, len(order), stretch):
-            near = sorted(order[start : start + stretch], key=lambda index: len(self.shards.screen_sizes[index]))
-            here = [near[at : at + self.batch_size] for at in range(0, len(near), self.batch_size)]
-            batches += rng.sample(here, len(here))
-        # A short batch anywhere but at the end would shift every later batch over a boundary between lengths.
-        batches.sort(key=lambda batch: len(batch) < self.batch_size)
-        return order[:head] + [index for batch in batches for index in batch]
-
-    def __getstate__(self) -> dict:
-        return {key: value for key, value in self.__dict__.items() if key != "_order"}
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-        self._order = lru_cache(maxsize=1)(self._shuffled)
+    def sentences(self, number: int) -> list[Sentence]:
+        return [
+            # A generator that belongs to this sentence alone.
+            self.sentence(self.order.items[item], random.Random(f"{self.order.seed}/{place}"))  # noqa: S311 (no secret)
+            for item, place in self.order.row(number)
+        ]
 
 
-class TrajectoryStream(SentenceStream):
-    """Whole episodes."""
+@dataclass(frozen=True)
+class Trajectories:
+    """Sentences of whole episodes, or windows of them. `grid`: that of element labels, where the model wants them."""
 
-    def __init__(self, *stream, sentences: TrajectorySentences, grid: tuple[int, int] | None):
-        super().__init__(*stream)
-        self.sentences, self.grid = sentences, grid
+    shards: ShardDataset
+    sentences: TrajectorySentences
+    grid: tuple[int, int] | None = None
 
-    def __getitem__(self, number: int) -> Sentence:
-        index, rng = self.locate(number)
-        episode = self.shards[index]
-        sentence = self.sentences.build(episode)
+    def __call__(self, item: Item, rng: random.Random) -> Sentence:
+        window = item.window
+        if window is None:
+            episode, learned, first = self.shards[item.episode], 0, 0
+        else:
+            episode = self.shards.steps(item.episode, window.first, window.last)
+            learned, first = window.learned - window.first, window.first
+        sentence = self.sentences.build(episode, learned=learned)
+        sentence.about = f"{episode.id} steps {first + learned}-{first + len(episode) - 1}"
         if self.grid:
             sentence.element_labels = [
                 label_elements(step, self.grid, self.sentences, _EMPTY_CELLS_NAMED, rng) for step in episode.steps
@@ -92,39 +152,26 @@ class TrajectoryStream(SentenceStream):
         return sentence
 
 
-class ElementStream(SentenceStream):
-    """One screen of an episode, its elements named and placed."""
+@dataclass(frozen=True)
+class Elements:
+    """Sentences of one screen of an episode, its elements named and placed."""
 
-    def __init__(self, *stream, sentences: ElementSentences, grid: tuple[int, int] | None):
-        super().__init__(*stream)
-        self.sentences, self.grid = sentences, grid
+    shards: ShardDataset
+    sentences: ElementSentences
+    grid: tuple[int, int] | None = None
 
-    def __getitem__(self, number: int) -> Sentence:
-        index, rng = self.locate(number)
-        step = self.shards.step(index, rng.randrange(len(self.shards.screen_sizes[index])))
+    def __call__(self, item: Item, rng: random.Random) -> Sentence:
+        number = rng.randrange(len(self.shards.screen_sizes[item.episode]))
+        step = self.shards.step(item.episode, number)
         sentence = self.sentences.build(step, rng)
+        sentence.about = f"{self.shards.ids[item.episode]} screen {number}"
         if self.grid:
             labels = label_elements(step, self.grid, self.sentences.trajectory, _EMPTY_CELLS_NAMED, rng)
             sentence.element_labels = [labels]
         return sentence
 
 
-def collate(sentences: list[Sentence]) -> dict[str, torch.Tensor]:
-    """A batch for `LlamaViT.forward`, padded on the right.
-
-    No attention mask: attention is causal, so nothing real ever sees the padding, which has no labels.
-    """
-    longest = max(len(sentence.input_ids) for sentence in sentences)
-    batch = {
-        "input_ids": torch.tensor([_padded(sentence.input_ids, longest, 0) for sentence in sentences]),
-        "labels": torch.tensor([_padded(sentence.labels, longest, IGNORED) for sentence in sentences]),
-        "screens": torch.from_numpy(np.stack([screen for sentence in sentences for screen in sentence.screens])),
-    }
-    if sentences[0].element_labels:
-        labels = [labels for sentence in sentences for labels in sentence.element_labels]
-        batch["element_labels"] = torch.from_numpy(np.stack(labels))
-    return batch
-
-
-def _padded(values: list[int], length: int, padding: int) -> list[int]:
-    return values + [padding] * (length - len(values))
+def only_row(rows: list[dict]) -> dict:
+    """A loader's batch of one row."""
+    (row,) = rows
+    return row

@@ -42,14 +42,16 @@ class LanguageRecipe(Section):
 class DataRecipe(Section):
     """`shards`: a converted folder. `sentences`: whole `trajectory`s, or the `elements` of single screens.
 
-    `mixture`: the fraction of a subset's episodes to use, 1 where a subset is not named. `workers`: processes that
-    prepare screens; 0 prepares them in the training process.
+    `max_tokens`: the longest sentence; a trajectory over it becomes several windows. None: the row's budget, where it
+    has one, else no limit. `mixture`: the fraction of a subset's episodes to use, 1 where a subset is not named.
+    `workers`: processes that prepare screens; 0 prepares them in the training process.
     """
 
     shards: str
     split: str = "train"
     sentences: Literal["trajectory", "elements"] = "trajectory"
     items: PositiveInt = 12
+    max_tokens: PositiveInt | None = None
     mixture: dict[Literal[SUBSETS], Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     limit: PositiveInt | None = None
     workers: NonNegativeInt = 0
@@ -64,16 +66,27 @@ class OptimizerRecipe(Section):
     weight_decay: NonNegativeFloat = 0.01
 
 
-class TrainingRecipe(Section):
-    """Length and size of the run: `steps` optimiser steps of `accumulation` batches of `batch_size` sentences a rank.
+class ValidationRecipe(Section):
+    """Every `steps` steps, `episodes` episodes of `split`, spread over the subsets, are read and never learned."""
 
-    Exactly one of `steps` and `epochs` is given. `schedule` follows `warmup_steps` of linear warm-up. `bf16`: mixed
-    precision; `auto` where the processor computes in it, which decides a run's last digits.
+    split: str = "validation"
+    episodes: PositiveInt = 64
+    steps: PositiveInt = 200
+
+
+class TrainingRecipe(Section):
+    """Length and size of the run: `steps` optimiser steps of `accumulation` rows a rank, each one forward pass.
+
+    A row is `batch_size` sentences laid end to end (1 unless told), or as many as fit into `batch_tokens`: the better
+    choice where episodes differ in length. Exactly one of `steps` and `epochs` is given. `schedule` follows
+    `warmup_steps` of linear warm-up. `bf16`: mixed precision; `auto` where the processor computes in it, which decides
+    a run's last digits. `deepspeed`: a file of `deepspeed_configs/`, for runs of several ranks.
     """
 
     epochs: PositiveFloat | None = None
     steps: PositiveInt | None = None
-    batch_size: PositiveInt = 1
+    batch_size: PositiveInt | None = None
+    batch_tokens: PositiveInt | None = None
     accumulation: PositiveInt = 1
     optimizer: OptimizerRecipe = OptimizerRecipe()
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
@@ -83,9 +96,13 @@ class TrainingRecipe(Section):
     gradient_checkpointing: bool = False
     save_steps: PositiveInt | None = None
     log_steps: PositiveInt = 10
+    validation: ValidationRecipe | None = None
+    deepspeed: str | None = None
 
     @model_validator(mode="after")
     def _one_length(self):
+        if self.batch_tokens is not None and self.batch_size is not None:
+            raise ValueError("give either batch_size or batch_tokens")
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("give either epochs or steps")
         return self
@@ -105,6 +122,18 @@ class Recipe(Section):
     def _mixed_precision(self):
         if self.model.dtype == "bfloat16" and self.training.bf16 is not True:
             raise ValueError("model.dtype bfloat16 trains float32 weights beside it; that needs training.bf16: true")
+        return self
+
+    @model_validator(mode="after")
+    def _known_lengths(self):
+        if self.data.sentences == "elements" and (self.training.batch_tokens or self.data.max_tokens):
+            raise ValueError(
+                "sentences of elements are as long as their screens make them; give training.batch_size in place of "
+                "training.batch_tokens and data.max_tokens"
+            )
+        budget = self.training.batch_tokens
+        if budget is not None and self.data.max_tokens is not None and self.data.max_tokens > budget:
+            raise ValueError("data.max_tokens is more than training.batch_tokens, into which every sentence must fit")
         return self
 
     def to_yaml(self) -> str:

@@ -1,38 +1,68 @@
-"""How many tokens whole trajectories take under a recipe, from columns alone: no pixel and no model weight is read.
+"""How many tokens trajectories take under a recipe, from columns alone: no pixel and no model weight is read.
 
 A trajectory's tokens are those of its goal and, a step, of the screen, the cue and the action; so it is enough to
-tokenise each different goal and each different action once. Actions that the binned language writes alike are found by
-arithmetic on arrays; of millions of steps only thousands are left to be written.
+tokenise each different goal and each different action once, and to measure each different size of screen. Actions that
+the binned language writes alike are found by arithmetic on arrays; of millions of steps only thousands are left to be
+written.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from transformers import PretrainedConfig
 
 from vlm_agent.action_languages.binned import PHRASES
 from vlm_agent.datasets.columns import DIRECTIONS, Columns
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind
-from vlm_agent.models.build import RECIPE_FILE, Vocabulary, build_tokenizer, language_configuration
-from vlm_agent.models.recipe import ModelRecipe
-from vlm_agent.sentences.trajectory import ACTION_CUE, TrajectorySentences
+from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
+from vlm_agent.models.reading import reading_of
+from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data import chosen_episodes
-from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
-from vlm_agent.training.train import vocabulary_of
+from vlm_agent.training.recipe import Recipe, RecipeError
+from vlm_agent.training.vocabulary import vocabulary_of
 
 
-def count_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
-    """int64 (episodes,): of each episode, `len(sentences.build(episode).input_ids)`.
-
-    Raises ValueError where the tokenizer cannot say an action, as building that sentence would.
+@dataclass(frozen=True)
+class TokenCounts:
+    """Of E episodes with together S steps: `goal` int64 (E,), tokens before the first step; `lengths` int64 (E,), steps
+    of each; of each step, int64 (S,), `step` all its tokens, `screen` the visual ones among them and `action` those that
+    are learned.
     """
+
+    goal: np.ndarray
+    lengths: np.ndarray
+    step: np.ndarray
+    screen: np.ndarray
+    action: np.ndarray
+
+    @property
+    def whole(self) -> np.ndarray:
+        """int64 (E,): of each episode, `len(sentences.build(episode))`."""
+        episode = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        return self.goal + np.bincount(episode, self.step, minlength=len(self.lengths)).astype(np.int64)
+
+    def steps_of(self, episode: int) -> np.ndarray:
+        """int64 (steps of it,): the tokens of each of its steps."""
+        return self.step[self._offsets[episode] : self._offsets[episode + 1]]
+
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+
+def count_tokens(columns: Columns, sentences: TrajectorySentences) -> TokenCounts:
+    """Raises ValueError where the tokenizer cannot say an action, as building that sentence would."""
     goals = pa.array(columns.goal, pa.string()).dictionary_encode()
     of_goals = np.array([len(sentences.goal_ids(goal)) for goal in goals.dictionary.to_pylist()], np.int64)
-    every_step = sentences.tokens_per_screen + len(sentences.ids(ACTION_CUE))
-    episode = np.repeat(np.arange(len(columns.lengths)), columns.lengths)
-    of_actions = np.bincount(episode, _action_tokens(columns, sentences), minlength=len(columns.lengths))
-    return of_goals[goals.indices.to_numpy()] + columns.lengths * every_step + of_actions.astype(np.int64)
+    screen, action = _screen_tokens(columns, sentences), _action_tokens(columns, sentences)
+    step = screen + action + len(sentences.before_screen(is_first=False)) + len(sentences.marks(sentences.frame.cue))
+    first = np.cumsum(columns.lengths) - columns.lengths
+    step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
+    return TokenCounts(of_goals[goals.indices.to_numpy()], columns.lengths, step, screen, action)
 
 
 def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
@@ -41,10 +71,8 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
     A tokenizer from scratch is made from the recipe's shards, as training makes it. Raises CheckpointError where the
     tokenizer cannot be had, RecipeError and DatasetError as training would.
     """
-    model = _described(recipe.model)
     tokenizer = build_tokenizer(recipe.model, _words(recipe))
-    rows, columns = model.visual_grid
-    return TrajectorySentences(tokenizer, recipe.action_language.build(), model.screen_size, rows * columns)
+    return reading_of(configuration_of(recipe.model, tokenizer)).sentences(tokenizer, recipe.action_language.build())
 
 
 def _words(recipe: Recipe) -> Vocabulary:
@@ -56,18 +84,17 @@ def _words(recipe: Recipe) -> Vocabulary:
 
 def context_length(recipe: Recipe) -> int:
     """The positions that the recipe's language model was made for; RecipeError where its configuration does not say."""
-    source = _described(recipe.model).language_model
-    positions = getattr(language_configuration(source).get_text_config(), "max_position_embeddings", None)
+    config: PretrainedConfig = configuration_of(recipe.model, build_tokenizer(recipe.model, _words(recipe)))
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
     if positions is None:
         raise RecipeError("the language model's configuration names no context length; give one with --budget")
     return positions
 
 
-def _described(recipe: ModelRecipe) -> ModelRecipe:
-    """The recipe, or the one among its bases, that describes a model from its parts."""
-    while recipe.base is not None:
-        recipe = read_recipe(Path(recipe.base) / RECIPE_FILE).model
-    return recipe
+def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
+    """int64 (steps,)"""
+    sizes, which = np.unique(np.stack([columns.height, columns.width], axis=1), axis=0, return_inverse=True)
+    return np.array([sentences.screens.tokens(*size) for size in sizes.tolist()], np.int64)[which.ravel()]
 
 
 def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:

@@ -6,21 +6,29 @@ import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 
+from vlm_agent.training.data import RowStream, only_row
+from vlm_agent.training.finite_loss import FiniteLoss
+from vlm_agent.training.meter import Meter
 from vlm_agent.training.optimizers import adamw, muon
+from vlm_agent.training.stop_signals import leave_stopping_to_parent
 from vlm_agent.training.recipe import OptimizerRecipe
+from vlm_agent.training.validation import Validation
 
-
-class TrainingError(ValueError):
-    """A run that cannot go on, with what to change."""
+NOT_FOR_MODELS = ("kinds", "about")
+"""What a row holds for the figures and for messages."""
 
 
 class AgentTrainer(Trainer):
-    """Trains on a `SentenceStream`, in its order."""
+    """Trains on a `RowStream`, in its order."""
 
-    def __init__(self, *args, optimizer_recipe: OptimizerRecipe, end_of_action: int, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.optimizer_recipe = optimizer_recipe
-        self.meter = Meter(end_of_action)
+    def __init__(
+        self, *args, train_dataset: RowStream, optimizer_recipe: OptimizerRecipe, validation: Validation | None, **kwargs
+    ):
+        rows = None if validation is None else validation.packs
+        super().__init__(*args, train_dataset=train_dataset, eval_dataset=rows, **kwargs)
+        self.optimizer_recipe, self.validation = optimizer_recipe, validation
+        self.finite_loss = FiniteLoss()
+        self.meter = Meter(self.args.device, flops=lambda tokens: 0.0, peak_flops=None)
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
         recipe = self.optimizer_recipe
@@ -34,61 +42,39 @@ class AgentTrainer(Trainer):
         """The stream shuffles itself, so the loader reads it in order."""
         loader = DataLoader(
             self.train_dataset,
-            batch_size=self.args.per_device_train_batch_size,
-            collate_fn=self.data_collator,
+            batch_size=1,
+            collate_fn=only_row,
             num_workers=self.args.dataloader_num_workers,
             persistent_workers=self.args.dataloader_num_workers > 0,
+            worker_init_fn=leave_stopping_to_parent,
         )
         return self.accelerator.prepare(loader)
 
     def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-        outputs = model(**inputs, num_items_in_batch=num_items_in_batch)
-        if not torch.isfinite(outputs.loss):
-            raise TrainingError(
-                f"the loss is {outputs.loss.item()} at step {self.state.global_step}; nothing was updated by it. "
-                "Lower the learning rate, or look at the data"
-            )
+        given = {name: value for name, value in inputs.items() if name not in NOT_FOR_MODELS}
+        outputs = model(**given, num_items_in_batch=num_items_in_batch)
+        self.finite_loss.watch(outputs.loss, inputs["about"])
+        if self.accelerator.sync_gradients:
+            self.finite_loss.check(self.state.global_step)
         self.meter.count(inputs, outputs)
         # The loss is this rank's share of the mean over all ranks, whose gradients are averaged, not summed.
         loss = outputs.loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
 
+    def get_batch_samples(self, epoch_iterator, *args, **kwargs):
+        """Counts how long the loader lets the run wait."""
+        return super().get_batch_samples(self.meter.timed(epoch_iterator), *args, **kwargs)
+
+    def evaluate(self, *args, **kwargs) -> dict[str, float]:
+        figures = self.validation.run(self.model_wrapped, self.args.device)
+        self.log(figures)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
+        return figures
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
             logs |= self.meter.read()
         super().log(logs, start_time)
-
-
-class Meter:
-    """Counts between two log lines: this rank's tokens (padding too) and supervised actions a second, and the parts of
-    the loss."""
-
-    def __init__(self, end_of_action: int):
-        self.end_of_action = end_of_action
-        self._reset()
-
-    def _reset(self) -> None:
-        self.started = time.monotonic()
-        self.tokens = self.actions = self.batches = 0
-        self.losses = {"action_loss": 0.0, "element_loss": 0.0}
-
-    def count(self, inputs: dict[str, torch.Tensor], outputs) -> None:
-        labels = inputs["labels"]
-        self.tokens += labels.numel()
-        self.actions += int((labels == self.end_of_action).sum())
-        self.batches += 1
-        for name in self.losses:
-            value = getattr(outputs, name)
-            if value is not None:
-                self.losses[name] += value.item()
-
-    def read(self) -> dict[str, float]:
-        """Figures since the last reading; starts anew."""
-        seconds = time.monotonic() - self.started
-        figures = {"tokens_per_second": self.tokens / seconds, "actions_per_second": self.actions / seconds}
-        figures |= {name: total / max(self.batches, 1) for name, total in self.losses.items() if total}
-        self._reset()
-        return figures
 
 
 class ConsoleProgress(TrainerCallback):

@@ -1,0 +1,46 @@
+"""What a recipe means in the words of transformers' Trainer."""
+
+import os
+from pathlib import Path
+
+import torch
+from transformers import TrainingArguments
+
+from vlm_agent.models.precision import has_bf16
+from vlm_agent.training.recipe import Recipe
+from vlm_agent.training.run_folder import CHECKPOINTS, TENSORBOARD
+
+
+def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
+    """Made before the model: with DeepSpeed's ZeRO-3, weights are cut among the ranks while they are loaded."""
+    training = recipe.training
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(run / TENSORBOARD)
+    made = TrainingArguments(
+        output_dir=str(run / CHECKPOINTS),
+        max_steps=steps,
+        per_device_train_batch_size=1,  # one row
+        gradient_accumulation_steps=training.accumulation,
+        lr_scheduler_type={"constant": "constant_with_warmup"}.get(training.schedule, training.schedule),
+        warmup_steps=training.warmup_steps,
+        max_grad_norm=training.max_grad_norm,
+        bf16=has_bf16() if training.bf16 == "auto" else training.bf16,
+        activation_checkpointing=training.gradient_checkpointing,
+        save_strategy="no" if training.save_steps is None else "steps",
+        save_steps=training.save_steps or 1,
+        eval_strategy="no" if training.validation is None else "steps",
+        eval_steps=None if training.validation is None else training.validation.steps,
+        logging_steps=training.log_steps,
+        logging_first_step=True,
+        dataloader_num_workers=recipe.data.workers,
+        use_cpu=not torch.cuda.is_available(),
+        deepspeed=training.deepspeed,
+        report_to=["tensorboard"],
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        seed=recipe.seed,
+    )
+    if "WORLD_SIZE" not in os.environ and made.device.type == "cuda":
+        # Several GPUs in one process would mean DataParallel, which cuts screens and sentences apart. One rank a GPU
+        # (torchrun) is how to use them all.
+        made._n_gpu = 1
+    return made

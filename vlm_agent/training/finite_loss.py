@@ -1,0 +1,41 @@
+"""A loss that is NaN or infinite stops the run before it reaches the weights, and says which episodes gave it."""
+
+import torch
+
+from vlm_agent.training import ranks
+from vlm_agent.training.errors import TrainingError
+
+
+class FiniteLoss:
+    """Watches the batches of one optimiser step and is asked once, before the backward pass of the last of them.
+
+    Not at every batch: reading a number back from a GPU lets it run dry. Not after the last backward pass either:
+    DeepSpeed updates the weights inside it.
+    """
+
+    def __init__(self):
+        self._seen: list[tuple[torch.Tensor, list[str]]] = []
+
+    def watch(self, loss: torch.Tensor, about: list[str]) -> None:
+        """`loss`: a scalar, as the model gave it; `about`: what the batch was made of."""
+        self._seen.append((loss.detach(), about))
+
+    def check(self, step: int) -> None:
+        """Asks about all batches since the last check; every rank calls it, and all raise when one has cause.
+
+        Raises TrainingError, which names what was in the batches without a finite loss on any rank, and `step`, how
+        many updates were made.
+        """
+        seen, self._seen = self._seen, []
+        losses = torch.stack([loss.float() for loss, _ in seen])
+        if not ranks.agreed(not bool(losses.isfinite().all())):
+            return
+        here = [
+            f"{loss} from {', '.join(about)}"
+            for loss, (_, about) in zip(losses.tolist(), seen, strict=True)
+            if not torch.tensor(loss).isfinite()
+        ]
+        raise TrainingError(
+            f"the loss is no finite number after {step} steps: {'; '.join(ranks.gathered(here))}. Nothing was updated "
+            "by it. Look at these episodes (`vlm-agent inspect`), or lower the learning rate"
+        )

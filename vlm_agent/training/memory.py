@@ -1,0 +1,158 @@
+"""What a GPU holds while it trains: weights, gradients and optimiser states to the byte, the rest estimated.
+
+Bytes of a trained weight, on each of N GPUs, in mixed precision (Rajbhandari et al. 2020, "ZeRO", section 3; DeepSpeed
+0.19; PyTorch's DDP):
+
+                       DDP    ZeRO-2     ZeRO-3      in float32: 4 for every 2
+    the weight          4      2          2 / N
+    its gradient        4      2 / N      2 / N
+    float32 copy        –      4 / N      4 / N
+    AdamW's moments     8      8 / N      8 / N      Muon's: 4
+
+Frozen weights lie on every GPU as they are, with ZeRO-3 a share of them; with offload, these and all of the above lie
+in main memory. Buffers, an estimate: DDP's copy of the gradients and autocast's bfloat16 copies of trained weights;
+DeepSpeed's two buckets of hidden x hidden (`auto`); what ZeRO-3 has gathered at a time, two layers and the largest
+table; and 1 GB for CUDA and its libraries.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from vlm_agent.models.recipe import Quantisation
+from vlm_agent.training.muon import Muon
+
+CUDA_BYTES = 10**9
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """A way to spread a model over GPUs. `stage`: DeepSpeed's ZeRO stage, 0: plain DDP."""
+
+    name: str
+    stage: int
+    offload: bool = False
+
+
+SHARDINGS = (Sharding("DDP", 0), Sharding("zero2", 2), Sharding("zero3", 3), Sharding("zero3-offload", 3, offload=True))
+"""Plain DDP, and what deepspeed_configs/ holds for GPUs."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Of a model whose trained weights are chosen. `frozen`: bytes; `trained`: how many; `optimizer`: bytes of its
+    states; `gathered`: bytes of frozen weights that two layers and the largest table hold; `hidden`: its width."""
+
+    frozen: int
+    trained: int
+    optimizer: int
+    gathered: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes a GPU; `host`: bytes of main memory for each GPU."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    buffers: int
+    host: int = 0
+
+    @property
+    def total(self) -> int:
+        """Without activations."""
+        return self.weights + self.gradients + self.optimizer + self.buffers
+
+
+def weigh(
+    model: nn.Module, parts: dict[str, str], optimizer: torch.optim.Optimizer, kind: Quantisation | None
+) -> Weights:
+    """Of a model on any device, meta too, as `choose_trained_weights` leaves it, with its optimiser.
+
+    `kind`: how the language model's linear layers would be quantised, of a model where they are not yet.
+    """
+    decoder = part_of(model, parts["language_model"])
+    quantised = {} if kind is None else _if_quantised(decoder, kind)
+    layers = sorted(frozen_bytes(layer, quantised) for layer in decoder.children())
+    tables = [part_of(model, parts[part]) for part in ("embeddings", "head")]
+    return Weights(
+        frozen=frozen_bytes(model, quantised),
+        trained=sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
+        optimizer=optimizer_bytes(optimizer),
+        gathered=sum(layers[-2:]) + max(frozen_bytes(table, {}) for table in tables),
+        hidden=next(tables[0].parameters()).shape[1],
+    )
+
+
+def part_of(model: nn.Module, path: str) -> nn.Module:
+    """The submodule at a path of the base model, wherever an adapter has put that."""
+    return next(module for name, module in model.named_modules() if f".{name}".endswith(f".{path}"))
+
+
+def _if_quantised(decoder: nn.Module, kind: Quantisation) -> dict[int, int]:
+    """Bytes of each frozen weight that would be quantised, by its id."""
+    linear = (module for module in decoder.modules() if isinstance(module, nn.Linear))
+    return {
+        id(module.weight): quantised_bytes(module.weight.shape, kind)
+        for module in linear
+        if not module.weight.requires_grad
+    }
+
+
+def frozen_bytes(model: nn.Module, quantised: dict[int, int]) -> int:
+    return sum(
+        quantised.get(id(parameter), parameter.numel() * parameter.element_size())
+        for parameter in model.parameters()
+        if not parameter.requires_grad
+    )
+
+
+def quantised_bytes(shape: tuple[int, int], kind: Quantisation) -> int:
+    """Of a weight (outputs, inputs) by bitsandbytes. int8: a scale a row. nf4: 4 bits a weight, an 8-bit scale for 64
+    of them, a float32 for 256 scales and one more, and tables of 16 and 256 values."""
+    outputs, inputs = shape
+    weights = outputs * inputs
+    if kind == "int8":
+        return weights + 4 * outputs
+    scales = math.ceil(weights / 64)
+    return math.ceil(weights / 2) + scales + 4 * math.ceil(scales / 256) + 4 + 4 * 16 + 4 * 256
+
+
+def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """States of AdamW (two moments) and Muon (one), float32."""
+    return sum(
+        (4 if isinstance(part, Muon) else 8) * parameter.numel()
+        for part in getattr(optimizer, "parts", [optimizer])
+        for group in part.param_groups
+        for parameter in group["params"]
+    )
+
+
+def spread(weights: Weights, sharding: Sharding, gpus: int, bf16: bool) -> Memory:
+    """What each of `gpus` GPUs holds; activations apart."""
+    if sharding.stage == 0:
+        copies = 4 * weights.trained if gpus > 1 else 0
+        cast = 2 * weights.trained if bf16 else 0
+        gradients = 4 * weights.trained
+        held = weights.frozen + 4 * weights.trained
+        return Memory(held, gradients, weights.optimizer, CUDA_BYTES + copies + cast)
+    number = 2 if bf16 else 4
+    held = weights.frozen + number * weights.trained
+    gathered = weights.gathered if sharding.stage == 3 else 0
+    memory = Memory(
+        weights=_share(held, gpus) if sharding.stage == 3 else held,
+        gradients=_share(number * weights.trained, gpus),
+        optimizer=_share(weights.optimizer + 4 * weights.trained, gpus),
+        buffers=CUDA_BYTES + 2 * number * weights.hidden**2 + gathered,
+    )
+    if not sharding.offload:
+        return memory
+    return Memory(0, 0, 0, memory.buffers, host=memory.weights + memory.gradients + memory.optimizer)
+
+
+def _share(everything: int, gpus: int) -> int:
+    return math.ceil(everything / gpus)

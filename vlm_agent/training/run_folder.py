@@ -1,0 +1,64 @@
+"""A run folder: whose it is, and when it is finished.
+
+RUN/recipe.yaml       the resolved recipe
+RUN/checkpoints/      what a stopped or killed run goes on from
+RUN/tensorboard/
+RUN/stopped           only where the run was told to stop: when, and how to go on
+RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
+RUN/base/             the random base under an adapter, where no checkpoint could give it back
+RUN/run.json          versions, commit, data, figures; written last: it means finished
+"""
+
+import json
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from vlm_agent.datasets import written_whole
+from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.models.build import RECIPE_FILE
+from vlm_agent.training.recipe import Recipe, RecipeError
+
+FINISHED = "run.json"
+CHECKPOINTS = "checkpoints"
+TENSORBOARD = "tensorboard"
+_RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
+
+
+def refuse_other_runs(run: Path, recipe: Recipe) -> None:
+    """Raises RecipeError where the folder holds a finished run, or one of another recipe."""
+    if (run / FINISHED).exists():
+        raise RecipeError(f"{run} holds a finished run; choose another output, or remove it")
+    path = run / RECIPE_FILE
+    if path.exists() and path.read_text(encoding="utf-8") != recipe.to_yaml():
+        raise RecipeError(f"{run} was begun with another recipe ({path}); choose another output, or remove it")
+
+
+def claim(run: Path, recipe: Recipe) -> None:
+    """Done when data and model are there: a path mistyped must not make the folder refuse the corrected recipe."""
+    with written_whole(run / RECIPE_FILE) as temporary:
+        temporary.write_text(recipe.to_yaml(), encoding="utf-8")
+
+
+def finish(run: Path, recipe: Recipe, shards: ShardDataset, figures: dict) -> None:
+    """Writes what means that the run is finished."""
+    record = {
+        "figures": figures,
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in _RECORDED},
+        "commit": _commit(),
+        "command": sys.argv,
+        "shards": recipe.data.shards,
+        "manifest": shards.manifest,
+    }
+    with written_whole(run / FINISHED) as temporary:
+        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, None where it was installed without its repository."""
+    folder = Path(__file__).parent
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (fixed words, no input)
+    return result.stdout.strip() if result.returncode == 0 else None
