@@ -9,8 +9,9 @@ from importlib.util import find_spec
 
 import torch
 from torch import nn
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 WITHIN_SENTENCES = "within_sentences"
 _FLASH = "flash_attention_2"
@@ -76,4 +77,12 @@ def within_sentences(
     return torch.cat(parts, dim=1), None
 
 
+def _mask(*sizes, attention_mask: torch.Tensor | None = None, q_offset: int = 0, **options) -> torch.Tensor | None:
+    """SDPA's, where there is padding or a cache; a row of sentences has neither, and its L × L mask is never built."""
+    if attention_mask is None and isinstance(q_offset, int) and q_offset == 0:
+        return None
+    return sdpa_mask(*sizes, attention_mask=attention_mask, q_offset=q_offset, **options)
+
+
 AttentionInterface.register(WITHIN_SENTENCES, within_sentences)
+AttentionMaskInterface.register(WITHIN_SENTENCES, _mask)

@@ -16,12 +16,14 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from vlm_agent.models.attention import packed_options
+from vlm_agent.models.qwen_vl_2023 import Resampler
 from vlm_agent.models.supervised import SupervisedOutput, supervise
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 
 class LlamaViTConfig(PretrainedConfig):
     """`screen_size` (height, width) in pixels is what the encoder sees; `visual_grid` is (rows, columns) of tokens.
 
+    `projector`: one linear map, or Qwen-VL's `resampler` (2023), for which the options for models from scratch do nothing.
     `visual_norm`: RMS to which projected visual tokens are scaled (None: left as they are).
     `visual_positions`: add a learned position to each visual token, started from a 2-D sinusoid.
     `element_loss`: weight of the loss that names, from each visual token alone, the word or icon under it.
@@ -90,6 +92,9 @@ class Projector(nn.Module):
         return seen, seen if self.positions is None else seen + self.positions
 
 
+_PROJECTORS = {"linear": Projector, "resampler": Resampler}
+
+
 class LlamaViT(PreTrainedModel):
     """The composite. Attributes: `vision`, `projector`, `language_model`.
 
@@ -109,7 +114,7 @@ class LlamaViT(PreTrainedModel):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flash_attn = True
-    _no_split_modules = ["LlamaDecoderLayer"]  # noqa: RUF012 (transformers' own shape)
+    _no_split_modules = ["LlamaDecoderLayer", "Qwen2DecoderLayer"]  # noqa: RUF012 (transformers' own shape)
     # Trainer then passes `num_items_in_batch`, so that accumulation weighs every supervised token alike.
     accepts_loss_kwargs = True
 
@@ -120,7 +125,7 @@ class LlamaViT(PreTrainedModel):
             language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
         )
         hidden = config.text_config.hidden_size
-        self.projector = Projector(_feature_width(self.vision), hidden, config)
+        self.projector = _PROJECTORS[config.projector](_feature_width(self.vision), hidden, config)
         self.post_init()
 
     def _init_weights(self, module):
@@ -147,8 +152,9 @@ class LlamaViT(PreTrainedModel):
         trained = any(parameter.requires_grad for parameter in self.vision.parameters())
         with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
             features = self._feature_map(self._normalise(screens))
-            pooled = functional.adaptive_avg_pool2d(features, self.config.visual_grid)
-        return self.projector(pooled.flatten(2).transpose(1, 2))
+            if self.config.projector == "linear":
+                features = functional.adaptive_avg_pool2d(features, self.config.visual_grid)
+        return self.projector(features.flatten(2).transpose(1, 2))
 
     def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
         # Cast first: on a CPU in mixed precision the arithmetic on whole screens is a tenth of a training step.

@@ -5,6 +5,9 @@ anywhere else. What is added is a forward pass for training: screens as uint8 pa
 a frozen vision tower without a graph; logits and loss only where there is a label.
 """
 
+import functools
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import torch
 import transformers
@@ -24,6 +27,17 @@ IMAGE_STD = (0.26862954, 0.26130258, 0.27577711)
 
 IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
 """Of Qwen3-VL."""
+
+
+def _or_row(forward: Callable) -> Callable:
+    """transformers' forward, that also takes a row as `QwenRows` makes it; of the same signature, in which `generate`
+    looks for the names that it may pass."""
+
+    @functools.wraps(forward)
+    def forward_or_row(self, *args, patches: torch.Tensor | None = None, **batch):
+        return forward(self, *args, **batch) if patches is None else self.read_row(patches, **batch)
+
+    return forward_or_row
 
 
 class _ReadsRows(nn.Module):
@@ -62,11 +76,9 @@ class _ReadsRows(nn.Module):
     def _sees_with_graph(self) -> bool:
         return any(parameter.requires_grad for parameter in self.vision.parameters())
 
-    def forward(self, *args, patches: torch.Tensor | None = None, **batch):
-        """A row as `pack` makes it; without `patches`, transformers' own forward."""
-        if patches is None:
-            return super().forward(*args, **batch)
-        return self.read_row(patches, **batch)
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        cls.forward = _or_row(super().forward)
 
     def read_row(
         self,
@@ -74,31 +86,32 @@ class _ReadsRows(nn.Module):
         grids: torch.Tensor,
         input_ids: torch.Tensor,
         position_ids: torch.Tensor,
-        labels: torch.Tensor | None = None,
+        labels: torch.Tensor,
         cu_seqlens: torch.Tensor | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
-        **decoding,
     ) -> SupervisedOutput:
-        """`patches` uint8 (P, 3, patch, patch), `grids` int64 (screens, 3); `input_ids`, `labels` int64 (B, L) with
-        `SCREEN_TOKEN`s; `position_ids` int64 (4, B, L): the place in the sentence, and time, row and column.
+        """The loss as `supervise` defines it; what is read as in `read`."""
+        packed = packed_options(self.language_model, cu_seqlens)
+        hidden = self.read(patches, grids, input_ids, position_ids, **packed).last_hidden_state
+        return supervise(hidden, labels, self.lm_head, num_items_in_batch)
 
-        With labels, the loss as `supervise` defines it; without, logits everywhere and the cache of `decoding`.
+    def read(
+        self,
+        patches: torch.Tensor,
+        grids: torch.Tensor,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        **decoding,
+    ):
+        """transformers' output without a head: `last_hidden_state` (B, L, width), and the cache of `decoding`.
+
+        `patches` uint8 (P, 3, patch, patch), `grids` int64 (screens, 3); `input_ids` int64 (B, L) with `SCREEN_TOKEN`s;
+        `position_ids` int64 (4, B, L): the place in the sentence, and time, row and column.
         """
-        is_screen = input_ids == SCREEN_TOKEN
-        ids = input_ids.masked_fill(is_screen, self.config.image_token_id)
+        ids = input_ids.masked_fill(input_ids == SCREEN_TOKEN, self.config.image_token_id)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._sees_with_graph()):
             seen = self.model.get_image_features(self._pixels(patches), grids, return_dict=True)
-        decoded = self.model(
-            input_ids=ids,
-            mm_encoder_outputs={"image": seen},
-            position_ids=position_ids,
-            **packed_options(self.language_model, cu_seqlens),
-            **decoding,
-        )
-        if labels is None:
-            hidden = decoded.last_hidden_state
-            return SupervisedOutput(logits=self.lm_head(hidden), past_key_values=decoded.past_key_values)
-        return supervise(decoded.last_hidden_state, labels, self.lm_head, num_items_in_batch)
+        return self.model(input_ids=ids, mm_encoder_outputs={"image": seen}, position_ids=position_ids, **decoding)
 
     def _pixels(self, patches: torch.Tensor) -> torch.Tensor:
         """(P, 3 * frames * patch * patch) normalised, as the vision tower takes them; a still screen in every frame."""
@@ -143,11 +156,14 @@ class QwenRows:
 
     def __call__(self, sentences: list[Sentence]) -> dict:
         """What `read_row` takes, of sentences laid end to end."""
-        row = lay_end_to_end(sentences)
-        positions = [self.positions(sentence) for sentence in sentences]
+        positions = np.concatenate([self.positions(sentence) for sentence in sentences], axis=1)
+        row = lay_end_to_end(sentences) | self.screens(sentences)
+        return row | {"position_ids": torch.from_numpy(positions)[:, None]}
+
+    def screens(self, sentences: Sequence[Sentence]) -> dict[str, torch.Tensor]:
+        """`patches` and `grids` of all their screens."""
         screens = [screen for sentence in sentences for screen in sentence.screens]
-        return row | {
-            "position_ids": torch.from_numpy(np.concatenate(positions, axis=1))[:, None],
+        return {
             "patches": torch.from_numpy(np.concatenate([self._patches(screen) for screen in screens])),
             "grids": torch.tensor([self._grid(screen) for screen in screens]),
         }

@@ -37,8 +37,9 @@ class Reading:
 def reading_of(config: PretrainedConfig) -> Reading:
     """How the model of this configuration reads. Raises ValueError for one of no known family."""
     if isinstance(config, LlamaViTConfig):
-        frame = QWEN_2023 if config.projector == "resampler" else PLAIN
-        return Reading(FixedScreens(config.screen_size, config.tokens_per_screen), frame, llama_vit_rows)
+        is_qwen = config.projector == "resampler"
+        screens = FixedScreens(config.screen_size, config.tokens_per_screen, bicubic=is_qwen)
+        return Reading(screens, QWEN_2023 if is_qwen else PLAIN, llama_vit_rows)
     if config.model_type in QWEN_VL:
         vision = config.vision_config
         multiple = vision.patch_size * vision.spatial_merge_size

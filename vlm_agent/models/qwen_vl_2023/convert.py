@@ -1,0 +1,98 @@
+"""From the published folder of Qwen-VL (2023) to one that `LlamaViT.from_pretrained` and `AutoTokenizer` read."""
+
+import errno
+import json
+import shutil
+from collections.abc import Callable
+from itertools import groupby
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from vlm_agent.datasets import written_whole
+from vlm_agent.models.llama_vit import LlamaViTConfig
+from vlm_agent.models.qwen_vl_2023.configuration import CheckpointFormatError, our_configuration, read_configuration
+from vlm_agent.models.qwen_vl_2023.published import Weight, published_weights
+from vlm_agent.models.qwen_vl_2023.source_files import Stored, find_weights
+from vlm_agent.models.qwen_vl_2023.tokenizer import END, VOCABULARY_FILE, build_tokenizer
+
+SHARD_BYTES = 2 << 30
+"""About the largest a written file is, and what conversion holds in memory."""
+
+_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+
+
+def convert_checkpoint(
+    source: Path, target: Path, say: Callable[[str], None], shard_bytes: int = SHARD_BYTES
+) -> LlamaViTConfig:
+    """Writes `target`, a new folder, from the published folder `source`; weights keep their dtype.
+
+    Everything is checked before anything is written, and `target` gets its name when it is whole. `say` is told every
+    file. Raises CheckpointFormatError for what is not the published checkpoint or not all of it, FileExistsError where
+    `target` exists, FileNotFoundError where `source` lacks a file.
+    """
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "exists already; name a folder that does not", str(target))
+    published = read_configuration(source / "config.json")
+    expected = published_weights(published)
+    stored = find_weights(source, expected)
+    tokenizer = build_tokenizer(source / VOCABULARY_FILE, published.max_position_embeddings)
+    if len(tokenizer) > published.vocab_size:
+        raise CheckpointFormatError(
+            f"{source / VOCABULARY_FILE} makes {len(tokenizer)} ids with the special tokens, more than config.json's "
+            f"{published.vocab_size} embeddings: they are not of one checkpoint"
+        )
+    config = our_configuration(published, tokenizer.convert_tokens_to_ids(END), _DTYPES[stored[0].dtype])
+    partial = target.with_name(f".{target.name}.partial")
+    if partial.exists():  # a conversion was killed
+        shutil.rmtree(partial)
+    partial.mkdir(parents=True)
+    try:
+        _write_weights(stored, expected, partial, shard_bytes, say)
+        tokenizer.save_pretrained(partial)
+        config.save_pretrained(partial)
+        partial.rename(target)
+    except BaseException:
+        shutil.rmtree(partial)
+        raise
+    return config
+
+
+def _write_weights(
+    stored: list[Stored], expected: dict[str, Weight], folder: Path, shard_bytes: int, say: Callable[[str], None]
+) -> None:
+    shards = _deal(stored, shard_bytes)
+    places: dict[str, str] = {}
+    for number, shard in enumerate(shards, 1):
+        name = f"model-{number:05}-of-{len(shards):05}.safetensors"
+        tensors = _converted(shard, expected)
+        with written_whole(folder / name) as temporary:
+            save_file(tensors, temporary, metadata={"format": "pt"})
+        places |= dict.fromkeys(tensors, name)
+        say(name)
+    index = {"metadata": {"total_size": sum(weight.size for weight in stored)}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2, sort_keys=True) + "\n")
+
+
+def _deal(stored: list[Stored], shard_bytes: int) -> list[list[Stored]]:
+    """In order, as many a shard as fit; a weight that is larger alone."""
+    shards, room = [], 0
+    for weight in stored:
+        if not shards or weight.size > room:
+            shards.append([])
+            room = shard_bytes
+        shards[-1].append(weight)
+        room -= weight.size
+    return shards
+
+
+def _converted(shard: list[Stored], expected: dict[str, Weight]) -> dict[str, torch.Tensor]:
+    tensors = {}
+    for file, inside in groupby(shard, key=lambda stored: stored.file):
+        with safe_open(file, framework="pt") as content:
+            for stored in inside:
+                weight = expected[stored.name]
+                tensors |= zip(weight.targets, weight.convert(content.get_tensor(stored.name)), strict=True)
+    return tensors

@@ -1,0 +1,108 @@
+"""The vision tower of Qwen-VL (2023): OpenCLIP's ViT-bigG, without class token and pooling."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import BaseModelOutput
+
+from vlm_agent.models.qwen_vl_2023.positions import fit_grid
+
+
+class QwenVLTowerConfig(PretrainedConfig):
+    """The defaults are the published tower's; `position_grid` is (rows, columns) of its learned position table."""
+
+    model_type = "qwen_vl_vit"
+
+    def __init__(
+        self,
+        hidden_size=1664,
+        intermediate_size=8192,
+        num_hidden_layers=48,
+        num_attention_heads=16,
+        patch_size=14,
+        image_size=448,
+        position_grid=(16, 16),
+        layer_norm_eps=1e-6,
+        **kwargs,
+    ):
+        self.hidden_size = hidden_size
+        self.intermediate_size = intermediate_size
+        self.num_hidden_layers = num_hidden_layers
+        self.num_attention_heads = num_attention_heads
+        self.patch_size = patch_size
+        self.image_size = image_size
+        self.position_grid = tuple(position_grid)
+        self.layer_norm_eps = layer_norm_eps
+        super().__init__(**kwargs)
+
+
+class _Attention(nn.Module):
+    def __init__(self, config: QwenVLTowerConfig):
+        super().__init__()
+        self.heads = config.num_attention_heads
+        self.in_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        # As published, the rows go head by head, and within a head query, key, value: not what MultiheadAttention has.
+        packed = self.in_proj(hidden).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        mixed = functional.scaled_dot_product_attention(*packed.chunk(3, dim=-1))
+        return self.out_proj(mixed.transpose(1, 2).flatten(2))
+
+
+class _Block(GradientCheckpointingLayer):
+    def __init__(self, config: QwenVLTowerConfig):
+        super().__init__()
+        width = config.hidden_size
+        self.ln_1 = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.attn = _Attention(config)
+        self.ln_2 = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.c_fc = nn.Linear(width, config.intermediate_size)
+        self.c_proj = nn.Linear(config.intermediate_size, width)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        hidden = hidden + self.attn(self.ln_1(hidden))
+        return hidden + self.c_proj(functional.gelu(self.c_fc(self.ln_2(hidden))))
+
+
+class QwenVLTower(PreTrainedModel):
+    """Pixels to one feature vector a patch. `transformers.AutoModel` knows it."""
+
+    config_class = QwenVLTowerConfig
+    main_input_name = "pixel_values"
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _no_split_modules = ["_Block"]  # noqa: RUF012 (transformers' own shape)
+
+    def __init__(self, config: QwenVLTowerConfig):
+        super().__init__(config)
+        width, (rows, columns) = config.hidden_size, config.position_grid
+        self.conv1 = nn.Conv2d(3, width, config.patch_size, stride=config.patch_size, bias=False)
+        self.positional_embedding = nn.Parameter(torch.empty(rows * columns, width))
+        self.ln_pre = nn.LayerNorm(width, eps=config.layer_norm_eps)
+        self.blocks = nn.ModuleList(_Block(config) for _ in range(config.num_hidden_layers))
+        self.post_init()
+
+    def _init_weights(self, module):
+        super()._init_weights(module)
+        if isinstance(module, QwenVLTower):
+            init.normal_(module.positional_embedding, std=self.config.hidden_size**-0.5)
+
+    def forward(self, pixel_values: torch.Tensor) -> BaseModelOutput:
+        """Normalised pixels (N, 3, height, width) to `last_hidden_state` (N, patches, hidden_size), in reading order.
+
+        Positions are interpolated to the grid of patches. What an edge leaves over of a patch is not seen.
+        """
+        patches = self.conv1(pixel_values)
+        places = fit_grid(self.positional_embedding, self.config.position_grid, tuple(patches.shape[-2:]))
+        hidden = self.ln_pre(patches.flatten(2).transpose(1, 2) + places)
+        for block in self.blocks:
+            hidden = block(hidden)
+        return BaseModelOutput(last_hidden_state=hidden)
+
+
+AutoConfig.register(QwenVLTowerConfig.model_type, QwenVLTowerConfig)
+AutoModel.register(QwenVLTowerConfig, QwenVLTower)
