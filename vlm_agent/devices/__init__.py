@@ -4,11 +4,22 @@ from typing import Protocol
 
 import numpy as np
 
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, ActionKind
 
 
 class Device(Protocol):
-    """A phone: what it shows, and doing something on it."""
+    """A phone: what it shows, and doing something on it.
+
+    Raises a DeviceError (`vlm_agent.devices.errors`) when the phone is not to be had; a simulated one always is.
+    """
+
+    @property
+    def activity(self) -> str:
+        """What is in front, `package/activity`, as of the last screenshot; empty where the phone does not tell."""
+
+    @property
+    def status(self) -> ActionKind | None:
+        """The status action that was noted last."""
 
     @property
     def size(self) -> tuple[int, int]:

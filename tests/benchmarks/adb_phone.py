@@ -1,0 +1,67 @@
+"""What a step costs over ADB: `python tests/benchmarks/adb_phone.py` (needs Debian's adb or uses that of adbutils).
+
+Medians over a served simulated phone of 448x208 and of 1440x720 pixels, by AdbPhone and by the program `adb`, with what
+the phone itself needs for it as the alternative to compare with. adb's server is started apart and stopped.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "devices"))
+from adb_servers import PROGRAMS, AdbServer
+
+from vlm_agent.devices.adb import AdbPhone
+from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.episodes import Action
+
+TIMES = 50
+SIZES = ((448, 208), (1440, 720))
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    """The median of one call."""
+    took = []
+    for _ in range(TIMES):
+        start = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - start)
+    return 1000 * statistics.median(took)
+
+
+def measure(server: AdbServer, size: tuple[int, int]) -> dict[str, float]:
+    tap, text = Action.tap(0.5, 0.02), Action.type_text("日本 😀")
+    handset = Handset(SimulatedPhone(7, size))
+    with PhoneServer(handset) as served, AdbPhone(served.serial, settle_interval=0.0) as phone:
+        adb = ("-s", served.serial)
+        return {
+            "phone itself: screenshot": milliseconds(handset.phone.screenshot),
+            "phone itself: tap": milliseconds(lambda: handset.phone.perform(tap)),
+            "AdbPhone: one screencap": milliseconds(phone._captured),
+            "AdbPhone: settled screenshot": milliseconds(phone.screenshot),
+            "AdbPhone: tap": milliseconds(lambda: phone.perform(tap)),
+            "AdbPhone: Unicode text": milliseconds(lambda: phone.perform(text)),
+            "adb: exec-out screencap -p": milliseconds(lambda: server.run(*adb, "exec-out", "screencap", "-p")),
+            "adb: shell input tap": milliseconds(lambda: server.run(*adb, "shell", "input tap 4 200")),
+        }
+
+
+def main() -> None:
+    for name, program in PROGRAMS.items():
+        if program is None:
+            continue
+        with tempfile.TemporaryDirectory() as home, AdbServer(program, Path(home)) as server:
+            os.environ.update(server.environment)
+            for size in SIZES:
+                print(f"\nadb of {name}, {size[0]}x{size[1]}, medians of {TIMES} in ms")
+                for what, took in measure(server, size).items():
+                    print(f"{took:8.1f}  {what}")
+
+
+if __name__ == "__main__":
+    main()

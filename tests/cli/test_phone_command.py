@@ -1,0 +1,60 @@
+"""`vlm-agent phone`: where it can be reached, what it tells about its task, how it ends."""
+
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.devices.adb_daemon.wire import CNXN, MAX_PAYLOAD, VERSION, Packet, read_packet
+from vlm_agent.devices.simulated_phone import sample_task
+
+
+def start(*arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "vlm_agent.cli", "phone", "--port", "0", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_it_serves_a_task_until_ctrl_c_and_tells_whether_it_was_reached():
+    with start("--task", "general/test/7") as process:
+        host, _, port = process.stdout.readline().removeprefix("adb connect ").strip().partition(":")
+        assert process.stdout.readline() == f"goal: {sample_task('general', 'test', 7).goal}\n"
+        with socket.create_connection((host, int(port)), timeout=10) as end, end.makefile("rb") as stream:
+            end.sendall(Packet(CNXN, VERSION, MAX_PAYLOAD, b"host::").encoded())
+            assert read_packet(stream).command == CNXN
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().split("\n") == ["", "not reached", ""]
+        assert process.stderr.read() == ""
+    assert process.returncode == OK
+    assert host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "5555"], "twice"),
+        (["--port", "99999"], "not a port"),
+        (["--task", "general/test"], "not a task"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(arguments, message, capsys):
+    try:
+        status = main(["phone", *arguments])
+    except SystemExit as error:
+        status = error.code
+    assert status == FAILED
+    assert message in capsys.readouterr().err
+
+
+def test_a_task_of_no_subset_is_refused(capsys):
+    assert main(["phone", "--task", "games/test/7"]) == FAILED
+    assert "'games'" in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_named(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert main(["phone", "--port", str(port)]) == FAILED
+    assert str(port) in capsys.readouterr().err

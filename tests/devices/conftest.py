@@ -1,0 +1,61 @@
+"""Fixtures: a served phone, and adb's server to reach it by."""
+
+import adbutils
+import pytest
+from adb_servers import MISSING, PROGRAMS, AdbServer
+
+from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.simulated_phone import SimulatedPhone
+
+
+@pytest.fixture(scope="session")
+def adb_servers(tmp_path_factory):
+    """Name → running server; started when asked for, and stopped in the end."""
+    running = {}
+
+    def server(name: str) -> AdbServer:
+        if PROGRAMS[name] is None:
+            pytest.skip(MISSING)
+        if name not in running:
+            running[name] = AdbServer(PROGRAMS[name], tmp_path_factory.mktemp(f"adb-{name}")).__enter__()
+        return running[name]
+
+    yield server
+    for started in running.values():
+        started.__exit__()
+
+
+@pytest.fixture
+def use_adb(adb_servers, monkeypatch):
+    """Has this process's clients use the server of the program that is named, and returns it."""
+    used = []
+
+    def use(name: str) -> AdbServer:
+        used.append(adb_servers(name))
+        for variable in ("ADBUTILS_ADB_PATH", "ANDROID_ADB_SERVER_PORT"):
+            monkeypatch.setenv(variable, used[-1].environment[variable])
+        monkeypatch.delenv("ANDROID_SERIAL", raising=False)
+        return used[-1]
+
+    yield use
+    for server in used:
+        adbutils.AdbClient(port=server.port).disconnect("")  # all there are
+
+
+@pytest.fixture(params=tuple(PROGRAMS))
+def adb(request, use_adb) -> AdbServer:
+    """Either program's server."""
+    return use_adb(request.param)
+
+
+@pytest.fixture
+def one_adb(use_adb) -> AdbServer:
+    """The server inside adbutils, for what does not depend on the program."""
+    return use_adb("adbutils")
+
+
+@pytest.fixture
+def served():
+    """A phone under ADB, `served.handset`, at `served.serial`."""
+    with PhoneServer(Handset(SimulatedPhone(7))) as server:
+        yield server

@@ -1,0 +1,136 @@
+"""One connection of adb's server: the greeting, and the streams that are multiplexed over it."""
+
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from vlm_agent.devices.adb_daemon.wire import (
+    AUTH,
+    AUTH_SIGNATURE,
+    AUTH_TOKEN,
+    CLSE,
+    CNXN,
+    MAX_PAYLOAD,
+    OKAY,
+    OPEN,
+    TOKEN_BYTES,
+    VERSION,
+    WRTE,
+    Packet,
+    WireError,
+    read_packet,
+)
+
+
+class Service(Protocol):
+    """What is at the device's end of a stream."""
+
+    finished: bool
+    """Whether nothing comes any more after what was returned."""
+
+    def start(self) -> bytes:
+        """What it says first, when the stream stands."""
+
+    def take(self, data: bytes) -> bytes:
+        """What it answers to `data`."""
+
+
+class _Stream:
+    """Sends one packet and waits until it is acknowledged, as the protocol wants."""
+
+    def __init__(self, local: int, remote: int, service: Service):
+        self.local, self.remote, self.service = local, remote, service
+        self.waiting: deque[bytes] = deque()
+        self.may_send = True
+
+    def add(self, data: bytes, limit: int) -> None:
+        self.waiting.extend(data[start : start + limit] for start in range(0, len(data), limit))
+
+
+class Connection:
+    """`open_service` takes a service's name and gives the service, or None where the phone has none of that name."""
+
+    def __init__(
+        self, end: socket.socket, banner: bytes, open_service: Callable[[bytes], Service | None], authorised: bool
+    ):
+        self._end, self._banner, self._open_service, self._authorised = end, banner, open_service, authorised
+        self._streams: dict[int, _Stream] = {}
+        self._limit = MAX_PAYLOAD
+        self._numbers = 0
+
+    def serve(self) -> None:
+        """Returns when the connection ends, however it does."""
+        with self._end, self._end.makefile("rb") as stream:
+            try:
+                while (packet := read_packet(stream)) is not None:
+                    self._handle(packet)
+            except (OSError, WireError):
+                return  # a cut connection is everyday life of a phone
+
+    def hang_up(self) -> None:
+        """From any thread: as if the cable were pulled."""
+        try:
+            self._end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return  # it has ended by itself
+
+    def _handle(self, packet: Packet) -> None:
+        if packet.command == CNXN:
+            self._greet(packet)
+        elif not self._authorised:
+            if packet.command == AUTH and packet.arg0 == AUTH_SIGNATURE:
+                self._ask_for_key()
+        elif packet.command == OPEN:
+            self._open(packet.arg0, packet.payload)
+        elif packet.arg1 in self._streams:
+            self._continue(self._streams[packet.arg1], packet)
+
+    def _greet(self, packet: Packet) -> None:
+        if not self._authorised:
+            self._ask_for_key()
+            return
+        self._limit = max(1, min(MAX_PAYLOAD, packet.arg1))
+        self._send(CNXN, VERSION, MAX_PAYLOAD, self._banner)
+
+    def _ask_for_key(self) -> None:
+        """As a phone does on which nobody has yet allowed debugging: no signature is good enough, and behind the last,
+        which is a public key, it waits for its owner's answer."""
+        self._send(AUTH, AUTH_TOKEN, 0, os.urandom(TOKEN_BYTES))
+
+    def _open(self, remote: int, name: bytes) -> None:
+        service = self._open_service(name.rstrip(b"\0"))
+        if service is None:
+            self._send(CLSE, 0, remote)
+            return
+        self._numbers += 1
+        stream = self._streams[self._numbers] = _Stream(self._numbers, remote, service)
+        self._send(OKAY, stream.local, remote)
+        stream.add(service.start(), self._limit)
+        self._pump(stream)
+
+    def _continue(self, stream: _Stream, packet: Packet) -> None:
+        if packet.command == CLSE:
+            del self._streams[stream.local]
+            self._send(CLSE, stream.local, stream.remote)
+            return
+        if packet.command == OKAY:
+            stream.may_send = True
+        elif packet.command == WRTE:
+            stream.add(stream.service.take(packet.payload), self._limit)
+            self._send(OKAY, stream.local, stream.remote)
+        self._pump(stream)
+
+    def _pump(self, stream: _Stream) -> None:
+        if not stream.may_send:
+            return
+        if stream.waiting:
+            stream.may_send = False
+            self._send(WRTE, stream.local, stream.remote, stream.waiting.popleft())
+        elif stream.service.finished:
+            del self._streams[stream.local]
+            self._send(CLSE, stream.local, stream.remote)
+
+    def _send(self, command: bytes, arg0: int, arg1: int, payload: bytes = b"") -> None:
+        self._end.sendall(Packet(command, arg0, arg1, payload).encoded())

@@ -1,0 +1,126 @@
+"""Listens on loopback and serves a simulated phone to whoever speaks ADB."""
+
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable
+
+from vlm_agent.devices.adb_daemon.commands import PROPERTIES, commands_of
+from vlm_agent.devices.adb_daemon.connection import Connection, Service
+from vlm_agent.devices.adb_daemon.files import SyncService
+from vlm_agent.devices.adb_daemon.handset import Handset
+from vlm_agent.devices.adb_daemon.shell import STDERR, Shell, Transcript
+
+LOOPBACK = "127.0.0.1"
+
+EMULATOR_PORTS = range(5554, 5586)
+"""Where adb's server looks for emulators of its own accord: a phone there would be listed twice."""
+
+_SHELL = re.compile(rb"(shell|exec)((?:,[^:]*)?):(.*)", re.DOTALL)
+
+_EXIT = 3
+"""The kind of frame of `shell,v2` that holds the exit status; the others are numbered as the outputs are."""
+
+
+_NOT_INTERACTIVE = b"the simulated phone offers commands, no interactive shell: adb shell COMMAND\n"
+
+
+class PhoneServer:
+    """A context manager; within it the phone can be reached at `serial`. `port` 0 takes a free one.
+
+    `is_authorised` False is a phone whose owner has not yet allowed debugging. Raises ValueError for a port that adb
+    searches for emulators, OSError for one that is taken.
+    """
+
+    def __init__(self, handset: Handset, port: int = 0, is_authorised: bool = True):
+        if port in EMULATOR_PORTS:
+            raise ValueError(
+                f"port {port} is one of {EMULATOR_PORTS.start} to {EMULATOR_PORTS.stop - 1}, where adb looks for "
+                "emulators, and the phone would be there twice; choose another"
+            )
+        self.handset = handset
+        self.port = port
+        self._is_authorised = is_authorised
+        self._shell = Shell(commands_of(handset), handset.commands)
+        self._served: list[tuple[Connection, threading.Thread]] = []
+
+    @property
+    def serial(self) -> str:
+        """What `adb connect` and `adb -s` take."""
+        return f"{LOOPBACK}:{self.port}"
+
+    def __enter__(self) -> "PhoneServer":
+        self._listener = socket.create_server((LOOPBACK, self.port))
+        self.port = self._listener.getsockname()[1]
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        # Closing alone would leave the thread in accept().
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._accepting.join()
+        for connection, thread in self._served:
+            connection.hang_up()
+            thread.join()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                end, _ = self._listener.accept()
+            except OSError:
+                return  # closed by __exit__
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = Connection(end, _banner(), self._open_service, self._is_authorised)
+            thread = threading.Thread(target=connection.serve, daemon=True)
+            self._served = [(connection, thread), *(pair for pair in self._served if pair[1].is_alive())]
+            thread.start()
+
+    def _open_service(self, name: bytes) -> Service | None:
+        if name == b"sync:":
+            return SyncService(self.handset.files, self.handset.lock)
+        match = _SHELL.fullmatch(name)
+        if match is None:
+            return None
+        is_framed = match[1] == b"shell" and b"v2" in match[2].split(b",")
+        # The line becomes an argument of a process, and those end at a zero byte.
+        line = match[3].partition(b"\0")[0].decode(errors="replace")
+        return _ShellService(lambda: self._run(line), is_framed)
+
+    def _run(self, line: str) -> Transcript:
+        if not line:
+            return Transcript(((STDERR, _NOT_INTERACTIVE),), 1)
+        with self.handset.lock:
+            return self._shell.run(line)
+
+
+def _banner() -> bytes:
+    """Tells what is offered, and nothing that is not."""
+    names = ("ro.product.name", "ro.product.model", "ro.product.device")
+    return ("device::" + "".join(f"{name}={PROPERTIES[name]};" for name in names) + "features=shell_v2").encode()
+
+
+class _ShellService:
+    """Runs a command when the stream stands. `is_framed`: outputs and exit status come apart, as in `shell,v2`."""
+
+    finished = True
+
+    def __init__(self, run: Callable[[], Transcript], is_framed: bool):
+        self._run, self._is_framed = run, is_framed
+
+    def start(self) -> bytes:
+        result = self._run()
+        if not self._is_framed:
+            return b"".join(data for _, data in result.written)
+        frames = [_frame(kind, data) for kind, data in result.written]
+        return b"".join(frames) + _frame(_EXIT, bytes([result.status]))
+
+    def take(self, data: bytes) -> bytes:
+        """No command reads its input."""
+        return b""
+
+
+def _frame(kind: int, data: bytes) -> bytes:
+    return struct.pack("<BI", kind, len(data)) + data

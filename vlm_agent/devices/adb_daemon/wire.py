@@ -1,0 +1,49 @@
+"""The packets between adb's server and a device (AOSP, `packages/modules/adb/protocol.txt`).
+
+A header of 24 bytes (command, two arguments, length and byte sum of the payload, command inverted; little endian) and
+the payload.
+"""
+
+import struct
+from typing import BinaryIO, NamedTuple
+
+CNXN, AUTH, OPEN, OKAY, CLSE, WRTE = b"CNXN", b"AUTH", b"OPEN", b"OKAY", b"CLSE", b"WRTE"
+
+VERSION = 0x01000001
+"""The first in which nobody checks byte sums."""
+
+MAX_PAYLOAD = 256 * 1024
+
+AUTH_TOKEN, AUTH_SIGNATURE = 1, 2
+TOKEN_BYTES = 20
+
+_HEADER = struct.Struct("<4s5I")
+_INVERTED = 0xFFFFFFFF
+
+
+class WireError(Exception):
+    """The other side does not speak ADB: there is nothing to do but hang up."""
+
+
+class Packet(NamedTuple):
+    command: bytes
+    arg0: int
+    arg1: int
+    payload: bytes = b""
+
+    def encoded(self) -> bytes:
+        code = int.from_bytes(self.command, "little")
+        size, total = len(self.payload), sum(self.payload) & _INVERTED
+        return _HEADER.pack(self.command, self.arg0, self.arg1, size, total, code ^ _INVERTED) + self.payload
+
+
+def read_packet(stream: BinaryIO) -> Packet | None:
+    """The next packet; None where the stream ends, be it within a packet. Raises WireError for what is none."""
+    header = stream.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        return None
+    command, arg0, arg1, size, _, inverted = _HEADER.unpack(header)
+    if int.from_bytes(command, "little") ^ _INVERTED != inverted or size > MAX_PAYLOAD:
+        raise WireError(f"no packet of ADB begins with {header.hex()}")
+    payload = stream.read(size)
+    return Packet(command, arg0, arg1, payload) if len(payload) == size else None
