@@ -26,6 +26,9 @@ from transformers import Cache
 
 from vlm_agent.sentences import IGNORED, Sentence
 
+LOGITS_AT_ONCE = 512
+"""Positions whose logits a reader holds at a time; with 152 k tokens in the vocabulary, 300 MB in float32."""
+
 Choice = Callable[[list[int], int, Callable[[], torch.Tensor]], int]
 """(tokens said, most likely next token, a function that gives its logits (vocabulary,)) → the next token."""
 
@@ -38,17 +41,31 @@ def most_likely(said: list[int], best: int, logits: Callable[[], torch.Tensor]) 
 @dataclass(frozen=True)
 class Prefill:
     """What a pass over B sentences leaves: their keys and values, and for each learned token, counted over all
-    sentences in order, the most likely one in its place and a function that gives the logits there."""
+    sentences in order, the most likely one in its place and a function that gives the logits there. `places`: of each
+    sentence, the position that the model gave each of its tokens."""
 
     cache: Cache
     best: list[int]
     logits: Callable[[int], torch.Tensor]
+    places: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A sentence that is read and goes on: its keys and values, the logits (vocabulary,) behind it, and the position at
+    which the next token stands."""
+
+    cache: Cache
+    logits: torch.Tensor
+    place: int
 
 
 class Reader(Protocol):
     """A model, as far as decoding has to know it; see `llama_vit_reader.py`."""
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill: ...
+
+    def begin(self, sentence: Sentence) -> Begun: ...
 
     def step(self, ids: torch.Tensor, places: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor: ...
 
@@ -57,13 +74,15 @@ class Reader(Protocol):
 class Said:
     """One answer: its tokens, and whether the prefill alone gave them.
 
-    While it is being decoded: `row` is its sentence's in the cache, of which it has read `read` tokens.
+    While it is being decoded: `row` is its sentence's in the cache, of which it has read `read` tokens; the first token
+    of its own stands at position `place`.
     """
 
     choose: Choice
     ids: list[int]
     row: int
     read: int
+    place: int = 0
     settled: bool = True
 
 
@@ -89,7 +108,9 @@ def answer_sentences(
         for start, end in action_spans(sentence, limits.end_mark):
             gold = sentence.input_ids[start : min(end, start + limits.max_tokens)]
             for by_sentence, choose in zip(answers, choices, strict=True):
-                by_sentence[row].append(_follow(prefill, first, gold, Said(choose, [], row, start), limits))
+                said = _follow(prefill, first, gold, Said(choose, [], row, start), limits)
+                said.place = prefill.places[row][min(said.read, end - 1)]
+                by_sentence[row].append(said)
             first += end - start
     branches = [said for by_sentence in answers for row in by_sentence for said in row if not said.settled]
     decode(reader, prefill.cache, len(sentences), branches, limits)
@@ -136,13 +157,14 @@ def decode(reader: Reader, cache: Cache, rows: int, branches: list[Said], limits
         at = tuple(torch.tensor(list(seats.values())).T)
         shape = len(owners), int(at[1].max()) + 1
         turn = torch.full(shape, _NOBODY)
-        ids, read = torch.zeros(shape, dtype=torch.int64), torch.zeros(shape, dtype=torch.int64)
+        ids, read, place = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
         turn[at] = torch.tensor(list(alive))
         ids[at] = torch.tensor([said.ids[-1] for said in alive.values()])
         read[at] = torch.tensor([said.read for said in alive.values()])
+        place[at] = torch.tensor([said.place + said_since for said in alive.values()])
         owners = torch.cat([owners, turn], dim=1)
         mask = torch.cat([torch.arange(length) < read[..., None], owners[:, None, :] == turn[..., None]], dim=2)
-        logits = reader.step(ids, read + said_since, mask, cache)
+        logits = reader.step(ids, place, mask, cache)
         best = logits.argmax(-1).tolist()
         for number, (row, seat) in seats.items():
             said = alive[number]

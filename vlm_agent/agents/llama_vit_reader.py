@@ -9,14 +9,11 @@ import numpy as np
 import torch
 from transformers import Cache
 
-from vlm_agent.agents.greedy import Prefill
+from vlm_agent.agents.greedy import LOGITS_AT_ONCE, Begun, Prefill
 from vlm_agent.agents.growing_cache import growing_cache
 from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.packing import lay_side_by_side
-
-_LOGITS_AT_ONCE = 512  # positions; with 152 k tokens in the vocabulary, 300 MB in float32
-
 
 class LlamaViTReader:
     """Reads for one model, whose attention must take a mask of its own ("sdpa" does, flash-attn does not)."""
@@ -26,20 +23,28 @@ class LlamaViTReader:
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences, padded on the right, where causal attention never looks."""
-        model = self._model
-        batch = {name: tensor.to(model.device) for name, tensor in lay_side_by_side(sentences).items()}
+        sides = lay_side_by_side(sentences)
+        cache, hidden = self._read(sentences, sides["input_ids"])
+        hidden = hidden[:, :-1][sides["labels"][:, 1:] != IGNORED]
+        logits = self._model.logits
+        best = [token for part in hidden.split(LOGITS_AT_ONCE) for token in logits(part).argmax(-1).tolist()]
+        return Prefill(cache, best, lambda index: logits(hidden[index]), [range(len(one)) for one in sentences])
+
+    def begin(self, sentence: Sentence) -> Begun:
+        cache, hidden = self._read([sentence], torch.tensor([sentence.input_ids]))
+        return Begun(cache, self._model.logits(hidden[0, -1]), len(sentence))
+
+    def _read(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
+        model, cache = self._model, growing_cache()
         screens = np.stack([screen for sentence in sentences for screen in sentence.screens])
-        embeddings, _ = model.embed(batch["input_ids"], torch.from_numpy(screens).to(model.device))
-        cache = growing_cache()
+        embeddings, _ = model.embed(ids.to(model.device), torch.from_numpy(screens).to(model.device))
         decoded = model.language_model.model(inputs_embeds=embeddings, past_key_values=cache, use_cache=True)
-        hidden = decoded.last_hidden_state[:, :-1][batch["labels"][:, 1:] != IGNORED]
-        best = [token for part in hidden.split(_LOGITS_AT_ONCE) for token in model.logits(part).argmax(-1).tolist()]
-        return Prefill(cache, best, lambda index: model.logits(hidden[index]))
+        return cache, decoded.last_hidden_state
 
     def step(self, ids: torch.Tensor, places: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         """Logits (B, S, vocabulary) behind the tokens `ids`, int64 (B, S), which the cache holds afterwards.
 
-        `places`, int64 (B, S): the index in its sentence at which each token stands. `mask`, bool (B, S, cached + S):
+        `places`, int64 (B, S): the position at which each token stands. `mask`, bool (B, S, cached + S):
         which of the cached tokens, and of these, each one sees.
         """
         device = self._model.device

@@ -1,4 +1,4 @@
-"""The smartphone assistant: a Llama+ViT that continues the trajectory's sentence with the next action."""
+"""The smartphone assistant: a vision-language model that continues the trajectory's sentence with the next action."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import DynamicCache, PreTrainedTokenizerBase
+from peft import PeftModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.agents import Answer
 from vlm_agent.agents.constrained import Constrained
 from vlm_agent.agents.greedy import Choice, Limits, Said, answer_sentences, most_likely
-from vlm_agent.agents.llama_vit_reader import LlamaViTReader
+from vlm_agent.agents.readers import reader_of
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.models.build import RECIPE_FILE, load
-from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.models.reading import reading_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -34,7 +34,7 @@ class VlmAgent:
     `batch_tokens` bounds how much of several episodes is read at once, padding counted; a longer one is read alone.
     """
 
-    model: LlamaViT
+    model: PreTrainedModel | PeftModel
     tokenizer: PreTrainedTokenizerBase
     sentences: TrajectorySentences
     remember: bool = True
@@ -87,7 +87,7 @@ class VlmAgent:
         with torch.inference_mode(), self._precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
                 chosen = [sentences[number] for number in batch]
-                answers = answer_sentences(LlamaViTReader(self.model), chosen, self._limits, choices)
+                answers = answer_sentences(reader_of(self.model), chosen, self._limits, choices)
                 said |= zip(batch, zip(*answers, strict=True), strict=True)
         flat = [[one for number in range(len(sentences)) for one in said[number][way]] for way in range(len(choices))]
         return [_by_episode([self._answer(one.ids, one.settled) for one in way], episodes) for way in flat]
@@ -100,16 +100,15 @@ class VlmAgent:
 
     def _continue(self, sentence: Sentence) -> list[int]:
         """Token by token, the plain way that everything faster is held to."""
-        device, cache, said = self.model.device, DynamicCache(), []
-        given = {
-            "input_ids": torch.tensor([sentence.input_ids], device=device),
-            "screens": torch.from_numpy(np.stack(sentence.screens)).to(device),
-        }
+        reader, said = reader_of(self.model), []
+        begun = reader.begin(sentence)
+        logits, place = begun.logits, begun.place
         while not said or not self._limits.reached(said):
-            output = self.model(**given, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            logits = output.logits[0, -1]
+            if said:
+                read = torch.ones(1, 1, len(sentence) + len(said), dtype=torch.bool)
+                now = torch.tensor([[place]])
+                logits, place = reader.step(torch.tensor([said[-1:]]), now, read, begun.cache)[0, -1], place + 1
             said.append(self._choice(said, int(logits.argmax()), lambda logits=logits: logits))
-            given = {"input_ids": torch.tensor([said[-1:]], device=device)}
         return said
 
     def _answer(self, said: list[int], settled: bool | None = None) -> Answer:
