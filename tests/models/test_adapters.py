@@ -14,13 +14,16 @@ from vlm_agent.models.adapters import (
     choose_trained_weights,
     count_parameters,
     load_adapter,
+    merge_adapter,
     save_trained_weights,
 )
-from vlm_agent.models.llama_vit import PARTS, LlamaViT
+from vlm_agent.models.llama_vit import LlamaViT
+from vlm_agent.models.reading import llama_vit_rows
 from vlm_agent.models.recipe import Lora, TrainedParts
-from vlm_agent.training.data import collate
+from vlm_agent.training.trainer import NOT_FOR_MODELS
 
 WORDS = tiny.tokenizer()
+PARTS = LlamaViT.parts
 PROJECTOR_PATH = re.compile(r"^base_model\.model\.projector\.modules_to_save\.default\.")
 LANGUAGE_MODEL_LORA = re.compile(
     r"^base_model\.model\.language_model\.model\.layers\.\d+\.\w+\.\w+_proj\.lora_[AB]\.default"
@@ -39,7 +42,8 @@ def trained_names(model) -> set[str]:
 
 
 def a_batch() -> dict:
-    return collate([tiny.sentences(WORDS).build(tiny.episode())])
+    row = llama_vit_rows([tiny.sentences(WORDS).build(tiny.episode())])
+    return {name: value for name, value in row.items() if name not in NOT_FOR_MODELS}
 
 
 def some_training(model, steps: int = 2):
@@ -75,6 +79,45 @@ def test_the_papers_parts_are_the_default():
 def test_the_recipe_gives_rank_alpha_and_dropout():
     config = prepared(Lora(rank=3, alpha=9, dropout=0.25)).peft_config["default"]
     assert (config.r, config.lora_alpha, config.lora_dropout) == (3, 9, 0.25)
+
+
+KINDS = pytest.mark.parametrize(
+    "lora",
+    [Lora(rank=2, dropout=0.0, dora=dora, rslora=rslora) for dora in (False, True) for rslora in (False, True)],
+    ids=["lora", "rslora", "dora", "dora-rslora"],
+)
+
+
+def test_rslora_is_scaled_by_the_root_of_the_rank():
+    def scaling(lora: Lora) -> float:
+        model = prepared(lora)
+        return model.get_submodule(f"base_model.model.{PARTS['language_model']}.0.mlp.up_proj").scaling["default"]
+
+    assert scaling(Lora(rank=16, alpha=32)) == 2
+    assert scaling(Lora(rank=16, alpha=32, rslora=True)) == 8
+
+
+def test_dora_trains_one_magnitude_for_each_adapted_row_beside_the_adapter():
+    plain, dora = prepared(Lora(rank=2)), prepared(Lora(rank=2, dora=True))
+    added = trained_names(dora) - trained_names(plain)
+    assert trained_names(dora) - added == trained_names(plain)
+    assert len(added) == 7 * tiny.LLAMA["num_hidden_layers"]
+    for name in added:
+        row_count = dora.get_submodule(name.partition(".lora_magnitude_vector")[0]).out_features
+        assert dora.get_parameter(name).shape == (row_count,)
+
+
+@KINDS
+def test_a_fresh_adapter_changes_no_logit(lora):
+    base = tiny.model(len(WORDS), visual_positions=True)
+    assert torch.equal(logits(prepared(lora).eval()), logits(base))
+
+
+@KINDS
+def test_gradients_flow_only_where_told(lora):
+    model = prepared(lora)
+    model.train()(**a_batch()).loss.backward()
+    assert {name for name, weight in model.named_parameters() if weight.grad is not None} == trained_names(model)
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -132,8 +175,9 @@ def test_embeddings_and_head_that_are_one_matrix_are_not_torn_apart(parts):
     assert everything.get_input_embeddings().weight.requires_grad
 
 
-def test_an_adapter_comes_back_with_identical_logits(tmp_path):
-    model = some_training(prepared())
+@KINDS
+def test_an_adapter_comes_back_with_identical_logits(lora, tmp_path):
+    model = some_training(prepared(lora))
     untrained = logits(tiny.model(len(WORDS), visual_positions=True))
     save_trained_weights(model, tmp_path)
     assert not list(tmp_path.rglob("*.bin"))
@@ -143,10 +187,11 @@ def test_an_adapter_comes_back_with_identical_logits(tmp_path):
     assert not trained_names(loaded)
 
 
-def test_an_adapter_can_be_merged_into_its_base(tmp_path):
-    model = some_training(prepared())
+@KINDS
+def test_an_adapter_can_be_merged_into_its_base(lora, tmp_path):
+    model = some_training(prepared(lora))
     save_trained_weights(model, tmp_path)
-    merged = load_adapter(tiny.model(len(WORDS), visual_positions=True), tmp_path).merge_and_unload()
+    merged = merge_adapter(load_adapter(tiny.model(len(WORDS), visual_positions=True), tmp_path))
     assert isinstance(merged, LlamaViT)
     assert torch.allclose(logits(merged), logits(model), atol=1e-4)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from peft import PeftModel
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from torch import nn
+from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.agents import Answer
 from vlm_agent.agents.constrained import Constrained
@@ -34,7 +34,7 @@ class VlmAgent:
     `batch_tokens` bounds how much of several episodes is read at once, padding counted; a longer one is read alone.
     """
 
-    model: PreTrainedModel | PeftModel
+    model: nn.Module
     tokenizer: PreTrainedTokenizerBase
     sentences: TrajectorySentences
     remember: bool = True

@@ -1,15 +1,19 @@
 """The console command `vlm-agent`: one subcommand a stage, from data to a scored agent.
 
     vlm-agent simulate --output DIR --episodes N       demonstrations on a simulated phone, in AITW's format
+    vlm-agent phone --port P                           a simulated phone that adb can operate
     vlm-agent convert --input PATHS --output DIR       AITW files become shards
+    vlm-agent convert-checkpoint --input DIR --output DIR
+                                                       Qwen-VL (2023) as published becomes one without remote code
     vlm-agent inspect DIR                              what is in shards; draws an episode
     vlm-agent train --config recipes/X.yaml            a recipe becomes a run folder
+    vlm-agent merge RUN --output DIR                   an adapter folded into its base, and proven the same
     vlm-agent evaluate --checkpoint RUN --shards DIR   a run becomes numbers and pictures
     vlm-agent score PREDICTIONS [--against OTHER]      its numbers again, by other scorers or against another run
     vlm-agent demo                                     all of these, small
 
 Exit status: 0 when all went well; 1 when something asked for cannot be done, with one message that says what; 2 when a
-conversion quarantined records; 130 after Ctrl-C. Every command imports what it needs when it runs, so that `--help`
+conversion quarantined records; 75 when training was told to stop and goes on from there; 130 after Ctrl-C. Every command imports what it needs when it runs, so that `--help`
 does not wait for PyTorch. A new command is one file here, with `add(commands)`, and one line in `COMMANDS`.
 """
 
@@ -26,9 +30,13 @@ __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "main"]
 
 COMMANDS = (
     "simulate",
+    "phone",
     "convert",
+    "convert_checkpoint",
     "inspect",
     "train",
+    "status",
+    "merge",
     "evaluate",
     "score",
     "demo",

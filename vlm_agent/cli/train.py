@@ -18,7 +18,11 @@ def add(commands) -> None:
         takes_keys=True,
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="the recipe, e.g. recipes/X.yaml")
-    parser.usage = "vlm-agent train [-h] --config FILE [--KEY.SUBKEY VALUE ...]"
+    parser.add_argument("--dry-run", action="store_true", help="say what the run would cost; reads no weight")
+    parser.add_argument("--gpu", default="H100", metavar="NAME", help="dry run: on which GPUs (default H100)")
+    parser.add_argument("--gpus", type=int, default=1, metavar="N", help="dry run: on how many (default 1)")
+    parser.add_argument("--mfu", type=float, default=0.4, metavar="SHARE", help="dry run: at which share of their peak")
+    parser.usage = "vlm-agent train [-h] --config FILE [--dry-run [--gpu NAME] ...] [--KEY.SUBKEY VALUE ...]"
 
 
 def run(options) -> int:
@@ -30,13 +34,28 @@ def run(options) -> int:
     from vlm_agent.training.recipe import read_recipe
     from vlm_agent.training.train import train
 
-    console = make_console()
+    console, recipe = make_console(), read_recipe(options.config, overrides)
+    if options.dry_run:
+        _dry_run(recipe, options, console)
+        return OK
     try:
-        train(read_recipe(options.config, overrides), console)
+        train(recipe, console)
     except Stopped as stopped:
         console.print(str(stopped))
         return EXIT_STATUS
     return OK
+
+
+def _dry_run(recipe, options, console) -> None:
+    if options.gpus < 1 or not 0 < options.mfu <= 1:
+        options.parser.error("--gpus is 1 or more, --mfu is over 0 and at most 1")
+
+    from vlm_agent.training.dry_run import Target, dry_run
+    from vlm_agent.training.dry_run_tables import print_dry_run
+    from vlm_agent.training.hardware import find_gpu
+    from vlm_agent.training.plan import Plan
+
+    print_dry_run(console, dry_run(Plan(recipe), Target(find_gpu(options.gpu), options.gpus, options.mfu)))
 
 
 def _overrides(options) -> dict[str, str]:

@@ -143,11 +143,18 @@ def merge_adapter(model: PeftModel) -> PreTrainedModel:
     return plain.merge_and_unload()
 
 
+def without_adapter(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """The model that an adapter is upon; the adapter's layers are part of it and go on working."""
+    return model.get_base_model() if isinstance(model, PeftModel) else model
+
+
 def count_parameters(model: nn.Module) -> dict[str, dict[str, int]]:
     """Trained and frozen parameters by part; LoRA's count to the part they adapt, quantised weights as what they were
     before."""
     counts = {part: {"trained": 0, "frozen": 0} for part in model.parts}
     for name, parameter in model.named_parameters():
+        if ".original_module." in name:  # peft's spare copy of what trains in full
+            continue
         state = "trained" if parameter.requires_grad else "frozen"
         counts[_part_of(name, model.parts)][state] += weight_count(parameter)
     return counts

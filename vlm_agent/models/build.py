@@ -10,10 +10,11 @@ import yaml
 from peft import PeftModel
 from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from vlm_agent.models.adapters import ADAPTER_WEIGHTS, load_adapter, save_trained_weights
+from vlm_agent.models.adapters import ADAPTER_WEIGHTS, load_adapter, merge_adapter, save_trained_weights
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.from_scratch import LOGIT_SHARE, initialise
 from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
+from vlm_agent.models.quantisation import quantise
 from vlm_agent.models.qwen_vl import IMAGE_TOKEN
 from vlm_agent.models.reading import MAX_PIXELS, MIN_PIXELS
 from vlm_agent.models.recipe import ModelRecipe
@@ -66,7 +67,7 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
     dtype = getattr(torch, recipe.dtype)
     if recipe.base is not None:
         model, _ = load(Path(recipe.base))
-        return (model.merge_and_unload() if isinstance(model, PeftModel) else model).to(dtype)
+        return (merge_adapter(model) if isinstance(model, PeftModel) else model).to(dtype)
     if recipe.vlm is not None:
         model = whole_model(recipe.vlm, tokenizer, dtype)
         _limit_pixels(model.config, recipe)
@@ -178,8 +179,10 @@ def load(run: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel, 
         base = _saved(run / BASE_FOLDER)
     else:
         base = build_model(recipe, tokenizer)
+    base = quantise(base, recipe.quantisation)
     model = load_adapter(base, folder, projector_in_base=recipe.train.projector == "frozen").eval()
-    return (model.merge_and_unload() if merged and base.dtype == torch.float32 else model), tokenizer
+    foldable = merged and base.dtype == torch.float32 and recipe.quantisation is None
+    return (merge_adapter(model) if foldable else model), tokenizer
 
 
 def _saved(folder: Path) -> PreTrainedModel:

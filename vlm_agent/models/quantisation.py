@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from vlm_agent.models.recipe import Quantisation
+from vlm_agent.models.zero3 import size
 
 _INT8_OUTLIER = 6.0  # LLM.int8(), section 3.2: below it, models of several billion weights lose accuracy
 
@@ -116,9 +117,9 @@ def dequantise(model: nn.Module) -> nn.Module:
 
 
 def weight_count(parameter: nn.Parameter) -> int:
-    """How many weights a parameter stands for: nf4 stores two in a byte."""
+    """How many weights a parameter stands for: nf4 stores two in a byte, and ZeRO-3 leaves each rank a part."""
     state = getattr(parameter, "quant_state", None)
-    return parameter.numel() if state is None else state.shape.numel()
+    return size(parameter) if state is None else state.shape.numel()
 
 
 _BITS = {"Params4bit": "nf4", "Int8Params": "int8"}

@@ -140,6 +140,12 @@ class ModelRecipe(Section):
             raise ValueError("min_pixels is more than max_pixels")
         return self
 
+    @model_validator(mode="after")
+    def _quantised_is_adapted(self):
+        if self.quantisation is not None and self.train.language_model != "lora":
+            raise ValueError("quantisation needs train.language_model: lora; set it, or remove quantisation")
+        return self
+
     @property
     def origin(self) -> str:
         """Which of `base`, `vlm` and `language_model` (with `vision`) is given."""

@@ -45,7 +45,16 @@ def whole_model(source: Source, tokenizer: PreTrainedTokenizerBase, dtype: torch
     if source.config is not None:
         return chosen._from_config(config, dtype=dtype)
     with wanted(source, "vlm"):
-        return chosen.from_pretrained(source.checkpoint, dtype=dtype, use_safetensors=True)
+        model, report = chosen.from_pretrained(
+            source.checkpoint, dtype=dtype, use_safetensors=True, output_loading_info=True
+        )
+    if report["missing_keys"]:  # transformers would leave them random, with a warning
+        missing = sorted(report["missing_keys"])
+        raise CheckpointError(
+            f"model.vlm.checkpoint {source.checkpoint!r} lacks {len(missing)} of the model's weights, {missing[0]} first: "
+            "it is cut short, or of another model than its config.json says; download it again"
+        )
+    return model
 
 
 def whole_configuration(source: Source, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:

@@ -22,8 +22,9 @@ class Window:
     tokens: int
 
 
-def windows(goal: int, steps: Sequence[int], budget: int | None) -> list[Window]:
-    """Cuts an episode of `goal` tokens and, step by step, `steps` tokens (screen, cue and action together).
+def windows(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:
+    """Cuts an episode of `goal` tokens and, step by step, `steps` tokens (screen, cue and action together). A step that
+    is not the episode's first has `saved` fewer where a window begins with it: nothing stands between goal and screen.
 
     Raises TooLongError where the goal and one step alone are over the budget.
     """
@@ -36,6 +37,7 @@ def windows(goal: int, steps: Sequence[int], budget: int | None) -> list[Window]
         first, used = learned, goal + steps[learned]
         while first > 0 and used + steps[first - 1] <= max(budget // 2, used):
             first, used = first - 1, used + steps[first - 1]
+        used -= saved if first > 0 else 0
         last = learned + 1
         while last < len(steps) and used + steps[last] <= budget:
             last, used = last + 1, used + steps[last]

@@ -3,7 +3,7 @@
 After Korthikanti et al. 2022 ("Reducing Activation Recomputation in Large Transformer Models", section 4.1), who sum
 what each operation of a GPT layer saves, 34 bytes a token and hidden unit and the attention's scores. Summed anew here
 for a Llama-like layer as transformers, PEFT and autocast run it, with flash attention, which saves no scores. A layer
-and token, with h hidden, q and k widths of queries and keys, i of the MLP, and e bytes a number (2 in bfloat16, else 4):
+and token, with h hidden, q and k widths of queries and keys, i of the MLP, e bytes a number (2 in bfloat16, else 4):
 
     two norms     8 h          float32 copies of what they read; twice that where they train; 4 (q + k) with Qwen3's
     inputs        e (5h + q + i)  of the linear maps, which their own or their adapter's weight gradients need; in

@@ -123,7 +123,7 @@ def memory_by_sharding(
 ) -> dict[str, Memory]:
     """What each of `gpus` GPUs holds under plain DDP and each DeepSpeed configuration, activations apart."""
     optimizer = _optimizer(model, recipe.training.optimizer)
-    weights = weigh(model, model_class(config).parts, optimizer, recipe.model.quantisation)
+    weights = weigh(model, model_class(config).parts, optimizer, recipe.model.quantisation, bf16)
     return {sharding.name: spread(weights, sharding, gpus, bf16) for sharding in SHARDINGS}
 
 

@@ -9,8 +9,6 @@ from rich.text import Text
 from vlm_agent.training.dry_run import DryRun
 from vlm_agent.training.memory import Memory
 
-_NAMES = {"DDP": "none (DDP)"}
-
 
 def print_dry_run(console: Console, dry: DryRun) -> None:
     """Parameters, what is read, arithmetic and time, memory."""
@@ -43,27 +41,29 @@ def run_rows(dry: DryRun) -> dict[str, str]:
     work = step.work
     return {
         "episodes": f"{reads.episodes:,}, {reads.actions:,} actions to learn",
-        "over the budget": f"{reads.over_budget:,} episodes, cut into {reads.windows:,} windows",
+        "over the budget": f"{reads.over_budget:,} episodes, cut into {reads.windows:,} windows"
+        if reads.over_budget
+        else "none",
         "tokens a screen": f"{mean:,.0f}" if fewest == most else f"{mean:,.0f} ({fewest:,} to {most:,})",
         "tokens a pass": f"{_short(reads.load.tokens)} in {dry.rows_a_pass:,} rows",
         "a step": f"{step.rows:,} rows: {step.tokens:,.0f} tokens, {step.supervised:,.0f} supervised, "
         f"{step.actions:,.0f} actions",
         "FLOPs a step": f"{_short(work.model)}" + (f", {_short(work.hardware)} computed" if work.recomputed else ""),
         "steps": f"{dry.steps:,} ({passes:,.2f} passes), {_short(dry.steps * work.model)} FLOPs",
-        "time": f"{_hours(dry.hours)} on {target.gpus} x {target.gpu.name} at {target.mfu:.0%} MFU",
+        "time": f"{_time(dry.hours)} on {target.gpus} x {target.gpu.name} at {target.mfu:.0%} MFU",
     }
 
 
 def _memory(dry: DryRun) -> Table:
     limit = dry.target.gpu.memory
     table = _table(
-        f"Memory a GPU, GB (a {dry.target.gpu.name} has {limit / 1e9:.0f})",
-        ["weights", "gradients", "optimiser", "buffers~", "activations~", "together~", "checkpointed~"],
+        f"Memory a GPU, GB ({dry.target.gpu.name}: {limit / 1e9:.0f})",
+        ["weights", "gradients", "states", "buffers~", "activa-\ntions~", "total~", "check-\npointed~"],
     )
     for name, memory in dry.memory.items():
         parts = (memory.weights, memory.gradients, memory.optimizer, memory.buffers, dry.activations[False])
         totals = (_total(memory, kept, limit) for kept in dry.activations.values())
-        table.add_row(_NAMES.get(name, name), *map(_gigabytes, parts), *totals)
+        table.add_row(name, *map(_gigabytes, parts), *totals)
     return table
 
 
@@ -76,9 +76,9 @@ def _small_print(dry: DryRun) -> str:
     chosen = "on" if dry.recipe.training.gradient_checkpointing else "off"
     host = max(memory.host for memory in dry.memory.values())
     return (
-        f"~ estimates. checkpointed: with gradient checkpointing, which this recipe has {chosen}. zero3-offload also "
-        f"takes {_gigabytes(host)} GB of main memory a GPU. MFU: of model FLOPs, without what checkpointing computes "
-        "again."
+        "states: the optimiser's. ~: estimates. checkpointed: total with gradient checkpointing, which this recipe has "
+        f"{chosen}. zero3_offload also takes {_gigabytes(host)} GB of main memory a GPU. MFU: of model FLOPs, without "
+        "what checkpointing computes again."
     )
 
 
@@ -108,5 +108,5 @@ def _short(number: float) -> str:
     return f"{number:,.0f}" if number < 1e6 else f"{number:.2e}".replace("e+", "e")
 
 
-def _hours(hours: float) -> str:
-    return f"{hours * 60:.0f} minutes" if hours < 1 else f"{hours:,.1f} hours"
+def _time(hours: float) -> str:
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"

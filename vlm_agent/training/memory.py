@@ -9,13 +9,14 @@ Bytes of a trained weight, on each of N GPUs, in mixed precision (Rajbhandari et
     float32 copy        –      4 / N      4 / N
     AdamW's moments     8      8 / N      8 / N      Muon's: 4
 
-Frozen weights lie on every GPU as they are, with ZeRO-3 a share of them; with offload, these and all of the above lie
-in main memory. Buffers, an estimate: DDP's copy of the gradients and autocast's bfloat16 copies of trained weights;
-DeepSpeed's two buckets of hidden x hidden (`auto`); what ZeRO-3 has gathered at a time, two layers and the largest
-table; and 1 GB for CUDA and its libraries.
+Frozen weights lie on every GPU as they are, with ZeRO-3 a share of them; in mixed precision DeepSpeed casts float32
+ones to bfloat16. With offload, these and all of the above lie in main memory. Buffers, an estimate: DDP's copy of the
+gradients and autocast's bfloat16 copies of trained weights; DeepSpeed's two buckets of gradients on their way; what
+ZeRO-3 may have gathered at a time; and 1 GB for CUDA and its libraries.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -29,26 +30,34 @@ CUDA_BYTES = 10**9
 
 @dataclass(frozen=True)
 class Sharding:
-    """A way to spread a model over GPUs. `stage`: DeepSpeed's ZeRO stage, 0: plain DDP."""
+    """A way to spread a model over GPUs. `stage`: DeepSpeed's ZeRO stage, 0: plain DDP. `bucket`: numbers in its
+    `reduce_bucket_size`, None: `auto`, which is hidden x hidden; `live`: in its `stage3_max_live_parameters`."""
 
     name: str
     stage: int
     offload: bool = False
+    bucket: int | None = None
+    live: int = 0
 
 
-SHARDINGS = (Sharding("DDP", 0), Sharding("zero2", 2), Sharding("zero3", 3), Sharding("zero3-offload", 3, offload=True))
-"""Plain DDP, and what deepspeed_configs/ holds for GPUs."""
+SHARDINGS = (
+    Sharding("ddp", 0),
+    Sharding("zero2", 2, bucket=2 * 10**8),
+    Sharding("zero3", 3, live=10**9),
+    Sharding("zero3_offload", 3, offload=True, live=5 * 10**8),
+)
+"""Plain DDP, and what the files in deepspeed_configs/ for GPUs say, by their names."""
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Of a model whose trained weights are chosen. `frozen`: bytes; `trained`: how many; `optimizer`: bytes of its
-    states; `gathered`: bytes of frozen weights that two layers and the largest table hold; `hidden`: its width."""
+    """Of a model whose trained weights are chosen. `frozen`: bytes, `frozen_cast` when DeepSpeed has cast them;
+    `trained`: how many; `optimizer`: bytes of its states; `hidden`: the language model's width."""
 
     frozen: int
+    frozen_cast: int
     trained: int
     optimizer: int
-    gathered: int
     hidden: int
 
 
@@ -69,22 +78,32 @@ class Memory:
 
 
 def weigh(
-    model: nn.Module, parts: dict[str, str], optimizer: torch.optim.Optimizer, kind: Quantisation | None
+    model: nn.Module, parts: dict[str, str], optimizer: torch.optim.Optimizer, kind: Quantisation | None, bf16: bool
 ) -> Weights:
     """Of a model on any device, meta too, as `choose_trained_weights` leaves it, with its optimiser.
 
-    `kind`: how the language model's linear layers would be quantised, of a model where they are not yet.
+    `kind`: how the language model's linear layers would be quantised, of a model where they are not yet. `bf16`: mixed
+    precision.
     """
     decoder = part_of(model, parts["language_model"])
     quantised = {} if kind is None else _if_quantised(decoder, kind)
-    layers = sorted(frozen_bytes(layer, quantised) for layer in decoder.children())
-    tables = [part_of(model, parts[part]) for part in ("embeddings", "head")]
+    cast = 2 if bf16 else 4
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
     return Weights(
-        frozen=frozen_bytes(model, quantised),
-        trained=sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
+        frozen=weight_bytes(frozen, quantised),
+        frozen_cast=weight_bytes(frozen, quantised, cast),
+        trained=sum(parameter.numel() for parameter in trained),
         optimizer=optimizer_bytes(optimizer),
-        gathered=sum(layers[-2:]) + max(frozen_bytes(table, {}) for table in tables),
-        hidden=next(tables[0].parameters()).shape[1],
+        hidden=next(part_of(model, parts["embeddings"]).parameters()).shape[1],
+    )
+
+
+def weight_bytes(parameters: Iterable[nn.Parameter], quantised: dict[int, int], widest: int = 4) -> int:
+    """As they are, but at most `widest` bytes a number, and what `quantised` says of those it names by their ids."""
+    return sum(
+        quantised.get(id(parameter), parameter.numel() * min(parameter.element_size(), widest))
+        for parameter in parameters
     )
 
 
@@ -101,14 +120,6 @@ def _if_quantised(decoder: nn.Module, kind: Quantisation) -> dict[int, int]:
         for module in linear
         if not module.weight.requires_grad
     }
-
-
-def frozen_bytes(model: nn.Module, quantised: dict[int, int]) -> int:
-    return sum(
-        quantised.get(id(parameter), parameter.numel() * parameter.element_size())
-        for parameter in model.parameters()
-        if not parameter.requires_grad
-    )
 
 
 def quantised_bytes(shape: tuple[int, int], kind: Quantisation) -> int:
@@ -141,13 +152,14 @@ def spread(weights: Weights, sharding: Sharding, gpus: int, bf16: bool) -> Memor
         held = weights.frozen + 4 * weights.trained
         return Memory(held, gradients, weights.optimizer, CUDA_BYTES + copies + cast)
     number = 2 if bf16 else 4
-    held = weights.frozen + number * weights.trained
-    gathered = weights.gathered if sharding.stage == 3 else 0
+    held = weights.frozen_cast + number * weights.trained
+    bucket = number * (weights.hidden**2 if sharding.bucket is None else sharding.bucket)
+    gathered = min(number * sharding.live, held)
     memory = Memory(
         weights=_share(held, gpus) if sharding.stage == 3 else held,
         gradients=_share(number * weights.trained, gpus),
         optimizer=_share(weights.optimizer + 4 * weights.trained, gpus),
-        buffers=CUDA_BYTES + 2 * number * weights.hidden**2 + gathered,
+        buffers=CUDA_BYTES + 2 * bucket + gathered,
     )
     if not sharding.offload:
         return memory

@@ -104,10 +104,12 @@ class Plan:
         if self.longest is None:
             return [Item(episode) for episode in episodes]
         counts = self.token_counts if shards is self.shards else count_tokens(read_columns(shards), self.sentences)
+        sentences = self.sentences
+        saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
         found = []
         for episode in episodes:
             try:
-                cut = windows(int(counts.goal[episode]), counts.steps_of(episode).tolist(), self.longest)
+                cut = windows(int(counts.goal[episode]), counts.steps_of(episode).tolist(), self.longest, saved)
             except TooLongError as error:
                 raise RecipeError(
                     f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or lower "

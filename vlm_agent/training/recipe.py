@@ -125,6 +125,12 @@ class Recipe(Section):
         return self
 
     @model_validator(mode="after")
+    def _whole_when_quantised(self):
+        if self.model.quantisation is not None and "zero3" in (self.training.deepspeed or ""):
+            raise ValueError("ZeRO-3 would cut quantised weights apart; use zero2, which leaves them whole on every GPU")
+        return self
+
+    @model_validator(mode="after")
     def _known_lengths(self):
         if self.data.sentences == "elements" and (self.training.batch_tokens or self.data.max_tokens):
             raise ValueError(

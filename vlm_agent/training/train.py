@@ -10,6 +10,8 @@ from transformers.trainer_callback import PrinterCallback
 
 from vlm_agent.models.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.build import BASE_FOLDER, build, save
+from vlm_agent.models.quantisation import quantise
+from vlm_agent.models.zero3 import made_whole, trained_weights_whole
 from vlm_agent.training.arguments import arguments
 from vlm_agent.training.checkpoints import Checkpoints, identity_of, resume_point
 from vlm_agent.training.errors import Stopped
@@ -38,9 +40,12 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     plan = Plan(recipe)
     stream, made = plan.stream(), arguments(recipe, run, plan.steps)
     set_seed(recipe.seed)
-    base = build(recipe.model, plan.tokenizer, recipe.action_language.bins)
+    with made_whole(recipe.model.starts_random):
+        base = build(recipe.model, plan.tokenizer, recipe.action_language.bins)
     if recipe.model.starts_random and "lora" in recipe.model.train.model_dump().values() and is_first:
         base.save_pretrained(run / BASE_FOLDER)
+    if recipe.model.quantisation is not None:
+        base = quantise(base.to(made.device), recipe.model.quantisation)  # minutes for 7 B weights on a CPU
     model = choose_trained_weights(base, recipe.model.train, recipe.model.lora)
     if is_first:
         _describe(console, model, plan)
@@ -64,8 +69,10 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     if preemption.stopped_after is not None:
         raise Stopped(preemption.report(run))
     figures = {"steps": trainer.state.global_step, "seconds_since_last_start": time.monotonic() - started}
+    with trained_weights_whole(model):
+        if is_first:
+            save(model, plan.tokenizer, run)
     if is_first:
-        save(model, plan.tokenizer, run)
         finish(run, recipe, plan.shards, figures | {"last_losses": _last_losses(trainer)})
     console.print(f"{run}: {figures['steps']} steps, {figures['seconds_since_last_start']:.0f} s since the last start")
     return run

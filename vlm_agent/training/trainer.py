@@ -1,11 +1,14 @@
 """transformers' Trainer with what this project adds: our stream, our optimisers, our figures."""
 
 import time
+from pathlib import Path
 
 import torch
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback
 
+from vlm_agent.models.adapters import save_trained_weights
+from vlm_agent.models.zero3 import trained_weights_whole
 from vlm_agent.training.data import RowStream, only_row
 from vlm_agent.training.finite_loss import FiniteLoss
 from vlm_agent.training.meter import Meter
@@ -64,6 +67,15 @@ class AgentTrainer(Trainer):
     def get_batch_samples(self, epoch_iterator, *args, **kwargs):
         """Counts how long the loader lets the run wait."""
         return super().get_batch_samples(self.meter.timed(epoch_iterator), *args, **kwargs)
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """What a checkpoint holds beside the state of training. Trainer's own would gather the whole frozen base."""
+        if not self.is_deepspeed_enabled:
+            super().save_model(output_dir, _internal_call)
+            return
+        with trained_weights_whole(self.model):
+            if self.args.should_save:
+                save_trained_weights(self.model, Path(output_dir))
 
     def evaluate(self, *args, **kwargs) -> dict[str, float]:
         figures = self.validation.run(self.model_wrapped, self.args.device)

@@ -1,0 +1,39 @@
+"""`vlm-agent merge`: what it writes and prints, and what it refuses."""
+
+import json
+
+import adapted_run
+import pytest
+import tiny
+
+from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.cli import FAILED, OK, main
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return adapted_run.write_run(tmp_path_factory.mktemp("adapted"))
+
+
+def test_it_writes_a_checkpoint_that_answers_as_the_run_does(run, tmp_path, capsys):
+    output = tmp_path / "merged"
+    assert main(["merge", str(run), "--output", str(output), "--samples", "2"]) == OK
+    told = capsys.readouterr().out
+    assert told.startswith("2 episodes, ")
+    assert f"Wrote {output / 'model'}" in told
+    assert json.loads((output / "merge.json").read_text())["samples"] == 2
+    merged, adapted = VlmAgent.from_run(output), VlmAgent.from_run(run)
+    assert merged.answer_episode(tiny.episode(7)) == adapted.answer_episode(tiny.episode(7))
+
+
+def test_it_can_compare_on_other_shards(run, tmp_path):
+    others = tiny.write_shards(tmp_path / "others", [tiny.episode(9)])
+    assert main(["merge", str(run), "--output", str(tmp_path / "merged"), "--shards", str(others)]) == OK
+    assert json.loads((tmp_path / "merged" / "merge.json").read_text())["samples"] == 1
+
+
+def test_what_cannot_be_merged_is_one_message(run, tmp_path, capsys):
+    assert main(["merge", str(run), "--output", str(run)]) == FAILED
+    assert "holds something already" in capsys.readouterr().err
+    assert main(["merge", str(tmp_path / "none"), "--output", str(tmp_path / "merged")]) == FAILED
+    assert "none" in capsys.readouterr().err
