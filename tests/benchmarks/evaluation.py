@@ -36,10 +36,9 @@ from vlm_agent.agents.llama_vit_reader import LlamaViTReader
 from vlm_agent.agents.vlm import MAX_ACTION_TOKENS, VlmAgent
 from vlm_agent.datasets.simulated_phone import simulate_episode
 from vlm_agent.episodes import Episode
-from vlm_agent.models.build import Vocabulary, build
+from vlm_agent.models.build import Vocabulary, build, build_tokenizer
+from vlm_agent.models.reading import llama_vit_rows, reading_of
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.training.data import collate
 from vlm_agent.training.recipe import read_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,15 +95,17 @@ def trained_agent(episodes: list[Episode], steps: int, weights: Path) -> VlmAgen
     recipe = read_recipe(RECIPE)
     torch.manual_seed(0)
     texts = [text for episode in episodes for text in (episode.goal, *(step.action.text for step in episode.steps))]
-    model, tokenizer = build(recipe.model, Vocabulary(PHRASES, recipe.action_language.bins, texts))
-    language, config = recipe.action_language.build(), model.config
-    sentences = TrajectorySentences(tokenizer, language, config.screen_size, config.tokens_per_screen)
+    bins = recipe.action_language.bins
+    tokenizer = build_tokenizer(recipe.model, Vocabulary(PHRASES, bins, texts))
+    model = build(recipe.model, tokenizer, bins)
+    sentences = reading_of(model.config).sentences(tokenizer, recipe.action_language.build())
     if weights.is_file():
         load_model(model, weights)
     elif steps:
         learn(model, [sentences.build(episode) for episode in episodes], steps)
         weights.parent.mkdir(parents=True, exist_ok=True)
         save_model(model, weights)
+    model.language_model.set_attn_implementation("sdpa")  # decoding needs masks of its own
     return VlmAgent(model.eval(), tokenizer, sentences)
 
 
@@ -112,7 +113,8 @@ def learn(model, sentences: list[Sentence], steps: int) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     began = time.perf_counter()
     for step in range(steps):
-        loss = model.train()(**collate([sentences[step % len(sentences)]])).loss
+        row = llama_vit_rows([sentences[step % len(sentences)]])
+        loss = model.train()(row["input_ids"], row["screens"], row["labels"]).loss
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

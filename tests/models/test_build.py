@@ -1,19 +1,44 @@
 """A model is built of what its recipe names, with the weights that are there."""
 
+import copy
+import shutil
+from pathlib import Path
+
+import families
 import pytest
 import tiny
+import tiny_qwen
 import torch
+import transformers
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from vlm_agent.action_languages.binned import PHRASES
-from vlm_agent.models.build import CheckpointError, Vocabulary, _config, build, build_model
+from vlm_agent.models.build import (
+    CheckpointError,
+    Vocabulary,
+    build,
+    build_model,
+    build_tokenizer,
+    configuration_of,
+    load,
+    save,
+)
 from vlm_agent.models.llama_vit import LlamaViT
+from vlm_agent.models.reading import MIN_PIXELS, reading_of
 from vlm_agent.models.recipe import ModelRecipe, Source
+from vlm_agent.models.sources import FAMILIES, configuration
 
 VIT = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
 WORDS = tiny.tokenizer()
 VOCABULARY = Vocabulary(PHRASES, tiny.BINS, ("hello world",))
 SHAPE = {"screen_size": tiny.SCREEN, "visual_grid": tiny.GRID}
+
+
+def built(recipe: ModelRecipe):
+    """(model, tokenizer)"""
+    tokenizer = build_tokenizer(recipe, VOCABULARY)
+    return build(recipe, tokenizer, tiny.BINS), tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +57,7 @@ def checkpoints(tmp_path_factory) -> dict:
 
 
 def test_checkpoints_keep_every_weight(checkpoints):
-    model, tokenizer = build(ModelRecipe(**checkpoints, **SHAPE), VOCABULARY)
+    model, tokenizer = built(ModelRecipe(**checkpoints, **SHAPE))
     llama = AutoModelForCausalLM.from_pretrained(checkpoints["language_model"]["checkpoint"]).state_dict()
     vit = AutoModel.from_pretrained(checkpoints["vision"]["checkpoint"]).state_dict()
     assert all(torch.equal(value, llama[name]) for name, value in model.language_model.state_dict().items())
@@ -42,7 +67,7 @@ def test_checkpoints_keep_every_weight(checkpoints):
 
 
 def test_a_checkpoint_saved_and_loaded_keeps_every_weight(checkpoints, tmp_path):
-    model, _ = build(ModelRecipe(**checkpoints, **SHAPE), VOCABULARY)
+    model, _ = built(ModelRecipe(**checkpoints, **SHAPE))
     model.save_pretrained(tmp_path)
     loaded = LlamaViT.from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(value, loaded[name]) for name, value in model.state_dict().items())
@@ -50,7 +75,7 @@ def test_a_checkpoint_saved_and_loaded_keeps_every_weight(checkpoints, tmp_path)
 
 def test_the_recipe_decides_the_shape_and_the_dtype(checkpoints):
     options = {"image_mean": (0.1, 0.2, 0.3), "visual_norm": 0.5, "visual_positions": True, "element_loss": 0.5}
-    model = build_model(ModelRecipe(**checkpoints, **SHAPE, **options, dtype="bfloat16"), 0)
+    model = build_model(ModelRecipe(**checkpoints, **SHAPE, **options, dtype="bfloat16"), WORDS)
     assert (model.config.screen_size, model.config.visual_grid) == (tiny.SCREEN, tiny.GRID)
     assert {name: getattr(model.config, name) for name in options} == options
     assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
@@ -70,7 +95,7 @@ def test_from_nothing_the_vocabulary_is_the_tokenizers_and_the_seed_decides():
     models = []
     for _ in range(2):
         torch.manual_seed(3)
-        models.append(build(from_nothing(vocab_size=99), VOCABULARY))
+        models.append(built(from_nothing(vocab_size=99)))
     (model, tokenizer), (again, _) = models
     assert model.config.text_config.vocab_size == len(tokenizer)
     assert "hello" in tokenizer.get_vocab()
@@ -79,9 +104,9 @@ def test_from_nothing_the_vocabulary_is_the_tokenizers_and_the_seed_decides():
 
 def test_from_nothing_an_ordinary_llama_of_another_kind_is_refused():
     with pytest.raises(ValueError, match="as many key-value heads as heads"):
-        build(from_nothing(num_key_value_heads=1), VOCABULARY)
+        built(from_nothing(num_key_value_heads=1))
     with pytest.raises(ValueError, match="untied head"):
-        build(from_nothing(tie_word_embeddings=True), VOCABULARY)
+        built(from_nothing(tie_word_embeddings=True))
 
 
 @pytest.mark.parametrize("part", ["language_model", "vision"])
@@ -89,7 +114,7 @@ def test_a_checkpoint_that_is_not_there_says_what_to_do(part, checkpoints, tmp_p
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     missing = str(tmp_path / "nowhere")
     with pytest.raises(CheckpointError) as error:
-        build(ModelRecipe(**checkpoints | {part: {"checkpoint": missing}}, **SHAPE), VOCABULARY)
+        built(ModelRecipe(**checkpoints | {part: {"checkpoint": missing}}, **SHAPE))
     assert str(error.value).startswith(f"model.{part}.checkpoint {missing!r} cannot be loaded: ")
     assert "hf auth login" in str(error.value)
 
@@ -100,7 +125,7 @@ def test_a_gated_checkpoint_says_what_to_do_in_one_message(monkeypatch, checkpoi
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", gated)
     with pytest.raises(CheckpointError) as error:
-        build(ModelRecipe(**checkpoints, **SHAPE), VOCABULARY)
+        built(ModelRecipe(**checkpoints, **SHAPE))
     first, second = str(error.value).splitlines()
     assert first.endswith("cannot be loaded: You are trying to access a gated repo.")
     assert "licence" in second
@@ -111,13 +136,13 @@ def test_a_checkpoint_of_pickles_is_refused(checkpoints, tmp_path):
     vit.config.save_pretrained(tmp_path)
     torch.save(vit.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="safetensors"):
-        build(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path)}}, **SHAPE), VOCABULARY)
+        built(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path)}}, **SHAPE))
 
 
 def test_a_folder_without_weights_is_refused(checkpoints, tmp_path):
     AutoConfig.for_model("vit", **VIT).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="safetensors"):
-        build(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path)}}, **SHAPE), VOCABULARY)
+        built(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path)}}, **SHAPE))
 
 
 @pytest.mark.parametrize(
@@ -125,8 +150,112 @@ def test_a_folder_without_weights_is_refused(checkpoints, tmp_path):
     [
         ({"model_type": "llama", "hidden_sise": 192}, "llama has no key 'hidden_sise'; did you mean 'hidden_size'"),
         ({"model_type": "lama"}, "model_type 'lama' is unknown; did you mean 'llama'"),
+        (
+            {"model_type": "qwen2_5_vl", "text_config": {"hidden_sise": 64}},
+            "config.text_config: qwen2_5_vl_text has no key 'hidden_sise'; did you mean 'hidden_size'",
+        ),
+        (
+            {"model_type": "qwen3_vl", "vision_config": {"depht": 2}},
+            "config.vision_config: qwen3_vl.* has no key 'depht'; did you mean 'depth'",
+        ),
     ],
 )
 def test_a_misspelt_key_of_a_sub_model_is_refused_with_the_nearest(config, reason):
     with pytest.raises(CheckpointError, match=reason):
-        _config(Source(config=config), "language_model")
+        configuration(Source(config=config), "language_model")
+
+
+every_family = pytest.mark.parametrize("family", tiny_qwen.FAMILIES)
+
+
+@pytest.fixture(scope="module")
+def whole_checkpoints(tmp_path_factory) -> dict[str, Path]:
+    """Of each family a folder as transformers' own class saves it, knowing no limits."""
+    folder = tmp_path_factory.mktemp("whole")
+    for family in tiny_qwen.FAMILIES:
+        model = families.shared(family).model
+        plain = getattr(transformers, type(model).__name__)(copy.deepcopy(model.config))
+        plain.load_state_dict(model.state_dict())
+        del plain.config.min_pixels, plain.config.max_pixels
+        plain.save_pretrained(folder / family)
+        families.shared(family).words.save_pretrained(folder / family)
+    return {family: folder / family for family in tiny_qwen.FAMILIES}
+
+
+@every_family
+def test_the_family_is_chosen_by_the_configuration_whatever_the_folder_is_called(family, whole_checkpoints, tmp_path):
+    misnamed = tmp_path / "Qwen2-VL-llama"
+    shutil.copytree(whole_checkpoints[family], misnamed)
+    recipe = ModelRecipe(vlm={"checkpoint": str(misnamed)})
+    model, tokenizer = built(recipe)
+    assert type(model) is FAMILIES[family]
+    expected = families.shared(family).model.state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
+    assert tokenizer.get_vocab() == families.shared(family).words.get_vocab()
+
+
+@every_family
+def test_pixel_limits_are_saved_with_the_model_and_come_back(family, whole_checkpoints, tmp_path):
+    recipe = ModelRecipe(vlm={"checkpoint": str(whole_checkpoints[family])}, min_pixels=512, max_pixels=1024)
+    model, tokenizer = built(recipe)
+    assert configuration_of(recipe, tokenizer).max_pixels == 1024
+    save(model, tokenizer, tmp_path)
+    loaded, _ = load(tmp_path)
+    screens = reading_of(loaded.config).screens
+    assert (screens.min_pixels, screens.max_pixels) == (512, 1024)
+    assert type(loaded) is FAMILIES[family]
+
+
+@every_family
+def test_a_checkpoint_is_seen_within_our_limits_where_the_recipe_gives_none(family, whole_checkpoints):
+    recipe = ModelRecipe(vlm={"checkpoint": str(whole_checkpoints[family])}, max_pixels=100_000)
+    config = configuration_of(recipe, build_tokenizer(recipe, VOCABULARY))
+    assert (config.min_pixels, config.max_pixels) == (MIN_PIXELS, 100_000)
+
+
+@every_family
+def test_a_whole_model_from_nothing_has_the_tokenizers_vocabulary_and_no_loader_is_needed_to_know(family):
+    recipe = tiny_qwen.recipe(family)
+    model, tokenizer = built(recipe)
+    config = configuration_of(recipe, tokenizer)
+    assert model.config.text_config.vocab_size == config.text_config.vocab_size == len(tokenizer)
+    assert config.image_token_id == model.config.image_token_id == tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    assert tokenizer.convert_tokens_to_ids("<|image_pad|>") != tokenizer.unk_token_id
+    assert (config.min_pixels, config.max_pixels) == (model.config.min_pixels, model.config.max_pixels)
+
+
+def test_a_model_that_sees_one_size_takes_no_pixel_limits(tmp_path):
+    tiny.model(len(WORDS)).save_pretrained(tmp_path)
+    WORDS.save_pretrained(tmp_path)
+    limited = ModelRecipe(vlm={"checkpoint": str(tmp_path)}, max_pixels=1024)
+    with pytest.raises(CheckpointError, match="sees every screen at one size"):
+        built(limited)
+    with pytest.raises(CheckpointError, match="sees every screen at one size"):
+        configuration_of(limited, WORDS)
+    model, _ = built(ModelRecipe(vlm={"checkpoint": str(tmp_path)}))
+    assert isinstance(model, LlamaViT)
+
+
+def test_a_whole_model_of_another_kind_is_refused(checkpoints):
+    with pytest.raises(CheckpointError, match=r"model.vlm is a 'llama', and there are llama_vit, qwen2_vl"):
+        built(ModelRecipe(vlm=checkpoints["language_model"]))
+
+
+@every_family
+def test_a_checkpoint_that_lacks_weights_is_refused_rather_than_filled_with_random_ones(
+    family, whole_checkpoints, tmp_path
+):
+    shutil.copytree(whole_checkpoints[family], tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "model.safetensors")
+    lost = next(name for name in weights if name.endswith("layers.1.mlp.up_proj.weight"))
+    save_file({name: value for name, value in weights.items() if name != lost}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"lacks 1 of the model's weights, \S*layers.1.mlp.up_proj.weight first"):
+        built(ModelRecipe(vlm={"checkpoint": str(tmp_path)}))
+
+
+@every_family
+def test_a_model_saved_here_is_one_that_transformers_reads(family, tmp_path):
+    model = families.shared(family).model
+    model.save_pretrained(tmp_path)
+    plain = getattr(transformers, type(model).__name__).from_pretrained(tmp_path).state_dict()
+    assert all(torch.equal(value, plain[name]) for name, value in model.state_dict().items())

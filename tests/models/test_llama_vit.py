@@ -6,9 +6,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel
 
+from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.llama_vit import LlamaViT, grid_sinusoid
-from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
-from vlm_agent.training.data import collate
+from vlm_agent.models.reading import llama_vit_rows
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
+from vlm_agent.training.trainer import NOT_FOR_MODELS
 
 VIT = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
 TIMM_VIT = {"depth": 1, "embed_dim": 16, "num_heads": 2, "patch_size": 8, "img_size": [64, 32]}
@@ -43,8 +45,11 @@ SENTENCES = tiny.sentences(WORDS)
 
 @pytest.fixture(scope="module")
 def batch():
-    """Two episodes of unlike length."""
-    return collate([SENTENCES.build(tiny.episode(0)), SENTENCES.build(tiny.episode(1), last=2)])
+    return row([SENTENCES.build(tiny.episode(0))])
+
+
+def row(sentences: list[Sentence]) -> dict:
+    return {name: value for name, value in llama_vit_rows(sentences).items() if name not in NOT_FOR_MODELS}
 
 
 def see_without_mixing(model: LlamaViT, screens: torch.Tensor) -> torch.Tensor:
@@ -114,14 +119,14 @@ def test_it_also_loads_by_its_config_alone(tmp_path):
 def test_the_clip_tower_of_a_whole_clip_is_a_model_of_its_own(tmp_path):
     from transformers import CLIPConfig, CLIPModel
 
-    from vlm_agent.models.build import _vision
     from vlm_agent.models.recipe import Source
+    from vlm_agent.models.sources import vision_tower
 
     text = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     CLIPModel(CLIPConfig(text_config=text, vision_config=ENCODERS["clip_vision_model"])).save_pretrained(
         tmp_path / "clip"
     )
-    vision = _vision(Source(checkpoint=str(tmp_path / "clip")))
+    vision = vision_tower(Source(checkpoint=str(tmp_path / "clip")))
     reference = tiny.model(len(WORDS), ENCODERS["clip_vision_model"])
     model = LlamaViT(reference.config, vision, reference.language_model).eval()
     model.save_pretrained(tmp_path / "model")
@@ -203,10 +208,10 @@ def test_logits_only_where_there_is_a_label_give_the_same_loss_and_gradients(bat
 def test_batches_whose_gradients_are_summed_weigh_every_token_alike():
     sentences = [SENTENCES.build(tiny.episode(0)), SENTENCES.build(tiny.episode(1), last=1)]
     items = torch.tensor(sum(sentence.supervised for sentence in sentences))
-    options = {"element_loss": 0.0}
-    model = tiny.model(len(WORDS), **options).train()
-    together = gradients(model, model(**collate(sentences)).loss)
-    parts = [gradients(model, model(**collate([one]), num_items_in_batch=items).loss) for one in sentences]
+    model = tiny.model(len(WORDS)).train()
+    choose_attention(model.vision, model.language_model)
+    together = gradients(model, model(**row(sentences)).loss)
+    parts = [gradients(model, model(**row([one]), num_items_in_batch=items).loss) for one in sentences]
     for name in together:
         assert torch.allclose(together[name], parts[0][name] + parts[1][name], atol=1e-6), name
 
@@ -215,8 +220,8 @@ def test_the_element_loss_of_summed_batches_is_an_average_not_a_sum():
     sentence = SENTENCES.build(tiny.episode(0))
     sentence.element_labels = [torch.full((8,), 7).numpy()] * len(sentence.screens)
     model = tiny.model(len(WORDS), element_loss=0.5).train()
-    one = model(**collate([sentence]))
-    half = model(**collate([sentence]), num_items_in_batch=2 * sentence.supervised)
+    one = model(**row([sentence]))
+    half = model(**row([sentence]), num_items_in_batch=2 * sentence.supervised)
     assert half.loss.item() == pytest.approx(one.loss.item() / 2, rel=1e-5)
     assert one.loss.item() == pytest.approx((one.action_loss + 0.5 * one.element_loss).item(), rel=1e-5)
     assert half.action_loss == one.action_loss
@@ -226,7 +231,7 @@ def test_the_element_loss_of_summed_batches_is_an_average_not_a_sum():
 def test_element_loss_is_for_training_only():
     sentence = SENTENCES.build(tiny.episode(0))
     sentence.element_labels = [torch.full((8,), 7).numpy()] * len(sentence.screens)
-    output = tiny.model(len(WORDS), element_loss=0.5)(**collate([sentence]))
+    output = tiny.model(len(WORDS), element_loss=0.5)(**row([sentence]))
     assert output.element_loss is None
     assert output.loss == output.action_loss
 
@@ -239,14 +244,6 @@ def test_a_batch_with_nothing_to_learn_has_no_loss_and_no_gradient(batch, items)
     assert loss.item() == 0
     loss.backward()
     assert all(p.grad is None or not p.grad.any() for p in model.parameters())
-
-
-def test_padding_changes_nothing(batch):
-    model = tiny.model(len(WORDS))
-    alone = collate([SENTENCES.build(tiny.episode(1), last=2)])
-    with torch.inference_mode():
-        padded = model(batch["input_ids"], batch["screens"]).logits[1, : alone["input_ids"].shape[1]]
-        assert torch.allclose(padded, model(alone["input_ids"], alone["screens"]).logits[0], atol=1e-5)
 
 
 def test_logits_to_keep_selects_positions(batch):

@@ -15,7 +15,7 @@ from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import BASE_FOLDER, save
-from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.models.reading import reading_of
 from vlm_agent.training import train as training
 from vlm_agent.training.recipe import read_recipe
 
@@ -63,8 +63,7 @@ def run(language_model, shared, tmp_path_factory) -> Run:
     answers = []
 
     def answer_and_save(model, tokenizer, run: Path) -> None:
-        config = model.config
-        sentences = TrajectorySentences(tokenizer, BinnedLanguage(), config.screen_size, config.tokens_per_screen)
+        sentences = reading_of(model.config).sentences(tokenizer, BinnedLanguage())
         answers.extend(VlmAgent(model.eval(), tokenizer, sentences).answer_episode(episode))
         save(model, tokenizer, run)
 

@@ -12,6 +12,7 @@ from vlm_agent.sentences.elements import ANSWER, FIND, READ, ElementSentences, e
 
 WORDS = tiny.tokenizer()
 TRAJECTORY = tiny.sentences(WORDS)
+TOKENS = tiny.GRID[0] * tiny.GRID[1]
 STEP = tiny.episode().steps[0]
 BLANK = WORDS.eos_token_id
 
@@ -33,8 +34,8 @@ def word(text: str) -> int:
 def test_a_screen_comes_first_and_then_every_element_once():
     sentence = build()
     assert sentence.input_ids[0] == WORDS.bos_token_id
-    assert sentence.input_ids[1 : 1 + TRAJECTORY.tokens_per_screen] == [SCREEN_TOKEN] * TRAJECTORY.tokens_per_screen
-    said = TRAJECTORY.text(sentence.input_ids[1 + TRAJECTORY.tokens_per_screen :])
+    assert sentence.input_ids[1 : 1 + TOKENS] == [SCREEN_TOKEN] * TOKENS
+    said = TRAJECTORY.text(sentence.input_ids[1 + TOKENS :])
     assert said.count(FIND) + said.count(READ) == len(STEP.elements)
     assert all(said.count(element_name(element)) == 1 for element in STEP.elements)
 
@@ -45,7 +46,7 @@ def test_what_is_asked_is_not_learned_and_what_is_answered_is():
     for seed in range(20):
         sentence = build(seed=seed, items=1)
         learned = TRAJECTORY.text([label for label in sentence.labels if label != IGNORED])
-        given = TRAJECTORY.text(sentence.input_ids[1 + TRAJECTORY.tokens_per_screen :]).removesuffix(learned)
+        given = TRAJECTORY.text(sentence.input_ids[1 + TOKENS :]).removesuffix(learned)
         name = next(name for name in places if name in given + learned)
         question, answer = (name, places[name]) if given.startswith(FIND) else (places[name], name)
         assert (given, learned) == ((FIND if question == name else READ) + question + ANSWER, answer)

@@ -12,15 +12,15 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from vlm_agent.episodes import Action
+from vlm_agent.models.reading import llama_vit_rows
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
+from vlm_agent.sentences.frames import PLAIN
 from vlm_agent.sentences.screens import grey_screen, prepare_screen
-from vlm_agent.sentences.trajectory import ACTION_CUE
-from vlm_agent.training.data import collate
 
 WORDS = tiny.tokenizer()
 SENTENCES = tiny.sentences(WORDS)
 EPISODE = tiny.episode()
-TOKENS = SENTENCES.tokens_per_screen
+TOKENS = tiny.GRID[0] * tiny.GRID[1]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_the_order_is_goal_screen_cue_action_and_again():
     sentence = SENTENCES.build(EPISODE)
     expected = SENTENCES.goal_ids(EPISODE.goal)
     for step in EPISODE.steps:
-        expected = expected + [SCREEN_TOKEN] * TOKENS + SENTENCES.ids(ACTION_CUE) + SENTENCES.action_ids(step.action)
+        expected = expected + [SCREEN_TOKEN] * TOKENS + SENTENCES.ids(PLAIN.cue) + SENTENCES.action_ids(step.action)
     assert sentence.input_ids == expected
     assert sentence.input_ids[0] == WORDS.bos_token_id
     assert sentence.input_ids.count(SCREEN_TOKEN) == TOKENS * len(EPISODE)
@@ -91,8 +91,9 @@ def test_the_loss_of_each_action_is_the_same_in_the_whole_and_when_cut_after_it(
 
 def test_the_models_own_loss_is_the_mean_over_the_actions_tokens(model):
     whole = SENTENCES.build(EPISODE)
+    row = llama_vit_rows([whole])
     with torch.inference_mode():
-        loss = model(**collate([whole])).loss
+        loss = model(row["input_ids"], row["screens"], row["labels"]).loss
     assert loss.item() == pytest.approx(token_losses(model, whole).sum().item() / whole.supervised, abs=1e-5)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import tiny
+import tiny_qwen
 import yaml
 
 from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
@@ -103,7 +104,12 @@ def test_what_has_no_default_must_be_given(path, content, key):
     [
         ({"training.epochs": "1"}, "epochs or steps"),
         ({"training.steps": "null"}, "epochs or steps"),
-        ({"model.base": "runs/x"}, "remove"),
+        ({"model.base": "runs/x"}, "give one of base, vlm, or both"),
+        ({"model.vlm": "{checkpoint: x}"}, "give one of base, vlm, or both"),
+        ({"model.min_pixels": "3136"}, "remove min_pixels; with language_model it says nothing"),
+        ({"training.batch_tokens": "4096"}, "either batch_size or batch_tokens"),
+        ({"training.batch_size": "null", "training.batch_tokens": "100", "data.max_tokens": "101"}, "must fit"),
+        ({"data.sentences": "elements", "data.max_tokens": "101"}, "give training.batch_size"),
         ({"model.vision": "null"}, "both language_model and vision"),
         ({"model.train.projector": "frozen"}, "train.projector must be full"),
         ({"model.word_tokenizer": "null"}, "needs word_tokenizer"),
@@ -206,3 +212,64 @@ def test_defaults_are_the_papers_where_it_gives_them():
         "lora",
     )
     assert recipe.action_language.bins == 100
+
+
+def test_a_recipe_upon_a_finished_run_that_describes_another_model_is_refused(path, content):
+    content["model"] = {"base": "runs/x", "visual_grid": [4, 2], "element_loss": 0.5}
+    path.write_text(yaml.safe_dump(content))
+    assert "base brings the whole model; remove element_loss, visual_grid" in problem(path)
+
+
+@pytest.fixture
+def whole(path, content) -> dict:
+    """The recipe of a whole vision-language model."""
+    content["model"] = {"vlm": {"checkpoint": "x"}, "min_pixels": 3136, "max_pixels": 501760}
+    path.write_text(yaml.safe_dump(content))
+    return content
+
+
+def test_a_recipe_of_a_whole_model_adapts_its_language_model_alone_and_is_saved_as_it_was(path, whole, tmp_path):
+    recipe = read_recipe(path, {"training.batch_size": "null", "training.batch_tokens": "4096"})
+    trained = {part: kind for part, kind in recipe.model.train.model_dump().items() if kind != "frozen"}
+    assert trained == {"language_model": "lora"}
+    assert (recipe.model.min_pixels, recipe.model.max_pixels) == (3136, 501760)
+    assert not recipe.model.starts_random
+    saved = tmp_path / "saved.yaml"
+    saved.write_text(recipe.to_yaml())
+    assert read_recipe(saved) == recipe
+    assert "screen_size" not in yaml.safe_load(recipe.to_yaml())["model"]
+
+
+def test_a_recipe_of_a_whole_model_may_train_its_projector(path, whole):
+    assert read_recipe(path, {"model.train.projector": "full"}).model.train.projector == "full"
+    assert read_recipe(path, {"model.train.norm": "full"}).model.train.projector == "frozen"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"model.screen_size": "[896, 448]"}, "remove screen_size; with vlm it says nothing"),
+        ({"model.visual_norm": "0.7", "model.element_loss": "0.5"}, "remove element_loss, visual_norm"),
+        ({"model.vision": "{checkpoint: x}"}, "give one of base, vlm, or both"),
+        ({"model.min_pixels": "600000"}, "min_pixels is more than max_pixels"),
+        ({"model.vlm": "{config: {model_type: qwen2_vl}}"}, "needs word_tokenizer"),
+        ({"model.word_tokenizer": "{vocabulary: 9}"}, "excludes it"),
+        ({"model.vlm": "{config: {hidden_size: 3}}"}, "model_type"),
+        ({"model.vlm.chekpoint": "x"}, "did you mean model.vlm.checkpoint?"),
+        ({"model.max_pixel": "9"}, "did you mean model.max_pixels?"),
+    ],
+)
+def test_what_does_not_go_with_a_whole_model_is_refused(path, whole, overrides, said):
+    assert said in problem(path, **overrides)
+
+
+@pytest.mark.parametrize("name", tiny_qwen.FAMILIES)
+def test_a_whole_model_from_nothing_is_saved_with_its_configuration(path, content, name, tmp_path):
+    content["model"] = tiny_qwen.recipe(name).model_dump(mode="json")
+    path.write_text(yaml.safe_dump(content))
+    recipe = read_recipe(path)
+    assert recipe.model == tiny_qwen.recipe(name)
+    assert recipe.model.starts_random
+    saved = tmp_path / "saved.yaml"
+    saved.write_text(recipe.to_yaml())
+    assert read_recipe(saved) == recipe

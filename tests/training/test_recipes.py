@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.cli import _parser
-from vlm_agent.models.llama_vit import PARTS
+from vlm_agent.models.recipe import TrainedParts
+from vlm_agent.models.sources import FAMILIES
 from vlm_agent.training.recipe import Recipe, read_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +36,11 @@ def test_a_recipe_reads_and_is_what_it_says_when_saved(path, tmp_path):
     recipe = read_recipe(path)
     (tmp_path / "saved.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
     assert read_recipe(tmp_path / "saved.yaml") == recipe
-    assert set(type(recipe.model.train).model_fields) == set(PARTS)
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_a_recipe_says_of_every_part_of_a_model_how_it_is_trained(family):
+    assert set(TrainedParts.model_fields) == set(family.parts)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

@@ -5,17 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+import tiny_qwen
 import yaml
 
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.datasets.columns import read_columns
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import TAP_DISTANCE, Action, Episode
-from vlm_agent.models import build
+from vlm_agent.models import build, sources
+from vlm_agent.models.reading import reading_of
+from vlm_agent.sentences.frames import CHAT_TURNS, PLAIN
+from vlm_agent.sentences.screens import FittedScreens, FixedScreens
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.recipe import RecipeError, read_recipe
 from vlm_agent.training.token_counts import _action_tokens, context_length, count_tokens, recipe_sentences
-from vlm_agent.training.train import vocabulary_of
+from vlm_agent.training.vocabulary import vocabulary_of
 
 
 def _gestures(count: int) -> list[Action]:
@@ -39,12 +43,47 @@ def episodes():
     return [*plain, typing, *odd]
 
 
+def chat_tokenizer():
+    return tiny_qwen.tokenizer(tiny_qwen.recipe("qwen2_5_vl"))
+
+
+WRITERS = {
+    "plain": lambda bins: TrajectorySentences(
+        tiny.tokenizer(), BinnedLanguage(bins), FixedScreens(tiny.SCREEN, 8), PLAIN
+    ),
+    "chat": lambda bins: TrajectorySentences(
+        chat_tokenizer(), BinnedLanguage(bins), FittedScreens(4 * 64, 24 * 64, 8), CHAT_TURNS
+    ),
+}
+
+
 @pytest.mark.parametrize("bins", [10, 7])
-def test_counts_are_the_lengths_of_the_sentences(episodes, bins, tmp_path):
+@pytest.mark.parametrize("writer", WRITERS)
+def test_counts_are_the_lengths_of_the_sentences(episodes, writer, bins, tmp_path):
     dataset = ShardDataset(tiny.write_shards(tmp_path, episodes))
-    sentences = TrajectorySentences(tiny.tokenizer(), BinnedLanguage(bins), tiny.SCREEN, 8)
+    sentences = WRITERS[writer](bins)
     counts = count_tokens(read_columns(dataset), sentences)
-    assert counts.tolist() == [len(sentences.build(episode).input_ids) for episode in dataset]
+    assert counts.whole.tolist() == [len(sentences.build(episode)) for episode in dataset]
+    assert counts.whole.dtype == np.int64
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_every_step_is_counted_by_itself(episodes, writer, tmp_path):
+    sizes = [tiny.episode(20 + number, size=size) for number, size in enumerate([(20, 12), (300, 140), (40, 64)])]
+    dataset = ShardDataset(tiny.write_shards(tmp_path, [*episodes, *sizes]))
+    sentences = WRITERS[writer](tiny.BINS)
+    counts = count_tokens(read_columns(dataset), sentences)
+    assert counts.lengths.tolist() == [len(episode) for episode in dataset]
+    at = 0
+    for number, episode in enumerate(dataset):
+        ends = [len(sentences.build(episode, last=last)) for last in range(len(episode) + 1)]
+        assert counts.goal[number] == ends[0]
+        assert counts.steps_of(number).tolist() == np.diff(ends).tolist()
+        for step in episode.steps:
+            assert counts.screen[at] == sentences.screens.tokens(*step.screenshot.shape[:2])
+            assert counts.action[at] == len(sentences.action_ids(step.action, step))
+            at += 1
+    assert at == len(counts.step) == len(counts.screen) == len(counts.action)
 
 
 def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
@@ -67,7 +106,7 @@ def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
 
 def test_no_episode_no_count(tmp_path):
     empty = ShardDataset(tiny.write_shards(tmp_path, [tiny.episode()]), split="test")
-    assert count_tokens(read_columns(empty), tiny.sentences(tiny.tokenizer())).tolist() == []
+    assert count_tokens(read_columns(empty), tiny.sentences(tiny.tokenizer())).whole.tolist() == []
 
 
 @pytest.fixture
@@ -85,12 +124,11 @@ def _read(content: dict, folder: Path):
 
 def test_a_recipes_sentences_are_those_that_training_builds(recipe):
     shards = ShardDataset(Path(recipe.data.shards))
-    model, tokenizer = build.build(recipe.model, vocabulary_of(recipe, shards, list(range(len(shards)))))
-    trained = TrajectorySentences(
-        tokenizer, recipe.action_language.build(), model.config.screen_size, model.config.tokens_per_screen
-    )
+    tokenizer = build.build_tokenizer(recipe.model, vocabulary_of(recipe, shards, list(range(len(shards)))))
+    model = build.build(recipe.model, tokenizer, recipe.action_language.bins)
+    trained = reading_of(model.config).sentences(tokenizer, recipe.action_language.build())
     counts = count_tokens(read_columns(shards), recipe_sentences(recipe))
-    assert counts.tolist() == [len(trained.build(episode).input_ids) for episode in shards]
+    assert counts.whole.tolist() == [len(trained.build(episode)) for episode in shards]
 
 
 def test_no_model_is_built_and_no_weight_is_read(recipe, monkeypatch):
@@ -98,9 +136,10 @@ def test_no_model_is_built_and_no_weight_is_read(recipe, monkeypatch):
         raise AssertionError("a model was built")
 
     monkeypatch.setattr(build, "build_model", refuse)
-    monkeypatch.setattr(build.AutoModelForCausalLM, "from_pretrained", refuse)
-    monkeypatch.setattr(build.AutoModel, "from_pretrained", refuse)
-    assert recipe_sentences(recipe).tokens_per_screen == 8
+    for name in ("whole_model", "language_model", "vision_tower"):
+        monkeypatch.setattr(sources, name, refuse)
+        monkeypatch.setattr(build, name, refuse)
+    assert recipe_sentences(recipe).screens == FixedScreens(tiny.SCREEN, 8)
     assert context_length(recipe) == 2048  # what transformers gives a llama whose config does not say
 
 
@@ -112,8 +151,7 @@ def test_a_base_brings_its_tokenizer_screens_and_context(recipe, tmp_path):
     content["model"] = {"base": str(run)}
     second = _read(content, tmp_path / "second")
     sentences = recipe_sentences(second)
-    assert sentences.screen_size == tiny.SCREEN
-    assert sentences.tokens_per_screen == tiny.GRID[0] * tiny.GRID[1]
+    assert sentences.screens == FixedScreens(tiny.SCREEN, tiny.GRID[0] * tiny.GRID[1])
     assert sentences.tokenizer.get_vocab() == words.get_vocab()
     assert context_length(second) == 2048
 

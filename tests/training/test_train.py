@@ -16,9 +16,9 @@ from safetensors.torch import load_file
 
 from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.models.build import BASE_FOLDER, load
+from vlm_agent.training.errors import TrainingError
 from vlm_agent.training.recipe import RecipeError, read_recipe
 from vlm_agent.training.train import train
-from vlm_agent.training.errors import TrainingError
 
 EPISODES = [tiny.episode(number) for number in range(4)]
 LORA = {

@@ -13,8 +13,9 @@
     vlm-agent demo                                     all of these, small
 
 Exit status: 0 when all went well; 1 when something asked for cannot be done, with one message that says what; 2 when a
-conversion quarantined records; 75 when training was told to stop and goes on from there; 130 after Ctrl-C. Every command imports what it needs when it runs, so that `--help`
-does not wait for PyTorch. A new command is one file here, with `add(commands)`, and one line in `COMMANDS`.
+conversion quarantined records; 75 when training was told to stop and the same command goes on from there; 130 after
+Ctrl-C. Every command imports what it needs when it runs, so that `--help` does not wait for PyTorch. A new command is
+one file here, with `add(commands)`, and one line in `COMMANDS`.
 """
 
 import importlib

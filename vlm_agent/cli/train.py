@@ -1,5 +1,6 @@
 """`vlm-agent train`: a recipe becomes a run folder."""
 
+import os
 import re
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def run(options) -> int:
     try:
         train(recipe, console)
     except Stopped as stopped:
-        console.print(str(stopped))
+        if os.environ.get("RANK", "0") == "0":
+            console.print(str(stopped))
         return EXIT_STATUS
     return OK
 

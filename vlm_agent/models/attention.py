@@ -2,10 +2,11 @@
 
 Where flash-attn is installed, a GPU is there and the weights are in half precision, its variable-length kernel reads a
 whole row. Everywhere else PyTorch's own attention (SDPA) is called once a sentence: on a CPU that takes less than half
-the time of one call with a block-diagonal mask, and on a GPU it is flash attention too, which such a mask would exclude.
+the time of one call with a block-diagonal mask, and on a GPU it is flash attention too, which no such mask allows.
 """
 
 from importlib.util import find_spec
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -62,7 +63,7 @@ def within_sentences(
     """Causal attention within each sentence of one row; without bounds, and with a mask, as SDPA does it.
 
     `query` (1, heads, L, width); `key`, `value` (1, key heads, L, width). Returns (1, L, heads, width).
-    Raises ValueError for several tokens behind a cache without a mask: causal attention would not know where they stand.
+    Raises ValueError for several tokens behind a cache without a mask: nobody could tell what each of them sees.
     """
     if sentence_bounds is None:
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
@@ -72,7 +73,7 @@ def within_sentences(
         sdpa_attention_forward(
             module, query[:, :, begin:end], key[:, :, begin:end], value[:, :, begin:end], None, **options
         )[0]
-        for begin, end in zip(sentence_bounds, sentence_bounds[1:], strict=False)
+        for begin, end in pairwise(sentence_bounds)
     ]
     return torch.cat(parts, dim=1), None
 

@@ -175,10 +175,7 @@ def load(run: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel, 
     if not adapted:
         return _saved(folder).eval(), tokenizer
     recipe = read_model_recipe(run)
-    if (run / BASE_FOLDER).is_dir():
-        base = _saved(run / BASE_FOLDER)
-    else:
-        base = build_model(recipe, tokenizer)
+    base = _saved(run / BASE_FOLDER) if (run / BASE_FOLDER).is_dir() else build_model(recipe, tokenizer)
     base = quantise(base, recipe.quantisation)
     model = load_adapter(base, folder, projector_in_base=recipe.train.projector == "frozen").eval()
     foldable = merged and base.dtype == torch.float32 and recipe.quantisation is None

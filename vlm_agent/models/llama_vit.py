@@ -20,10 +20,11 @@ from vlm_agent.models.qwen_vl_2023 import Resampler
 from vlm_agent.models.supervised import SupervisedOutput, supervise
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 
+
 class LlamaViTConfig(PretrainedConfig):
     """`screen_size` (height, width) in pixels is what the encoder sees; `visual_grid` is (rows, columns) of tokens.
 
-    `projector`: one linear map, or Qwen-VL's `resampler` (2023), for which the options for models from scratch do nothing.
+    `projector`: one `linear` map, or the `resampler` of Qwen-VL (2023), for which the options from scratch do nothing.
     `visual_norm`: RMS to which projected visual tokens are scaled (None: left as they are).
     `visual_positions`: add a learned position to each visual token, started from a 2-D sinusoid.
     `element_loss`: weight of the loss that names, from each visual token alone, the word or icon under it.

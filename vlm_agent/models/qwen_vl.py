@@ -18,7 +18,7 @@ from vlm_agent.models.supervised import SupervisedOutput, supervise
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import lay_end_to_end
 
-IMAGE_TOKEN = "<|image_pad|>"
+IMAGE_TOKEN = "<|image_pad|>"  # noqa: S105 (no password)
 """What stands for a visual token in these models' vocabularies."""
 
 IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -82,8 +82,8 @@ class _ReadsRows(nn.Module):
 
     @classmethod
     def is_custom_code(cls) -> bool:
-        """Published checkpoints name some weights as older versions did; transformers renames them while it loads, and
-        back while it saves, but not for classes that it takes for somebody else's: those it fills with random weights."""
+        """Published checkpoints name some weights as older versions did; transformers renames them when it loads, and
+        back when it saves, but not for a class that it takes for somebody else's: there they would stay random."""
         return False
 
     def read_row(

@@ -1,4 +1,4 @@
-"""Sub-models and whole models from what a recipe calls a source: a checkpoint, or a configuration with random weights."""
+"""Models, whole or parts, from what a recipe calls a source: a checkpoint, or a configuration with random weights."""
 
 import difflib
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def model_class(config: PretrainedConfig, part: str = "vlm") -> type[PreTrainedM
     """Raises CheckpointError for a family that is not known here."""
     if config.model_type not in FAMILIES:
         raise CheckpointError(
-            f"model.{part} is a {config.model_type!r}, and there are {', '.join(FAMILIES)}. The published Qwen-VL of 2023 "
+            f"model.{part} is a {config.model_type!r}, and there are {', '.join(FAMILIES)}. Qwen-VL of 2023 as published "
             "is converted first: vlm-agent convert-checkpoint"
         )
     return FAMILIES[config.model_type]
@@ -51,8 +51,8 @@ def whole_model(source: Source, tokenizer: PreTrainedTokenizerBase, dtype: torch
     if report["missing_keys"]:  # transformers would leave them random, with a warning
         missing = sorted(report["missing_keys"])
         raise CheckpointError(
-            f"model.vlm.checkpoint {source.checkpoint!r} lacks {len(missing)} of the model's weights, {missing[0]} first: "
-            "it is cut short, or of another model than its config.json says; download it again"
+            f"model.vlm.checkpoint {source.checkpoint!r} lacks {len(missing)} of the model's weights, {missing[0]} "
+            "first: it is cut short, or of another model than its config.json says; download it again"
         )
     return model
 

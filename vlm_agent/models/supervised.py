@@ -14,8 +14,8 @@ from vlm_agent.sentences import IGNORED
 class SupervisedOutput(ModelOutput):
     """`loss` is what is minimised: this batch's share of the mean over all supervised tokens.
 
-    `share`: this batch's part of those tokens. `token_losses`: float32 (supervised tokens,), detached, in reading order;
-    `logits` beside them. `action_loss` and `element_loss`: means over this batch, detached.
+    `share`: this batch's part of those tokens. `token_losses`: float32 (supervised tokens,), detached, in reading
+    order; `logits` beside them. `action_loss` and `element_loss`: means over this batch, detached.
     """
 
     loss: torch.Tensor | None = None

@@ -25,8 +25,8 @@ class ScreenRule(Protocol):
 class FixedScreens:
     """Every screen stretched to (height, width) = `size`, always `count` tokens: Llama+ViT, Qwen-VL (2023).
 
-    Stretching keeps (y, x) fractions valid without bookkeeping; phones differ little in shape. `bicubic` is what Qwen-VL
-    was trained on; bilinear, with the reduction before it, is the faster one.
+    Stretching keeps (y, x) fractions valid without bookkeeping; phones differ little in shape. `bicubic` is what
+    Qwen-VL was trained on; bilinear, with the reduction before it, is the faster one.
     """
 
     size: tuple[int, int]

@@ -81,7 +81,7 @@ class TrajectorySentences:
         return [*ids, self.tokenizer.eos_token_id]
 
     def ids(self, text: str) -> list[int]:
-        """Tokens of a segment by itself, as plain text; the same few segments come again and again, so they are kept."""
+        """Tokens of a segment by itself, as plain text; the same few segments come again and again, so they stay."""
         # An end mark that somebody typed is text, not the end of an action.
         return list(self._cached_ids(text, True))
 

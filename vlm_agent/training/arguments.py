@@ -14,6 +14,8 @@ from vlm_agent.training.run_folder import CHECKPOINTS, TENSORBOARD
 def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
     """Made before the model: with DeepSpeed's ZeRO-3, weights are cut among the ranks while they are loaded."""
     training = recipe.training
+    if training.deepspeed is not None:
+        _begin_deepspeed()
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run / TENSORBOARD)
     made = TrainingArguments(
         output_dir=str(run / CHECKPOINTS),
@@ -44,3 +46,18 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         # (torchrun) is how to use them all.
         made._n_gpu = 1
     return made
+
+
+def _begin_deepspeed() -> None:
+    """The ranks have to know each other when a checkpoint is loaded: ZeRO-3 gives each its part then.
+
+    On CPUs DeepSpeed would compile an operation that speeds up the talk of ranks on one machine. It takes a compiler
+    and most of a minute, and one that is killed meanwhile leaves a lock on which every later run waits for ever. gloo
+    does without.
+    """
+    import deepspeed  # takes seconds, and is only wanted here
+
+    on_gpu = torch.cuda.is_available()
+    if not on_gpu:
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("nccl" if on_gpu else "gloo")

@@ -30,10 +30,10 @@ _FREE_TO_CHANGE = ("output", "data.shards", "data.workers", "training.log_steps"
 
 
 def identity_of(recipe: Recipe, rank_count: int) -> dict[str, str | int | float | bool | list | None]:
-    """What decides a run's weights: the recipe but for what leaves them alone, the data, the packs in a step.
+    """What decides a run's weights and which of its checkpoints is best: the recipe but for what leaves them alone, the
+    data, the packs in a step.
 
-    A run may go on with half the ranks and twice the accumulation, but not under DeepSpeed, which cuts its checkpoints
-    by ranks.
+    Half the ranks may go on with twice the accumulation, but not under DeepSpeed, which cuts its checkpoints by ranks.
     """
     identity = dict(_flat(recipe.model_dump(mode="json")))
     for key in (*_FREE_TO_CHANGE, "training.accumulation"):

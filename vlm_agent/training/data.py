@@ -111,7 +111,9 @@ class RowOrder:
 class RowStream(Dataset):
     """Row number k of a run, for k in 0 … `total`-1, as the model takes it: `rows` makes it of the sentences."""
 
-    def __init__(self, order: RowOrder, total: int, sentence: Callable[[Item, random.Random], Sentence], rows: Callable):
+    def __init__(
+        self, order: RowOrder, total: int, sentence: Callable[[Item, random.Random], Sentence], rows: Callable
+    ):
         self.order, self.total, self.sentence, self.rows = order, total, sentence, rows
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
@@ -17,19 +17,18 @@ _KINDS = len(ACTION_NAMES)
 class Meter:
     """Counts batches and is read once a log line.
 
-    Sums stay on the device until then, so that no batch waits for a number to come back from a GPU. `flops`: floating
-    point operations of a training step over so many tokens; `peak_flops`: those of one device a second, None where
-    nobody knows them (a CPU).
+    Sums stay on the device until then, so that no batch waits for a number to come back from a GPU. `peak_flops`: the
+    floating point operations of one device a second, None where nobody knows them (a CPU).
     """
 
-    def __init__(self, device: torch.device, flops: Callable[[int], float], peak_flops: float | None):
-        self.device, self.flops, self.peak_flops = device, flops, peak_flops
+    def __init__(self, device: torch.device, peak_flops: float | None):
+        self.device, self.peak_flops = device, peak_flops
         self._reset()
 
     def _reset(self) -> None:
         self._started = time.monotonic()
         self._waited = 0.0
-        self._tokens = self._element_batches = 0
+        self._tokens = self._element_batches = self._flops = 0
         self._actions = torch.zeros((), dtype=torch.int64, device=self.device)
         self._element_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         # One place more, for what is learned and is no action.
@@ -37,9 +36,11 @@ class Meter:
         self._tokens_of_kind = torch.zeros(_KINDS + 1, dtype=torch.float64, device=self.device)
 
     def count(self, batch: dict[str, torch.Tensor], output) -> None:
-        """A packed batch (`sentences.packing`) and what the model made of it: `token_losses`, float (supervised,) in
-        the order of the row, and `element_loss`, a scalar or None."""
+        """A packed batch (`sentences.packing`), with the model's `flops` for it where they are known, and what the
+        model made of it: `token_losses`, float (supervised,) in the order of the row, and `element_loss`, a scalar or
+        None."""
         self._tokens += batch["input_ids"].numel()
+        self._flops += batch.get("flops", 0)
         supervised = batch["labels"][0, 1:] != IGNORED
         self._actions += starts_of_actions(supervised).sum()
         losses = output.token_losses.double()
@@ -74,24 +75,24 @@ class Meter:
         seconds = time.monotonic() - self._started
         sums = self._sums()
         self._reset()
-        counts, loss_of_kind, tokens_of_kind, memory = sums.split([5, _KINDS + 1, _KINDS + 1, ranks.count()])
-        tokens, actions, waited, element_loss, element_batches = counts.tolist()
+        counts, loss_of_kind, tokens_of_kind, memory = sums.split([6, _KINDS + 1, _KINDS + 1, ranks.count()])
+        tokens, actions, waited, element_loss, element_batches, flops = counts.tolist()
         figures = {"action_loss": (loss_of_kind.sum() / tokens_of_kind.sum().clamp(min=1)).item()}
         for name, loss, count in zip(ACTION_NAMES, loss_of_kind.tolist(), tokens_of_kind.tolist(), strict=False):
             if count:
                 figures[f"loss_{name}"] = loss / count
         if element_batches:
             figures["element_loss"] = element_loss / element_batches
-        done = self.flops(int(tokens)) / seconds
         figures |= {
             "tokens_per_second": tokens / seconds,
             "actions_per_second": actions / seconds,
-            "model_tflops_per_second": done / 1e12,
             "data_wait": waited / ranks.count() / seconds,
             "memory_gib": memory.max().item() / 2**30,
         }
-        if self.peak_flops is not None:
-            figures["mfu"] = done / (self.peak_flops * ranks.count())
+        if flops:
+            figures["model_tflops_per_second"] = flops / seconds / 1e12
+            if self.peak_flops is not None:
+                figures["mfu"] = flops / seconds / (self.peak_flops * ranks.count())
         return figures
 
     def _sums(self) -> torch.Tensor:
@@ -99,7 +100,9 @@ class Meter:
         memory = torch.zeros(ranks.count(), dtype=torch.float64, device=self.device)
         memory[ranks.number()] = _peak_memory(self.device)
         counts = torch.tensor(
-            [self._tokens, 0, self._waited, 0, self._element_batches], dtype=torch.float64, device=self.device
+            [self._tokens, 0, self._waited, 0, self._element_batches, self._flops],
+            dtype=torch.float64,
+            device=self.device,
         )
         counts[1], counts[3] = self._actions, self._element_loss
         return ranks.summed(torch.cat([counts, self._loss_of_kind, self._tokens_of_kind, memory])).cpu()

@@ -1,7 +1,7 @@
 """What a run will read, from its recipe: known before any weight is loaded."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +13,32 @@ from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.models.build import build_tokenizer, configuration_of
 from vlm_agent.models.llama_vit import LlamaViTConfig
 from vlm_agent.models.reading import Reading, reading_of
+from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ElementSentences
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import TooLongError, windows
 from vlm_agent.training.data import Elements, Item, RowOrder, RowSize, RowStream, Trajectories, chosen_episodes
+from vlm_agent.training.flops import StepFlops, load_of
 from vlm_agent.training.recipe import Recipe, RecipeError, ValidationRecipe
+from vlm_agent.training.shapes import UnknownShapeError, shape_of
 from vlm_agent.training.token_counts import TokenCounts, count_tokens
 from vlm_agent.training.validation import fixed_sample
 from vlm_agent.training.vocabulary import vocabulary_of
+
+
+@dataclass(frozen=True)
+class CountedRows:
+    """Rows with the floating point operations that a model takes to learn from each, as `flops`.
+
+    Counted where rows are made: on a GPU, asking a row for its lengths would wait for all that was asked before.
+    """
+
+    rows: Callable[[list[Sentence]], dict]
+    flops: StepFlops | None
+
+    def __call__(self, sentences: list[Sentence]) -> dict:
+        row = self.rows(sentences)
+        return row if self.flops is None else row | {"flops": self.flops.of(load_of(row)).model}
 
 
 @dataclass(frozen=True)
@@ -89,7 +107,17 @@ class Plan:
         return -(-self.order.rows_in(training.epochs) // self.rows_per_step)
 
     def stream(self) -> RowStream:
-        return RowStream(self.order, self.steps * self.rows_per_step, self._writer(self.shards), self.reading.rows)
+        rows = CountedRows(self.reading.rows, self._flops())
+        return RowStream(self.order, self.steps * self.rows_per_step, self._writer(self.shards), rows)
+
+    def _flops(self) -> StepFlops | None:
+        """None for a model whose arithmetic nobody has written down."""
+        recipe = self.recipe
+        try:
+            shape = shape_of(self.config)
+        except UnknownShapeError:
+            return None
+        return StepFlops(shape, recipe.model.train, recipe.model.lora.rank, recipe.training.gradient_checkpointing)
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         """The rows of the fixed sample, each once."""
@@ -112,8 +140,8 @@ class Plan:
                 cut = windows(int(counts.goal[episode]), counts.steps_of(episode).tolist(), self.longest, saved)
             except TooLongError as error:
                 raise RecipeError(
-                    f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or lower "
-                    "the tokens of a screen"
+                    f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or "
+                    "lower the tokens of a screen"
                 ) from None
             found += [Item(episode, window) for window in cut]
         return found

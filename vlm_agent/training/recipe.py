@@ -127,7 +127,9 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _whole_when_quantised(self):
         if self.model.quantisation is not None and "zero3" in (self.training.deepspeed or ""):
-            raise ValueError("ZeRO-3 would cut quantised weights apart; use zero2, which leaves them whole on every GPU")
+            raise ValueError(
+                "ZeRO-3 would cut quantised weights apart; use zero2, which leaves them whole on every GPU"
+            )
         return self
 
     @model_validator(mode="after")

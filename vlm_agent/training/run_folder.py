@@ -19,7 +19,7 @@ from pathlib import Path
 from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.models.build import RECIPE_FILE
-from vlm_agent.training.recipe import Recipe, RecipeError
+from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 
 FINISHED = "run.json"
 CHECKPOINTS = "checkpoints"
@@ -32,8 +32,14 @@ def refuse_other_runs(run: Path, recipe: Recipe) -> None:
     if (run / FINISHED).exists():
         raise RecipeError(f"{run} holds a finished run; choose another output, or remove it")
     path = run / RECIPE_FILE
-    if path.exists() and path.read_text(encoding="utf-8") != recipe.to_yaml():
+    if path.exists() and _decisive(read_recipe(path)) != _decisive(recipe):
         raise RecipeError(f"{run} was begun with another recipe ({path}); choose another output, or remove it")
+
+
+def _decisive(recipe: Recipe) -> Recipe:
+    """Without how the rows of a step are shared out: half the ranks may go on with twice the accumulation. Whether they
+    are as many is for `checkpoints.identity_of` to say."""
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulation": 1})})
 
 
 def claim(run: Path, recipe: Recipe) -> None:

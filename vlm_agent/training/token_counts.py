@@ -29,8 +29,8 @@ from vlm_agent.training.vocabulary import vocabulary_of
 @dataclass(frozen=True)
 class TokenCounts:
     """Of E episodes with together S steps: `goal` int64 (E,), tokens before the first step; `lengths` int64 (E,), steps
-    of each; of each step, int64 (S,), `step` all its tokens, `screen` the visual ones among them and `action` those that
-    are learned.
+    of each; of each step, int64 (S,), `step` all its tokens, `screen` the visual ones among them and `action` those
+    that are learned.
     """
 
     goal: np.ndarray

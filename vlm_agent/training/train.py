@@ -86,8 +86,8 @@ def _last_losses(trainer: AgentTrainer) -> dict[str, float]:
 
 def _describe(console: Console, model, plan: Plan) -> None:
     console.print(
-        f"{plan.recipe.output}: {len(plan.episodes)} episodes, {len(plan.order.items)} sentences; {plan.steps} steps of "
-        f"{plan.rows_per_step} rows"
+        f"{plan.recipe.output}: {len(plan.episodes)} episodes, {len(plan.order.items)} sentences; {plan.steps} steps "
+        f"of {plan.rows_per_step} rows"
     )
     for part, counts in count_parameters(model).items():
         console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)

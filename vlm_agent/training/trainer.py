@@ -5,19 +5,20 @@ from pathlib import Path
 
 import torch
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from vlm_agent.models.adapters import save_trained_weights
 from vlm_agent.models.zero3 import trained_weights_whole
 from vlm_agent.training.data import RowStream, only_row
 from vlm_agent.training.finite_loss import FiniteLoss
+from vlm_agent.training.hardware import gpu_of_device
 from vlm_agent.training.meter import Meter
 from vlm_agent.training.optimizers import adamw, muon
-from vlm_agent.training.stop_signals import leave_stopping_to_parent
 from vlm_agent.training.recipe import OptimizerRecipe
+from vlm_agent.training.stop_signals import leave_stopping_to_parent
 from vlm_agent.training.validation import Validation
 
-NOT_FOR_MODELS = ("kinds", "about")
+NOT_FOR_MODELS = ("kinds", "about", "flops")
 """What a row holds for the figures and for messages."""
 
 
@@ -25,13 +26,18 @@ class AgentTrainer(Trainer):
     """Trains on a `RowStream`, in its order."""
 
     def __init__(
-        self, *args, train_dataset: RowStream, optimizer_recipe: OptimizerRecipe, validation: Validation | None, **kwargs
+        self,
+        *args,
+        train_dataset: RowStream,
+        optimizer_recipe: OptimizerRecipe,
+        validation: Validation | None,
+        **kwargs,
     ):
         rows = None if validation is None else validation.packs
         super().__init__(*args, train_dataset=train_dataset, eval_dataset=rows, **kwargs)
         self.optimizer_recipe, self.validation = optimizer_recipe, validation
         self.finite_loss = FiniteLoss()
-        self.meter = Meter(self.args.device, flops=lambda tokens: 0.0, peak_flops=None)
+        self.meter = Meter(self.args.device, _peak_flops(self.args))
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
         recipe = self.optimizer_recipe
@@ -89,6 +95,12 @@ class AgentTrainer(Trainer):
         super().log(logs, start_time)
 
 
+def _peak_flops(args: TrainingArguments) -> float | None:
+    """Of this rank's GPU; None for a CPU, and for a GPU that `hardware.py` does not know."""
+    gpu = gpu_of_device(torch.cuda.get_device_name(args.device)) if args.device.type == "cuda" else None
+    return None if gpu is None else gpu.peak(args.bf16)
+
+
 class ConsoleProgress(TrainerCallback):
     """One line a log: step, loss, speed, time left."""
 
@@ -99,15 +111,21 @@ class ConsoleProgress(TrainerCallback):
         self.started, self.first_step = time.monotonic(), state.global_step
 
     def on_log(self, args, state, control, logs=None, **_):
-        if not state.is_world_process_zero or "loss" not in logs:
+        if not state.is_world_process_zero:
+            return
+        if "eval_loss" in logs:
+            self._say(f"  validation: loss {logs['eval_loss']:.3f}, {logs['eval_accuracy']:.1%} of actions exact")
+        if "loss" not in logs:
             return
         done = state.global_step - self.first_step
         left = (time.monotonic() - self.started) / max(done, 1) * (state.max_steps - state.global_step)
         element = f" elements {logs['element_loss']:.3f}" if "element_loss" in logs else ""
-        self.console.print(
+        mfu = f"  MFU {logs['mfu']:.1%}" if "mfu" in logs else ""
+        self._say(
             f"step {state.global_step}/{state.max_steps}  loss {logs['loss']:.3f}{element}  "
-            f"{logs['tokens_per_second']:,.0f} tokens/s  {logs['actions_per_second']:.1f} actions/s  "
-            f"{left // 60:.0f}:{left % 60:02.0f} left",
-            highlight=False,
-            soft_wrap=True,
+            f"{logs['tokens_per_second']:,.0f} tokens/s  {logs['actions_per_second']:.1f} actions/s{mfu}  "
+            f"waits {logs['data_wait']:.0%}  {logs['memory_gib']:.1f} GiB  {left // 60:.0f}:{left % 60:02.0f} left"
         )
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, highlight=False, soft_wrap=True)

@@ -1,0 +1,111 @@
+"""The models that are trained, by their sizes. Imports nothing: the peer, in its own environment, reads them too."""
+
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`family` is llama_vit or qwen2_5_vl; `text` and `vision` are transformers' keys, without the vocabulary.
+
+    `screen` is (height, width) in pixels, `grid` (rows, columns) of visual tokens; `batch`: the episodes of one
+    optimiser step. Qwen2.5-VL makes a token of 28 x 28 pixels, so there `grid` follows from `screen`.
+    """
+
+    name: str
+    about: str
+    family: str
+    vocabulary: int
+    text: dict = field(repr=False)
+    vision: dict = field(repr=False)
+    screen: tuple[int, int] = (448, 224)
+    grid: tuple[int, int] = (16, 8)
+    batch: int = 2
+
+
+def shape_named(name: str, vocabulary: int | None = None) -> Shape:
+    """Any of the shapes below, with another vocabulary where one is given."""
+    shape = next(shape for shape in (*SHAPES, *IN_PROPORTION, *GPU_SHAPES) if shape.name == name)
+    return shape if vocabulary is None else replace(shape, vocabulary=vocabulary)
+
+
+_SMALL_LLAMA = {
+    "hidden_size": 256,
+    "intermediate_size": 688,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+}
+_SMALL_VIT = {
+    "hidden_size": 128,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "patch_size": 14,
+}
+_SMALL_QWEN = {
+    "hidden_size": 256,
+    "intermediate_size": 1344,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [8, 12, 12]},
+}
+_SMALL_QWEN_VISION = {
+    "hidden_size": 128,
+    "intermediate_size": 344,
+    "depth": 4,
+    "num_heads": 4,
+    "out_hidden_size": 256,
+    "fullatt_block_indexes": [3],
+}
+_LLAMA_7B = {
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "max_position_embeddings": 4096,
+}
+_VIT_L = {
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "patch_size": 14,
+}
+_QWEN_7B = {
+    "hidden_size": 3584,
+    "intermediate_size": 18944,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 28,
+    "num_key_value_heads": 4,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+}
+_QWEN_7B_VISION = {
+    "hidden_size": 1280,
+    "intermediate_size": 3420,
+    "depth": 32,
+    "num_heads": 16,
+    "out_hidden_size": 3584,
+    "fullatt_block_indexes": [7, 15, 23, 31],
+}
+
+SHAPES = (
+    Shape("llama_vit", "Llama + ViT, Llama-2's vocabulary", "llama_vit", 32_000, _SMALL_LLAMA, _SMALL_VIT),
+    Shape("qwen2_5_vl", "Qwen2.5-VL, its vocabulary", "qwen2_5_vl", 152_064, _SMALL_QWEN, _SMALL_QWEN_VISION),
+)
+"""What a CPU trains. In a model so small, a real vocabulary is a larger share of the work than in a large one."""
+
+IN_PROPORTION = (
+    Shape("llama_vit_7b_head", "Llama + ViT, head in 7B's proportion", "llama_vit", 512, _SMALL_LLAMA, _SMALL_VIT),
+    Shape("qwen_7b_head", "Qwen2.5-VL, head in 7B's proportion", "qwen2_5_vl", 3_200, _SMALL_QWEN, _SMALL_QWEN_VISION),
+)
+"""The same with a vocabulary so small that head and layers weigh as in 7B: 2 % (Llama-2) and 8 % (Qwen2.5-VL)."""
+
+_LARGE = {"screen": (896, 448), "batch": 4}
+
+GPU_SHAPES = (
+    Shape("llama2_7b_vit_l", "Llama-2-7B + ViT-L", "llama_vit", 32_000, _LLAMA_7B, _VIT_L, **_LARGE),
+    Shape("qwen2_5_vl_7b", "Qwen2.5-VL-7B", "qwen2_5_vl", 152_064, _QWEN_7B, _QWEN_7B_VISION, grid=(32, 16), **_LARGE),
+)
+"""What a GPU trains: the sizes of the real models."""

@@ -1,0 +1,164 @@
+"""Sentences that share a row are learned as if each had one to itself, by every family of models."""
+
+import families
+import pytest
+import tiny
+import torch
+
+from vlm_agent.models.attention import WITHIN_SENTENCES, packed_options, within_sentences
+from vlm_agent.models.llama_vit import LlamaViT
+from vlm_agent.models.supervised import supervise
+
+EPISODES = [
+    tiny.episode(0, tiny.ACTIONS[:2]),
+    tiny.episode(1, tiny.ACTIONS[2:3], size=(50, 40)),
+    tiny.episode(2, tiny.ACTIONS[1:4], size=(40, 64)),
+]
+every_family = pytest.mark.parametrize("name", families.NAMES)
+
+
+@pytest.fixture(scope="module")
+def adapted():
+    """The family of a name, with adapters; one for the module, left in evaluation mode."""
+    made = {}
+
+    def get(name: str) -> families.Family:
+        if name not in made:
+            made[name] = families.adapted(name)
+        return made[name]
+
+    return get
+
+
+def built(family: families.Family) -> list:
+    return [family.sentences.build(episode) for episode in EPISODES]
+
+
+def language_model(family: families.Family):
+    model = family.model
+    return (model.get_base_model() if hasattr(model, "get_base_model") else model).language_model
+
+
+def block_diagonal(cu_seqlens: torch.Tensor) -> torch.Tensor:
+    """bool (1, 1, L, L): causal, and within sentences."""
+    owner = torch.repeat_interleave(torch.arange(len(cu_seqlens) - 1), cu_seqlens.diff())
+    return (owner[:, None] == owner).tril()[None, None]
+
+
+def with_mask(family: families.Family, row: dict, mask: torch.Tensor):
+    base = family.model.get_base_model()
+    if isinstance(base, LlamaViT):
+        return base(**row, attention_mask=mask)
+    labels = row.pop("labels")
+    return supervise(base.read(**row, attention_mask=mask).last_hidden_state, labels, base.lm_head, None)
+
+
+@every_family
+def test_a_packed_row_has_the_loss_of_every_token_that_it_has_alone(name):
+    family = families.family(name)
+    sentences = built(family)
+    with torch.inference_mode():
+        packed = family.model(**family.row(*sentences))
+        language_model(family).set_attn_implementation("sdpa")
+        alone = [family.model(**family.row(sentence)) for sentence in sentences]
+    assert torch.allclose(packed.token_losses, torch.cat([output.token_losses for output in alone]), atol=1e-5)
+    assert packed.loss.item() == pytest.approx(packed.token_losses.mean().item(), rel=1e-6)
+    assert torch.allclose(packed.logits, torch.cat([output.logits for output in alone]), atol=1e-5)
+
+
+@every_family
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "activations recomputed"])
+def test_a_packed_row_has_the_gradients_that_its_sentences_have_together(name, checkpointed, adapted):
+    family = families.adapted(name) if checkpointed else adapted(name)
+    sentences = built(family)
+    total = sum(sentence.supervised for sentence in sentences)
+    language_model(family).set_attn_implementation("sdpa")
+    alone = [
+        families.gradients(family.model, family.model(**family.row(sentence), num_items_in_batch=total).loss)
+        for sentence in sentences
+    ]
+    language_model(family).set_attn_implementation(WITHIN_SENTENCES)
+    if checkpointed:
+        family.model.activation_checkpointing_enable()
+        family.model.train()
+    packed = families.gradients(family.model, family.model(**family.row(*sentences)).loss)
+    assert any("lora_A" in weight for weight in packed)
+    assert packed.keys() == alone[0].keys()
+    for weight in packed:
+        assert torch.allclose(packed[weight], sum(one[weight] for one in alone), atol=1e-6, rtol=1e-4), weight
+        assert packed[weight].abs().max() > 0, weight
+
+
+@every_family
+def test_a_block_diagonal_mask_says_the_same(name, adapted):
+    family = adapted(name)
+    row = family.row(*built(family))
+    packed = family.model(**row)
+    gradients = families.gradients(family.model, packed.loss)
+    language_model(family).set_attn_implementation("sdpa")
+    masked = with_mask(family, row, block_diagonal(row.pop("cu_seqlens")))
+    expected = families.gradients(family.model, masked.loss)
+    language_model(family).set_attn_implementation(WITHIN_SENTENCES)
+    assert torch.allclose(packed.token_losses, masked.token_losses, atol=1e-5)
+    for weight in gradients:
+        assert torch.allclose(gradients[weight], expected[weight], atol=1e-6, rtol=1e-4), weight
+
+
+@every_family
+def test_one_row_without_bounds_would_be_something_else(name):
+    """So the claims above are not vacuous: sentences that see each other have other losses."""
+    family = families.shared(name)
+    row = family.row(*built(family))
+    with torch.inference_mode():
+        packed, mixed = (family.model(**row | {"cu_seqlens": bounds}) for bounds in (row["cu_seqlens"], None))
+    first = family.sentences.build(EPISODES[0]).supervised
+    assert torch.allclose(packed.token_losses[:first], mixed.token_losses[:first], atol=1e-5)
+    assert not torch.allclose(packed.token_losses[first:], mixed.token_losses[first:], atol=1e-3)
+
+
+@every_family
+def test_the_loss_of_each_action_is_the_same_in_the_whole_and_when_the_sentence_ends_there(name):
+    family = families.shared(name)
+    episode = tiny.episode(3)
+    with torch.inference_mode():
+        whole = family.model(**family.row(family.sentences.build(episode))).token_losses
+        at = 0
+        for number, step in enumerate(episode.steps):
+            cut = family.sentences.build(episode, last=number + 1, learned=number)
+            losses = family.model(**family.row(cut)).token_losses
+            assert len(losses) == len(family.sentences.action_ids(step.action))
+            assert torch.allclose(losses, whole[at : at + len(losses)], atol=1e-5)
+            at += len(losses)
+    assert at == len(whole)
+
+
+@every_family
+def test_attention_that_would_mix_sentences_is_refused(name):
+    family = families.family(name)
+    language_model(family).set_attn_implementation("sdpa")
+    with pytest.raises(ValueError, match="'sdpa' would let packed sentences see each other"):
+        family.model(**family.row(*built(family)))
+    assert packed_options(language_model(family), torch.tensor([0, 9])) == {}
+
+
+@every_family
+def test_a_mask_of_padding_is_kept(name):
+    """Of a batch as transformers' own `generate` makes it, padded on the left."""
+    family = families.family(name)
+    text = language_model(family)
+    backbone = getattr(text, "model", text)
+    ids = torch.tensor([[0, 0, 5, 6, 7], [8, 9, 5, 6, 7]])
+    mask = (ids > 0).long()
+    places = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.inference_mode():
+        padded = backbone(input_ids=ids, attention_mask=mask, position_ids=places).last_hidden_state
+        alone = backbone(input_ids=ids[:1, 2:]).last_hidden_state
+    assert torch.allclose(padded[:1, 2:], alone, atol=1e-5)
+
+
+def test_several_tokens_behind_a_cache_need_a_mask():
+    query, key = torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 9, 4)
+    with pytest.raises(ValueError, match="need a mask"):
+        within_sentences(torch.nn.Module(), query, key, key, None)
+    mask = torch.ones(1, 1, 3, 9, dtype=torch.bool)
+    assert within_sentences(torch.nn.Module(), query, key, key, mask)[0].shape == (1, 3, 2, 4)

@@ -1,0 +1,75 @@
+"""Sentences share rows without padding, none twice, none left out, and none over the budget that fits into it."""
+
+import numpy as np
+import pytest
+import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
+from vlm_agent.sentences.packing import fill_rows, lay_end_to_end, lay_side_by_side
+
+SENTENCES = tiny.sentences(tiny.tokenizer())
+
+
+@pytest.fixture(scope="module")
+def built() -> list[Sentence]:
+    made = [SENTENCES.build(tiny.episode(number), last=last) for number, last in enumerate((5, 1, 2))]
+    for number, sentence in enumerate(made):
+        sentence.about = f"sentence {number}"
+    return made
+
+
+@given(st.lists(st.integers(1, 60)), st.integers(1, 50))
+def test_rows_hold_every_sentence_once_and_keep_to_the_budget(lengths, budget):
+    rows = fill_rows(lengths, budget)
+    assert sorted(index for row in rows for index in row) == list(range(len(lengths)))
+    assert all(row == sorted(row) for row in rows)
+    totals = [sum(lengths[index] for index in row) for row in rows]
+    assert all(total <= budget or len(row) == 1 for row, total in zip(rows, totals, strict=True))
+    assert all(rows)
+
+
+@given(st.lists(st.integers(1, 50)), st.integers(50, 60))
+def test_all_rows_but_one_are_more_than_half_full(lengths, budget):
+    """What first fit promises: two rows that are at most half full would have been one."""
+    totals = [sum(lengths[index] for index in row) for row in fill_rows(lengths, budget)]
+    assert sum(2 * total <= budget for total in totals) <= 1
+
+
+def test_rows_are_filled_longest_first():
+    assert fill_rows([3, 7, 2, 5, 8], 10) == [[2, 4], [0, 1], [3]]
+    assert fill_rows([11, 4], 10) == [[0], [1]]
+    assert fill_rows([], 10) == []
+
+
+def test_a_row_is_the_sentences_end_to_end_each_counted_from_its_own_start(built):
+    row = lay_end_to_end(built)
+    assert row["input_ids"].tolist() == [[id_ for sentence in built for id_ in sentence.input_ids]]
+    assert row["labels"].tolist() == [[label for sentence in built for label in sentence.labels]]
+    assert row["position_ids"].tolist() == [[at for sentence in built for at in range(len(sentence))]]
+    assert row["cu_seqlens"].tolist() == np.cumsum([0, *map(len, built)]).tolist()
+    assert row["about"] == ["sentence 0", "sentence 1", "sentence 2"]
+
+
+def test_a_row_says_which_kind_of_action_each_learned_token_belongs_to(built):
+    row = lay_end_to_end(built)
+    ends = (row["labels"] == SENTENCES.tokenizer.eos_token_id).nonzero()[:, 1]
+    names = [ACTION_NAMES[int(row["kinds"][0, at])] for at in ends]
+    assert names == [action.name for last in (5, 1, 2) for action in tiny.ACTIONS[:last]]
+    assert ((row["kinds"] == NO_ACTION) == (row["labels"] == IGNORED)).all()
+
+
+def test_no_sentence_learns_its_first_token_which_would_be_predicted_by_another(built):
+    row = lay_end_to_end(built)
+    assert (row["labels"][0, row["cu_seqlens"][:-1].long()] == IGNORED).all()
+
+
+def test_side_by_side_each_has_a_row_padded_on_the_right_without_labels(built):
+    batch = lay_side_by_side(built)
+    assert batch["input_ids"].shape == batch["labels"].shape == (3, len(built[0]))
+    for row, sentence in enumerate(built):
+        assert batch["input_ids"][row, : len(sentence)].tolist() == sentence.input_ids
+        assert batch["labels"][row, : len(sentence)].tolist() == sentence.labels
+        assert set(batch["labels"][row, len(sentence) :].tolist()) <= {IGNORED}

@@ -1,0 +1,123 @@
+"""DeepSpeed with two real ranks trains what one process does, and goes on from where it was stopped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+import tiny_qwen
+import yaml
+from safetensors.torch import load_file
+
+from vlm_agent.cli import main
+from vlm_agent.models.build import load
+from vlm_agent.training.preemption import EXIT_STATUS
+
+ROOT = Path(__file__).resolve().parents[2]
+STEPS = 6
+TOLERANCE = 2e-5
+"""Of an adapter's weights in float32: the gradients of two ranks are summed in another order."""
+
+_RANK = """
+import os, signal, sys
+import vlm_agent.models
+from transformers import TrainerCallback
+from vlm_agent.cli import main
+from vlm_agent.training import train
+
+class Stop(TrainerCallback):
+    def __init__(self, console): pass
+    def on_step_begin(self, args, state, control, **_):
+        if state.global_step == int(sys.argv[2]) and os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+train.ConsoleProgress = Stop
+sys.exit(main(["train", "--config", sys.argv[1]]))
+"""
+"""One rank of a run; the second one is told to stop while it makes the step of the given number."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """With shards, and a checkpoint of a tiny Qwen2.5-VL as it would be published."""
+    folder = tmp_path_factory.mktemp("deepspeed")
+    tiny.write_shards(folder / "shards", [tiny.episode(number) for number in range(6)])
+    recipe = tiny_qwen.recipe("qwen2_5_vl")
+    words = tiny_qwen.tokenizer(recipe)
+    tiny_qwen.model(recipe, words).save_pretrained(folder / "checkpoint")
+    words.save_pretrained(folder / "checkpoint")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(folder) -> dict:
+    """The adapter that one process trains, two rows a step."""
+    assert main(["train", "--config", str(written(folder, "alone", accumulation=2))]) == 0
+    return adapter(folder / "alone")
+
+
+def written(folder: Path, name: str, **training) -> Path:
+    content = {
+        "output": str(folder / name),
+        "model": {
+            "vlm": {"checkpoint": str(folder / "checkpoint")},
+            "min_pixels": 4 * 64,
+            "max_pixels": 24 * 64,
+            "lora": {"rank": 4, "dropout": 0},
+        },
+        "action_language": {"bins": tiny.BINS},
+        "data": {"shards": str(folder / "shards")},
+        "training": {
+            "steps": STEPS,
+            "batch_tokens": 300,
+            "log_steps": 2,
+            "warmup_steps": 0,
+            "optimizer": {"learning_rate": 1e-3},
+            "validation": {"split": "train", "episodes": 3, "steps": 3},
+            **training,
+        },
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def launch(recipe: Path, stop_at: int = -1) -> subprocess.CompletedProcess:
+    script = recipe.with_suffix(".py")
+    script.write_text(_RANK)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [*launcher, str(script), str(recipe), str(stop_at)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
+
+
+def adapter(run: Path) -> dict:
+    return load_file(run / "model" / "adapter_model.safetensors")
+
+
+def furthest(one: dict, other: dict) -> float:
+    assert one.keys() == other.keys()
+    return max((one[name] - other[name]).abs().max().item() for name in one)
+
+
+@pytest.mark.parametrize("stage", ["cpu_zero2", "cpu_zero3"])
+def test_two_ranks_train_the_adapter_that_one_process_trains(folder, alone, stage):
+    recipe = written(folder, stage, deepspeed=str(ROOT / "deepspeed_configs" / f"{stage}.json"))
+    done = launch(recipe)
+    assert (folder / stage / "run.json").is_file(), done.stderr
+    trained = adapter(folder / stage)
+    assert furthest(alone, trained) < TOLERANCE
+    assert max(weight.abs().max().item() for name, weight in trained.items() if "lora_B" in name) > 100 * TOLERANCE
+    load(folder / stage)
+
+
+def test_a_zero3_run_that_was_stopped_goes_on_to_the_same_adapter(folder, alone):
+    recipe = written(folder, "stopped", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero3.json"))
+    stopped = launch(recipe, stop_at=2)
+    assert f"exitcode  : {EXIT_STATUS}" in stopped.stderr, stopped.stderr
+    assert "SIGUSR1 after step 3" in (folder / "stopped" / "stopped").read_text()
+    assert not (folder / "stopped" / "run.json").exists()
+    done = launch(recipe)
+    assert (folder / "stopped" / "run.json").is_file(), done.stderr
+    assert not (folder / "stopped" / "stopped").exists()
+    assert furthest(alone, adapter(folder / "stopped")) < TOLERANCE
