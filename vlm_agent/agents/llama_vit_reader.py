@@ -15,6 +15,7 @@ from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.packing import lay_side_by_side
 
+
 class LlamaViTReader:
     """Reads for one model, whose attention must take a mask of its own ("sdpa" does, flash-attn does not)."""
 

@@ -33,9 +33,7 @@ class QwenVLReader:
         cache, hidden, (positions,) = self._read([sentence], torch.tensor([sentence.input_ids]))
         return Begun(cache, self._model.lm_head(hidden[0, -1]), int(positions[1, -1]) + 1)
 
-    def _read(
-        self, sentences: Sequence[Sentence], ids: torch.Tensor
-    ) -> tuple[Cache, torch.Tensor, list[np.ndarray]]:
+    def _read(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor, list[np.ndarray]]:
         model, cache = self._model, growing_cache()
         positions = [self._rows.positions(sentence) for sentence in sentences]
         given = self._rows.screens(sentences) | {

@@ -32,8 +32,8 @@ def model_class(config: PretrainedConfig, part: str = "vlm") -> type[PreTrainedM
     """Raises CheckpointError for a family that is not known here."""
     if config.model_type not in FAMILIES:
         raise CheckpointError(
-            f"model.{part} is a {config.model_type!r}, and there are {', '.join(FAMILIES)}. Qwen-VL of 2023 as published "
-            "is converted first: vlm-agent convert-checkpoint"
+            f"model.{part} is a {config.model_type!r}, and there are {', '.join(FAMILIES)}. The published Qwen-VL of "
+            "2023 is converted first: vlm-agent convert-checkpoint"
         )
     return FAMILIES[config.model_type]
 
