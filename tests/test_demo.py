@@ -22,11 +22,16 @@ def test_the_quick_demo_runs_the_whole_chain(tmp_path):
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     said = [line.split()[2] for line in result.stdout.splitlines() if line.startswith("$ vlm-agent ")]
-    assert said == ["simulate", "convert", "inspect", "train", "evaluate"]
+    assert said == ["simulate", "convert", "inspect", "train", "evaluate", "evaluate", "inspect"]
     assert (output / "contact_sheet.png").stat().st_size > 0
     assert (output / "evaluation" / "report.html").stat().st_size > 0
+    assert 0 < (output / "agent.gif").stat().st_size < 1_000_000
     summary = json.loads((output / "summary.json").read_text())
-    assert set(summary) == RUNS | {"seconds", "peak_rss_gb"}
+    assert set(summary) == RUNS | {"online", "seconds", "peak_rss_gb"}
+    assert {run: row["success"] for run, row in summary["online"].items() if run != "trained"} == {
+        "expert": 100,
+        "complete_at_once": 0,
+    }
     assert summary["seconds"] > 0
     assert summary["peak_rss_gb"] > 0
     for run in RUNS:

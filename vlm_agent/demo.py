@@ -5,7 +5,10 @@
     OUT/contact_sheet.png   one demonstration that needs memory
     OUT/agent/              the training run
     OUT/evaluation/         predictions.parquet, metrics.json, report.html
-    OUT/summary.json        the partial match of every run in percent, seconds, peak memory; written last
+    OUT/online/             tasks on simulated phones: online.json, and a trace of each
+    OUT/agent.gif           the agent doing one of them
+    OUT/summary.json        the partial match of every run in percent, success on phones, seconds, peak memory; written
+                            last
 
 Every number of it is in the recipe or in the constants below.
 """
@@ -27,6 +30,7 @@ import psutil
 from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.evaluation.metrics import headline
+from vlm_agent.evaluation.online import AGENT, ONLINE
 from vlm_agent.models.precision import has_bf16
 
 RECIPE = Path("recipes/llama_vit_tiny.yaml")
@@ -40,17 +44,20 @@ _SAMPLE_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything: `episodes` simulated, at most `scored` of them tested; `changes` to the recipe."""
+    """How much of everything: `episodes` simulated, at most `scored` of them tested, `tasks` done on phones; `changes`
+    to the recipe."""
 
     episodes: int
     scored: int
+    tasks: int
     changes: tuple[str, ...] = ()
 
 
-FULL = Sizes(episodes=1600, scored=160)
+FULL = Sizes(episodes=1600, scored=160, tasks=50)
 QUICK = Sizes(
     episodes=60,
     scored=2,
+    tasks=2,
     changes=(
         *("--model.screen_size", "[128, 64]", "--model.visual_grid", "[8, 4]"),
         *("--training.steps", "3", "--training.save_steps", "null"),
@@ -75,6 +82,7 @@ def run_demo(output: Path, quick: bool = False) -> int:
     with PeakMemory() as memory:
         _run_commands(output, QUICK if quick else FULL)
     summary = _scores(output) | {
+        "online": _success(output),
         "seconds": round(time.monotonic() - began, 1),
         "peak_rss_gb": round(memory.peak / 1e9, 2),
     }
@@ -82,7 +90,8 @@ def run_demo(output: Path, quick: bool = False) -> int:
         part.write_text(json.dumps(summary, indent=2) + "\n")
     _say(
         f"{summary['seconds']:.0f} s, at most {summary['peak_rss_gb']} GB of memory. To look at:\n"
-        f"  {output / 'contact_sheet.png'}\n  {output / 'evaluation' / 'report.html'}\n  {output / 'summary.json'}"
+        f"  {output / 'contact_sheet.png'}\n  {output / 'evaluation' / 'report.html'}\n  {output / 'agent.gif'}\n"
+        f"  {output / 'summary.json'}"
     )
     return 0
 
@@ -104,10 +113,12 @@ def _run_commands(output: Path, sizes: Sizes) -> None:
     _run("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
     _run("inspect", shards, "--draw", _telling_episode(shards, aitw), "--output", output / "contact_sheet.png")
     _run("train", "--config", RECIPE, "--output", agent, "--data.shards", shards, *sizes.changes)
-    scored = ["--split", "test", "--limit", sizes.scored, "--groups", aitw / "groups.json"]
-    if has_bf16():
-        scored.append("--bf16")
+    precision = ["--bf16"] if has_bf16() else []
+    scored = ["--split", "test", "--limit", sizes.scored, "--groups", aitw / "groups.json", *precision]
     _run("evaluate", "--checkpoint", agent, "--shards", shards, "--output", output / "evaluation", *scored)
+    acted = ["--tasks", sizes.tasks, "--seed", SEED, "--no-controls", *precision]
+    _run("evaluate", "--online", "--checkpoint", agent, "--output", output / "online", *acted)
+    _run("inspect", _telling_trace(output / "online"), "--animate", output / "agent.gif")
 
 
 def _run(*words) -> None:
@@ -137,6 +148,24 @@ def _telling_episode(shards: Path, aitw: Path) -> str:
         if episode_id in memory
     }
     return min(lengths, key=lengths.__getitem__, default="first")
+
+
+def _telling_trace(online: Path) -> Path:
+    """Which task to draw: the longest that the agent has done, the shortest if it has done none."""
+    told = [task["runs"][AGENT] for task in json.loads((online / ONLINE).read_text(encoding="utf-8"))["tasks"]]
+    done = [run for run in told if run["success"]]
+    chosen = max(done, key=lambda run: run["steps"]) if done else min(told, key=lambda run: run["steps"])
+    return online / chosen["trace"]
+
+
+def _success(output: Path) -> dict[str, dict]:
+    """{run: {success: percent, interval: [percent, percent]}}, two decimals."""
+    runs = json.loads((output / "online" / ONLINE).read_text(encoding="utf-8"))["runs"]
+    rows = {run: rows["overall"] for run, rows in runs.items()}
+    return {
+        run: {"success": round(row["success"], 2), "interval": [round(edge, 2) for edge in row["interval"]]}
+        for run, row in rows.items()
+    }
 
 
 def _scores(output: Path) -> dict[str, dict]:

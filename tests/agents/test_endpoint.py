@@ -11,7 +11,7 @@ import tiny
 from chat_server import Reply, serving
 from rich.console import Console
 
-from vlm_agent.agents.chat import ChatEndpoint, EndpointError
+from vlm_agent.agents.chat import ChatEndpoint, Completion, EndpointError
 from vlm_agent.agents.endpoint import EndpointAgent
 from vlm_agent.datasets.images import decode_screen
 from vlm_agent.episodes import Action
@@ -100,9 +100,9 @@ def test_calls_are_under_way_together():
     meeting = threading.Barrier(3, timeout=20)
 
     class Meeting(ChatEndpoint):
-        def complete(self, messages, max_tokens):
+        def completion(self, messages, max_tokens):
             meeting.wait()
-            return "complete"
+            return Completion("complete")
 
     three = replace(EPISODE, steps=EPISODE.steps[:3])
     together = EndpointAgent(Meeting("http://localhost:1", "vlm"), tiny.LANGUAGE, workers=3)

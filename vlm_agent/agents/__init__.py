@@ -15,11 +15,13 @@ class Answer:
     one.
 
     `settled`: whether it was known without decoding a token (see `greedy.py`); None where there is no such thing.
+    `tokens`: how many were read and how many said; None where it is not known.
     """
 
     text: str
     action: Action | None
     settled: bool | None = field(default=None, compare=False)
+    tokens: tuple[int, int] | None = field(default=None, compare=False)
 
 
 class Agent(Protocol):

@@ -40,6 +40,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 @dataclass(frozen=True)
+class Completion:
+    """`text` is "" where the model answers none; `tokens`, (read, said), is None where the server does not tell."""
+
+    text: str
+    tokens: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
 class ChatEndpoint:
     """`url` is the base that clients are given, such as http://localhost:8000/v1 (`/v1` may be left out).
 
@@ -62,14 +70,18 @@ class ChatEndpoint:
             raise EndpointError(f"give the endpoint's URL without user, ? and #; a key belongs into {KEY}")
 
     def complete(self, messages: Sequence[dict], max_tokens: int) -> str:
-        """What the model answers, at temperature 0; "" where it answers no text.
+        """The text of `completion`."""
+        return self.completion(messages, max_tokens).text
+
+    def completion(self, messages: Sequence[dict], max_tokens: int) -> Completion:
+        """What the model answers, at temperature 0.
 
         Raises EndpointError where the endpoint refuses, is not there, or keeps failing.
         """
         body = {"model": self.model, "messages": list(messages), "temperature": 0, "max_tokens": max_tokens}
         for attempt in range(1, self.attempts + 1):
             try:
-                return _content(self._post(json.dumps(body).encode()))
+                return _completion(self._post(json.dumps(body).encode()))
             except _TransientError as error:
                 if attempt == self.attempts:
                     raise EndpointError(f"{self._address}: {error}, {attempt} times") from None
@@ -115,14 +127,22 @@ class ChatEndpoint:
         return EndpointError(f"{self._address} refuses with status {error.code}: {said}")
 
 
-def _content(answer: bytes) -> str:
+def _completion(answer: bytes) -> Completion:
     try:
-        content = json.loads(answer)["choices"][0]["message"].get("content")
+        content = json.loads(answer)
+        text = content["choices"][0]["message"].get("content")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
         raise _TransientError(f"this is no chat completion: {_hidden(answer, None)}") from None
-    if content is not None and not isinstance(content, str):
+    if text is not None and not isinstance(text, str):
         raise _TransientError("the completion's content is no text")
-    return "" if content is None else content
+    return Completion("" if text is None else text, _tokens(content.get("usage")))
+
+
+def _tokens(usage: object) -> tuple[int, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    counts = tuple(usage.get(key) for key in ("prompt_tokens", "completion_tokens"))
+    return counts if all(type(count) is int and count >= 0 for count in counts) else None
 
 
 def _hidden(said: bytes, key: str | None) -> str:

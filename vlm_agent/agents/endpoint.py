@@ -54,8 +54,8 @@ class EndpointAgent:
 
     def act(self, goal: str, history: Sequence[Step], screenshot: np.ndarray) -> Answer:
         """Raises EndpointError where the endpoint cannot be used."""
-        text = self.chat.complete(self.messages(goal, history, screenshot), self.max_tokens)
-        return Answer(text, self.language.parse(text.strip()))
+        said = self.chat.completion(self.messages(goal, history, screenshot), self.max_tokens)
+        return Answer(said.text, self.language.parse(said.text.strip()), tokens=said.tokens)
 
     def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """Every step of every episode after its history as demonstrated. Raises EndpointError at the first failure."""

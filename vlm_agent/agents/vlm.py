@@ -65,7 +65,8 @@ class VlmAgent:
         sentence = self.sentences.build(Episode("", "", goal, steps[:-1]))
         self.sentences.add_screen(sentence, now)
         with torch.inference_mode(), self._precision():
-            return self._answer(self._continue(sentence))
+            said = self._continue(sentence)
+        return replace(self._answer(said), tokens=(len(sentence), len(said)))
 
     def answer_episode(self, episode: Episode) -> list[Answer]:
         """What the agent says at each step when every earlier step went as demonstrated."""

@@ -9,6 +9,7 @@
     vlm-agent train --config recipes/X.yaml            a recipe becomes a run folder
     vlm-agent merge RUN --output DIR                   an adapter folded into its base, and proven the same
     vlm-agent evaluate --checkpoint RUN --shards DIR   a run becomes numbers and pictures
+    vlm-agent act --agent RUN --device adb --goal "…"  an agent does a goal on a phone
     vlm-agent score PREDICTIONS [--against OTHER]      its numbers again, by other scorers or against another run
     vlm-agent demo                                     all of these, small
 
@@ -39,6 +40,7 @@ COMMANDS = (
     "status",
     "merge",
     "evaluate",
+    "act",
     "score",
     "demo",
 )

@@ -19,7 +19,7 @@ a part of the files, and one command at the end checks and finishes what they ma
 
 def add(commands) -> None:
     parser = add_command(commands, "convert", run, "turn a source's files into shards", _DESCRIPTION)
-    parser.add_argument("--source", default="aitw", metavar="NAME", help="what the files are: aitw (default) or aitz")
+    parser.add_argument("--source", default="aitw", metavar="NAME", help="aitw (default), aitz, or trace: agents' own")
     parser.add_argument("--input", type=Path, nargs="+", metavar="PATH", help="files, or folders to search for them")
     parser.add_argument(
         "--output",

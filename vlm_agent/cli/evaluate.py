@@ -14,7 +14,13 @@ merges and scores what they made:
   vlm-agent evaluate --finish --output OUT
 
 A benchmark (eval/*.yaml) names shards, split, groups and limit; options given beside it win. An endpoint is one that
-speaks OpenAI's chat interface (vLLM, llama.cpp, …); a key for it is taken from the environment, OPENAI_API_KEY."""
+speaks OpenAI's chat interface (vLLM, llama.cpp, …); a key for it is taken from the environment, OPENAI_API_KEY.
+
+With --online the agent acts: it does tasks on simulated phones, those of the test split that `simulate` makes with the
+same seed, and what counts is whether they are done. Writes online.json and a trace of every task; goes on as above:
+
+  vlm-agent evaluate --online --checkpoint RUN --tasks 100 --output OUT
+  vlm-agent inspect OUT/trained/00012 --animate task.gif"""
 
 
 def add(commands) -> None:
@@ -31,6 +37,7 @@ def add(commands) -> None:
     )
     _add_checkpoint(parser)
     _add_endpoint(parser)
+    _add_online(parser)
     parser.add_argument("--shard-index", type=int, metavar="I", help="predict only share I (from 0) …")
     parser.add_argument("--shard-count", type=count, metavar="N", help="… of N")
     parser.add_argument("--finish", action="store_true", help="merge and score all shares; needs --output only")
@@ -60,9 +67,18 @@ def _add_endpoint(parser) -> None:
     parser.add_argument("--concurrency", type=count, default=8, metavar="N", help="calls at once (default 8)")
 
 
+def _add_online(parser) -> None:
+    parser.add_argument("--online", action="store_true", help="have the agent do tasks on simulated phones")
+    parser.add_argument("--tasks", type=count, metavar="N", help="how many (default 100) …")
+    parser.add_argument("--seed", type=_count_or_0, metavar="S", help="… and which: those of `simulate --seed S` (0)")
+    parser.add_argument("--workers", type=count, metavar="W", help="phones operated at once (default 1)")
+
+
 def run(options) -> int:
     _check(options)
     quiet_libraries()
+    if options.online:
+        return _run_online(options)
 
     from vlm_agent.evaluation.offline import evaluate, finish
     from vlm_agent.evaluation.parts import Share
@@ -83,7 +99,17 @@ def run(options) -> int:
     return OK
 
 
+def _run_online(options) -> int:
+    from vlm_agent.evaluation.online import evaluate_online
+
+    given = {name: getattr(options, name) for name in ("tasks", "seed", "workers")}
+    given = {name: value for name, value in given.items() if value is not None}
+    evaluate_online(_source(options), options.output, make_console(), controls=not options.no_controls, **given)
+    return OK
+
+
 def _check(options) -> None:
+    _check_online(options)
     error = options.parser.error
     if (options.shard_index is None) != (options.shard_count is None):
         error("--shard-index and --shard-count go together")
@@ -97,10 +123,22 @@ def _check(options) -> None:
         error("give either --checkpoint, a finished run, or --endpoint and --model")
     if (options.endpoint is None) != (options.model is None):
         error("--endpoint and --model go together")
-    if options.shards is None and options.benchmark is None:
+    if options.shards is None and options.benchmark is None and not options.online:
         error("--shards is missing: a converted folder; or give --benchmark, which names one")
     if options.endpoint is not None and (options.constrained or options.bf16 or options.batch_tokens):
         error("--constrained, --bf16 and --batch-tokens are for a --checkpoint; an endpoint decodes as it is served")
+
+
+def _check_online(options) -> None:
+    """That what is for recorded episodes and what is for phones is not mixed."""
+    recorded = ("benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count")
+    names = [name for name in recorded if getattr(options, name) is not None]
+    names += [name for name in ("finish", "constrained") if getattr(options, name)]
+    alone = [name for name in ("tasks", "seed", "workers") if getattr(options, name) is not None]
+    if options.online and names:
+        options.parser.error(f"--{names[0].replace('_', '-')} is for recorded episodes, and does not go with --online")
+    if not options.online and alone:
+        options.parser.error(f"--{alone[0]} is for --online, which has the agent act on simulated phones")
 
 
 def _source(options):

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+from vlm_agent.cli.inspect_trace import inspect_trace
 from vlm_agent.cli.parser import OK, add_command, count, file_name
 from vlm_agent.cli.terminal import make_console, quiet_libraries
 
@@ -12,11 +13,12 @@ def add(commands) -> None:
         commands,
         "inspect",
         run,
-        "show what is in shards, and draw an episode",
+        "show what is in shards or in a trace, and draw it",
         "Nothing but --draw reads a pixel. With --config it also counts the tokens that whole trajectories take under\n"
-        "a recipe; a word_tokenizer is made from DIR.",
+        "a recipe; a word_tokenizer is made from DIR. Of a trace, which an agent leaves on a phone, it tells every\n"
+        "step; --output then draws a contact sheet, --animate a moving picture.",
     )
-    parser.add_argument("shards", type=Path, metavar="DIR", help="a converted folder")
+    parser.add_argument("shards", type=Path, metavar="DIR", help="a converted folder, or a trace's")
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument(
@@ -37,9 +39,15 @@ def add(commands) -> None:
     parser.add_argument(
         "--output", type=file_name(".png"), metavar="FILE", help="where to draw it (default contact_sheet.png)"
     )
+    parser.add_argument("--animate", type=file_name(".gif"), metavar="FILE", help="of a trace: draw it moving")
 
 
 def run(options) -> int:
+    from vlm_agent.datasets.traces import is_trace
+
+    if is_trace(options.shards):
+        _check_for_trace(options)
+        return inspect_trace(options)
     _check(options)
 
     from vlm_agent.datasets.columns import read_columns
@@ -67,8 +75,16 @@ def run(options) -> int:
 def _check(options) -> None:
     if options.output is not None and options.draw is None:
         options.parser.error("--output is where an episode is drawn; say which with --draw EPISODE_ID, first or random")
+    if options.animate is not None:
+        options.parser.error(f"--animate draws an agent's trace, and {options.shards} holds none")
     if options.budget is not None and options.config is None:
         options.parser.error("--budget is in tokens, which depend on the recipe; name one with --config")
+
+
+def _check_for_trace(options) -> None:
+    for name in ("split", "subset", "html", "config", "budget", "draw"):
+        if getattr(options, name) is not None:
+            options.parser.error(f"--{name} is for shards, and {options.shards} is one trace")
 
 
 def _count_tokens(columns, options):

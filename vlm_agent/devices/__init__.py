@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from vlm_agent.episodes import Action, ActionKind
+from vlm_agent.episodes import Action, ActionKind, UiElement
 
 
 class Device(Protocol):
@@ -27,6 +27,9 @@ class Device(Protocol):
 
     def screenshot(self) -> np.ndarray:
         """What the screen shows: uint8 (height, width, 3), RGB."""
+
+    def elements(self) -> tuple[UiElement, ...] | None:
+        """The texts and icons on the screen as it was at the last screenshot; None where the phone does not tell."""
 
     def perform(self, action: Action) -> None:
         """Do the action; a status action is noted and changes nothing on the screen."""

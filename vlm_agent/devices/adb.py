@@ -15,10 +15,11 @@ import time
 import numpy as np
 from PIL import Image
 
+from vlm_agent.devices.adb_elements import COMMANDS, read_elements
 from vlm_agent.devices.adb_link import AdbLink
 from vlm_agent.devices.adb_words import UNICODE_KEYBOARD, press, swipe, tap, type_by_broadcast, type_by_keys
 from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError, ScreenOffError
-from vlm_agent.episodes import Action, ActionKind
+from vlm_agent.episodes import Action, ActionKind, UiElement
 
 _PNG = b"\x89PNG"
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
@@ -90,6 +91,15 @@ class AdbPhone:
             pixels = np.array(image.convert("RGB"))
         self._size = pixels.shape[:2]
         return pixels
+
+    def elements(self) -> tuple[UiElement, ...] | None:
+        """What `uiautomator dump` tells of the screen, which takes a second or two; None where it fails, as it does on
+        screens that never rest."""
+        try:
+            dump = self._link.ask(*COMMANDS)
+        except RefusedError:
+            return None
+        return read_elements(dump.decode(errors="replace"), self.size)
 
     def perform(self, action: Action) -> None:
         """Do one action, at most once; a status action is only noted (`status`).

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlm_agent.datasets import DatasetError, aitw, aitz
+from vlm_agent.datasets import DatasetError, aitw, aitz, traces
 from vlm_agent.datasets.convert.hashed_file import HashedFiles
 from vlm_agent.datasets.episode_steps import BadRecord, EpisodeStep
 
 AITZ_EPISODES_A_SHARD = 200
-"""AitZ has a file an episode; as many shards would be slow to open."""
+"""AitZ has a file an episode, traces a folder; as many shards would be slow to open."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,33 @@ def _read_aitz(given: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRe
             yield from aitz.read_steps(path)
 
 
+def _deal_traces(paths: Sequence[Path]) -> list[Input]:
+    """Traces of one subset together, in the order of their folders' names."""
+    heaps: dict[str, list[Path]] = {}
+    for path in sorted(paths, key=lambda path: (path.parent.name, path)):
+        heaps.setdefault(traces.subset_of(path), []).append(path)
+    inputs = []
+    for subset, heap in heaps.items():
+        parts = [heap[at : at + AITZ_EPISODES_A_SHARD] for at in range(0, len(heap), AITZ_EPISODES_A_SHARD)]
+        for index, part in enumerate(parts):
+            name = f"{subset}-{index:05d}-of-{len(parts):05d}"
+            files = [file for path in part for file in (path, *traces.files_beside(path))]
+            inputs.append(Input(name, subset, f"{subset}/{name}.parquet", tuple(files)))
+    return inputs
+
+
+def _read_traces(given: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]:
+    for path in given.files:
+        with files.open(path) as file:
+            file.exhaust()
+        if traces.is_data(path):
+            yield from traces.read_steps(path.parent)
+
+
 SOURCES = {
     "aitw": Source(aitw.is_data, _deal_aitw, _read_aitw, "google_apps-00000-of-00001"),
     "aitz": Source(aitz.is_data, _deal_aitz, _read_aitz, "GOOGLE_APPS-523638528775825151.json"),
+    "trace": Source(traces.is_data, _deal_traces, _read_traces, traces.HEADING),
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vlm_agent.devices.adb_daemon.handset import UNICODE_KEYBOARD, Handset
+from vlm_agent.devices.adb_daemon.hierarchy import hierarchy_commands
 from vlm_agent.devices.adb_daemon.keys import KEYS
 from vlm_agent.devices.adb_daemon.shell import Command, Result, refused, said
 from vlm_agent.episodes import Action
@@ -36,7 +37,7 @@ _PERCENT_S = re.compile(r"%s")
 def commands_of(handset: Handset) -> dict[str, Command]:
     """The table for `Shell`."""
     here = _Commands(handset)
-    return {
+    return hierarchy_commands(handset) | {
         "am": here.am,
         "dumpsys": here.dumpsys,
         "echo": lambda words: said(" ".join(words)),

@@ -1,0 +1,176 @@
+"""`vlm-agent act`: what it shows, what it leaves behind, when it asks, how it ends."""
+
+import io
+import json
+import os
+import pty
+
+import pytest
+
+from vlm_agent.cli import FAILED, INTERRUPTED, OK, act, main
+from vlm_agent.cli.keys import Keys
+from vlm_agent.datasets.traces import read_trace
+from vlm_agent.devices import adb
+from vlm_agent.devices.errors import NoDeviceError
+from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+from vlm_agent.episodes import Action
+from vlm_agent.evaluation.online_replay import replay
+from vlm_agent.evaluation.online_runs import Scripted
+
+TASK = "general/test/7"
+
+
+def expert(subset="general", seed=7):
+    task = sample_task(subset, "test", seed)
+    phone = SimulatedPhone(task.seed)
+    task.set_up(phone)
+    return [step.action for step in task.solve(phone, pixels=False)]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Runs the command with an agent that does these actions; `typed` is the standard input."""
+
+    def run(actions, *more, device=f"simulated:{TASK}", typed=""):
+        monkeypatch.setattr(act, "_agent", lambda _: (Scripted(actions), "scripted"))
+        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+        given = ["act", "--agent", "RUN", "--device", device, "--trace", str(tmp_path / "trace"), *more]
+        return main(given)
+
+    return run
+
+
+def test_each_step_is_shown_and_the_trace_is_whole(run, tmp_path, capsys):
+    actions = expert()
+    assert run(actions, "--animation", str(tmp_path / "a.gif")) == OK
+    said = capsys.readouterr().out
+    assert f"Goal: {sample_task('general', 'test', 7).goal}" in said
+    for number in range(len(actions)):
+        assert f"{tmp_path}/trace/screen_{number:03d}.png" in said
+    assert "'complete' → complete" in said
+    assert "The task is reached" in said
+    trace = read_trace(tmp_path / "trace")
+    assert [step.action for step in trace.steps] == actions
+    assert trace.heading.task == TASK
+    assert replay(tmp_path / "trace").differing == ()
+    assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_without_a_task_the_goal_is_what_was_given(run, tmp_path):
+    assert run([Action.complete()], "--goal", "open the mail", device="simulated") == OK
+    assert read_trace(tmp_path / "trace").heading.goal == "open the mail"
+
+
+def test_what_a_model_says_cannot_steer_the_terminal(run, capsys):
+    hostile = "\x1b[2J\u202e[red]"
+    run([Action.type_text(hostile), Action.complete()])
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert "\u202e" not in said
+    assert "[red]" in said
+
+
+@pytest.mark.parametrize(
+    ("actions", "more", "word"),
+    [
+        ([Action.press("home")], [], "loop"),
+        ([Action.swipe((0.9, 0.5), (0.1 + 0.01 * n, 0.5)) for n in range(9)], ["--steps", "2"], "step_limit"),
+        ([Action.tap(0.5, 0.5)], ["--confirm"], "refused"),
+    ],
+)
+def test_an_end_that_the_agent_did_not_declare_is_a_failure(run, actions, more, word, tmp_path, capsys):
+    assert run(actions, *more) == FAILED
+    assert word in capsys.readouterr().out
+    assert read_trace(tmp_path / "trace").end["end"] == word
+
+
+def test_with_confirm_every_action_wants_a_yes(run, tmp_path, capsys):
+    taps = [Action.tap(0.5, 0.5), Action.press("home"), Action.press("back")]
+    assert run(taps, "--confirm", typed="y\nyes\nno\n") == FAILED
+    assert [step.outcome for step in read_trace(tmp_path / "trace").steps] == ["done", "done", "withheld"]
+    assert capsys.readouterr().out.count("Do it? [y/N]") == 3
+
+
+def checkout_task():
+    """A task whose expert walks to a checkout."""
+    seeds = (seed for seed in range(200) if "heck" in sample_task("web_shopping", "test", seed).goal)
+    return next(seeds)
+
+
+@pytest.mark.parametrize(
+    ("more", "typed", "status"), [([], "", FAILED), ([], "y\n" * 9, OK), (["--allow-purchases"], "", OK)]
+)
+def test_it_does_not_check_out_unless_told_to(run, tmp_path, more, typed, status, capsys):
+    seed = checkout_task()
+    assert run(expert("web_shopping", seed), *more, device=f"simulated:web_shopping/test/{seed}", typed=typed) == status
+    assert ("spend money" in capsys.readouterr().out) is (not more)
+    end = read_trace(tmp_path / "trace").end
+    assert end["end"] == ("purchase" if status == FAILED else "complete")
+
+
+def test_apps_that_are_not_allowed_are_left_alone(run, tmp_path):
+    assert run(expert(), "--apps", "org.nothing") == FAILED
+    assert read_trace(tmp_path / "trace").end["end"] == "outside_apps"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--agent", "R", "--device", "phone"], "is no device"),
+        (["--agent", "R", "--device", "simulated:a/b"], "is no device"),
+        (["--agent", "R", "--device", "adb"], "--goal is missing"),
+        (["--device", "adb", "--goal", "x"], "either --agent"),
+        (["--agent", "R", "--endpoint", "http://x", "--device", "adb", "--goal", "x"], "either --agent"),
+        (["--endpoint", "http://x", "--device", "adb", "--goal", "x"], "go together"),
+        (["--agent", "R", "--device", "simulated", "--goal", " "], "one line of words"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, message, capsys):
+    with pytest.raises(SystemExit):
+        main(["act", *arguments])
+    assert message in capsys.readouterr().err
+
+
+def test_a_trace_is_not_written_over_another(run, tmp_path, capsys):
+    assert run(expert()) == OK
+    assert run(expert()) == FAILED
+    assert "not an empty folder" in capsys.readouterr().err
+
+
+def test_a_phone_that_is_not_there_is_named_before_a_model_is_loaded(monkeypatch):
+    def absent(serial):
+        raise NoDeviceError(f"no phone {serial} is connected")
+
+    monkeypatch.setattr(adb, "AdbPhone", absent)
+    with pytest.raises(NoDeviceError, match="X1:5"):
+        main(["act", "--agent", "no-such-run", "--device", "adb:X1:5", "--goal", "x"])
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """The other end of a terminal that is the standard input."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        yield ours
+    os.close(ours)
+
+
+def test_q_stops_it_before_the_next_action(terminal, tmp_path, monkeypatch):
+    monkeypatch.setattr(act, "_agent", lambda _: (Scripted(expert()), "scripted"))
+    seen = iter([False, True])
+    monkeypatch.setattr(Keys, "wants_stop", lambda _: next(seen))
+    arguments = ["act", "--agent", "R", "--device", f"simulated:{TASK}", "--trace", str(tmp_path / "trace")]
+    assert main(arguments) == INTERRUPTED
+    assert [step.outcome for step in read_trace(tmp_path / "trace").steps] == ["done", "withheld"]
+    assert json.loads((tmp_path / "trace" / "steps.jsonl").read_text().splitlines()[-1])["end"] == "stopped"
+
+
+def test_keys_count_without_return(terminal):
+    with Keys() as keys:
+        assert not keys.wants_stop()
+        os.write(terminal, b"x")
+        assert not keys.wants_stop()
+        os.write(terminal, b"aq")
+        assert keys.wants_stop()
+        assert not keys.wants_stop()

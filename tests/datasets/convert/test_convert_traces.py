@@ -1,0 +1,68 @@
+"""What agents did on phones becomes shards like any demonstration."""
+
+from io import StringIO
+
+import numpy as np
+from rich.console import Console
+
+from vlm_agent.datasets.convert import convert
+from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.datasets.traces import read_trace
+from vlm_agent.evaluation.online_runs import BASELINES, EXPERT, play
+from vlm_agent.evaluation.online_tasks import online_tasks
+
+
+def run(source, output, **options):
+    return convert("trace", [source], output, (), Console(file=StringIO()), workers=1, **options)
+
+
+def played(folder, count=3):
+    for task in online_tasks(count, 0):
+        play(EXPERT, BASELINES[EXPERT], task, folder / f"{task.index:05d}")
+    return [read_trace(folder / f"{index:05d}").episode() for index in range(count)]
+
+
+def test_a_folder_of_traces_becomes_shards_that_hold_their_episodes(tmp_path):
+    episodes = {episode.id: episode for episode in played(tmp_path / "traces")}
+    summary = run(tmp_path / "traces", tmp_path / "shards")
+    assert summary.quarantined == 0
+    dataset = ShardDataset(tmp_path / "shards")
+    assert sorted(dataset.ids) == sorted(episodes)
+    for index in range(len(dataset)):
+        found, wanted = dataset[index], episodes[dataset.ids[index]]
+        assert (found.goal, found.subset, found.device_type) == (wanted.goal, wanted.subset, wanted.device_type)
+        assert len(found) == len(wanted)
+        for step, expected in zip(found.steps, wanted.steps, strict=True):
+            assert step.action.name == expected.action.name
+            np.testing.assert_allclose(step.action.touch_yx, expected.action.touch_yx, atol=1e-6)
+            assert np.array_equal(step.screenshot, expected.screenshot)
+            assert step.activity == expected.activity
+            assert [element.text for element in step.elements] == [element.text for element in expected.elements]
+
+
+def test_a_killed_trace_is_converted_as_far_as_it_goes(tmp_path):
+    played(tmp_path / "traces", 1)
+    path = tmp_path / "traces" / "00000" / "steps.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:4]) + lines[4][:9])
+    assert run(tmp_path / "traces", tmp_path / "shards").quarantined == 0
+    assert len(ShardDataset(tmp_path / "shards")[0]) == 2
+
+
+def test_a_trace_with_a_damaged_line_is_quarantined_as_a_whole(tmp_path):
+    played(tmp_path / "traces", 2)
+    path = tmp_path / "traces" / "00000" / "steps.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = b"{}\n"
+    path.write_bytes(b"".join(lines))
+    steps = sum(b'"step"' in line for line in lines)
+    summary = run(tmp_path / "traces", tmp_path / "shards")
+    assert summary.quarantined == steps + 1
+    assert len(ShardDataset(tmp_path / "shards")) == 1
+
+
+def test_a_trace_whose_heading_is_damaged_is_quarantined(tmp_path):
+    played(tmp_path / "traces", 2)
+    (tmp_path / "traces" / "00001" / "trace.json").write_text("{")
+    assert run(tmp_path / "traces", tmp_path / "shards").quarantined == 1
+    assert len(ShardDataset(tmp_path / "shards")) == 1

@@ -1,0 +1,219 @@
+"""Agents do tasks on simulated phones: the same tasks for all, exactly reset, however many at once."""
+
+import json
+from dataclasses import dataclass, field
+from io import StringIO
+
+import numpy as np
+import pytest
+import tiny
+from rich.console import Console
+
+from vlm_agent.agents import Answer
+from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.datasets import DatasetError
+from vlm_agent.datasets.simulated_phone import simulate_episode
+from vlm_agent.datasets.traces import read_trace
+from vlm_agent.episodes import Action
+from vlm_agent.evaluation import online
+from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
+from vlm_agent.evaluation.online_replay import replay
+from vlm_agent.evaluation.online_runs import BASELINES, allowed_steps, play
+from vlm_agent.evaluation.online_tasks import address_of, online_tasks
+from vlm_agent.training.recipe import LanguageRecipe
+
+
+@dataclass
+class Tapper:
+    """An agent that taps where the screen is brightest, and keeps count of its answers."""
+
+    answers: list = field(default_factory=list)
+
+    def act(self, goal, history, screenshot):
+        self.answers.append(goal)
+        if len(history) > 3:
+            return Answer("complete", Action.complete())
+        y, x = np.unravel_index(screenshot.sum(axis=2).argmax(), screenshot.shape[:2])
+        return Answer("tap", Action.tap(y / screenshot.shape[0], x / screenshot.shape[1]), tokens=(len(history), 1))
+
+    def on_grey_screens(self):
+        return self
+
+    def without_history(self):
+        return self
+
+
+@dataclass
+class Source:
+    agent: object
+    weights: str = "a"
+    place: str = "here"
+    loads: int = 0
+    language = LanguageRecipe()
+
+    def described(self):
+        return {"weights": self.weights}
+
+    def load(self):
+        self.loads += 1
+        return self.agent
+
+
+def tiny_agent():
+    words = tiny.tokenizer()
+    return VlmAgent(tiny.model(len(words)), words, tiny.sentences(words), constrained=True)
+
+
+def evaluate(output, agent=None, tasks=4, **options):
+    source = Source(Tapper() if agent is None else agent)
+    return evaluate_online(source, output, Console(file=StringIO()), tasks=tasks, **{"controls": False} | options)
+
+
+def without_cost(content):
+    for rows in content["runs"].values():
+        for row in rows.values():
+            del row["cost"]["seconds"], row["cost"]["seconds_a_step"]
+    return content
+
+
+def test_the_expert_does_every_task_and_doing_nothing_does_none(tmp_path):
+    scores = evaluate(tmp_path / "out", tasks=25)["runs"]
+    assert scores[EXPERT]["overall"]["success"] == 100
+    assert scores[EXPERT]["overall"]["steps_over_expert"] == 1
+    assert scores[AT_ONCE]["overall"]["success"] == 0
+    assert scores[AT_ONCE]["overall"]["steps"] == 1
+    assert scores[EXPERT]["overall"]["tasks"] == 25
+
+
+def test_the_tasks_are_those_of_the_simulated_test_split_in_its_order():
+    tasks = online_tasks(6, 3)
+    demonstrations = [simulate_episode((3 << 32) + index, "test")[0] for index in range(6)]
+    assert [task.task.goal for task in tasks] == [episode.goal for episode in demonstrations]
+    for task, episode in zip(tasks, demonstrations, strict=True):
+        assert str(task.phone_seed) == episode.id
+        assert np.array_equal(task.fresh_phone()[0].screenshot(), episode.steps[0].screenshot)
+    assert online_tasks(9, 3)[:6] == tasks
+
+
+def test_a_phone_is_reset_exactly():
+    for task in online_tasks(5, 1):
+        phone, goal = task.fresh_phone()
+        before = phone.screenshot()
+        goal.solve(phone)
+        phone.reset()
+        goal.set_up(phone)
+        assert np.array_equal(phone.screenshot(), before)
+        assert not goal.reached(phone)
+
+
+def test_results_do_not_depend_on_how_many_phones_are_operated_at_once(tmp_path):
+    agent = tiny_agent()
+    one, two = (
+        without_cost(evaluate(tmp_path / str(workers), agent, workers=workers, tasks=3, controls=True))
+        for workers in (1, 2)
+    )
+    assert one == two
+    for path in sorted((tmp_path / "1").glob("*/*/screen_*.png")):
+        assert path.read_bytes() == (tmp_path / "2" / path.relative_to(tmp_path / "1")).read_bytes()
+    assert one["runs"][AGENT]["overall"]["cost"]["tokens_read"] > 0
+    assert list(one["runs"]) == [AGENT, "grey_screens", "no_history", EXPERT, AT_ONCE]
+
+
+def test_a_trace_done_again_shows_the_same_screens(tmp_path):
+    content = evaluate(tmp_path / "out")
+    for task in content["tasks"]:
+        for told in task["runs"].values():
+            again = replay(tmp_path / "out" / told["trace"])
+            assert again.differing == ()
+            assert (again.steps, again.reached) == (told["steps"], told["reached"])
+
+
+def test_a_replay_tells_where_a_screen_is_another_one(tmp_path):
+    task = online_tasks(1, 0)[0]
+    play(EXPERT, BASELINES[EXPERT], task, tmp_path / "t")
+    (tmp_path / "t" / "screen_001.png").write_bytes((tmp_path / "t" / "screen_000.png").read_bytes())
+    assert replay(tmp_path / "t").differing == (1,)
+
+
+def test_success_asks_for_the_goal_and_for_the_right_word(tmp_path):
+    task = online_tasks(1, 0)[0]
+
+    def silent(actions):  # does it all and does not say so
+        return BASELINES[EXPERT]((*actions[:-1], Action.press("enter")))
+
+    def wrong(actions):
+        return BASELINES[EXPERT]((*actions[:-1], Action.impossible()))
+
+    for player in (silent, wrong):
+        result = play("agent", player, task, tmp_path / "t")
+        assert (result["reached"], result["success"]) == (True, False)
+
+
+def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
+    class Wanderer:
+        def act(self, goal, history, screenshot):
+            return Answer("swipe", Action.swipe((0.9, 0.5), (0.1 + 0.001 * len(history), 0.5)))
+
+    result = play("agent", lambda _: Wanderer(), online_tasks(1, 0)[0], tmp_path / "t")
+    assert result["reason"] == "step_limit"
+    assert result["steps"] == allowed_steps(result["expert_steps"])
+
+
+def test_it_goes_on_where_it_was_stopped_and_ends_alike(tmp_path, monkeypatch):
+    class StoppedError(Exception):
+        pass
+
+    played = []
+
+    def failing(run, player, task, folder):
+        played.append(folder)
+        if len(played) == 6:
+            (folder / "screen_000.png").parent.mkdir(parents=True)
+            (folder / "screen_000.png").write_bytes(b"half a picture")
+            raise StoppedError
+        return play(run, player, task, folder)
+
+    agent = Tapper()
+    with monkeypatch.context() as patch, pytest.raises(StoppedError):
+        patch.setattr(online, "play", failing)
+        evaluate(tmp_path / "out", agent)
+    said = len(agent.answers)
+    assert not (tmp_path / "out" / "online.json").exists()
+    content = evaluate(tmp_path / "out", agent)
+    assert len(agent.answers) == said  # its four tasks were done before
+    assert without_cost(content) == without_cost(evaluate(tmp_path / "at once"))
+
+
+def test_more_tasks_keep_those_that_were_done_and_nothing_left_needs_no_agent(tmp_path):
+    agent = Tapper()
+    evaluate(tmp_path / "out", agent, tasks=2)
+    said = len(agent.answers)
+    content = evaluate(tmp_path / "out", agent, tasks=3)
+    assert len(agent.answers) == said + content["tasks"][2]["runs"][AGENT]["steps"]
+    source = Source(agent)
+    evaluate_online(source, tmp_path / "out", Console(file=StringIO()), tasks=3, controls=False)
+    assert source.loads == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "agent", "named"), [({"seed": 1}, "a", "seed: 0 there, 1 now"), ({}, "b", "'weights': 'b'")]
+)
+def test_another_evaluation_is_not_mixed_in(tmp_path, options, agent, named):
+    evaluate(tmp_path / "out", tasks=1)
+    with pytest.raises(DatasetError, match=named):
+        evaluate_online(Source(Tapper(), agent), tmp_path / "out", Console(), controls=False, **options)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(DatasetError, match="no online evaluation"):
+        evaluate(tmp_path)
+
+
+def test_every_task_can_be_found_again(tmp_path):
+    content = evaluate(tmp_path / "out", tasks=2)
+    assert content == json.loads((tmp_path / "out" / "online.json").read_text(encoding="utf-8"))
+    for task, expected in zip(content["tasks"], online_tasks(2, 0), strict=True):
+        assert task["task"] == address_of(expected.task)
+        for told in task["runs"].values():
+            assert read_trace(tmp_path / "out" / told["trace"]).heading.task == task["task"]

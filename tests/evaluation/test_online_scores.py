@@ -1,0 +1,62 @@
+"""The numbers of an online evaluation."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from vlm_agent.evaluation.online_scores import online_scores, wilson
+from vlm_agent.evaluation.online_table import online_tables
+
+
+def result(success, subset="general", steps=4, expert=2, **more):
+    row = {"success": success, "reached": success, "subset": subset, "memory": False, "steps": steps, "unparsed": 0}
+    row |= {"expert_steps": expert, "reason": "complete", "tokens": [10, 2], "seconds": {"agent": 1.0, "screen": 0.5}}
+    return row | more
+
+
+def test_success_is_over_tasks_and_in_each_subset():
+    rows = online_scores([result(True), result(False, reached=True), result(True, "single"), result(True, "single")])
+    assert (rows["overall"]["success"], rows["overall"]["reached"]) == (75, 100)
+    assert (rows["general"]["success"], rows["single"]["success"]) == (50, 100)
+    assert rows["install"]["success"] is None
+    assert rows["install"]["interval"] is None
+    assert rows["memory_goals"]["tasks"] == 0
+
+
+def test_steps_are_held_against_the_experts_where_the_task_was_done():
+    rows = online_scores([result(True, steps=4, expert=2), result(True, steps=8, expert=2), result(False, steps=99)])
+    assert rows["overall"]["steps_over_expert"] == 3
+    assert rows["overall"]["steps"] == 37
+    assert online_scores([result(False)])["overall"]["steps_over_expert"] is None
+
+
+def test_cost_is_a_mean_over_tasks():
+    cost = online_scores([result(True, steps=3), result(True, steps=3, tokens=[30, 4])])["overall"]["cost"]
+    assert cost == {"seconds": 1.5, "seconds_a_step": 0.5, "tokens_read": 20, "tokens_said": 3}
+    assert online_scores([result(True, tokens=None)])["overall"]["cost"]["tokens_read"] is None
+
+
+def test_why_runs_ended_is_counted():
+    rows = online_scores([result(False, reason="loop"), result(True), result(False, reason="loop", unparsed=3)])
+    assert rows["overall"]["ends"] == {"complete": 1, "loop": 2}
+    assert rows["overall"]["unparsed"] == 3
+
+
+@pytest.mark.parametrize(
+    ("successes", "tasks", "low", "high"),
+    [(0, 10, 0.0, 27.75), (10, 10, 72.25, 100.0), (50, 100, 40.38, 59.62), (1, 1, 20.65, 100.0)],
+)
+def test_the_interval_is_wilsons(successes, tasks, low, high):
+    assert wilson(successes, tasks) == pytest.approx([low, high], abs=0.01)
+
+
+def test_the_table_has_a_row_a_run_and_no_empty_subset():
+    console = Console(file=StringIO(), width=100)
+    console.print(*online_tables({"trained": online_scores([result(True), result(False)])}))
+    said = console.file.getvalue()
+    assert "Success on 2 tasks" in said
+    assert "50.0" in said
+    assert "9–91" in said
+    assert "general" in said
+    assert "install" not in said

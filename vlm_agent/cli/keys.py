@@ -1,0 +1,45 @@
+"""The keyboard of the person who watches an agent: q stops it, y agrees."""
+
+import os
+import select
+import sys
+import termios
+import tty
+
+
+class Keys:
+    """A context manager. On a terminal keys count at once, without return; elsewhere questions are answered by lines of
+    the standard input, and nothing stops the agent but a signal."""
+
+    def __enter__(self) -> "Keys":
+        self._terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+        if self._terminal is not None:
+            self._before = termios.tcgetattr(self._terminal)
+            tty.setcbreak(self._terminal)
+        return self
+
+    def __exit__(self, *error) -> None:
+        if self._terminal is not None:
+            termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
+
+    def wants_stop(self) -> bool:
+        """Whether q was pressed since it was asked last."""
+        pressed = b""
+        while self._terminal is not None and select.select([self._terminal], [], [], 0)[0]:
+            key = os.read(self._terminal, 64)
+            if not key:
+                break
+            pressed += key
+        return b"q" in pressed.lower()
+
+    def agrees(self, question: str) -> bool:
+        """Whether the answer to the question is yes. What was typed before it was asked is no answer."""
+        print(f"     {question} [y/N] ", end="", flush=True)
+        if self._terminal is None:
+            answer = "" if sys.stdin is None else sys.stdin.readline()
+            print()
+            return answer.strip().casefold() in ("y", "yes")
+        termios.tcflush(self._terminal, termios.TCIFLUSH)
+        key = os.read(self._terminal, 1).decode(errors="replace")
+        print(key if key.isprintable() else "")
+        return key in ("y", "Y")
