@@ -7,6 +7,7 @@
                                                        Qwen-VL (2023) as published becomes one without remote code
     vlm-agent inspect DIR                              what is in shards; draws an episode
     vlm-agent train --config recipes/X.yaml            a recipe becomes a run folder
+    vlm-agent status RUN                               how far a run is, from its folder alone
     vlm-agent merge RUN --output DIR                   an adapter folded into its base, and proven the same
     vlm-agent evaluate --checkpoint RUN --shards DIR   a run becomes numbers and pictures
     vlm-agent act --agent RUN --device adb --goal "…"  an agent does a goal on a phone

@@ -14,6 +14,7 @@ from vlm_agent.models.adapters import ADAPTER_WEIGHTS, load_adapter, merge_adapt
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.from_scratch import LOGIT_SHARE, initialise
 from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
+from vlm_agent.models.precision import cast
 from vlm_agent.models.quantisation import quantise
 from vlm_agent.models.qwen_vl import IMAGE_TOKEN
 from vlm_agent.models.reading import MAX_PIXELS, MIN_PIXELS
@@ -67,12 +68,12 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
     dtype = getattr(torch, recipe.dtype)
     if recipe.base is not None:
         model, _ = load(Path(recipe.base))
-        return (merge_adapter(model) if isinstance(model, PeftModel) else model).to(dtype)
+        return cast(merge_adapter(model) if isinstance(model, PeftModel) else model, dtype)
     if recipe.vlm is not None:
         model = whole_model(recipe.vlm, tokenizer, dtype)
         _limit_pixels(model.config, recipe)
     else:
-        model = _composed(recipe, len(tokenizer)).to(dtype)
+        model = cast(_composed(recipe, len(tokenizer), dtype), dtype)
     return _ready(model)
 
 
@@ -96,8 +97,9 @@ def read_model_recipe(run: Path) -> ModelRecipe:
     return ModelRecipe(**yaml.safe_load((run / RECIPE_FILE).read_text(encoding="utf-8"))["model"])
 
 
-def _composed(recipe: ModelRecipe, vocabulary_size: int) -> LlamaViT:
-    decoder, vision = language_model(recipe.language_model, vocabulary_size), vision_tower(recipe.vision)
+def _composed(recipe: ModelRecipe, vocabulary_size: int, dtype: torch.dtype) -> LlamaViT:
+    decoder = language_model(recipe.language_model, vocabulary_size, dtype)
+    vision = vision_tower(recipe.vision)
     return LlamaViT(_composite(recipe, vision.config, decoder.config), vision, decoder)
 
 

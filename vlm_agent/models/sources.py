@@ -74,13 +74,16 @@ def language_configuration(source: Source) -> PretrainedConfig:
         return AutoConfig.from_pretrained(source.checkpoint, **gguf(source))
 
 
-def language_model(source: Source, vocabulary: int) -> PreTrainedModel:
-    """Float32."""
+def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTrainedModel:
+    """In `dtype` where it is read from safetensors: 7 B weights are 27 GB in float32; else float32."""
     if source.config is not None:
         return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
     with wanted(source, "language_model"):
         loaded = AutoModelForCausalLM.from_pretrained(
-            source.checkpoint, dtype=torch.float32, use_safetensors=source.gguf_file is None, **gguf(source)
+            source.checkpoint,
+            dtype=dtype if source.gguf_file is None else torch.float32,
+            use_safetensors=source.gguf_file is None,
+            **gguf(source),
         )
     if source.gguf_file is None:
         return loaded

@@ -196,7 +196,7 @@ def screen_reader(config: str, train: TrainedParts, rank: int) -> LlamaViT:
     with torch.device("meta"):
         model = LlamaViT(config)
         # Fused attention has a kernel for each device, of which the counter knows some; plain products it knows all.
-        if model.vision._supports_sdpa:
+        if model.vision._supports_sdpa and model.vision._can_set_attn_implementation():
             model.vision.set_attn_implementation("eager")
         model = choose_trained_weights(model, train.model_copy(update=frozen), Lora(rank=max(rank, 1)))
     model = model.get_base_model() if isinstance(model, PeftModel) else model

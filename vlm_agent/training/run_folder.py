@@ -6,6 +6,7 @@ RUN/tensorboard/
 RUN/stopped           only where the run was told to stop: when, and how to go on
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
 RUN/base/             the random base under an adapter, where no checkpoint could give it back
+RUN/slurm.tsv         only on Slurm: starts and ends; RUN/logs/JOB/ what each rank said
 RUN/run.json          versions, commit, data, figures; written last: it means finished
 """
 

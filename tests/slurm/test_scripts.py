@@ -1,0 +1,143 @@
+"""The scripts as they are: sound, accepted by Slurm, and refusing in time what cannot work."""
+
+import shlex
+import shutil
+import subprocess
+
+import pytest
+from workplace import REPOSITORY, Workplace
+
+JOBS = sorted(path.name for path in (REPOSITORY / "slurm").glob("*.sbatch"))
+EVERYTHING = shlex.split(
+    "--nodes 2 convert --input 'my files' --output shards "
+    "then train --config recipe.yaml --output runs/x then evaluate --split test"
+)
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A folder to submit from, without a cluster."""
+    place = Workplace(tmp_path)
+    (tmp_path / "recipe.yaml").touch()
+    return place
+
+
+def _submissions(place, *words):
+    """The words of each command that --dry-run prints."""
+    return [shlex.split(line) for line in place.pipeline_alone("--dry-run", *words).stdout.splitlines()]
+
+
+def _chain(commands):
+    """By job name, what a job waits for."""
+    return {_option(words, "--job-name"): _option(words, "--dependency") for words in commands}
+
+
+def _option(words, name):
+    return next((word.partition("=")[2] for word in words if word.startswith(f"{name}=")), None)
+
+
+def test_shellcheck_finds_nothing():
+    if shutil.which("shellcheck") is None:
+        pytest.skip("needs shellcheck")
+    scripts = [*(REPOSITORY / "slurm").glob("*.sh"), *(REPOSITORY / "slurm").glob("*.sbatch")]
+    assert len(scripts) > len(JOBS)
+    done = subprocess.run(
+        ["shellcheck", "--external-sources", *scripts], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("script", JOBS)
+def test_slurm_takes_every_script_as_it_is(workplace, script):
+    assert "to start at" in workplace.run("sbatch", "--test-only", f"slurm/{script}", "--output", "x")
+
+
+@pytest.mark.parametrize("gpus", [0, 8])
+def test_slurm_takes_every_job_of_a_pipeline(workplace, gpus):
+    (workplace.folder / "recipe.yaml").touch()
+    workplace.set(GPUS_PER_NODE=gpus)
+    for words in _submissions(workplace, *EVERYTHING):
+        kept = [word for word in words if not word.startswith("--dependency")]
+        assert "to start at" in workplace.run(*kept[:1], "--test-only", *kept[1:])
+    assert not workplace.run("squeue", "--noheader")
+
+
+def test_a_dry_run_shows_the_chain_and_needs_no_slurm(alone):
+    assert _chain(_submissions(alone, *EVERYTHING)) == {
+        "convert": None,
+        "finish": "afterok:ID_OF_CONVERT",
+        "train": "afterok:ID_OF_FINISH",
+        "evaluate": "afterok:ID_OF_TRAIN",
+        "report": "afterok:ID_OF_EVALUATE",
+        "failed": "?".join(f"afternotok:ID_OF_{n}" for n in ("CONVERT", "FINISH", "TRAIN", "EVALUATE", "REPORT")),
+    }
+
+
+def test_a_stage_finds_what_the_one_before_has_made(alone):
+    by_name = {_option(words, "--job-name"): words for words in _submissions(alone, *EVERYTHING)}
+    assert by_name["convert"][-6:] == ["--input", "my files", "--output", "shards", "--shard-count", "2"]
+    assert by_name["train"][-2:] == ["--data.shards", "shards"]
+    given = by_name["evaluate"]
+    assert [given[given.index(name) + 1] for name in ("--shards", "--checkpoint", "--output")] == [
+        "shards",
+        "runs/x",
+        "runs/x/evaluation",
+    ]
+
+
+def test_what_is_said_is_not_replaced(alone):
+    train_words = ("train", "--config", "recipe.yaml", "--output", "r", "--data.shards", "other")
+    train = _submissions(alone, "convert", "--input", "a", "--output", "s", "then", *train_words)[2]
+    assert train.count("--data.shards") == 1
+    assert train[-1] == "other"
+
+
+@pytest.mark.parametrize("nodes, gpus", [(1, 8), (16, 4)])
+def test_training_gets_the_nodes_and_gpus_that_were_asked_for(alone, nodes, gpus):
+    alone.set(GPUS_PER_NODE=gpus, GPU_TYPE="a100", CPUS_PER_GPU=6)
+    train, _ = _submissions(alone, "--nodes", nodes, "train", "--config", "recipe.yaml", "--output", "r")
+    wanted = {"--nodes": nodes, "--gres": f"gpu:a100:{gpus}", "--cpus-per-task": gpus * 6, "--partition": "gpu"}
+    assert {name: _option(train, name) for name in wanted} == {name: str(value) for name, value in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    "words, complaint",
+    [
+        ("", "name a stage"),
+        ("evaluate --output e then train --config recipe.yaml --output r", "'train' is no stage that can stand here"),
+        ("convert --input a --output s then", "a stage has to follow `then`"),
+        ("convert --input a", "convert needs --output"),
+        ("train --output r", "train needs --config"),
+        ("train --config nowhere.yaml --output r", "there is no recipe nowhere.yaml"),
+        ("evaluate --checkpoint r", "evaluate needs --output"),
+        ("--nodes 0 train --config recipe.yaml --output r", "--nodes is a number from 1 up, not 0"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_it_waits_in_a_queue(alone, words, complaint):
+    done = alone.pipeline_alone("--dry-run", *words.split())
+    assert done.returncode == 1
+    assert complaint in done.stderr
+    assert not done.stdout
+
+
+def test_a_finished_run_is_not_submitted_again(alone):
+    (alone.folder / "r").mkdir()
+    (alone.folder / "r" / "run.json").touch()
+    done = alone.pipeline_alone("--dry-run", "train", "--config", "recipe.yaml", "--output", "r")
+    assert "r holds a finished run" in done.stderr
+
+
+def test_a_missing_environment_is_told_before_it_waits_in_a_queue(alone):
+    alone.set(VENV="nowhere")
+    assert "VENV of slurm/site.sh is nowhere" in alone.pipeline_alone("evaluate", "--output", "e").stderr
+
+
+def test_a_pipeline_that_slurm_refuses_half_way_leaves_nothing_in_the_queue(workplace):
+    workplace.set(GPU_PARTITION="no_such_partition")
+    said = workplace.run(
+        *("slurm/pipeline.sh", "convert", "--input", "a", "--output", "s", "then", "evaluate", "--output", "e"),
+        check=False,
+    )
+    assert "Slurm refused evaluate" in said
+    assert "invalid partition" in said
+    assert not workplace.run("squeue", "--noheader", "--states=PENDING,RUNNING")

@@ -1,0 +1,154 @@
+"""How a training job may end, and what train.sbatch makes of it. All of them run at once, one node each, with a line of
+shell in place of the training, and a torchrun that starts it and nothing else."""
+
+from dataclasses import dataclass
+
+import pytest
+from cluster import soon
+from workplace import Workplace
+
+SECONDS = 90
+RESTARTED = '[ -n "${SLURM_RESTART_COUNT:-}" ]'
+FINISH = "touch run/run.json"
+SAVE = "mkdir -p run/checkpoints/checkpoint-7 && touch run/checkpoints/checkpoint-7/whole.json"
+STOP = "touch run/stopped; exit 75"
+_LISTENS = (
+    "import os, signal, sys\n"
+    f'signal.signal(signal.SIGUSR1, lambda *_: sys.exit(os.system("{SAVE}; touch run/stopped") or 75))\n'
+    "signal.pause()"
+)
+
+PROGRAMS = {
+    "gets nowhere": STOP,
+    "saves once": f"if {RESTARTED}; then {FINISH}; else {SAVE}; {STOP}; fi",
+    "crashes later": f"if {RESTARTED}; then exit 3; fi; {SAVE}; {STOP}",
+    "crashes": "echo what went wrong; exit 3",
+    "crashes after its end": f"{FINISH}; exit 134",
+    "ends without its record": "exit 0",
+    "does not listen yet": f"if {RESTARTED}; then {FINISH}; exit; fi; sleep 2; exec python3 -c '{_LISTENS}'",
+    "never listens": f"if {RESTARTED}; then {FINISH}; else sleep 1000; fi",
+    "is cancelled": "sleep 1000",
+}
+TOLD_TO_STOP = ("does not listen yet", "never listens")
+
+_TORCHRUN = """
+while [ "$1" != --no-python ]; do shift; done
+shift
+export RANK=0 LOCAL_RANK=0
+"$@" &
+trap 'kill -s TERM $!' TERM
+wait $! || exit 1
+"""
+
+
+@dataclass
+class Ended:
+    state: str
+    said: str
+    events: list[str]
+    done: list[int]
+
+
+@pytest.fixture(scope="module")
+def ended(cluster, tmp_path_factory):
+    """Every program's job, when all have ended."""
+    places, jobs = {}, {}
+    for name, program in PROGRAMS.items():
+        places[name] = place = Workplace(tmp_path_factory.mktemp("place"), cluster)
+        # 60 less is how long a job waits before it goes without.
+        place.set(NOTICE_SECONDS=61 if name == "never listens" else 80)
+        place.install("torchrun", _TORCHRUN)
+        place.install("vlm-agent", program + "\n")
+        jobs[name] = place.submit("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    for name in (*TOLD_TO_STOP, "is cancelled"):
+        log = places[name].folder / "run" / "logs" / jobs[name] / "rank-0.log"
+        soon(log.exists, SECONDS, lambda name=name: places[name].said("train", jobs[name]))
+        signal = ["--batch", "--signal=USR1"] if name in TOLD_TO_STOP else []
+        cluster.run("scancel", *signal, jobs[name])
+    states = dict(zip(jobs, cluster.wait_for(*jobs.values(), seconds=SECONDS), strict=True))
+    return {name: _ended(places[name], job, *states[name]) for name, job in jobs.items()}
+
+
+def _ended(place, job, state):
+    lines = [line.split("\t") for line in (place.folder / "run" / "slurm.tsv").read_text().splitlines()]
+    return Ended(state, place.said("train", job), [line[1] for line in lines], [int(line[4]) for line in lines])
+
+
+def test_a_job_that_got_nowhere_twice_stops_and_says_so(ended):
+    job = ended["gets nowhere"]
+    assert job.events == ["start", "again", "start", "stopped"]
+    assert job.state == "FAILED"
+    assert "it ended twice in a row without getting further than 0 steps in a checkpoint" in job.said
+
+
+def test_a_run_that_was_stopped_and_has_saved_is_queued_again_and_goes_on(ended):
+    assert ended["saves once"].events == ["start", "again", "start", "done"]
+    assert ended["saves once"].state == "COMPLETED"
+
+
+def test_a_crash_is_not_tried_again_and_tells_its_last_words(ended):
+    job = ended["crashes"]
+    assert job.events == ["start", "failed"]
+    assert job.state == "FAILED"
+    assert "what went wrong" in job.said
+
+
+def test_a_crash_is_not_taken_for_the_stop_of_the_turn_before(ended):
+    assert ended["crashes later"].events == ["start", "again", "start", "failed"]
+
+
+def test_a_crash_after_the_record_was_written_is_no_failure(ended):
+    assert ended["crashes after its end"].events == ["start", "done"]
+    assert ended["crashes after its end"].state == "COMPLETED"
+
+
+def test_a_good_end_without_the_record_is_a_failure(ended):
+    job = ended["ends without its record"]
+    assert job.events == ["start", "failed"]
+    assert job.state == "FAILED"
+    assert "left no run/run.json" in job.said
+
+
+@pytest.mark.parametrize("name, done", [("does not listen yet", [0, 7, 7, 7]), ("never listens", [0, 0, 0, 0])])
+def test_a_notice_comes_again_until_somebody_listens_and_then_it_goes_without(ended, name, done):
+    assert ended[name].events == ["start", "again", "start", "done"]
+    assert ended[name].done == done
+
+
+def test_a_cancelled_job_stays_cancelled(ended):
+    job = ended["is cancelled"]
+    assert job.state == "CANCELLED"
+    assert job.events == ["start", "stopped"]
+
+
+def test_a_job_that_died_twice_without_a_word_at_the_same_step_is_not_started_again(workplace):
+    job = workplace.submit("--hold", "slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    (workplace.folder / "run").mkdir()
+    earlier = f"2026-01-01T00:00:00+0000\tstart\t{job}\t0\t0\tnode1\n"
+    (workplace.folder / "run" / "slurm.tsv").write_text(earlier * 2)
+    workplace.run("scontrol", "release", job)
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
+    assert "twice in a row" in workplace.said("train", job)
+    assert not (workplace.folder / "run" / "logs" / job / "node-0.log").exists()
+
+
+def test_a_run_that_was_finished_before_a_restart_is_not_trained_again(workplace):
+    (workplace.folder / "run").mkdir()
+    (workplace.folder / "run" / "run.json").touch()
+    words = ("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    restarted, new = workplace.submit("--export=ALL,SLURM_RESTART_COUNT=1", *words), workplace.submit(*words)
+    assert workplace.cluster.wait_for(restarted, new, seconds=SECONDS) == [{"COMPLETED"}, {"FAILED"}]
+    assert "done before this start" in workplace.said("train", restarted)
+    assert "holds a finished run" in workplace.said("train", new)
+
+
+@pytest.mark.parametrize(
+    "options, complaint",
+    [((), "the job has no GPUs: submit it with --gres=gpu:2"), (["--gres=gpu:2"], "PyTorch sees 0 GPU(s) of 2")],
+)
+def test_a_node_without_its_gpus_does_not_train_on_its_cpus(workplace, options, complaint):
+    workplace.set(GPUS_PER_NODE=2)
+    workplace.install("python", "echo 0\n")
+    job = workplace.submit(*options, "slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
+    assert complaint in workplace.said("train", job)
