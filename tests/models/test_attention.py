@@ -4,8 +4,10 @@ import families
 import pytest
 import tiny
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.cache_utils import DynamicLayer
 
-from vlm_agent.models.attention import WITHIN_SENTENCES, packed_options, within_sentences
+from vlm_agent.models.attention import WITHIN_SENTENCES, choose_attention, packed_options, within_sentences
 from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.models.supervised import supervise
 
@@ -162,3 +164,36 @@ def test_several_tokens_behind_a_cache_need_a_mask():
         within_sentences(torch.nn.Module(), query, key, key, None)
     mask = torch.ones(1, 1, 3, 9, dtype=torch.bool)
     assert within_sentences(torch.nn.Module(), query, key, key, mask)[0].shape == (1, 3, 2, 4)
+
+
+@every_family
+def test_a_row_that_is_learned_makes_no_cache(name, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("keys and values were copied into a cache")
+
+    monkeypatch.setattr(DynamicLayer, "update", refuse)
+    family = families.family(name)
+    family.model.train()
+    assert family.model(**family.row(*built(family))).loss.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "mistral", "sliding_window": 4096}, "a sliding window of 4096 tokens"),
+        ({"model_type": "gemma2"}, "layers of sliding_attention"),
+        ({"model_type": "gemma2", "layer_types": ["full_attention"] * 2, "sliding_window": None}, "caps logits"),
+    ],
+)
+def test_a_language_model_that_attends_otherwise_is_refused(changes, reason):
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**tiny.LLAMA | changes, vocab_size=8))
+    with pytest.raises(ValueError, match=reason):
+        choose_attention(model, model)
+
+
+def test_a_mistral_without_a_window_is_taken():
+    config = AutoConfig.for_model(**tiny.LLAMA | {"model_type": "mistral", "sliding_window": None}, vocab_size=8)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    choose_attention(model, model)

@@ -109,6 +109,23 @@ def test_from_nothing_an_ordinary_llama_of_another_kind_is_refused():
         built(from_nothing(tie_word_embeddings=True))
 
 
+def test_from_nothing_in_bfloat16_is_the_start_in_float32_rounded():
+    states = []
+    for dtype in ("float32", "bfloat16"):
+        torch.manual_seed(3)
+        recipe = from_nothing().model_copy(update={"dtype": dtype})
+        states.append(build(recipe, WORDS, tiny.BINS).language_model.state_dict())
+    exact, rounded = states
+    assert all(torch.equal(weight.bfloat16(), rounded[name]) for name, weight in exact.items())
+
+
+def test_a_language_model_that_is_not_built_as_llama_is_is_refused():
+    recipe = from_nothing().model_dump(exclude_none=True)
+    recipe["language_model"] = {"config": {"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 2}}
+    with pytest.raises(CheckpointError, match="'gpt2', which is not built as Llama is"):
+        build_model(ModelRecipe(**recipe), WORDS)
+
+
 @pytest.mark.parametrize("part", ["language_model", "vision"])
 def test_a_checkpoint_that_is_not_there_says_what_to_do(part, checkpoints, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -83,10 +83,10 @@ def written(folder: Path, name: str, **training) -> Path:
     return path
 
 
-def launch(recipe: Path, stop_at: int = -1) -> subprocess.CompletedProcess:
+def launch(recipe: Path, stop_at: int = -1, ranks: int = 2) -> subprocess.CompletedProcess:
     script = recipe.with_suffix(".py")
     script.write_text(_RANK)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
     command = [*launcher, str(script), str(recipe), str(stop_at)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=400)
 
@@ -121,3 +121,19 @@ def test_a_zero3_run_that_was_stopped_goes_on_to_the_same_adapter(folder, alone)
     assert (folder / "stopped" / "run.json").is_file(), done.stderr
     assert not (folder / "stopped" / "stopped").exists()
     assert furthest(alone, adapter(folder / "stopped")) < TOLERANCE
+
+
+def test_zero3_saves_a_llama_vit_whole_with_what_is_frozen(folder):
+    content = tiny.recipe(folder / "shards", folder / "plain")
+    content["model"]["train"] |= {"vision": "frozen", "embeddings": "frozen"}
+    content["training"]["optimizer"]["name"] = "adamw"
+    plain, cut = folder / "plain.yaml", folder / "cut.yaml"
+    plain.write_text(yaml.safe_dump(content))
+    assert main(["train", "--config", str(plain)]) == 0
+    content["output"] = str(folder / "cut")
+    content["training"]["deepspeed"] = str(ROOT / "deepspeed_configs" / "cpu_zero3.json")
+    cut.write_text(yaml.safe_dump(content))
+    done = launch(cut, ranks=1)
+    assert (folder / "cut" / "run.json").is_file(), done.stderr
+    one, other = (load_file(folder / name / "model" / "model.safetensors") for name in ("plain", "cut"))
+    assert furthest(one, other) < TOLERANCE

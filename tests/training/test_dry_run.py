@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import tiny
 import yaml
+from published_configs import LLAMA_2_7B, QWEN2_5_VL_3B, QWEN2_5_VL_7B, QWEN3_VL_8B, VIT_L_16_384
 from rich.console import Console
 from transformers import AutoConfig
 
@@ -22,41 +23,6 @@ from vlm_agent.training.plan import Plan
 from vlm_agent.training.recipe import RecipeError, read_recipe
 from vlm_agent.training.shapes import shape_of
 
-LLAMA_2_7B = {
-    "hidden_size": 4096,
-    "intermediate_size": 11008,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 32,
-    "vocab_size": 32000,
-    "tie_word_embeddings": False,
-}
-VIT_L_16_384 = {
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "image_size": 384,
-    "patch_size": 16,
-}
-QWEN2_5_VL_7B = {
-    "text_config": {
-        "hidden_size": 3584,
-        "intermediate_size": 18944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "vocab_size": 152064,
-    },
-    "vision_config": {
-        "depth": 32,
-        "hidden_size": 1280,
-        "intermediate_size": 3420,
-        "num_heads": 16,
-        "out_hidden_size": 3584,
-    },
-    "tie_word_embeddings": False,
-}
 QWEN = {
     "model_type": "qwen2_5_vl",
     "text_config": {
@@ -80,7 +46,7 @@ H100 = Target(find_gpu("H100"), gpus=2, mfu=0.4)
 
 
 def llama_2_7b_and_vit_l() -> LlamaViTConfig:
-    vision, text = AutoConfig.for_model("vit", **VIT_L_16_384), AutoConfig.for_model("llama", **LLAMA_2_7B)
+    vision, text = AutoConfig.for_model(**VIT_L_16_384), AutoConfig.for_model(**LLAMA_2_7B)
     return LlamaViTConfig(vision, text)
 
 
@@ -99,10 +65,18 @@ def test_the_papers_llama_and_vit_have_the_parameters_they_are_published_with():
     assert counts["projector"]["trained"] == 1024 * 4096 + 4096
 
 
-def test_qwen2_5_vl_7b_has_the_parameters_it_is_published_with():
-    config = AutoConfig.for_model("qwen2_5_vl", **QWEN2_5_VL_7B)
+PUBLISHED = {
+    "qwen2_5_vl_7b": (QWEN2_5_VL_7B, 8_292_166_656),
+    "qwen2_5_vl_3b": (QWEN2_5_VL_3B, 3_754_622_976),
+    "qwen3_vl_8b": (QWEN3_VL_8B, 8_767_123_696),
+}
+
+
+@pytest.mark.parametrize(("config", "parameters"), PUBLISHED.values(), ids=PUBLISHED)
+def test_a_qwen_vl_has_the_parameters_it_is_published_with(config, parameters):
+    config = AutoConfig.for_model(**config)
     counts = count_parameters(empty_model(config, ModelRecipe(vlm={"checkpoint": "here"}, dtype="bfloat16")))
-    assert whole(counts, *counts) == 8_292_166_656
+    assert whole(counts, *counts) == parameters
     assert counts["projector"]["trained"] == 0
 
 

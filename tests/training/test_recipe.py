@@ -119,6 +119,8 @@ def test_what_has_no_default_must_be_given(path, content, key):
         ({"model.vision": "{config: {hidden_size: 3}}"}, "model_type"),
         ({"model.vision.gguf_file": "x"}, "gguf_file"),
         ({"model.dtype": "bfloat16"}, "bf16"),
+        ({"training.deepspeed": "deepspeed_configs/zero2.json"}, "muon needs them whole"),
+        ({"model.lora.dropout": "1"}, "model.lora.dropout: Input should be less than 1"),
     ],
 )
 def test_what_does_not_go_together_is_refused(path, overrides, said):

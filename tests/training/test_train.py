@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -110,6 +111,58 @@ def test_a_start_that_failed_does_not_bar_the_corrected_one(shards, tmp_path):
     with pytest.raises(ValueError, match="manifest"):
         run(tmp_path / "no shards here", tmp_path)
     assert run(shards, tmp_path)
+
+
+def test_a_validation_that_cannot_be_had_does_not_bar_one_that_can(shards, tmp_path):
+    with pytest.raises(RecipeError, match="no episode in split validation"):
+        run(shards, tmp_path, training__validation="{}")
+    assert run(shards, tmp_path)
+
+
+def test_what_leaves_the_weights_alone_may_change_when_a_run_goes_on(shards, finished, tmp_path):
+    folder, _ = run(shards, tmp_path, training__save_steps="2")
+    (folder / "run.json").unlink()
+    _, printed = run(shards, tmp_path, training__save_steps="1", training__log_steps="2", data__workers="1")
+    assert "step 3/3" not in printed  # logged at even steps: 2 is behind, 4 does not come
+    assert_same_weights(finished[0], folder)
+
+
+def test_what_makes_a_recipe_another_is_named(shards, tmp_path):
+    folder, _ = run(shards, tmp_path, training__steps="1")
+    (folder / "run.json").unlink()
+    with pytest.raises(RecipeError, match=r"differs in seed, training\.steps; take these"):
+        run(shards, tmp_path, training__steps="2", seed="1")
+
+
+def test_dropout_leaves_out_other_numbers_on_another_rank(shards, tmp_path, monkeypatch):
+    first, _ = run(shards, tmp_path, "first", **LORA)
+    monkeypatch.setattr("vlm_agent.training.train.ranks", SimpleNamespace(number=lambda: 1))
+    other, _ = run(shards, tmp_path, "other", **LORA)
+    with pytest.raises(AssertionError):
+        assert_same_weights(first, other)
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "said"),
+    [
+        (None, {}, "cannot be read: No such file"),
+        ("{", {}, "is no DeepSpeed configuration"),
+        ("{}", {}, "needs a launcher"),
+        (
+            '{"zero_optimization": {"stage": 3}}',
+            {"model.train": "{}", "model.quantisation": "nf4"},
+            "would cut quantised weights apart",
+        ),
+    ],
+    ids=["missing", "no json", "not launched", "quantised"],
+)
+def test_a_deepspeed_that_cannot_begin_is_told_before_any_weight_is_read(shards, tmp_path, config, options, said):
+    path = tmp_path / "cut.json"
+    if config is not None:
+        path.write_text(config)
+    with pytest.raises(RecipeError, match=said):
+        run(shards, tmp_path, training__deepspeed=str(path), training__optimizer="{name: adamw}", **options)
+    assert not (tmp_path / "run").exists()
 
 
 def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):

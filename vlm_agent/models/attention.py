@@ -19,7 +19,12 @@ _FLASH = "flash_attention_2"
 
 
 def choose_attention(vision: PreTrainedModel, language_model: PreTrainedModel) -> None:
-    """Sets both, in place. flash-attn computes in half precision only, so float32 keeps PyTorch's."""
+    """Sets both, in place. flash-attn computes in half precision only, so float32 keeps PyTorch's.
+
+    Raises ValueError for a language model that mixes tokens in another way than attention to all that came before:
+    here it would be trained as if it did that, or its sentences would see each other.
+    """
+    _check_mixing(language_model)
     flash = find_spec("flash_attn") is not None and torch.cuda.is_available()
     half = language_model.dtype != torch.float32
     language_model.set_attn_implementation(
@@ -29,6 +34,26 @@ def choose_attention(vision: PreTrainedModel, language_model: PreTrainedModel) -
         vision.set_attn_implementation(_FLASH)
     elif vision._supports_sdpa:
         vision.set_attn_implementation("sdpa")
+
+
+def _check_mixing(language_model: PreTrainedModel) -> None:
+    config = language_model.config
+    kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
+    window = getattr(config, "sliding_window", None)
+    if not language_model._supports_attention_backend:
+        reason = "transformers gives its attention no choice of implementation"
+    elif kinds:
+        reason = f"it has layers of {', '.join(sorted(kinds))}"
+    elif window is not None:
+        reason = f"it attends within a sliding window of {window} tokens"
+    elif getattr(config, "attn_logit_softcapping", None) is not None:
+        reason = "its attention caps logits, which PyTorch's does not"
+    else:
+        return
+    raise ValueError(
+        f"a {config.model_type!r} language model like this one cannot read packed sentences here: {reason}. Take one "
+        "with full attention in every layer, such as llama, qwen2 or a mistral without sliding_window"
+    )
 
 
 def packed_options(language_model: PreTrainedModel, cu_seqlens: torch.Tensor | None) -> dict:

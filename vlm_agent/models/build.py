@@ -56,7 +56,8 @@ def build(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase, bins: int) ->
     """
     model = build_model(recipe, tokenizer)
     if recipe.word_tokenizer and isinstance(model, LlamaViT):
-        initialise(model, tokenizer, bins)
+        initialise(cast(model, torch.float32), tokenizer, bins)  # its decompositions know no bfloat16
+        cast(model, getattr(torch, recipe.dtype))
     return model
 
 
@@ -100,7 +101,20 @@ def read_model_recipe(run: Path) -> ModelRecipe:
 def _composed(recipe: ModelRecipe, vocabulary_size: int, dtype: torch.dtype) -> LlamaViT:
     decoder = language_model(recipe.language_model, vocabulary_size, dtype)
     vision = vision_tower(recipe.vision)
-    return LlamaViT(_composite(recipe, vision.config, decoder.config), vision, decoder)
+    model = LlamaViT(_composite(recipe, vision.config, decoder.config), vision, decoder)
+    _check_parts(model)
+    return model
+
+
+def _check_parts(model: LlamaViT) -> None:
+    for path in model.parts.values():
+        try:
+            model.get_submodule(path)
+        except AttributeError:
+            raise CheckpointError(
+                f"model.language_model is a {model.config.text_config.model_type!r}, which is not built as Llama is: "
+                f"there is no {path}. Take a llama, qwen2, qwen3 or mistral"
+            ) from None
 
 
 def _composite(recipe: ModelRecipe, vision: PretrainedConfig, text: PretrainedConfig) -> LlamaViTConfig:

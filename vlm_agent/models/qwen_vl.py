@@ -98,7 +98,8 @@ class _ReadsRows(nn.Module):
     ) -> SupervisedOutput:
         """The loss as `supervise` defines it; what is read as in `read`."""
         packed = packed_options(self.language_model, cu_seqlens)
-        hidden = self.read(patches, grids, input_ids, position_ids, **packed).last_hidden_state
+        # Told, because the language model's own configuration would make a cache, which copies all keys and values.
+        hidden = self.read(patches, grids, input_ids, position_ids, use_cache=False, **packed).last_hidden_state
         return supervise(hidden, labels, self.lm_head, num_items_in_batch)
 
     def read(

@@ -1,8 +1,8 @@
 """What a recipe says about the model."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, PositiveInt, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_serializer, model_validator
 
 Training = Literal["frozen", "lora", "full"]
 Quantisation = Literal["nf4", "int8"]
@@ -54,7 +54,7 @@ class Lora(Section):
 
     rank: PositiveInt = 16
     alpha: PositiveInt = 32
-    dropout: float = 0.05
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
     dora: bool = False
     rslora: bool = False
 

@@ -61,7 +61,8 @@ def whole_configuration(source: Source, tokenizer: PreTrainedTokenizerBase) -> P
     if source.config is None:
         with wanted(source, "vlm"):
             return AutoConfig.from_pretrained(source.checkpoint)
-    text = source.config.get("text_config", {}) | {"vocab_size": len(tokenizer)}
+    marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
+    text = source.config.get("text_config", {}) | {"vocab_size": len(tokenizer)} | marks
     here = {"text_config": text, "image_token_id": tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)}
     return configuration(source, "vlm", **here)
 

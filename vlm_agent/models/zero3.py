@@ -7,6 +7,7 @@ ones are made whole, so that every rank draws the same ones, and are cut when tr
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from peft import PeftModel
 from torch import nn
 from transformers.integrations import deepspeed as integration
 
@@ -27,9 +28,15 @@ def made_whole(is_wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def trained_weights_whole(model: nn.Module) -> Iterator[None]:
-    """Inside, every trained weight is whole on every rank, to be read. A collective: all ranks enter."""
-    cut = [parameter for parameter in model.parameters() if parameter.requires_grad and hasattr(parameter, "ds_id")]
+def saved_weights_whole(model: nn.Module) -> Iterator[None]:
+    """Inside, every weight that `adapters.save_trained_weights` writes is whole on every rank, to be read: the trained
+    ones of an adapter, all of any other model. A collective: all ranks enter."""
+    everything = not isinstance(model, PeftModel)
+    cut = [
+        parameter
+        for parameter in model.parameters()
+        if hasattr(parameter, "ds_id") and (everything or parameter.requires_grad)
+    ]
     if not cut:
         yield
         return

@@ -1,5 +1,6 @@
 """What a recipe means in the words of transformers' Trainer."""
 
+import json
 import os
 from pathlib import Path
 
@@ -7,14 +8,18 @@ import torch
 from transformers import TrainingArguments
 
 from vlm_agent.models.precision import has_bf16
-from vlm_agent.training.recipe import Recipe
+from vlm_agent.training.recipe import Recipe, RecipeError
 from vlm_agent.training.run_folder import CHECKPOINTS, TENSORBOARD
 
 
 def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
-    """Made before the model: with DeepSpeed's ZeRO-3, weights are cut among the ranks while they are loaded."""
+    """Made before the model: with DeepSpeed's ZeRO-3, weights are cut among the ranks while they are loaded.
+
+    Raises RecipeError where DeepSpeed cannot begin.
+    """
     training = recipe.training
     if training.deepspeed is not None:
+        _check_deepspeed(recipe)
         _begin_deepspeed()
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run / TENSORBOARD)
     made = TrainingArguments(
@@ -46,6 +51,25 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         # (torchrun) is how to use them all.
         made._n_gpu = 1
     return made
+
+
+def _check_deepspeed(recipe: Recipe) -> None:
+    path = Path(recipe.training.deepspeed)
+    try:
+        stage = json.loads(path.read_text(encoding="utf-8")).get("zero_optimization", {}).get("stage", 0)
+    except OSError as error:
+        raise RecipeError(f"training.deepspeed: {path} cannot be read: {error.strerror}") from None
+    except (ValueError, AttributeError) as error:
+        raise RecipeError(f"training.deepspeed: {path} is no DeepSpeed configuration: {error}") from None
+    if stage == 3 and recipe.model.quantisation is not None:
+        raise RecipeError(
+            f"training.deepspeed: ZeRO-3, which {path} asks for, would cut quantised weights apart; use zero2, which "
+            "leaves them whole on every GPU"
+        )
+    if "RANK" not in os.environ:
+        raise RecipeError(
+            "training.deepspeed needs a launcher, for one GPU too: torchrun --nproc_per_node N -m vlm_agent.cli train …"
+        )
 
 
 def _begin_deepspeed() -> None:

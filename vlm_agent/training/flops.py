@@ -28,6 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from vlm_agent.models.adapters import choose_trained_weights
 from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
 from vlm_agent.models.recipe import Lora, TrainedParts, Training
+from vlm_agent.models.zero3 import made_whole
 from vlm_agent.sentences import IGNORED
 from vlm_agent.training.shapes import Decoder, ModelShape, QwenTower
 
@@ -193,7 +194,7 @@ def screen_reader(config: str, train: TrainedParts, rank: int) -> LlamaViT:
     config = LlamaViTConfig.from_dict(json.loads(config))
     config.text_config.num_hidden_layers = 1
     frozen = dict.fromkeys(("embeddings", "language_model", "norm", "head"), "frozen")
-    with torch.device("meta"):
+    with torch.device("meta"), made_whole(True):
         model = LlamaViT(config)
         # Fused attention has a kernel for each device, of which the counter knows some; plain products it knows all.
         if model.vision._supports_sdpa and model.vision._can_set_attn_implementation():

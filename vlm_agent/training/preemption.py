@@ -3,10 +3,10 @@
 Slurm sends SIGUSR1 when a job is about to lose its machine (`--signal`), and SIGTERM when it is cancelled or preempted.
 With several ranks all stop after the same step, although the signal may have reached only one.
 
-torchrun forwards SIGTERM to its ranks. SIGUSR1 kills it, and with it the run, unless it is ignored there and sent to the
-ranks themselves, as `slurm/train_node.sh` does. It gives the ranks `--shutdown-timeout` seconds (30) to
-end, which must be enough for one step and one checkpoint, and it ends with its own status, 1, whatever theirs is: what
-tells a script under torchrun that the run was stopped and not broken is the file `STOPPED` in the run folder.
+torchrun forwards SIGTERM to its ranks. SIGUSR1 kills it, and with it the run, unless it is ignored there and sent to
+the ranks themselves, as `slurm/train_node.sh` does. It gives the ranks `--shutdown-timeout` seconds (30) to end, which
+must be enough for one step and one checkpoint, and it ends with its own status, 1, whatever theirs is: what tells a
+script under torchrun that the run was stopped and not broken is the file `STOPPED` in the run folder.
 """
 
 import signal

@@ -107,6 +107,12 @@ class TrainingRecipe(Section):
             raise ValueError("give either epochs or steps")
         return self
 
+    @model_validator(mode="after")
+    def _whole_matrices(self):
+        if self.deepspeed is not None and self.optimizer.name == "muon":
+            raise ValueError("DeepSpeed cuts weight matrices into pieces, and muon needs them whole; use adamw with it")
+        return self
+
 
 class Recipe(Section):
     """One training run. `output` is its run folder."""
@@ -122,14 +128,6 @@ class Recipe(Section):
     def _mixed_precision(self):
         if self.model.dtype == "bfloat16" and self.training.bf16 is not True:
             raise ValueError("model.dtype bfloat16 trains float32 weights beside it; that needs training.bf16: true")
-        return self
-
-    @model_validator(mode="after")
-    def _whole_when_quantised(self):
-        if self.model.quantisation is not None and "zero3" in (self.training.deepspeed or ""):
-            raise ValueError(
-                "ZeRO-3 would cut quantised weights apart; use zero2, which leaves them whole on every GPU"
-            )
         return self
 
     @model_validator(mode="after")
@@ -201,7 +199,7 @@ def _explain(problem: dict) -> str:
         known = _fields_at(problem["loc"][:-1])
         nearest = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0)
         return f"unknown key {where}; did you mean {'.'.join([*map(str, problem['loc'][:-1]), *nearest])}?"
-    return f"{where or 'recipe'}: {problem['msg']}"
+    return f"{where or 'recipe'}: {problem['msg'].removeprefix('Value error, ')}"
 
 
 def _fields_at(location: tuple) -> list[str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.models.build import RECIPE_FILE
+from vlm_agent.training.checkpoints import decisive_keys
 from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 
 FINISHED = "run.json"
@@ -33,14 +34,15 @@ def refuse_other_runs(run: Path, recipe: Recipe) -> None:
     if (run / FINISHED).exists():
         raise RecipeError(f"{run} holds a finished run; choose another output, or remove it")
     path = run / RECIPE_FILE
-    if path.exists() and _decisive(read_recipe(path)) != _decisive(recipe):
-        raise RecipeError(f"{run} was begun with another recipe ({path}); choose another output, or remove it")
-
-
-def _decisive(recipe: Recipe) -> Recipe:
-    """Without how the rows of a step are shared out: half the ranks may go on with twice the accumulation. Whether they
-    are as many is for `checkpoints.identity_of` to say."""
-    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"accumulation": 1})})
+    if not path.exists():
+        return
+    before, now = decisive_keys(read_recipe(path)), decisive_keys(recipe)
+    changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if changed:
+        raise RecipeError(
+            f"{run} was begun with another recipe ({path}), which differs in {', '.join(changed)}; take these values "
+            "back, choose another output, or remove it"
+        )
 
 
 def claim(run: Path, recipe: Recipe) -> None:

@@ -4,6 +4,7 @@ import os
 import time
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback
@@ -11,7 +12,8 @@ from transformers.trainer_callback import PrinterCallback
 from vlm_agent.models.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.build import BASE_FOLDER, build, save
 from vlm_agent.models.quantisation import quantise
-from vlm_agent.models.zero3 import made_whole, trained_weights_whole
+from vlm_agent.models.zero3 import made_whole, saved_weights_whole
+from vlm_agent.training import ranks
 from vlm_agent.training.arguments import arguments
 from vlm_agent.training.checkpoints import Checkpoints, identity_of, resume_point
 from vlm_agent.training.errors import Stopped
@@ -38,7 +40,9 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     if is_first:
         refuse_other_runs(run, recipe)
     plan = Plan(recipe)
-    stream, made = plan.stream(), arguments(recipe, run, plan.steps)
+    validation = recipe.training.validation
+    stream, sample = plan.stream(), None if validation is None else plan.validation_rows(validation)
+    made = arguments(recipe, run, plan.steps)
     set_seed(recipe.seed)
     with made_whole(recipe.model.starts_random):
         base = build(recipe.model, plan.tokenizer, recipe.action_language.bins)
@@ -53,28 +57,30 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         forget_stop(run)
     identity = identity_of(recipe, made.world_size)
     checkpoints = Checkpoints(run / CHECKPOINTS, identity, plan.rows_per_step, console.print)
-    validation = recipe.training.validation
     trainer = AgentTrainer(
         model=model,
         args=made,
         train_dataset=stream,
-        validation=None if validation is None else Validation(plan.validation_rows(validation), recipe.data.workers),
+        validation=None if sample is None else Validation(sample, recipe.data.workers),
         callbacks=[ConsoleProgress(console), preemption, checkpoints],
         optimizer_recipe=recipe.training.optimizer,
     )
     trainer.remove_callback(PrinterCallback)
+    # The weights are alike on all ranks by now. What dropout leaves out need not be; a checkpoint brings its own state.
+    torch.manual_seed(recipe.seed + ranks.number())
     started = time.monotonic()
     newest = resume_point(run / CHECKPOINTS, identity, console.print)
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is not None:
         raise Stopped(preemption.report(run))
     figures = {"steps": trainer.state.global_step, "seconds_since_last_start": time.monotonic() - started}
-    with trained_weights_whole(model):
+    with saved_weights_whole(model):
         if is_first:
             save(model, plan.tokenizer, run)
     if is_first:
         finish(run, recipe, plan.shards, figures | {"last_losses": _last_losses(trainer)})
-    console.print(f"{run}: {figures['steps']} steps, {figures['seconds_since_last_start']:.0f} s since the last start")
+        seconds = figures["seconds_since_last_start"]
+        console.print(f"{run}: {figures['steps']} steps, {seconds:.0f} s since the last start")
     return run
 
 

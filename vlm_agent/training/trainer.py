@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from vlm_agent.models.adapters import save_trained_weights
-from vlm_agent.models.zero3 import trained_weights_whole
+from vlm_agent.models.zero3 import saved_weights_whole
 from vlm_agent.training.data import RowStream, only_row
 from vlm_agent.training.finite_loss import FiniteLoss
 from vlm_agent.training.hardware import gpu_of_device
@@ -79,7 +79,7 @@ class AgentTrainer(Trainer):
         if not self.is_deepspeed_enabled:
             super().save_model(output_dir, _internal_call)
             return
-        with trained_weights_whole(self.model):
+        with saved_weights_whole(self.model):
             if self.args.should_save:
                 save_trained_weights(self.model, Path(output_dir))
 
