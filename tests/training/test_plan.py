@@ -77,9 +77,7 @@ def test_over_the_budget_each_action_is_learned_once_as_in_a_sentence_of_its_win
     for item in plan.order.items:
         episode, window = plan.shards[item.episode], item.window
         sentence = plan.sentences.build(episode, window.first, window.last)
-        # A window that begins later is counted with the end of the turn before it, which its sentence does not have.
-        spare = len(plan.sentences.marks(plan.sentences.frame.next_turn)) if window.first else 0
-        assert len(sentence) == window.tokens - spare
+        assert len(sentence) == window.tokens
         assert window.tokens <= plan.recipe.training.batch_tokens
         row = {key: value for key, value in plan.reading.rows([sentence]).items() if key not in NOT_FOR_MODELS}
         with torch.inference_mode():
