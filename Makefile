@@ -16,7 +16,7 @@ install: $(INSTALLED)
 # The stamp makes this run again only after a change of what is installed.
 $(INSTALLED): requirements.txt pyproject.toml
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -r requirements.txt -e .
+	$(BIN)/pip install -r requirements.txt -e .[browser]
 	touch $@
 
 # Apart and without its dependencies: see the file.

@@ -24,7 +24,11 @@ screen and in the name of what is in front. It is a net and no proof; watch an a
 
 Exit status 0: the agent said that it is done, or that the goal is impossible."""
 
-_DEVICE = re.compile(r"adb(?::(?P<serial>\S+))?|simulated(?::(?P<subset>[a-z_]+)/(?P<split>[a-z]+)/(?P<seed>[0-9]+))?")
+_DEVICE = re.compile(
+    r"adb(?::(?P<serial>\S+))?"
+    r"|simulated(?::(?P<subset>[a-z_]+)/(?P<split>[a-z]+)/(?P<seed>[0-9]+))?"
+    r"|browser(?::(?P<site>shop|settings)(?:/(?P<number>[0-9]+))?)?"
+)
 
 
 def add(commands) -> None:
@@ -38,9 +42,10 @@ def add(commands) -> None:
         required=True,
         metavar="WHICH",
         help="adb (the only phone there is), adb:SERIAL, adb:HOST:PORT, simulated, or simulated:SUBSET/SPLIT/S, "
-        "a simulated phone at the start of a task",
+        "a simulated phone at the start of a task; browser, browser:shop or browser:settings, a phone in Chromium, "
+        "browser:shop/S at the start of a task",
     )
-    parser.add_argument("--goal", metavar="WORDS", help="what to do (of a simulated task: its own goal)")
+    parser.add_argument("--goal", metavar="WORDS", help="what to do (of a task: its own goal)")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="where it is written (default: a new one in traces/)")
     parser.add_argument("--steps", type=count, default=30, metavar="N", help="stop after so many (default 30)")
     parser.add_argument("--confirm", action="store_true", help="ask before each action")
@@ -151,7 +156,7 @@ def _check(options) -> None:
         error("give either --agent, a finished run, or --endpoint and --model")
     if (options.endpoint is None) != (options.model is None):
         error("--endpoint and --model go together")
-    if options.goal is None and options.device["subset"] is None:
+    if options.goal is None and options.device["subset"] is None and options.device["number"] is None:
         error("--goal is missing: what the agent is to do, in words")
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
         error("--goal is to be one line of words")
@@ -161,6 +166,7 @@ def _device(text: str) -> dict[str, str | None]:
     match = _DEVICE.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no device; write adb, adb:SERIAL, simulated or simulated:general/test/7"
+            f"{text!r} is no device; write adb, adb:SERIAL, simulated, simulated:general/test/7, browser or "
+            "browser:shop/7"
         )
     return {"kind": text.partition(":")[0], **match.groupdict()}

@@ -1,0 +1,112 @@
+"use strict";
+
+// One document, so that nothing on the phone ever waits for a page to load: #/SITE/SCREEN/WHICH says what is shown.
+const phone = {
+  state: { cart: {}, orders: [], opened: [], settings: { ...WORLD.settings } },
+  sites: {},
+  clicks: 0,
+  activity: "",
+};
+
+const positions = new Map();
+let entry = null;
+
+/** A node. Texts become text nodes, whatever is in them; `on…` properties listen, others are attributes. */
+function make(tag, properties = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value === true) node.setAttribute(name, "");
+    else if (value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** A drawing; `inside` is ours alone, never anything typed. */
+function draw(inside, box = "0 0 24 24") {
+  const holder = document.createElement("div");
+  holder.innerHTML = `<svg viewBox="${box}" aria-hidden="true">${inside}</svg>`;
+  return holder.firstChild;
+}
+
+const ARROW = '<path d="M20 12H5M11 5l-7 7 7 7"/>';
+
+/** The bar at the top; the arrow goes back as the phone's own button does. */
+function bar(title, ...right) {
+  const back = make("button", { "aria-label": "Navigate up", onclick: () => phone.back() }, draw(ARROW));
+  return make("header", {}, back, make("h1", {}, title), ...right);
+}
+
+phone.go = (route) => { location.hash = route; };
+phone.home = () => phone.go("#/");
+phone.back = () => {
+  if (phone.activity !== "launcher/home" && navigation.canGoBack) history.back();
+};
+
+/** Draws what the address says, anew; the scroll position stays. */
+phone.show = () => {
+  const [, site, screen, which] = location.hash.split("/");
+  const shown = phone.sites[site || "launcher"](screen || "", decodeURIComponent(which || ""));
+  phone.activity = shown.activity;
+  document.body.className = shown.look || "";
+  document.body.replaceChildren(...shown.nodes);
+};
+
+function moved() {
+  positions.set(entry, scrollY);
+  entry = navigation.currentEntry.key;
+  phone.show();
+  scrollTo(0, positions.get(entry) || 0);
+}
+
+addEventListener("click", () => { phone.clicks += 1; }, true);
+addEventListener("contextmenu", (event) => event.preventDefault());
+addEventListener("hashchange", moved);
+addEventListener("DOMContentLoaded", () => {
+  history.scrollRestoration = "manual";
+  entry = navigation.currentEntry.key;
+  phone.show();
+});
+
+/** After `clicks` clicks, or half a second without: resolves when three frames in a row were alike. */
+phone.settled = (clicks) => new Promise((done) => {
+  let alike = 0, before = null, frames = 0;
+  const look = () => {
+    frames += 1;
+    if (phone.clicks < clicks && frames < 30) return requestAnimationFrame(look);
+    const now = [location.hash, phone.activity, scrollX, scrollY].join();
+    alike = now === before ? alike + 1 : 0;
+    before = now;
+    return alike < 3 ? requestAnimationFrame(look) : document.fonts.ready.then(done);
+  };
+  setTimeout(look);
+});
+
+/** Whether it lies outside the window, or below the bar that stays at the top. */
+function hidden(node, box) {
+  const bar = document.querySelector("header");
+  const under = bar && !bar.contains(node) ? bar.offsetHeight : 0;
+  return !box.width || !box.height || box.bottom <= under || box.top >= innerHeight || box.right <= 0 || box.left >= innerWidth;
+}
+
+/** [text, left, top, right, bottom] of what can be read in the window, in CSS pixels, in the document's order. */
+phone.texts = () => {
+  const found = [];
+  const add = (node, text, box) => {
+    if (text.trim() && !hidden(node, box)) found.push([text.trim(), box.left, box.top, box.right, box.bottom]);
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    if (node.nodeType === Node.TEXT_NODE) {
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      add(node, node.data, range.getBoundingClientRect());
+    } else if (node.tagName === "INPUT") {
+      add(node, node.value || node.placeholder, node.getBoundingClientRect());
+    } else if (node.ariaLabel) {
+      add(node, node.ariaLabel, node.getBoundingClientRect());
+    }
+  }
+  return found;
+};
