@@ -53,7 +53,7 @@ class Sizes:
     changes: tuple[str, ...] = ()
 
 
-FULL = Sizes(episodes=1600, scored=160, tasks=50)
+FULL = Sizes(episodes=1600, scored=160, tasks=25)
 QUICK = Sizes(
     episodes=60,
     scored=2,
