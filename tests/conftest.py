@@ -12,3 +12,12 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real data is not at {folder}")
     return folder
+
+
+LONGEST_FIRST = ("test_overfit.py", "test_pipeline.py", "test_demo.py", "test_deepspeed.py")
+"""Files that take minutes; begun last, they would leave all cores but one idle at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))

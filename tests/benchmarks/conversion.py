@@ -63,6 +63,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each road is taken (default 3)")
     names = [road.name for road in ROADS]
     parser.add_argument("--roads", nargs="+", choices=names, default=names, metavar="NAME", help="only these")
+    parser.add_argument("--sets", nargs="+", choices=[each.name for each in SETS], metavar="NAME", help="only these")
     parser.add_argument("--memory", action="store_true", help="also convert a file of 2 GB inflated, memory watched")
     parser.add_argument("--with-tensorflow", action="store_true", help="install TensorFlow into build/tensorflow-venv")
     parser.add_argument("--tensorflow-python", type=Path, metavar="PATH", help="the Python that has TensorFlow")
@@ -73,6 +74,8 @@ def parse() -> argparse.Namespace:
 
 def measure(bench: Bench, options: argparse.Namespace) -> dict:
     console, sets = Console(), QUICK_SETS if options.quick else SETS
+    if options.sets is not None:
+        sets = tuple(each for each in sets if each.name in options.sets)
     left_out = {road.name: why for road in ROADS if (why := bench.left_out(road)) is not None}
     figures = {"quick": options.quick, "left_out": left_out, "sets": {}}
     with console.status("writing the records"):
