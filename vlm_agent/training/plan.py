@@ -101,10 +101,14 @@ class Plan:
 
     @cached_property
     def steps(self) -> int:
+        return self.steps_of(self.rows_per_step)
+
+    def steps_of(self, rows: int) -> int:
+        """The optimiser steps of the run where each takes so many rows."""
         training = self.recipe.training
         if training.steps is not None:
             return training.steps
-        return -(-self.order.rows_in(training.epochs) // self.rows_per_step)
+        return -(-self.order.rows_in(training.epochs) // rows)
 
     def stream(self) -> RowStream:
         rows = CountedRows(self.reading.rows, self._flops())

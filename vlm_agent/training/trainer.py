@@ -13,7 +13,7 @@ from vlm_agent.training.data import RowStream, only_row
 from vlm_agent.training.finite_loss import FiniteLoss
 from vlm_agent.training.hardware import gpu_of_device
 from vlm_agent.training.meter import Meter
-from vlm_agent.training.optimizers import adamw, muon
+from vlm_agent.training.optimizers import optimizer_of
 from vlm_agent.training.recipe import OptimizerRecipe
 from vlm_agent.training.stop_signals import leave_stopping_to_parent
 from vlm_agent.training.validation import Validation
@@ -40,11 +40,7 @@ class AgentTrainer(Trainer):
         self.meter = Meter(self.args.device, _peak_flops(self.args))
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
-        recipe = self.optimizer_recipe
-        if recipe.name == "muon":
-            self.optimizer = muon(self.model, recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay)
-        else:
-            self.optimizer = adamw(self.model, recipe.learning_rate, recipe.weight_decay)
+        self.optimizer = optimizer_of(self.model, self.optimizer_recipe)
         return self.optimizer
 
     def get_train_dataloader(self) -> DataLoader:

@@ -9,7 +9,7 @@ from vlm_agent.datasets import DatasetError, aitw, aitz, traces
 from vlm_agent.datasets.convert.hashed_file import HashedFiles
 from vlm_agent.datasets.episode_steps import BadRecord, EpisodeStep
 
-AITZ_EPISODES_A_SHARD = 200
+EPISODES_A_SHARD = 200
 """AitZ has a file an episode, traces a folder; as many shards would be slow to open."""
 
 
@@ -59,22 +59,10 @@ def _deal_aitz(paths: Sequence[Path]) -> list[Input]:
         heaps.setdefault((aitz.split_of(path), aitz.subset_of(path)), []).append(path)
     inputs = []
     for (split, subset), heap in heaps.items():
-        stem = subset if split is None else f"{split}-{subset}"
         heap.sort(key=lambda path: path.name)
-        parts = [heap[at : at + AITZ_EPISODES_A_SHARD] for at in range(0, len(heap), AITZ_EPISODES_A_SHARD)]
-        for index, part in enumerate(parts):
-            name = f"{stem}-{index:05d}-of-{len(parts):05d}"
-            files = [file for path in part for file in (path, *sorted(path.parent.glob(f"{path.stem}_*.png")))]
-            inputs.append(Input(name, subset, f"{subset}/{name}.parquet", tuple(files)))
+        stem = subset if split is None else f"{split}-{subset}"
+        inputs += _in_shards(heap, stem, subset, lambda path: sorted(path.parent.glob(f"{path.stem}_*.png")))
     return inputs
-
-
-def _read_aitz(given: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]:
-    for path in given.files:
-        with files.open(path) as file:
-            file.exhaust()
-        if aitz.is_data(path):
-            yield from aitz.read_steps(path)
 
 
 def _deal_traces(paths: Sequence[Path]) -> list[Input]:
@@ -84,20 +72,36 @@ def _deal_traces(paths: Sequence[Path]) -> list[Input]:
         heaps.setdefault(traces.subset_of(path), []).append(path)
     inputs = []
     for subset, heap in heaps.items():
-        parts = [heap[at : at + AITZ_EPISODES_A_SHARD] for at in range(0, len(heap), AITZ_EPISODES_A_SHARD)]
-        for index, part in enumerate(parts):
-            name = f"{subset}-{index:05d}-of-{len(parts):05d}"
-            files = [file for path in part for file in (path, *traces.files_beside(path))]
-            inputs.append(Input(name, subset, f"{subset}/{name}.parquet", tuple(files)))
+        inputs += _in_shards(heap, subset, subset, traces.files_beside)
     return inputs
 
 
+def _in_shards(heap: list[Path], stem: str, subset: str, beside: Callable[[Path], Sequence[Path]]) -> Iterator[Input]:
+    """So many episodes to a shard; `beside`: the files that belong to the one that is an episode's own."""
+    parts = [heap[at : at + EPISODES_A_SHARD] for at in range(0, len(heap), EPISODES_A_SHARD)]
+    for index, part in enumerate(parts):
+        name = f"{stem}-{index:05d}-of-{len(parts):05d}"
+        files = tuple(file for path in part for file in (path, *beside(path)))
+        yield Input(name, subset, f"{subset}/{name}.parquet", files)
+
+
+def _read_aitz(given: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]:
+    for path in _hashed(given, files, aitz.is_data):
+        yield from aitz.read_steps(path)
+
+
 def _read_traces(given: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]:
+    for path in _hashed(given, files, traces.is_data):
+        yield from traces.read_steps(path.parent)
+
+
+def _hashed(given: Input, files: HashedFiles, is_data: Callable[[Path], bool]) -> Iterator[Path]:
+    """Each file that is an episode's own, when it has been read for the digest; so have those beside it, in turn."""
     for path in given.files:
         with files.open(path) as file:
             file.exhaust()
-        if traces.is_data(path):
-            yield from traces.read_steps(path.parent)
+        if is_data(path):
+            yield path
 
 
 SOURCES = {
