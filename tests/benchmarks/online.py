@@ -24,6 +24,7 @@ from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
 from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.evaluation.sources import Checkpoint
 from vlm_agent.models.build import BASE_FOLDER, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER
+from vlm_agent.training.run_folder import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARES = ("partial_match", "complete_match")
@@ -58,12 +59,14 @@ def parse() -> argparse.Namespace:
 
 
 def checkpoints_of(options: argparse.Namespace) -> dict[str, Path]:
-    """Name → folder of weights: in the order of their steps, the finished model last."""
+    """Name → folder of weights: in the order of their steps, the finished model last where it is none of them."""
     found = {
         path.name: path for path in [*(options.run / "checkpoints").glob("checkpoint-*[0-9]"), *options.checkpoints]
     }
     ordered = sorted(found, key=lambda name: int(name.rpartition("-")[2]))
-    return {name: found[name] for name in ordered} | {"finished": options.run / MODEL_FOLDER}
+    last = json.loads((options.run / FINISHED).read_text(encoding="utf-8"))["figures"]["steps"]
+    finished = {} if f"checkpoint-{last}" in found else {"finished": options.run / MODEL_FOLDER}
+    return {name: found[name] for name in ordered} | finished
 
 
 def as_run(run: Path, weights: Path, folder: Path) -> Path:
