@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.sentences.windows import TooLongError, Window, windows
+from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
 
 STEPS = st.lists(st.integers(1, 40), min_size=1, max_size=30)
 
@@ -78,3 +78,13 @@ def test_an_example():
     found = windows(2, [10] * 8, 45)
     assert found == [Window(0, 0, 4, 42), Window(3, 4, 7, 42), Window(6, 7, 8, 22)]
     assert all(after.first < before.last for before, after in itertools.pairwise(found))
+
+
+@given(episodes())
+def test_without_history_every_step_is_a_window_of_its_own(episode):
+    goal, steps, budget = episode
+    found = single_steps(goal, steps, budget)
+    assert [(window.first, window.learned, window.last) for window in found] == [
+        (step, step, step + 1) for step in range(len(steps))
+    ]
+    assert [window.tokens for window in found] == [goal + tokens for tokens in steps]

@@ -14,11 +14,12 @@ from vlm_agent.models.sources import FAMILIES
 from vlm_agent.training.dry_run import Target, dry_run
 from vlm_agent.training.hardware import find_gpu
 from vlm_agent.training.plan import Plan
-from vlm_agent.training.recipe import Recipe, read_recipe
+from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "recipes").glob("*.yaml"))
 SMALL = ("llama_vit_smollm2", "llama_vit_tiny")
+DRAWN = "pretrain_phone_vlm_tiny"
 ELSEWHERE = ("gcloud", "hf", "make", "cp", ".venv/bin/pip")
 """Programs that are not ours."""
 
@@ -70,7 +71,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_there_are_the_papers_recipes_the_families_and_the_demos():
-    assert {path.stem for path in FILES} == {*recipe_costs.MACHINES, *SMALL}
+    assert {path.stem for path in FILES} == {*recipe_costs.MACHINES, *SMALL, DRAWN}
 
 
 @every_recipe
@@ -148,6 +149,11 @@ def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
     trained = sum(part["trained"] for part in dry.parameters.values()) / 1e6
     if read_recipe(path).model.word_tokenizer is None:  # else they hang on the words of its data
         assert f"{trained:.1f} M" in header(path)
+
+
+def test_what_is_drawn_during_the_run_cannot_be_counted_before():
+    with pytest.raises(RecipeError, match=r"needs data\.shards"):
+        dry_run(Plan(read_recipe(ROOT / "recipes" / f"{DRAWN}.yaml")), Target(find_gpu("4090"), 1, 0.4))
 
 
 def test_the_dry_run_of_a_header_works_as_it_is_typed(folder, capsys):

@@ -8,6 +8,7 @@ every screen (OCR text and icon types).
 """
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,15 +35,15 @@ class ElementSentences:
         sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
         screen = self.trajectory.screen(step)
         sentence.see(screen, self.trajectory.screens.tokens(*screen.shape[1:]))
-        named = [element for element in step.elements if 0 < len(element_name(element)) <= MAX_NAME_CHARACTERS]
+        named = nameable(step.elements)
         for element in rng.sample(named, min(self.items, len(named))):
             self._add(sentence, element, locate=rng.random() < 0.5)
         return sentence
 
     def _add(self, sentence: Sentence, element: UiElement, locate: bool) -> None:
         ids = self.trajectory.ids
-        y, x = (min(max(value, 0.0), 1.0) for value in element.centre_yx)
-        place, name = self.trajectory.action_ids(Action.tap(y, x)), ids(element_name(element))
+        place = self.trajectory.action_ids(Action.tap(*place_of(element)))
+        name = ids(element_name(element))
         end = [self.trajectory.tokenizer.eos_token_id]
         if locate:
             sentence.read([*ids(FIND), *name, *ids(ANSWER)])
@@ -50,6 +51,17 @@ class ElementSentences:
         else:
             sentence.read([*ids(READ), *place[:-1], *ids(ANSWER)])
             sentence.learn([*name, *end])
+
+
+def nameable(elements: Iterable[UiElement]) -> list[UiElement]:
+    """Those with a name short enough to be said."""
+    return [element for element in elements if 0 < len(element_name(element)) <= MAX_NAME_CHARACTERS]
+
+
+def place_of(element: UiElement) -> tuple[float, float]:
+    """(y, x) of its middle, on the screen even where its annotation reaches beyond."""
+    y, x = (min(max(value, 0.0), 1.0) for value in element.centre_yx)
+    return y, x
 
 
 def element_name(element: UiElement) -> str:

@@ -44,3 +44,12 @@ def windows(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0)
         found.append(Window(first, learned, last, used))
         learned = last
     return found
+
+
+def single_steps(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:
+    """A window for each step, which knows no other; arguments and TooLongError as of `windows`."""
+    found = []
+    for step, tokens in enumerate(steps):
+        (window,) = windows(goal, [tokens - (saved if step else 0)], budget)
+        found.append(Window(step, step, step + 1, window.tokens))
+    return found

@@ -36,8 +36,9 @@ def identity_of(recipe: Recipe, rank_count: int) -> dict[str, str | int | float 
     Half the ranks may go on with twice the accumulation, but not under DeepSpeed, which cuts its checkpoints by ranks.
     """
     identity = decisive_keys(recipe)
-    manifest = (Path(recipe.data.shards) / MANIFEST).read_bytes()
-    identity[f"sha256 of {MANIFEST}"] = hashlib.sha256(manifest).hexdigest()
+    if recipe.data.shards is not None:
+        manifest = (Path(recipe.data.shards) / MANIFEST).read_bytes()
+        identity[f"sha256 of {MANIFEST}"] = hashlib.sha256(manifest).hexdigest()
     identity["packs in a step (accumulation x ranks)"] = recipe.training.accumulation * rank_count
     if identity.get("training.deepspeed") is not None:
         identity["ranks, as DeepSpeed's checkpoints are cut by them"] = rank_count
@@ -49,7 +50,7 @@ def decisive_keys(recipe: Recipe) -> dict[str, str | int | float | bool | list |
     out is not in it; whether they are as many is for `identity_of` to say."""
     keys = dict(_flat(recipe.model_dump(mode="json")))
     for key in (*_FREE_TO_CHANGE, "training.accumulation"):
-        keys.pop(key)
+        keys.pop(key, None)
     return keys
 
 

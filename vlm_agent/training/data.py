@@ -12,10 +12,12 @@ from functools import lru_cache
 
 from torch.utils.data import Dataset
 
+from vlm_agent.datasets.drawn_screens import draw_screen
 from vlm_agent.datasets.mixture import in_mixture
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ElementSentences, label_elements
+from vlm_agent.sentences.lessons import Lessons
 from vlm_agent.sentences.packing import fill_rows
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import Window
@@ -170,6 +172,46 @@ class Elements:
         if self.grid:
             labels = label_elements(step, self.grid, self.sentences.trajectory, _EMPTY_CELLS_NAMED, rng)
             sentence.element_labels = [labels]
+        return sentence
+
+
+HELD_OUT = "held out"
+"""The seed of lessons that no run learns: those of runs are numbers."""
+
+
+class EndlessOrder:
+    """Row k holds the sentences k · `count` … of a stream that never comes round again."""
+
+    items = range(2**62)
+
+    def __init__(self, count: int, seed: int | str):
+        self.count, self.seed = count, seed
+
+    def row(self, number: int) -> list[tuple[int, int]]:
+        return [(at, at) for at in range(number * self.count, (number + 1) * self.count)]
+
+
+@dataclass(frozen=True)
+class DrawnLessons:
+    """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
+    asks first."""
+
+    lessons: Lessons
+    dense: int
+    grid: tuple[int, int] | None = None
+
+    def __call__(self, number: int, rng: random.Random) -> Sentence:
+        if number < self.dense or number % 2:
+            screens = [draw_screen(rng)]
+            sentence = self.lessons.dense(screens[0], rng)
+        else:
+            sentence, screens = self.lessons.asked_first(lambda: draw_screen(rng), rng)
+        sentence.about = f"lesson {number}"
+        if self.grid:
+            sentence.element_labels = [
+                label_elements(screen.step, self.grid, self.lessons.trajectory, _EMPTY_CELLS_NAMED, rng)
+                for screen in screens
+            ]
         return sentence
 
 

@@ -66,8 +66,8 @@ def dry_run(plan: Plan, target: Target) -> DryRun:
     """Raises what `Plan` raises, UnknownShapeError for a model whose arithmetic is not known, HardwareError for a GPU
     without the recipe's numbers, RecipeError for sentences that are drawn during the run."""
     recipe = plan.recipe
-    if recipe.data.sentences != "trajectory":
-        raise RecipeError("a dry run needs data.sentences: trajectory; others are drawn during the run")
+    if recipe.data.drawn is not None or recipe.data.sentences != "trajectory":
+        raise RecipeError("a dry run needs data.shards and data.sentences: trajectory; others are drawn during the run")
     bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
     peak = target.gpu.peak(bf16)
     model = empty_model(plan.config, recipe.model)

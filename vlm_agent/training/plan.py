@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,15 +15,27 @@ from vlm_agent.models.llama_vit import LlamaViTConfig
 from vlm_agent.models.reading import Reading, reading_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ElementSentences
+from vlm_agent.sentences.lessons import Lessons
 from vlm_agent.sentences.trajectory import TrajectorySentences
-from vlm_agent.sentences.windows import TooLongError, windows
-from vlm_agent.training.data import Elements, Item, RowOrder, RowSize, RowStream, Trajectories, chosen_episodes
+from vlm_agent.sentences.windows import TooLongError, single_steps, windows
+from vlm_agent.training.data import (
+    HELD_OUT,
+    DrawnLessons,
+    Elements,
+    EndlessOrder,
+    Item,
+    RowOrder,
+    RowSize,
+    RowStream,
+    Trajectories,
+    chosen_episodes,
+)
 from vlm_agent.training.flops import StepFlops, load_of
 from vlm_agent.training.recipe import Recipe, RecipeError, ValidationRecipe
 from vlm_agent.training.shapes import UnknownShapeError, shape_of
 from vlm_agent.training.token_counts import TokenCounts, count_tokens
 from vlm_agent.training.validation import fixed_sample
-from vlm_agent.training.vocabulary import vocabulary_of
+from vlm_agent.training.vocabulary import vocabulary_of, vocabulary_of_drawn
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,22 @@ class Plan:
         """Indices of the episodes that are read."""
         return chosen_episodes(self.shards, self.recipe.data)
 
+    @property
+    def manifest(self) -> dict | None:
+        """Of the shards that are read; None where the data is drawn during the run."""
+        return None if self.recipe.data.drawn is not None else self.shards.manifest
+
+    @property
+    def reads(self) -> str:
+        """What is read, in a few words."""
+        if self.recipe.data.drawn is not None:
+            return "screens drawn as they are needed"
+        return f"{len(self.episodes)} episodes, {len(self.order.items)} sentences"
+
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
+        if self.recipe.data.drawn is not None:
+            return build_tokenizer(self.recipe.model, vocabulary_of_drawn(self.recipe))
         return build_tokenizer(self.recipe.model, vocabulary_of(self.recipe, self.shards, self.episodes))
 
     @cached_property
@@ -71,7 +97,8 @@ class Plan:
 
     @cached_property
     def sentences(self) -> TrajectorySentences:
-        return self.reading.sentences(self.tokenizer, self.recipe.action_language.build())
+        sentences = self.reading.sentences(self.tokenizer, self.recipe.action_language.build())
+        return replace(sentences, grey=self.recipe.data.control == "grey_screens")
 
     @property
     def longest(self) -> int | None:
@@ -92,7 +119,9 @@ class Plan:
         return count_tokens(read_columns(self.shards), self.sentences)
 
     @cached_property
-    def order(self) -> RowOrder:
+    def order(self) -> RowOrder | EndlessOrder:
+        if self.recipe.data.drawn is not None:
+            return EndlessOrder(self.row_size.sentences, self.recipe.seed)
         return RowOrder(self._items(self.shards, self.episodes), self.row_size, self.recipe.seed)
 
     @property
@@ -112,7 +141,12 @@ class Plan:
 
     def stream(self) -> RowStream:
         rows = CountedRows(self.reading.rows, self._flops())
-        return RowStream(self.order, self.steps * self.rows_per_step, self._writer(self.shards), rows)
+        writer = self._lessons() if self.recipe.data.drawn is not None else self._writer(self.shards)
+        return RowStream(self.order, self.steps * self.rows_per_step, writer, rows)
+
+    def _lessons(self) -> DrawnLessons:
+        drawn = self.recipe.data.drawn
+        return DrawnLessons(Lessons(self.sentences, drawn.items), drawn.dense, self._grid())
 
     def _flops(self) -> StepFlops | None:
         """None for a model whose arithmetic nobody has written down."""
@@ -124,7 +158,10 @@ class Plan:
         return StepFlops(shape, recipe.model.train, recipe.model.lora.rank, recipe.training.gradient_checkpointing)
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
-        """The rows of the fixed sample, each once."""
+        """The rows of the fixed sample, each once; of drawn lessons, others than any that is learned."""
+        if self.recipe.data.drawn is not None:
+            order = EndlessOrder(self.row_size.sentences, seed=HELD_OUT)
+            return RowStream(order, -(-validation.episodes // order.count), self._lessons(), self.reading.rows)
         shards = ShardDataset(Path(self.recipe.data.shards), split=validation.split)
         if not len(shards):
             raise RecipeError(f"{self.recipe.data.shards} has no episode in split {validation.split} to validate on")
@@ -133,15 +170,17 @@ class Plan:
         return RowStream(order, order.rows_in(1), self._writer(shards), self.reading.rows)
 
     def _items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
-        if self.longest is None:
+        cutter = single_steps if self.recipe.data.control == "no_history" else windows
+        if self.longest is None and cutter is windows:
             return [Item(episode) for episode in episodes]
         counts = self.token_counts if shards is self.shards else count_tokens(read_columns(shards), self.sentences)
         sentences = self.sentences
         saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
         found = []
         for episode in episodes:
+            goal, steps = int(counts.goal[episode]), counts.steps_of(episode).tolist()
             try:
-                cut = windows(int(counts.goal[episode]), counts.steps_of(episode).tolist(), self.longest, saved)
+                cut = cutter(goal, steps, self.longest, saved)
             except TooLongError as error:
                 raise RecipeError(
                     f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or "
@@ -151,8 +190,12 @@ class Plan:
         return found
 
     def _writer(self, shards: ShardDataset) -> Trajectories | Elements:
-        config = self.config
-        grid = config.visual_grid if isinstance(config, LlamaViTConfig) and config.element_loss else None
+        grid = self._grid()
         if self.recipe.data.sentences == "elements":
             return Elements(shards, ElementSentences(self.sentences, self.recipe.data.items), grid)
         return Trajectories(shards, self.sentences, grid)
+
+    def _grid(self) -> tuple[int, int] | None:
+        """That of the labels of what lies under each visual token, where the model is to be told."""
+        config = self.config
+        return config.visual_grid if isinstance(config, LlamaViTConfig) and config.element_loss else None

@@ -17,6 +17,7 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     ValidationError,
+    model_serializer,
     model_validator,
 )
 
@@ -39,22 +40,52 @@ class LanguageRecipe(Section):
         return BinnedLanguage(self.bins)
 
 
-class DataRecipe(Section):
-    """`shards`: a converted folder. `sentences`: whole `trajectory`s, or the `elements` of single screens.
+class DrawnRecipe(Section):
+    """Screens drawn while the run goes, endlessly, and `items` questions about each (`sentences/lessons.py`). The
+    first `dense` of the sentences read whole screens; after them every second one asks before it sees."""
 
+    dense: NonNegativeInt = 0
+    items: PositiveInt = 16
+
+
+class DataRecipe(Section):
+    """`shards`: a converted folder; or `drawn`: screens that need none, and exclude all but `workers`.
+
+    `sentences`: whole `trajectory`s, or the `elements` of single screens.
+
+    `control` takes a sense away for the whole of training: the `screens`, which become grey, or the `history`, so that
+    every step is its episode's first. What such an agent scores is what the sense is not needed for.
     `max_tokens`: the longest sentence; a trajectory over it becomes several windows. None: the row's budget, where it
     has one, else no limit. `mixture`: the fraction of a subset's episodes to use, 1 where a subset is not named.
     `workers`: processes that prepare screens; 0 prepares them in the training process.
     """
 
-    shards: str
+    shards: str | None = None
+    drawn: DrawnRecipe | None = None
     split: str = "train"
     sentences: Literal["trajectory", "elements"] = "trajectory"
     items: PositiveInt = 12
+    control: Literal["grey_screens", "no_history"] | None = None
     max_tokens: PositiveInt | None = None
     mixture: dict[Literal[SUBSETS], Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     limit: PositiveInt | None = None
     workers: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _one_source(self):
+        if (self.shards is None) == (self.drawn is None):
+            raise ValueError("give either shards or drawn")
+        if self.control is not None and self.sentences != "trajectory":
+            raise ValueError("control takes a sense from agents, and needs sentences: trajectory")
+        if self.drawn is not None and (excluded := self.model_fields_set - {"shards", "drawn", "workers"}):
+            raise ValueError(f"remove {', '.join(sorted(excluded))}; with drawn it says nothing")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_given(self, serialise) -> dict:
+        """Without the keys that drawn screens exclude, so that what is written can be read."""
+        content = serialise(self)
+        return content if self.drawn is None else {key: content[key] for key in ("drawn", "workers")}
 
 
 class OptimizerRecipe(Section):
@@ -67,7 +98,8 @@ class OptimizerRecipe(Section):
 
 
 class ValidationRecipe(Section):
-    """Every `steps` steps, `episodes` episodes of `split`, spread over the subsets, are read and never learned."""
+    """Every `steps` steps, `episodes` episodes of `split`, spread over the subsets, are read and never learned; or as
+    many drawn lessons."""
 
     split: str = "validation"
     episodes: PositiveInt = 64
@@ -137,6 +169,8 @@ class Recipe(Section):
                 "sentences of elements are as long as their screens make them; give training.batch_size in place of "
                 "training.batch_tokens and data.max_tokens"
             )
+        if self.data.drawn is not None and (self.training.batch_tokens or self.training.epochs):
+            raise ValueError("drawn screens have no end and no known lengths; give training.steps and .batch_size")
         budget = self.training.batch_tokens
         if budget is not None and self.data.max_tokens is not None and self.data.max_tokens > budget:
             raise ValueError("data.max_tokens is more than training.batch_tokens, into which every sentence must fit")

@@ -18,7 +18,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 from vlm_agent.datasets import written_whole
-from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.models.build import RECIPE_FILE
 from vlm_agent.training.checkpoints import decisive_keys
 from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
@@ -51,15 +50,15 @@ def claim(run: Path, recipe: Recipe) -> None:
         temporary.write_text(recipe.to_yaml(), encoding="utf-8")
 
 
-def finish(run: Path, recipe: Recipe, shards: ShardDataset, figures: dict) -> None:
-    """Writes what means that the run is finished."""
+def finish(run: Path, recipe: Recipe, manifest: dict | None, figures: dict) -> None:
+    """Writes what means that the run is finished; `manifest` is that of its shards, None where it drew its data."""
     record = {
         "figures": figures,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in _RECORDED},
         "commit": _commit(),
         "command": sys.argv,
         "shards": recipe.data.shards,
-        "manifest": shards.manifest,
+        "manifest": manifest,
     }
     with written_whole(run / FINISHED) as temporary:
         temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")

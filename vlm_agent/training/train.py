@@ -78,7 +78,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         if is_first:
             save(model, plan.tokenizer, run)
     if is_first:
-        finish(run, recipe, plan.shards, figures | {"last_losses": _last_losses(trainer)})
+        finish(run, recipe, plan.manifest, figures | {"last_losses": _last_losses(trainer)})
         seconds = figures["seconds_since_last_start"]
         console.print(f"{run}: {figures['steps']} steps, {seconds:.0f} s since the last start")
     return run
@@ -91,9 +91,6 @@ def _last_losses(trainer: AgentTrainer) -> dict[str, float]:
 
 
 def _describe(console: Console, model, plan: Plan) -> None:
-    console.print(
-        f"{plan.recipe.output}: {len(plan.episodes)} episodes, {len(plan.order.items)} sentences; {plan.steps} steps "
-        f"of {plan.rows_per_step} rows"
-    )
+    console.print(f"{plan.recipe.output}: {plan.reads}; {plan.steps} steps of {plan.rows_per_step} rows")
     for part, counts in count_parameters(model).items():
         console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)

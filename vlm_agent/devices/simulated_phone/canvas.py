@@ -7,12 +7,11 @@ at every resolution while type and icons are rendered natively at the pixels the
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
-import font_roboto
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw
 
+from vlm_agent.devices.simulated_phone.fonts import font
 from vlm_agent.devices.simulated_phone.icons import app_icon, element_type, glyph_mask, shape_mask
 from vlm_agent.devices.simulated_phone.theme import Colour, Theme, wallpaper
 from vlm_agent.episodes import UiElement
@@ -55,16 +54,10 @@ class Strip:
     limit: float
 
 
-@lru_cache(maxsize=256)
-def font(weight: str, pixels: int) -> ImageFont.FreeTypeFont:
-    path = Path(font_roboto.font_directory) / f"Roboto-{weight}.ttf"
-    return ImageFont.truetype(str(path), pixels, layout_engine=ImageFont.Layout.BASIC)
-
-
 @lru_cache(maxsize=8192)
-def text_mask(text: str, weight: str, pixels: int) -> tuple[Image.Image, int, int]:
+def text_mask(text: str, typeface: str, pixels: int) -> tuple[Image.Image, int, int]:
     """The ink of one line of text (mode L) and its (left, top) relative to the start of the baseline."""
-    face = font(weight, pixels)
+    face = font(typeface, pixels)
     left, top, right, bottom = face.getbbox(text, anchor="ls")
     mask = Image.new("L", (max(1, int(right - left)), max(1, int(bottom - top))))
     ImageDraw.Draw(mask).text((-left, -top), text, fill=255, font=face, anchor="ls")
@@ -72,10 +65,10 @@ def text_mask(text: str, weight: str, pixels: int) -> tuple[Image.Image, int, in
 
 
 @lru_cache(maxsize=8192)
-def fitted(text: str, weight: str, pixels: int, width: int) -> str:
+def fitted(text: str, typeface: str, pixels: int, width: int) -> str:
     """`text` on one line of at most `width` pixels, cut with an ellipsis where it is longer."""
     line = " ".join(text.split())[:200]
-    face = font(weight, pixels)
+    face = font(typeface, pixels)
     if face.getlength(line) <= width:
         return line
     while line and face.getlength(line + "…") > width:
@@ -84,12 +77,12 @@ def fitted(text: str, weight: str, pixels: int, width: int) -> str:
 
 
 @lru_cache(maxsize=4096)
-def wrapped(text: str, weight: str, pixels: int, width: int) -> tuple[str, ...]:
+def wrapped(text: str, typeface: str, pixels: int, width: int) -> tuple[str, ...]:
     """`text` broken at spaces into lines of at most `width` pixels."""
     lines, line = [], ""
     for word in text.split():
         longer = f"{line} {word}".strip()
-        if line and font(weight, pixels).getlength(longer) > width:
+        if line and font(typeface, pixels).getlength(longer) > width:
             lines.append(line)
             line = word
         else:
@@ -98,7 +91,7 @@ def wrapped(text: str, weight: str, pixels: int, width: int) -> tuple[str, ...]:
 
 
 class Canvas:
-    """One screen being drawn. `image` is the RGB result."""
+    """One screen being drawn. `image` is the RGB result, `states` says which labelled switches on it are on."""
 
     def __init__(self, size: tuple[int, int], theme: Theme):
         self.size = size
@@ -108,6 +101,7 @@ class Canvas:
         self.image = Image.new("RGB", (size[1], size[0]), theme.background)
         self.clip = (0, size[0])
         self.notes: list[tuple[Box, str, str]] = []
+        self.states: dict[str, bool] = {}
         self.targets: list[Target] = []
         self.hidden: dict[str, Hidden] = {}
         self.strips: list[Strip] = []
@@ -170,8 +164,9 @@ class Canvas:
         row = round(y * self.unit)
         if row + pixels < self.clip[0] or row - pixels > self.clip[1]:
             return (self.px(x), row - pixels // 2, self.px(x) + pixels, row + pixels // 2)  # out of sight: not measured
-        line = fitted(text, weight, pixels, self.px(self.w - 4 if width is None else width))
-        mask, left, top = text_mask(line, weight, pixels)
+        typeface = f"{self.theme.font}-{weight}"
+        line = fitted(text, typeface, pixels, self.px(self.w - 4 if width is None else width))
+        mask, left, top = text_mask(line, typeface, pixels)
         left += round(x * self.unit - mask.width * align)
         top += round(y * self.unit + pixels * 0.355)
         self._stamp(colour or self.theme.ink, left, top, mask)
@@ -185,7 +180,7 @@ class Canvas:
     ) -> float:
         """Wrapped text whose first line is centred on `y`; returns the y after the last line."""
         pixels = max(6, round(size * self.unit * self.theme.font_scale))
-        for line in wrapped(text, "Regular", pixels, self.px(width))[:lines]:
+        for line in wrapped(text, f"{self.theme.font}-Regular", pixels, self.px(width))[:lines]:
             self.text(x, y, line, size, colour, width=width)
             y += size * 1.3
         return y
@@ -194,7 +189,7 @@ class Canvas:
         """An icon of one colour, centred on (x, y); returns its box."""
         pixels = max(4, self.px(size))
         left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
-        self._stamp(colour or self.theme.ink, left, top, glyph_mask(name, pixels))
+        self._stamp(colour or self.theme.ink, left, top, glyph_mask(name, pixels, self.theme.strokes))
         box = (left, top, left + pixels, top + pixels)
         if note:
             self._note(box, "", element_type(name))
@@ -203,7 +198,7 @@ class Canvas:
     def app_icon(self, glyph: str, colour: Colour, x: float, y: float, size: float, note: bool = True) -> Box:
         pixels = max(8, self.px(size))
         left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
-        icon = app_icon(glyph, colour, self.theme.icon_shape, pixels)
+        icon = app_icon(glyph, colour, self.theme.icon_shape, pixels, self.theme.strokes)
         self._stamp(icon, left, top, icon)
         box = (left, top, left + pixels, top + pixels)
         if note:
@@ -265,6 +260,7 @@ class Canvas:
         """Something opaque to ink and touch is about to be drawn here."""
         box = (self.px(x), self.px(y), self.px(x + w), self.px(y + h))
         self.notes = [note for note in self.notes if not _over(note[0], box)]
+        self.states = {label: on for label, on in self.states.items() if any(note[1] == label for note in self.notes)}
         for target in self.targets:
             if target.key and _over(target.aim, box):
                 self.hide(target.key, "up")

@@ -1,8 +1,8 @@
 """Icons, drawn from the strokes in `glyphs`, supersampled, and cached at every size they are asked for."""
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageChops, ImageDraw, ImageFilter
 
 from vlm_agent.devices.simulated_phone.glyphs import GLYPHS
 
@@ -23,22 +23,36 @@ def element_type(glyph: str) -> str:
     return f"ICON_{ELEMENT_TYPES.get(glyph, glyph.upper())}"
 
 
+STROKES = ("solid", "outlined", "thin", "heavy")
+"""How glyphs are drawn: as they are, their contour alone, or with less or more ink all around."""
+
+
 @lru_cache(maxsize=4096)
-def glyph_mask(name: str, size: int) -> Image.Image:
+def glyph_mask(name: str, size: int, strokes: str = "solid") -> Image.Image:
     """The glyph's ink, mode L, `size` × `size` pixels."""
+    if strokes != "solid":
+        return _restroked(name, strokes).resize((size, size), Image.Resampling.BOX)
     times = max(2, -(-96 // size))
-    mask = Image.new("L", (size * times, size * times))
+    return _inked(name, size * times).reduce(times)
+
+
+def _inked(name: str, side: int) -> Image.Image:
+    mask = Image.new("L", (side, side))
     pen = ImageDraw.Draw(mask)
     for stroke in GLYPHS[name].split(";"):
         word, *numbers = stroke.split()
-        _draw(
-            pen,
-            word.removeprefix("-"),
-            [float(number) for number in numbers],
-            size * times / 24,
-            0 if word[0] == "-" else 255,
-        )
-    return mask.reduce(times)
+        places = [float(number) for number in numbers]
+        _draw(pen, word.removeprefix("-"), places, side / 24, 0 if word[0] == "-" else 255)
+    return mask
+
+
+@cache
+def _restroked(name: str, strokes: str) -> Image.Image:
+    """Large, and once for all sizes: these filters take milliseconds."""
+    mask = _inked(name, 144)
+    if strokes == "outlined":
+        return ImageChops.subtract(mask, mask.filter(ImageFilter.MinFilter(15)))
+    return mask.filter(ImageFilter.MinFilter(5) if strokes == "thin" else ImageFilter.MaxFilter(7))
 
 
 def _draw(pen: ImageDraw.ImageDraw, word: str, numbers: list[float], scale: float, ink: int) -> None:
@@ -82,7 +96,7 @@ WHITE_PLATES = frozenset({
 
 
 @lru_cache(maxsize=1024)
-def app_icon(glyph: str, colour: Colour, shape: str, size: int) -> Image.Image:
+def app_icon(glyph: str, colour: Colour, shape: str, size: int, strokes: str = "solid") -> Image.Image:
     """An app's icon, RGBA: a glyph on a plate with a soft light from above."""
     radius = {"circle": size // 2, "squircle": round(size * 0.36), "rounded": round(size * 0.2)}[shape]
     top, bottom = tuple(min(255, value + 34) for value in colour), tuple(round(value * 0.9) for value in colour)
@@ -92,6 +106,6 @@ def app_icon(glyph: str, colour: Colour, shape: str, size: int) -> Image.Image:
     light = Image.linear_gradient("L").resize((size, size))
     plate = Image.composite(Image.new("RGB", (size, size), bottom), Image.new("RGB", (size, size), top), light)
     inner = max(4, round(size * 0.6))
-    plate.paste(ink, ((size - inner) // 2, (size - inner) // 2), glyph_mask(glyph, inner))
+    plate.paste(ink, ((size - inner) // 2, (size - inner) // 2), glyph_mask(glyph, inner, strokes))
     plate.putalpha(shape_mask(size, size, radius))
     return plate

@@ -10,7 +10,7 @@ from vlm_agent.devices.simulated_phone.app import App
 from vlm_agent.devices.simulated_phone.apps import app_class
 from vlm_agent.devices.simulated_phone.canvas import Canvas, Target
 from vlm_agent.devices.simulated_phone.page import STATUS_BAR, draw_dialog
-from vlm_agent.devices.simulated_phone.theme import mix, sample_theme
+from vlm_agent.devices.simulated_phone.theme import Theme, mix, sample_theme
 from vlm_agent.devices.simulated_phone.widgets import Buttons, Paragraph, Title
 from vlm_agent.devices.simulated_phone.words import APPS, DAYS, LABELS, NAMES, STORE_APPS, SWITCHES
 from vlm_agent.episodes import Action, ActionKind, UiElement
@@ -44,20 +44,23 @@ POPUPS = (
 class SimulatedPhone:
     """A deterministic Android: the same seed and actions give the same pixels.
 
-    `size` is (height, width) in pixels; every AITW action is accepted on every screen and never raises.
+    `size` is (height, width) in pixels; every AITW action is accepted on every screen and never raises. `theme` is
+    drawn from the seed where none is given.
     """
 
-    def __init__(self, seed: int, size: tuple[int, int] = (448, 208)):
+    def __init__(self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None):
         if min(size) < 64:
             raise ValueError(f"size is {size}; the screen needs at least 64 pixels each way")
         self.seed = seed
         self.size = tuple(size)
+        self._given_theme = theme
         self.reset()
 
     def reset(self) -> None:
         """Back to the state that the seed gives."""
         rng = random.Random(f"phone {self.seed}")
-        self.theme = sample_theme(rng)
+        drawn = sample_theme(rng)
+        self.theme = drawn if self._given_theme is None else self._given_theme
         self.installed = [*APPS, *rng.sample(list(STORE_APPS), rng.randint(2, 8))]
         self.catalogue = APPS | STORE_APPS
         self.switches = {name: rng.random() < 0.5 for name in SWITCHES}

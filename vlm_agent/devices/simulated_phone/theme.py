@@ -55,6 +55,8 @@ class Theme:
     wallpaper: int
     api_level: int
     clock: str
+    font: str = "Roboto"
+    strokes: str = "solid"
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:

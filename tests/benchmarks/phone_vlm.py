@@ -1,0 +1,116 @@
+"""What a pretrained phone model knows: held-out drawn screens by task, and real screens, as it is.
+
+    python tests/benchmarks/phone_vlm.py --run runs/phone_vlm_tiny [--screens 400] [--real FOLDER] [--draw answers.png]
+
+`--real` names a folder of pairs NAME.jpg and NAME.json whose elements have `text` and `bounds_ltrb` (fractions left,
+top, right, bottom). `--draw` draws the answers to questions for places on unseen screens: green where right, red where
+wrong. Ends with one line of JSON.
+"""
+
+import argparse
+import json
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+
+from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.datasets.drawn_screens import DrawnScreen
+from vlm_agent.episodes import Action, Step, UiElement
+from vlm_agent.evaluation.exam import drawn_exam, marks, name_asked_for, questions_about, sit
+from vlm_agent.screens.drawing import draw_action
+from vlm_agent.sentences.lessons import Lessons
+
+RIGHT, WRONG = (20, 140, 60), (205, 40, 40)
+DRAWN, HEIGHT = 12, 640
+
+
+def main() -> None:
+    options = parse()
+    agent = VlmAgent.from_run(options.run)
+    lessons = Lessons(agent.sentences)
+    began = time.monotonic()
+    answers = list(sit(agent, drawn_exam(lessons, options.screens, options.seed)))
+    figures = {"run": str(options.run), "screens": options.screens, "seed": options.seed, "drawn": marks(answers)}
+    show("Drawn screens, held out", figures["drawn"])
+    if options.real is not None:
+        rng = random.Random(0)
+        real = [screen for path in sorted(options.real.glob("*.json")) for screen in [real_screen(path)]]
+        questions = (question for screen in real for question in questions_about(lessons, screen, rng))
+        of_real = list(sit(agent, questions))
+        figures["real"] = marks(of_real)
+        show("Real screens", figures["real"])
+        answers = answers if options.draw_drawn else of_real
+    if options.draw is not None:
+        draw(answers, options.draw)
+    figures["seconds"] = round(time.monotonic() - began, 1)
+    print(json.dumps(figures))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, required=True, help="a finished run")
+    parser.add_argument("--screens", type=int, default=400, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, metavar="S")
+    parser.add_argument("--real", type=Path, default=None, metavar="FOLDER")
+    parser.add_argument("--draw", type=Path, default=None, metavar="PNG")
+    parser.add_argument(
+        "--draw-drawn", action="store_true", help="draw the drawn screens even where real ones are given"
+    )
+    parser.add_argument("--threads", type=int, default=None)
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    return options
+
+
+def real_screen(path: Path) -> DrawnScreen:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    elements, switches = [], {}
+    for element in content["elements"]:
+        left, top, right, bottom = element["bounds_ltrb"]
+        text = " ".join((element["text"] or "").split())
+        if text:
+            elements.append(UiElement((top, left, bottom - top, right - left), text, "TEXT"))
+            if element["checkable"]:
+                switches[text] = element["checked"]
+    screenshot = np.asarray(Image.open(path.with_suffix(".jpg")).convert("RGB"))
+    return DrawnScreen(Step(screenshot, Action.complete(), tuple(elements)), switches)
+
+
+def show(title: str, told: dict[str, dict]) -> None:
+    table = Table(title=title, box=None)
+    for column in ("task", "questions", "right, %", "95 %"):
+        table.add_column(column, justify="left" if column == "task" else "right")
+    for task, row in told.items():
+        low, high = row["interval"]
+        table.add_row(task, str(row["questions"]), f"{row['percent']:.1f}", f"{low:.1f} – {high:.1f}")
+    Console().print(table)
+
+
+def draw(answers, output: Path) -> None:
+    """The first `DRAWN` screens that were asked for a place, with the answer on each and what was asked."""
+    chosen = {id(answer.question.screen): answer for answer in answers if answer.question.element is not None}
+    cells = []
+    for answer in list(chosen.values())[:DRAWN]:
+        picture = Image.fromarray(answer.question.screen.step.screenshot)
+        picture = picture.resize((round(picture.width * HEIGHT / picture.height), HEIGHT), Image.Resampling.LANCZOS)
+        if answer.action is not None and answer.action.is_tap:
+            colour = RIGHT if answer.right else WRONG
+            picture = draw_action(picture, answer.action, colour, name_asked_for(answer.question))
+        cells.append(picture)
+    columns = 6
+    wide = max(cell.width for cell in cells)
+    sheet = Image.new("RGB", ((wide + 8) * columns, (HEIGHT + 8) * -(-len(cells) // columns)), (255, 255, 255))
+    for index, cell in enumerate(cells):
+        sheet.paste(cell, ((wide + 8) * (index % columns), (HEIGHT + 8) * (index // columns)))
+    sheet.save(output)
+
+
+if __name__ == "__main__":
+    main()

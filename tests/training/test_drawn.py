@@ -1,0 +1,128 @@
+"""Training on screens that are drawn while the run goes: endless, seeded, and resumed to the same bits."""
+
+import io
+import json
+import random
+import shutil
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+import yaml
+from rich.console import Console
+from safetensors.torch import load_file
+
+from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.datasets.drawn_screens import heard_texts
+from vlm_agent.models.reading import llama_vit_rows
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
+from vlm_agent.sentences.lessons import Lessons
+from vlm_agent.training import vocabulary
+from vlm_agent.training.data import DrawnLessons, EndlessOrder, RowStream
+from vlm_agent.training.plan import Plan
+from vlm_agent.training.recipe import RecipeError, read_recipe
+from vlm_agent.training.train import train
+
+WORDS = tiny.tokenizer()
+WRITER = DrawnLessons(Lessons(tiny.sentences(WORDS), items=4), dense=4, grid=tiny.GRID)
+
+
+def stream(seed=0, count=2, total=6) -> RowStream:
+    return RowStream(EndlessOrder(count, seed), total, WRITER, llama_vit_rows)
+
+
+def test_rows_hold_numbered_sentences_once_whatever_their_size():
+    by_two, by_three = stream(count=2), stream(count=3)
+    one = [ids for row in range(3) for ids in (sentence.input_ids for sentence in by_two.sentences(row))]
+    other = [ids for row in range(2) for ids in (sentence.input_ids for sentence in by_three.sentences(row))]
+    assert one == other
+    assert len({tuple(ids) for ids in one}) == 6
+
+
+def test_another_seed_gives_other_lessons():
+    assert stream().sentences(0)[0].input_ids != stream(seed=1).sentences(0)[0].input_ids
+
+
+def test_screens_are_read_whole_first_and_then_every_second_is_asked_about_before_it_is_seen():
+    second = [WRITER(number, random.Random(number)).input_ids[1] for number in range(12)]
+    asked = [token != SCREEN_TOKEN for token in second]  # behind the start mark: a goal, or the screen
+    assert asked == [False] * 4 + [True, False] * 4
+
+
+def test_every_screen_has_its_labels():
+    for number in range(8):
+        sentence = WRITER(number, random.Random(number))
+        assert len(sentence.element_labels) == len(sentence.screens) >= 1
+        assert any(label != IGNORED for label in sentence.labels)
+
+
+@pytest.fixture(autouse=True)
+def few_words(monkeypatch):
+    """A vocabulary that takes no seconds to gather."""
+    monkeypatch.setattr(vocabulary, "heard_texts", lambda: islice(heard_texts(), 3000))
+
+
+def run(folder: Path, name: str, **overrides) -> tuple[Path, str]:
+    content = tiny.recipe(folder, folder / name)
+    content["data"] = {"drawn": {"dense": 2, "items": 4}}
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(content))
+    printed = Console(file=io.StringIO(), width=200)
+    return train(read_recipe(path, {key.replace("__", "."): value for key, value in overrides.items()}), printed), (
+        printed.file.getvalue()
+    )
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def test_a_run_learns_from_drawn_screens_validates_on_others_and_is_an_agent(tmp_path):
+    folder, printed = run(tmp_path, "run", training__validation="{episodes: 3, steps: 3}")
+    assert "screens drawn as they are needed" in printed
+    assert "validation: loss" in printed
+    record = json.loads((folder / "run.json").read_text())
+    assert record["manifest"] is None
+    agent = VlmAgent.from_run(folder)
+    assert len(agent.answer_episode(tiny.episode())) == len(tiny.ACTIONS)
+
+
+def test_a_run_that_goes_on_ends_with_the_weights_of_an_undisturbed_one(tmp_path):
+    whole, _ = run(tmp_path, "whole", training__steps="4", training__save_steps="2")
+    (whole / "run.json").unlink()
+    before = weights(whole)
+    shutil.rmtree(whole / "checkpoints" / "checkpoint-4")
+    again, printed = run(tmp_path, "whole", training__steps="4", training__save_steps="2")
+    assert "step 4/4" in printed
+    assert all(torch.equal(value, before[name]) for name, value in weights(again).items())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"data.shards": "x"}, "either shards or drawn"),
+        ({"data.split": "test"}, "remove split; with drawn it says nothing"),
+        ({"training.batch_size": "null", "training.batch_tokens": "100"}, "no end and no known lengths"),
+        ({"training.steps": "null", "training.epochs": "1"}, "no end and no known lengths"),
+    ],
+)
+def test_what_does_not_go_with_drawn_screens_is_refused(tmp_path, overrides, said):
+    content = tiny.recipe(tmp_path, tmp_path / "run")
+    content["data"] = {"drawn": {}}
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(RecipeError, match=said):
+        read_recipe(path, overrides)
+
+
+def test_what_is_saved_reads_as_the_same_recipe(tmp_path):
+    content = tiny.recipe(tmp_path, tmp_path / "run")
+    content["data"] = {"drawn": {"dense": 7}, "workers": 2}
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content))
+    recipe = read_recipe(path)
+    (tmp_path / "saved.yaml").write_text(recipe.to_yaml())
+    assert read_recipe(tmp_path / "saved.yaml") == recipe
+    assert Plan(recipe).order.row(2) == [(4, 4), (5, 5)]

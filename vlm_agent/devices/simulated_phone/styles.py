@@ -1,0 +1,41 @@
+"""Looks far beyond those of `sample_theme`: what a model is to see through before it meets a phone.
+
+Typefaces, sizes, colours and icon strokes of a pretraining phone; a demonstration's phone keeps to Roboto and solid
+icons, and to eight accents.
+"""
+
+import colorsys
+import random
+from dataclasses import replace
+
+from vlm_agent.devices.simulated_phone.fonts import FAMILIES
+from vlm_agent.devices.simulated_phone.icons import STROKES
+from vlm_agent.devices.simulated_phone.theme import Colour, Theme, mix, sample_theme
+
+SIZES = ((448, 208), (512, 240), (640, 304), (480, 224), (600, 270), (720, 320))
+"""(height, width) of pretraining screens; every one is seen at the model's own size."""
+
+
+def sample_style(rng: random.Random) -> Theme:
+    """A theme of any typeface and colours; half of them in Roboto, so that Android's own look is the commonest."""
+    theme = sample_theme(rng)
+    accent = any_colour(rng, rng.uniform(0.35, 0.95))
+    background = mix((255, 255, 255), accent, rng.uniform(0, 0.15))
+    if theme.dark:
+        accent = mix(accent, (255, 255, 255), 0.4)
+        background = mix((0, 0, 0), accent, rng.uniform(0, 0.2))
+    coloured_bar = theme.bar != theme.background
+    return replace(
+        theme,
+        accent=accent,
+        background=background,
+        surface=mix(background, accent, rng.uniform(0.05, 0.2)),
+        bar=accent if coloured_bar else background,
+        font_scale=rng.uniform(0.88, 1.2),
+        font="Roboto" if rng.random() < 0.5 else rng.choice(FAMILIES),
+        strokes="solid" if rng.random() < 0.5 else rng.choice(STROKES),
+    )
+
+
+def any_colour(rng: random.Random, value: float) -> Colour:
+    return tuple(round(255 * part) for part in colorsys.hsv_to_rgb(rng.random(), rng.uniform(0.3, 1.0), value))

@@ -1,0 +1,144 @@
+"""What a model has learned from lessons, asked on screens that no lesson was given on: one question a sentence.
+
+Decoding is greedy. A tap is right inside the box of the element that was asked for; any other answer when it is the
+same text, character for character.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+
+from vlm_agent.agents.greedy import Limits, answer_sentences, most_likely
+from vlm_agent.agents.readers import reader_of
+from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_screen
+from vlm_agent.episodes import Action, UiElement
+from vlm_agent.evaluation.online_scores import wilson
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.elements import element_name, nameable
+from vlm_agent.sentences.lessons import Lessons, absentee, text_to_copy, told_apart
+
+AT_ONCE = 16
+_LONGEST_ANSWER = 64
+
+
+@dataclass(frozen=True)
+class Question:
+    """`task` as it is reported, `element` the one asked for (None where the answer is no tap)."""
+
+    task: str
+    screen: DrawnScreen
+    sentence: Sentence
+    element: UiElement | None
+
+
+@dataclass(frozen=True)
+class Answered:
+    """`said` as the model said it; `wanted` what would have been right; `action` what `said` reads as, if anything."""
+
+    question: Question
+    said: str
+    wanted: str
+    action: Action | None
+    right: bool
+
+
+def drawn_exam(lessons: Lessons, screens: int, seed: int = 0) -> Iterator[Question]:
+    """Every question that suits each of so many drawn screens, one a task; none of them is in any run's lessons."""
+    for number in range(screens):
+        rng = random.Random(f"exam {seed}/{number}")  # noqa: S311 (no secret)
+        yield from questions_about(lessons, draw_screen(rng), rng)
+
+
+def questions_about(lessons: Lessons, screen: DrawnScreen, rng: random.Random) -> Iterator[Question]:
+    """One question of each task that the screen has an object for."""
+    for task, form, choose in _TASKS:
+        about = choose(screen, rng)
+        if about is not None:
+            element = about if isinstance(about, UiElement) and form != "read" else None
+            yield Question(task, screen, lessons.question(form, screen, about), element)
+
+
+def _one(elements: Sequence, rng: random.Random):
+    return rng.choice(list(elements)) if elements else None
+
+
+def _element(suits: Callable[[UiElement], bool]):
+    def choose(screen: DrawnScreen, rng: random.Random) -> UiElement | None:
+        return _one([element for element in told_apart(nameable(screen.step.elements)) if suits(element)], rng)
+
+    return choose
+
+
+def _absentee(screen: DrawnScreen, rng: random.Random):
+    named = nameable(screen.step.elements)
+    return absentee(named, rng) if named else None
+
+
+_TASKS = (
+    ("word: name → tap", "find", _element(lambda element: bool(element.text))),
+    ("icon: name → tap", "find", _element(lambda element: not element.text)),
+    ("goal: name → tap", "find_goal", _element(lambda element: True)),
+    ("place → word", "read", _element(lambda element: bool(element.text) and " " not in element.text)),
+    ("place → line", "read", _element(lambda element: " " in element.text)),
+    ("place → icon", "read", _element(lambda element: not element.text)),
+    ("is this switch on", "switch", lambda screen, rng: _one(list(screen.switches.items()), rng)),
+    ("which is not here", "absent", _absentee),
+    ("copy a text", "type", lambda screen, rng: text_to_copy(rng)),
+    ("goal: copy a text", "type_goal", lambda screen, rng: text_to_copy(rng)),
+)
+"""(its name in reports, its form in `Lessons`, what it is asked about)."""
+
+TASKS = tuple(name for name, _, _ in _TASKS)
+
+
+def sit(agent: VlmAgent, questions: Iterator[Question]) -> Iterator[Answered]:
+    """The agent's greedy answers, in order, a batch at a time."""
+    reader, limits = reader_of(agent.model), Limits(agent.tokenizer.eos_token_id, _LONGEST_ANSWER)
+    numbered = enumerate(questions)
+    for _, batch in groupby(numbered, key=lambda pair: pair[0] // AT_ONCE):
+        asked = [question for _, question in batch]
+        with torch.inference_mode():
+            answers = answer_sentences(reader, [question.sentence for question in asked], limits, [most_likely])[0]
+        for question, (said,) in zip(asked, answers, strict=True):
+            yield _judged(agent, question, said.ids)
+
+
+def _judged(agent: VlmAgent, question: Question, ids: list[int]) -> Answered:
+    sentences = agent.sentences
+    said = sentences.text(ids)
+    wanted = sentences.text([label for label in question.sentence.labels if label >= 0])
+    action = sentences.language.parse(said)
+    if question.element is None:
+        return Answered(question, said, wanted, action, said == wanted)
+    inside = action is not None and action.is_tap and _inside(action.touch_yx, question.element)
+    return Answered(question, said, wanted, action, inside)
+
+
+def _inside(point_yx: tuple[float, float], element: UiElement) -> bool:
+    y, x, height, width = element.box
+    return y <= point_yx[0] <= y + height and x <= point_yx[1] <= x + width
+
+
+def marks(answers: Sequence[Answered]) -> dict[str, dict]:
+    """{task: {questions, right, percent, interval}}, the interval Wilson's 95 %, in percent."""
+    told = {}
+    for task in TASKS:
+        mine = [answer.right for answer in answers if answer.question.task == task]
+        if mine:
+            right = sum(mine)
+            told[task] = {
+                "questions": len(mine),
+                "right": right,
+                "percent": round(100 * right / len(mine), 1),
+                "interval": [round(edge, 1) for edge in wilson(right, len(mine))],
+            }
+    return told
+
+
+def name_asked_for(question: Question) -> str:
+    """What stands in a picture's caption: the element's name, or the task."""
+    return question.task if question.element is None else element_name(question.element)

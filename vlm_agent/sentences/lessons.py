@@ -1,0 +1,171 @@
+"""What a model is taught before it becomes an agent: to read, to locate, to compare and to copy.
+
+    screen   Find Wifi: tap at 30 12   Read tap at 71 50: Wi-Fi settings   Is Mute on: yes   Type red lamp: Input text …
+    Goal: Find Wifi, Mail   screen 1   Action: tap at 30 12   screen 2   Action: impossible
+
+The first form is dense: everything on one screen in one sentence. The second asks before the screen is seen, in the
+words in which an agent is told its goal: a screen for each part of it. What is not there is `impossible`. All answers
+are in the action language, or plain text; none of them is a decision, which is left to training as an agent.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vlm_agent.datasets.drawn_screens import DrawnScreen, any_word, phone_words, train_goals
+from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
+from vlm_agent.sentences import NO_ACTION, Sentence
+from vlm_agent.sentences.elements import ANSWER, FIND, READ, element_name, nameable, place_of
+from vlm_agent.sentences.trajectory import TrajectorySentences
+
+LIST = "\nList"
+SWITCH = "\nIs {name} on"
+ABSENT = "\nNot here of {names}"
+TYPE = "\nType {text}"
+_YES, _NO = "yes", "no"
+TASKS = ("find", "read", "switch", "absent", "type", "find_goal", "type_goal")
+"""Kinds of single questions; the last two as a goal before the screen."""
+
+_TOLD_FIRST = ("find_goal", "type_goal")
+_MOST_SCREENS = 3
+_LISTED = 8
+_TAP_KIND, _TYPE_KIND = (ACTION_NAMES.index(name) for name in ("tap", "type"))
+_LISTING, _TYPING, _MISSING = 0.1, 0.25, 0.12
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """Writes lessons over drawn screens for one model; `items` questions a dense sentence."""
+
+    trajectory: TrajectorySentences
+    items: int = 16
+
+    def dense(self, screen: DrawnScreen, rng: random.Random) -> Sentence:
+        """One screen and up to `items` answers about it."""
+        sentence = self._opened(screen)
+        named = nameable(screen.step.elements)
+        if rng.random() < _LISTING:
+            self._list(sentence, named)
+            named = []
+        single = set(map(id, told_apart(named)))
+        questions = [
+            (self._find if id(element) in single and rng.random() < 0.5 else self._read, element) for element in named
+        ]
+        questions = rng.sample(questions, min(self.items, len(questions)))
+        extra = [(self._switch, state) for state in screen.switches.items()][:3]
+        extra += [(self._absent, absentee(named, rng))] if named and rng.random() < 0.4 else []
+        extra += [(self._type, text_to_copy(rng)) for _ in range(rng.choice((0, 1, 1, 2)))]
+        for ask, about in rng.sample([*questions, *extra], len(questions) + len(extra)):
+            ask(sentence, about)
+        return sentence
+
+    def question(self, task: str, screen: DrawnScreen, about) -> Sentence:
+        """One question of a kind in `TASKS` about something on a screen: an element, a switch's (label, whether on),
+        ([names], the one that is missing), or a text to copy."""
+        if task in _TOLD_FIRST:
+            goal, action = _goal(about)
+            return self._episode(goal, [(screen, action)])
+        sentence = self._opened(screen)
+        getattr(self, f"_{task}")(sentence, about)
+        return sentence
+
+    def asked_first(self, draw: Callable[[], DrawnScreen], rng: random.Random) -> tuple[Sentence, list[DrawnScreen]]:
+        """A goal, then one to three screens, each answered by its part of the goal; and those screens."""
+        if rng.random() < _TYPING:
+            text = text_to_copy(rng)
+            screen = draw()
+            goal, action = _goal(text)
+            return self._episode(goal, [(screen, action)]), [screen]
+        screens = [draw() for _ in range(rng.randint(1, _MOST_SCREENS))]
+        asked = [_something(screen, rng) for screen in screens]
+        goal = "Find " + ", ".join(name for name, _ in asked)
+        return self._episode(
+            goal, [(screen, action) for screen, (_, action) in zip(screens, asked, strict=True)]
+        ), screens
+
+    def _episode(self, goal: str, answers: Sequence[tuple[DrawnScreen, Action]]) -> Sentence:
+        sentence = Sentence()
+        sentence.read(self.trajectory.goal_ids(goal))
+        for screen, action in answers:
+            self.trajectory.add_screen(sentence, screen.step)
+            sentence.learn(self.trajectory.action_ids(action), ACTION_NAMES.index(action.name))
+        return sentence
+
+    def _opened(self, screen: DrawnScreen) -> Sentence:
+        sentence = Sentence()
+        sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
+        prepared = self.trajectory.screen(screen.step)
+        sentence.see(prepared, self.trajectory.screens.tokens(*prepared.shape[1:]))
+        return sentence
+
+    def _find(self, sentence: Sentence, element: UiElement) -> None:
+        self._ask(sentence, FIND + element_name(element), self._place(element), _TAP_KIND)
+
+    def _read(self, sentence: Sentence, element: UiElement) -> None:
+        ids = self.trajectory.ids
+        sentence.read([*ids(READ), *self._place(element)[:-1], *ids(ANSWER)])
+        sentence.learn(self._said(element_name(element)))
+
+    def _list(self, sentence: Sentence, elements: Sequence[UiElement]) -> None:
+        """Places and names, top to bottom."""
+        sentence.read(self.trajectory.ids(LIST))
+        sentence.read(self.trajectory.ids(ANSWER))
+        for element in sorted(elements, key=place_of)[:_LISTED]:
+            sentence.learn([*self._place(element)[:-1], *self._said(element_name(element))])
+
+    def _switch(self, sentence: Sentence, state: tuple[str, bool]) -> None:
+        self._ask(sentence, SWITCH.format(name=state[0]), self._said(_YES if state[1] else _NO))
+
+    def _absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
+        self._ask(sentence, ABSENT.format(names=", ".join(names[0])), self._said(names[1]))
+
+    def _type(self, sentence: Sentence, text: str) -> None:
+        self._ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
+
+    def _ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
+        sentence.read(self.trajectory.ids(question + ANSWER))
+        sentence.learn(answer, kind)
+
+    def _place(self, element: UiElement) -> list[int]:
+        return self.trajectory.action_ids(Action.tap(*place_of(element)))
+
+    def _said(self, text: str) -> list[int]:
+        return [*self.trajectory.ids(text), self.trajectory.tokenizer.eos_token_id]
+
+
+def text_to_copy(rng: random.Random) -> str:
+    """A few words, or a goal's words: what people type, and say."""
+    if rng.random() < 0.2:
+        return rng.choice(train_goals())
+    return " ".join(any_word(rng) for _ in range(rng.randint(1, 4)))
+
+
+def absentee(named: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
+    """Two or three names of which all but one stand here, shuffled; and that one."""
+    here = list(dict.fromkeys(element_name(element) for element in named))
+    names = rng.sample(here, min(len(here), rng.randint(1, 2)))
+    missing = rng.choice([word for word in phone_words() if word not in here])
+    return rng.sample([*names, missing], len(names) + 1), missing
+
+
+def _goal(about: UiElement | str) -> tuple[str, Action]:
+    if isinstance(about, str):
+        return f"Type {about}", Action.type_text(about)
+    return f"Find {element_name(about)}", Action.tap(*place_of(about))
+
+
+def _something(screen: DrawnScreen, rng: random.Random) -> tuple[str, Action]:
+    """A name, and the tap on what is called so; now and then one that is not there, which is impossible."""
+    here = told_apart(nameable(screen.step.elements))
+    if not here or rng.random() < _MISSING:
+        names = {element_name(element) for element in here}
+        return rng.choice([word for word in phone_words() if word not in names]), Action.impossible()
+    element = rng.choice(here)
+    return element_name(element), Action.tap(*place_of(element))
+
+
+def told_apart(elements: Sequence[UiElement]) -> list[UiElement]:
+    """Those whose name nothing else on the screen has."""
+    counts = Counter(element_name(element) for element in elements)
+    return [element for element in elements if counts[element_name(element)] == 1]
