@@ -7,10 +7,11 @@ import torch
 import yaml
 
 from vlm_agent.models.adapters import choose_trained_weights
-from vlm_agent.models.build import BASE_FOLDER, RECIPE_FILE, save
+from vlm_agent.models.build import save
 from vlm_agent.models.quantisation import quantise
 from vlm_agent.models.reading import reading_of
 from vlm_agent.models.recipe import ModelRecipe
+from vlm_agent.models.trained import BASE_FOLDER, RECIPE_FILE
 from vlm_agent.training.trainer import NOT_FOR_MODELS
 
 EPISODES = 3

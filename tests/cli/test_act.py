@@ -4,13 +4,21 @@ import io
 import json
 import os
 import pty
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "devices"))
+from browser_phone import needs_browser, tap
 
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, act, main
 from vlm_agent.cli.keys import Keys
 from vlm_agent.datasets.traces import read_trace
 from vlm_agent.devices import adb
+from vlm_agent.devices.browser import BrowserPhone
+from vlm_agent.devices.browser_tasks import browser_task
+from vlm_agent.devices.browser_world import make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
@@ -18,6 +26,8 @@ from vlm_agent.evaluation.online_replay import replay
 from vlm_agent.evaluation.online_runs import Scripted
 
 TASK = "general/test/7"
+SHOP = 0
+"""The number of a task in the browser: to put a product of the shop into the cart, which it takes a swipe to find."""
 
 
 def expert(subset="general", seed=7):
@@ -25,6 +35,33 @@ def expert(subset="general", seed=7):
     phone = SimulatedPhone(task.seed)
     task.set_up(phone)
     return [step.action for step in task.solve(phone, pixels=False)]
+
+
+class Recording:
+    """A phone that keeps what is done on it."""
+
+    def __init__(self, phone):
+        self._phone, self.done = phone, []
+
+    def __getattr__(self, name):
+        return getattr(self._phone, name)
+
+    def perform(self, action):
+        self.done.append(action)
+        self._phone.perform(action)
+
+
+def shop_expert():
+    """The task's own actions on a browser phone, the swipes included that it takes to find the product."""
+    task = browser_task("shop", SHOP)
+    ((wanted, number),) = task.expected["cart"].items()
+    with BrowserPhone() as phone:
+        task.set_up(phone)
+        finger = Recording(phone)
+        tap(finger, next(item["name"] for item in make_world(SHOP)["products"] if item["id"] == wanted))
+        for _ in range(number):
+            tap(finger, "Add to cart")
+    return [*finger.done, Action.complete()]
 
 
 @pytest.fixture
@@ -59,6 +96,31 @@ def test_each_step_is_shown_and_the_trace_is_whole(run, tmp_path, capsys):
 def test_without_a_task_the_goal_is_what_was_given(run, tmp_path):
     assert run([Action.complete()], "--goal", "open the mail", device="simulated") == OK
     assert read_trace(tmp_path / "trace").heading.goal == "open the mail"
+
+
+@needs_browser
+def test_a_task_in_the_browser_is_reached_and_the_trace_is_whole(run, tmp_path, capsys):
+    actions, goal = shop_expert(), browser_task("shop", SHOP).goal
+    assert any(action.is_swipe for action in actions)
+    assert run(actions, device=f"browser:shop/{SHOP}") == OK
+    said = capsys.readouterr().out
+    assert f"Goal: {goal}" in said
+    assert "The task is reached" in said
+    trace = read_trace(tmp_path / "trace")
+    assert (trace.heading.goal, trace.heading.subset) == (goal, "web_shopping")
+    assert [(step.action, step.outcome) for step in trace.steps] == [(action, "done") for action in actions]
+    assert {trace.screen(step).shape for step in trace.steps} == {(2402, 1082, 3)}
+    assert (trace.steps[0].activity, trace.steps[-1].activity) == ("shop/list", "shop/product")
+    assert trace.end["end"] == "complete"
+
+
+@needs_browser
+def test_a_browser_without_a_task_does_the_goal_that_was_given(run, tmp_path, capsys):
+    assert run([Action.complete()], "--goal", "open the shop", device="browser") == OK
+    assert "The task is" not in capsys.readouterr().out
+    trace = read_trace(tmp_path / "trace")
+    assert (trace.heading.goal, trace.heading.device) == ("open the shop", "browser_1082x2402")
+    assert [step.activity for step in trace.steps] == ["launcher/home"]
 
 
 def test_what_a_model_says_cannot_steer_the_terminal(run, capsys):
@@ -118,7 +180,9 @@ def test_apps_that_are_not_allowed_are_left_alone(run, tmp_path):
     [
         (["--agent", "R", "--device", "phone"], "is no device"),
         (["--agent", "R", "--device", "simulated:a/b"], "is no device"),
+        (["--agent", "R", "--device", "browser:nowhere"], "browser or browser:shop/7"),
         (["--agent", "R", "--device", "adb"], "--goal is missing"),
+        (["--agent", "R", "--device", "browser:shop"], "--goal is missing"),
         (["--device", "adb", "--goal", "x"], "either --agent"),
         (["--agent", "R", "--endpoint", "http://x", "--device", "adb", "--goal", "x"], "either --agent"),
         (["--endpoint", "http://x", "--device", "adb", "--goal", "x"], "go together"),
@@ -126,8 +190,9 @@ def test_apps_that_are_not_allowed_are_left_alone(run, tmp_path):
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, message, capsys):
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as ended:
         main(["act", *arguments])
+    assert ended.value.code == FAILED
     assert message in capsys.readouterr().err
 
 

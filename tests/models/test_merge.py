@@ -11,12 +11,13 @@ from transformers import AutoTokenizer
 
 from vlm_agent.models import adapters, merge
 from vlm_agent.models.adapters import ADAPTER_WEIGHTS, SHARD_SIZE
-from vlm_agent.models.build import MODEL_FOLDER, build_model, load
+from vlm_agent.models.build import build_model, load
 from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.models.merge import MERGE_FILE, TOLERANCES, MergeError, compare, merge_run
 from vlm_agent.models.quantisation import is_quantised
 from vlm_agent.models.reading import reading_of
 from vlm_agent.models.recipe import ModelRecipe
+from vlm_agent.models.trained import MODEL_FOLDER
 from vlm_agent.training.trainer import NOT_FOR_MODELS
 
 

@@ -14,8 +14,9 @@ from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import Episode
-from vlm_agent.models.build import BASE_FOLDER, save
+from vlm_agent.models.build import save
 from vlm_agent.models.reading import reading_of
+from vlm_agent.models.trained import BASE_FOLDER
 from vlm_agent.training import train as training
 from vlm_agent.training.recipe import read_recipe
 

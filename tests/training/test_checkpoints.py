@@ -210,6 +210,13 @@ def test_the_two_newest_whole_ones_and_the_best_are_kept(tmp_path):
     assert best(tmp_path) == tmp_path / "checkpoint-2"
 
 
+def test_as_many_of_the_newest_are_kept_as_a_recipe_says(tmp_path):
+    for step in range(1, 6):
+        made(tmp_path, step)
+    rotate(tmp_path, print, newest=4)
+    assert names(tmp_path) == {f"checkpoint-{step}" for step in (2, 3, 4, 5)}
+
+
 def test_among_equally_exact_ones_the_best_has_the_lowest_loss(tmp_path):
     for step, loss in enumerate([2.0, 1.0, 3.0], 1):
         made(tmp_path, step, {"eval_accuracy": 0.5, "eval_loss": loss})

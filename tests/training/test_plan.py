@@ -103,13 +103,39 @@ def test_the_longest_sentence_may_be_shorter_than_the_row(shards):
 
 def test_without_a_budget_a_row_is_one_episode(shards):
     plan = planned(shards)
-    assert [item.window for item in plan.order.items] == [None] * len(EPISODES)
+    whole = [(window.first, window.learned, window.last) for window in (item.window for item in plan.order.items)]
+    assert whole == [(0, 0, len(episode)) for episode in EPISODES]
     assert all(len(plan.order.row(number)) == 1 for number in range(8))
 
 
 def test_a_step_that_no_row_holds_is_an_error_that_names_the_episode_and_what_to_change(shards):
     with pytest.raises(RecipeError, match=r"^episode 0: step 0 takes \d+ tokens .* raise training.batch_tokens"):
         planned(shards, batch_tokens=10).stream()
+
+
+def test_an_episode_beyond_the_models_context_is_an_error_that_says_how_to_cut_it(shards):
+    plan = planned(shards)
+    longest = int(plan.token_counts.whole.max())
+    plan.config.text_config.max_position_embeddings = longest
+    assert plan.order.items
+    plan = planned(shards)
+    plan.config.text_config.max_position_embeddings = longest - 1
+    with pytest.raises(RecipeError, match=rf"^episode 2 has {longest} tokens.*data.max_tokens: {longest - 1}"):
+        plan.stream()
+
+
+def test_without_history_every_step_is_a_sentence_of_its_own(shards):
+    plan = planned(shards, data={"control": "no_history"})
+    sentences = [sentence for row in range(plan.order.rows_in(1)) for sentence in plan.stream().sentences(row)]
+    assert [len(sentence.screens) for sentence in sentences] == [1] * STEPS
+    assert len({sentence.about for sentence in sentences}) == STEPS
+
+
+def test_on_grey_screens_nothing_is_seen_and_everything_else_is_read(shards):
+    grey, seeing = planned(shards, data={"control": "grey_screens"}), planned(shards)
+    for one, other in zip(grey.stream().sentences(0), seeing.stream().sentences(0), strict=True):
+        assert (one.input_ids, one.labels) == (other.input_ids, other.labels)
+        assert {screen.min() for screen in one.screens} == {screen.max() for screen in one.screens} == {128}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from vlm_agent.agents.vlm import VlmAgent
-from vlm_agent.models.build import BASE_FOLDER, load
+from vlm_agent.evaluation.sources import Checkpoint
+from vlm_agent.models.build import load
+from vlm_agent.models.trained import BASE_FOLDER
 from vlm_agent.training.errors import TrainingError
 from vlm_agent.training.recipe import RecipeError, read_recipe
 from vlm_agent.training.train import train
@@ -213,6 +216,20 @@ def test_elements_alone_can_be_trained_on(shards, tmp_path):
     assert (folder / "run.json").is_file()
 
 
+@pytest.mark.parametrize("overrides", [{}, LORA], ids=["whole", "adapter"])
+def test_a_checkpoint_is_the_model_that_the_run_would_have_become(shards, tmp_path, overrides):
+    folder, _ = run(shards, tmp_path, **overrides, training__save_steps="3")
+    checkpoint = folder / "checkpoints" / "checkpoint-3"
+    finished, on_the_way = VlmAgent.from_run(folder), VlmAgent.from_run(checkpoint)
+    assert on_the_way.answer_episode(EPISODES[0]) == finished.answer_episode(EPISODES[0])
+    before = Checkpoint(checkpoint).described()
+    shutil.rmtree(folder / "model")
+    (folder / "run.json").unlink()
+    assert Checkpoint(checkpoint).described() == before
+    with pytest.raises(FileNotFoundError, match="neither a finished run"):
+        Checkpoint(folder).described()
+
+
 def test_a_finished_run_is_a_base_for_another(shards, finished, tmp_path):
     base = finished[0]
     content = tiny.recipe(shards, tmp_path / "next")
@@ -235,7 +252,7 @@ def test_a_base_that_is_no_run_is_told_by_its_name(shards, tmp_path):
     content = tiny.recipe(shards, tmp_path / "next") | {"model": {"base": str(tmp_path / "nowhere")}}
     path = tmp_path / "next.yaml"
     path.write_text(yaml.safe_dump(content))
-    with pytest.raises(FileNotFoundError, match=r"nowhere.*not a finished run"):
+    with pytest.raises(FileNotFoundError, match=r"neither a finished run nor.*nowhere"):
         train(read_recipe(path), Console(file=io.StringIO()))
 
 

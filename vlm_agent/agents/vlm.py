@@ -15,8 +15,9 @@ from vlm_agent.agents.constrained import Constrained
 from vlm_agent.agents.greedy import Choice, Limits, Said, answer_sentences, most_likely
 from vlm_agent.agents.readers import reader_of
 from vlm_agent.episodes import Action, Episode, Step
-from vlm_agent.models.build import RECIPE_FILE, load
+from vlm_agent.models.build import load
 from vlm_agent.models.reading import reading_of
+from vlm_agent.models.trained import trained
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.recipe import read_recipe
@@ -44,8 +45,8 @@ class VlmAgent:
 
     @classmethod
     def from_run(cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS) -> "VlmAgent":
-        """The agent of a finished run."""
-        recipe = read_recipe(run / RECIPE_FILE)
+        """The agent of a finished run, or of a checkpoint (RUN/checkpoints/checkpoint-N)."""
+        recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True)
         # flash-attn takes no mask of ours; PyTorch's own reads a whole sentence as fast.
         model.language_model.set_attn_implementation("sdpa")

@@ -33,7 +33,7 @@ _DEVICE = re.compile(
 
 def add(commands) -> None:
     parser = add_command(commands, "act", run, "have an agent do a goal on a phone", _DESCRIPTION)
-    parser.add_argument("--agent", type=Path, metavar="RUN", help="a finished run's folder")
+    parser.add_argument("--agent", type=Path, metavar="RUN", help="a run's folder, or one of its checkpoints")
     parser.add_argument("--endpoint", metavar="URL", help="instead of --agent: http://localhost:8000/v1, say")
     parser.add_argument("--model", metavar="NAME", help="what the endpoint calls the model")
     parser.add_argument(

@@ -25,7 +25,7 @@ same seed, and what counts is whether they are done. Writes online.json and a tr
 
 def add(commands) -> None:
     parser = add_command(commands, "evaluate", run, "score an agent on recorded episodes", _DESCRIPTION)
-    parser.add_argument("--checkpoint", type=Path, metavar="RUN", help="a finished run's folder")
+    parser.add_argument("--checkpoint", type=Path, metavar="RUN", help="a run's folder, or one of its checkpoints")
     parser.add_argument("--benchmark", type=Path, metavar="FILE", help="what to score on: one of eval/*.yaml")
     parser.add_argument("--shards", type=Path, metavar="DIR", help="a converted folder")
     parser.add_argument("--split", metavar="NAME", help="what to score on (default test)")

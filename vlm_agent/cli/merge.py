@@ -24,8 +24,8 @@ def add(commands) -> None:
 def run(options) -> int:
     quiet_libraries()
 
-    from vlm_agent.models.build import MODEL_FOLDER
     from vlm_agent.models.merge import merge_run
+    from vlm_agent.models.trained import MODEL_FOLDER
 
     merge = merge_run(options.run_folder, options.output, _samples(options))
     found = merge.agreement
@@ -44,16 +44,18 @@ def run(options) -> int:
 def _samples(options):
     """The run's first episodes, as batches for its model."""
     from vlm_agent.datasets.shards import ShardDataset
-    from vlm_agent.models.build import RECIPE_FILE
+    from vlm_agent.models.merge import MergeError
     from vlm_agent.models.reading import reading_of
+    from vlm_agent.models.trained import trained
     from vlm_agent.training.data import chosen_episodes
     from vlm_agent.training.recipe import read_recipe
     from vlm_agent.training.trainer import NOT_FOR_MODELS
 
-    recipe = read_recipe(options.run_folder / RECIPE_FILE)
-    shards = ShardDataset(
-        Path(recipe.data.shards) if options.shards is None else options.shards, split=recipe.data.split
-    )
+    recipe = read_recipe(trained(options.run_folder).recipe)
+    where = recipe.data.shards if options.shards is None else options.shards
+    if where is None:
+        raise MergeError(f"{options.run_folder} drew its data; name shards to compare on with --shards")
+    shards = ShardDataset(Path(where), split=recipe.data.split)
     episodes = [shards[index] for index in chosen_episodes(shards, recipe.data)[: options.samples]]
 
     def batches(model, tokenizer) -> list[dict]:

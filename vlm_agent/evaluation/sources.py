@@ -14,10 +14,8 @@ from vlm_agent.agents.chat import ChatEndpoint
 from vlm_agent.agents.endpoint import EndpointAgent
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmAgent
 from vlm_agent.datasets.convert.hashed_file import sha256_of
-from vlm_agent.models.build import BASE_FOLDER, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER
+from vlm_agent.models.trained import trained
 from vlm_agent.training.recipe import LanguageRecipe, read_recipe
-
-_PARTS = (MODEL_FOLDER, BASE_FOLDER, TOKENIZER_FOLDER)
 
 
 class Source(Protocol):
@@ -34,7 +32,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A finished run. `bf16` and `batch_tokens` as `VlmAgent` has them: sums over other batches round otherwise."""
+    """A finished run, or a checkpoint of one that goes on. `bf16` and `batch_tokens` as `VlmAgent` has them: sums over
+    other batches round otherwise.
+    """
 
     run: Path
     bf16: bool = False
@@ -46,14 +46,11 @@ class Checkpoint:
 
     @cached_property
     def language(self) -> LanguageRecipe:
-        return read_recipe(self.run / RECIPE_FILE).action_language
+        return read_recipe(trained(self.run).recipe).action_language
 
     def described(self) -> dict:
-        """Raises FileNotFoundError where `run` is no finished run."""
-        files = sorted(path for part in _PARTS for path in (self.run / part).rglob("*") if path.is_file())
-        if not any(self.run / MODEL_FOLDER in path.parents for path in files):
-            raise FileNotFoundError(2, "holds no model: not a finished run", str(self.run))
-        digest = sha256_of([self.run / RECIPE_FILE, *files])
+        """Raises FileNotFoundError where there is no model."""
+        digest = sha256_of(trained(self.run).files)
         return {"checkpoint": digest, "bf16": self.bf16, "batch_tokens": self.batch_tokens}
 
     def load(self) -> VlmAgent:

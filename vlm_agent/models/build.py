@@ -10,7 +10,7 @@ import yaml
 from peft import PeftModel
 from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from vlm_agent.models.adapters import ADAPTER_WEIGHTS, load_adapter, merge_adapter, save_trained_weights
+from vlm_agent.models.adapters import load_adapter, merge_adapter, save_trained_weights
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.from_scratch import LOGIT_SHARE, initialise
 from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
@@ -31,13 +31,9 @@ from vlm_agent.models.sources import (
     whole_configuration,
     whole_model,
 )
+from vlm_agent.models.trained import MODEL_FOLDER, TOKENIZER_FOLDER, trained
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.sentences.frames import CHAT_TURNS
-
-MODEL_FOLDER = "model"
-BASE_FOLDER = "base"
-TOKENIZER_FOLDER = "tokenizer"
-RECIPE_FILE = "recipe.yaml"
 
 
 @dataclass(frozen=True)
@@ -93,9 +89,9 @@ def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) ->
     return _composite(recipe, vision_configuration(recipe.vision), text)
 
 
-def read_model_recipe(run: Path) -> ModelRecipe:
-    """What the recipe of a run says about its model."""
-    return ModelRecipe(**yaml.safe_load((run / RECIPE_FILE).read_text(encoding="utf-8"))["model"])
+def read_model_recipe(path: Path) -> ModelRecipe:
+    """What the recipe of a run (or of a checkpoint's run) says about its model."""
+    return ModelRecipe(**yaml.safe_load(trained(path).recipe.read_text(encoding="utf-8"))["model"])
 
 
 def _composed(recipe: ModelRecipe, vocabulary_size: int, dtype: torch.dtype) -> LlamaViT:
@@ -155,8 +151,7 @@ def _ready(model: PreTrainedModel) -> PreTrainedModel:
 def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
     """The tokenizer alone, without reading weights; CheckpointError where it cannot be had."""
     if recipe.base is not None:
-        _check_finished(Path(recipe.base))
-        return AutoTokenizer.from_pretrained(Path(recipe.base) / TOKENIZER_FOLDER)
+        return AutoTokenizer.from_pretrained(trained(Path(recipe.base)).tokenizer)
     if recipe.word_tokenizer:
         words = build_word_tokenizer(
             vocabulary.texts, vocabulary.phrases, vocabulary.bins, recipe.word_tokenizer.vocabulary
@@ -176,36 +171,26 @@ def save(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase,
     tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
 
 
-def load(run: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
-    """The trained model of a run folder, in evaluation mode.
+def load(path: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
+    """The trained model of a run folder or of one of its checkpoints, in evaluation mode.
 
     `merged` folds an adapter into its base where that is float32: decoding token by token is bound by the number of
     kernels. In bfloat16 the sum would be rounded and no longer be what was trained, so there it stays apart.
 
     An adapter is put upon the base its recipe names, or upon the base saved with the run where that began from random
-    weights. Raises FileNotFoundError for an unfinished run.
+    weights. Raises FileNotFoundError where there is no model.
     """
-    folder = run / MODEL_FOLDER
-    adapted = _check_finished(run)
-    tokenizer = AutoTokenizer.from_pretrained(run / TOKENIZER_FOLDER)
-    if not adapted:
-        return _saved(folder).eval(), tokenizer
-    recipe = read_model_recipe(run)
-    base = _saved(run / BASE_FOLDER) if (run / BASE_FOLDER).is_dir() else build_model(recipe, tokenizer)
+    parts = trained(path)
+    tokenizer = AutoTokenizer.from_pretrained(parts.tokenizer)
+    if not parts.adapted:
+        return _saved(parts.weights).eval(), tokenizer
+    recipe = read_model_recipe(path)
+    base = _saved(parts.base) if parts.base.is_dir() else build_model(recipe, tokenizer)
     base = quantise(base, recipe.quantisation)
-    model = load_adapter(base, folder, projector_in_base=recipe.train.projector == "frozen").eval()
+    model = load_adapter(base, parts.weights, projector_in_base=recipe.train.projector == "frozen").eval()
     foldable = merged and base.dtype == torch.float32 and recipe.quantisation is None
     return (merge_adapter(model) if foldable else model), tokenizer
 
 
 def _saved(folder: Path) -> PreTrainedModel:
     return _ready(model_class(AutoConfig.from_pretrained(folder)).from_pretrained(folder))
-
-
-def _check_finished(run: Path) -> bool:
-    """Whether the run's weights are an adapter; FileNotFoundError where it has none."""
-    folder = run / MODEL_FOLDER
-    adapted = (folder / ADAPTER_WEIGHTS).is_file()
-    if not adapted and not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no model: {run} is not a finished run")
-    return adapted

@@ -24,7 +24,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.datasets import PARTIAL
 from vlm_agent.models.adapters import merge_adapter
-from vlm_agent.models.build import MODEL_FOLDER, RECIPE_FILE, load, read_model_recipe, save
+from vlm_agent.models.build import load, read_model_recipe, save
+from vlm_agent.models.trained import MODEL_FOLDER, RECIPE_FILE, trained
 
 MERGE_FILE = "merge.json"
 TOLERANCES = {"float32": 1e-4, "bfloat16": 0.05, "int8": 0.1}
@@ -77,7 +78,7 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
     _check_free(output)
     model, tokenizer = load(run)
     if not isinstance(model, PeftModel):
-        raise MergeError(f"{run / MODEL_FOLDER} is a whole model, not an adapter: there is nothing to merge")
+        raise MergeError(f"{trained(run).weights} is a whole model, not an adapter: there is nothing to merge")
     recipe = read_model_recipe(run)
     batches = samples(model, tokenizer)
     before = _logits(model, batches)
@@ -85,7 +86,7 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
         merged = merge_adapter(model.cpu()).to(getattr(torch, recipe.dtype))
         save(merged, tokenizer, folder)
         tokenizer.save_pretrained(folder / MODEL_FOLDER)
-        shutil.copyfile(run / RECIPE_FILE, folder / RECIPE_FILE)
+        shutil.copyfile(trained(run).recipe, folder / RECIPE_FILE)
         del model, merged
         written, _ = load(folder)
         arithmetic = "int8" if recipe.quantisation == "int8" else recipe.dtype

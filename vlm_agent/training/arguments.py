@@ -8,8 +8,9 @@ import torch
 from transformers import TrainingArguments
 
 from vlm_agent.models.precision import has_bf16
+from vlm_agent.models.trained import CHECKPOINTS
 from vlm_agent.training.recipe import Recipe, RecipeError
-from vlm_agent.training.run_folder import CHECKPOINTS, TENSORBOARD
+from vlm_agent.training.run_folder import TENSORBOARD
 
 
 def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:

@@ -1,8 +1,9 @@
 """Checkpoints that are whole, or else never used: which to resume from, which to keep, which is the best.
 
-A checkpoint counts from the moment its record is written (`checkpoint_record`). The run folder keeps the two newest
-that are whole and the best of all; an older one goes only when a newer one is safe on disk. Trainer's own limit
-(`save_total_limit`) must stay off: it counts folders, by their times, whole or not, and has no second look.
+A checkpoint counts from the moment its record is written (`checkpoint_record`). The run folder keeps the newest that
+are whole, two or as many as the recipe says, and the best of all; an older one goes only when a newer one is safe on
+disk. Trainer's own limit (`save_total_limit`) must stay off: it counts folders, by their times, whole or not, and has
+no second look.
 
 All ranks must see one folder. Trainer's files are read with `weights_only` (no code in a pickle is run), but DeepSpeed
 reads its own as pickles: resume only runs of your own.
@@ -24,9 +25,14 @@ from vlm_agent.training.recipe import Recipe
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
-_NEWEST_KEPT = 2
+NEWEST_KEPT = 2
+"""As many as it takes to survive one that rots."""
+
 _NONE, _REFUSED = -1, -2
-_FREE_TO_CHANGE = ("output", "data.shards", "data.workers", "training.log_steps", "training.save_steps")
+_FREE_TO_CHANGE = (
+    *("output", "data.shards", "data.workers"),
+    *("training.log_steps", "training.save_steps", "training.keep_checkpoints"),
+)
 
 
 def identity_of(recipe: Recipe, rank_count: int) -> dict[str, str | int | float | bool | list | None]:
@@ -138,19 +144,19 @@ def _validated(folder: Path) -> list[tuple[Path, dict]]:
     return [(path, validation) for path, validation in figures if validation is not None]
 
 
-def rotate(folder: Path, say: Callable[[str], None]) -> None:
-    """Removes what is older than the two newest whole checkpoints and is not the best one."""
+def rotate(folder: Path, say: Callable[[str], None], newest: int = NEWEST_KEPT) -> None:
+    """Removes what is older than the `newest` whole checkpoints and is not the best one."""
     whole = [path for path, _ in _recorded(folder)]
-    if len(whole) < _NEWEST_KEPT:
+    if len(whole) < newest:
         return
-    kept = {*whole[-_NEWEST_KEPT:], best(folder)}
+    kept = {*whole[-newest:], best(folder)}
     for checkpoint in _checkpoints(folder):
-        if checkpoint not in kept and _step(checkpoint) < _step(whole[-_NEWEST_KEPT]):
+        if checkpoint not in kept and _step(checkpoint) < _step(whole[-newest]):
             _remove(checkpoint)
     for aside in folder.glob("checkpoint-*.damaged*"):
         match = _SET_ASIDE.fullmatch(aside.name)
-        if match and int(match[1]) < _step(whole[-_NEWEST_KEPT]):
-            say(f"{aside} is removed: {_NEWEST_KEPT} newer whole checkpoints are there")
+        if match and int(match[1]) < _step(whole[-newest]):
+            say(f"{aside} is removed: {newest} newer whole checkpoints are there")
             _remove(aside)
 
 
@@ -183,8 +189,16 @@ def _step(checkpoint: Path) -> int:
 class Checkpoints(TrainerCallback):
     """Seals what Trainer has just written, and has it write when a validation is the best so far."""
 
-    def __init__(self, folder: Path, identity: Mapping, packs_per_step: int, say: Callable[[str], None]):
+    def __init__(
+        self,
+        folder: Path,
+        identity: Mapping,
+        packs_per_step: int,
+        say: Callable[[str], None],
+        newest: int = NEWEST_KEPT,
+    ):
         self.folder, self.identity, self.packs_per_step, self.say = folder, identity, packs_per_step, say
+        self.newest = newest
         self._validated: tuple[int, dict] | None = None
 
     def on_evaluate(self, args, state, control, metrics, **_):
@@ -200,5 +214,5 @@ class Checkpoints(TrainerCallback):
             validation = self._validated[1] if self._validated and self._validated[0] == step else None
             checkpoint = self.folder / f"checkpoint-{step}"
             seal(checkpoint, step, step * self.packs_per_step, self.identity, validation)
-            rotate(self.folder, self.say)
+            rotate(self.folder, self.say, self.newest)
         ranks.wait()

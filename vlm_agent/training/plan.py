@@ -170,10 +170,10 @@ class Plan:
         return RowStream(order, order.rows_in(1), self._writer(shards), self.reading.rows)
 
     def _items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
-        cutter = single_steps if self.recipe.data.control == "no_history" else windows
-        if self.longest is None and cutter is windows:
+        if self.recipe.data.sentences == "elements":
             return [Item(episode) for episode in episodes]
         counts = self.token_counts if shards is self.shards else count_tokens(read_columns(shards), self.sentences)
+        cutter = single_steps if self.recipe.data.control == "no_history" else windows
         sentences = self.sentences
         saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
         found = []
@@ -186,8 +186,18 @@ class Plan:
                     f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or "
                     "lower the tokens of a screen"
                 ) from None
+            self._check_context(shards.ids[episode], max(window.tokens for window in cut))
             found += [Item(episode, window) for window in cut]
         return found
+
+    def _check_context(self, episode_id: str, tokens: int) -> None:
+        """Beyond the positions that a model was made for it reads on, and nobody is told that it understands less."""
+        context = getattr(self.config.get_text_config(), "max_position_embeddings", None)
+        if context is not None and tokens > context:
+            raise RecipeError(
+                f"episode {episode_id} has {tokens} tokens, and the language model was made for {context}; cut such "
+                f"episodes into windows by data.max_tokens: {context}"
+            )
 
     def _writer(self, shards: ShardDataset) -> Trajectories | Elements:
         grid = self._grid()

@@ -112,7 +112,8 @@ class TrainingRecipe(Section):
     A row is `batch_size` sentences laid end to end (1 unless told), or as many as fit into `batch_tokens`: the better
     choice where episodes differ in length. Exactly one of `steps` and `epochs` is given. `schedule` follows
     `warmup_steps` of linear warm-up. `bf16`: mixed precision; `auto` where the processor computes in it, which decides
-    a run's last digits. `deepspeed`: a file of `deepspeed_configs/`, for runs of several ranks.
+    a run's last digits. `keep_checkpoints`: how many of the newest are kept, beside the best. `deepspeed`: a file of
+    `deepspeed_configs/`, for runs of several ranks.
     """
 
     epochs: PositiveFloat | None = None
@@ -127,6 +128,7 @@ class TrainingRecipe(Section):
     bf16: bool | Literal["auto"] = False
     gradient_checkpointing: bool = False
     save_steps: PositiveInt | None = None
+    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
     log_steps: PositiveInt = 10
     validation: ValidationRecipe | None = None
     deepspeed: str | None = None

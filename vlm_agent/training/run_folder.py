@@ -18,12 +18,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from vlm_agent.datasets import written_whole
-from vlm_agent.models.build import RECIPE_FILE
+from vlm_agent.models.trained import RECIPE_FILE
 from vlm_agent.training.checkpoints import decisive_keys
 from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 
 FINISHED = "run.json"
-CHECKPOINTS = "checkpoints"
 TENSORBOARD = "tensorboard"
 _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
 

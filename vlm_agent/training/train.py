@@ -10,8 +10,9 @@ from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from vlm_agent.models.adapters import choose_trained_weights, count_parameters
-from vlm_agent.models.build import BASE_FOLDER, build, save
+from vlm_agent.models.build import build, save
 from vlm_agent.models.quantisation import quantise
+from vlm_agent.models.trained import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.zero3 import made_whole, saved_weights_whole
 from vlm_agent.training import ranks
 from vlm_agent.training.arguments import arguments
@@ -20,7 +21,7 @@ from vlm_agent.training.errors import Stopped
 from vlm_agent.training.plan import Plan
 from vlm_agent.training.preemption import Preemption, forget_stop
 from vlm_agent.training.recipe import Recipe
-from vlm_agent.training.run_folder import CHECKPOINTS, claim, finish, refuse_other_runs
+from vlm_agent.training.run_folder import claim, finish, refuse_other_runs
 from vlm_agent.training.trainer import AgentTrainer, ConsoleProgress
 from vlm_agent.training.validation import Validation
 
@@ -54,9 +55,12 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     if is_first:
         _describe(console, model, plan)
         claim(run, recipe)
+        plan.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)  # now, so that checkpoints can be tried while it goes on
         forget_stop(run)
     identity = identity_of(recipe, made.world_size)
-    checkpoints = Checkpoints(run / CHECKPOINTS, identity, plan.rows_per_step, console.print)
+    checkpoints = Checkpoints(
+        run / CHECKPOINTS, identity, plan.rows_per_step, console.print, recipe.training.keep_checkpoints
+    )
     trainer = AgentTrainer(
         model=model,
         args=made,
