@@ -1,10 +1,11 @@
 """What a pretrained phone model knows: held-out drawn screens by task, and real screens, as it is.
 
-    python tests/benchmarks/phone_vlm.py --run runs/phone_vlm_tiny [--screens 400] [--real FOLDER] [--draw answers.png]
+    python tests/benchmarks/phone_vlm.py --run runs/phone_vlm_tiny [--screens 400] [--seed 0] [--real FOLDER]
+        [--draw answers.png [--draw-drawn]]
 
 `--real` names a folder of pairs NAME.jpg and NAME.json whose elements have `text` and `bounds_ltrb` (fractions left,
-top, right, bottom). `--draw` draws the answers to questions for places on unseen screens: green where right, red where
-wrong. Ends with one line of JSON.
+top, right, bottom), perhaps `checkable` and `checked`. `--draw` draws the answers to questions for places on unseen
+screens: green where right, red where wrong. Ends with one line of JSON.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-import torch
 from PIL import Image
 from rich.console import Console
 from rich.table import Table
@@ -22,8 +22,9 @@ from rich.table import Table
 from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.datasets.drawn_screens import DrawnScreen
 from vlm_agent.episodes import Action, Step, UiElement
-from vlm_agent.evaluation.exam import drawn_exam, marks, name_asked_for, questions_about, sit
+from vlm_agent.evaluation.exam import drawn_exam, marks, questions_about, sit
 from vlm_agent.screens.drawing import draw_action
+from vlm_agent.sentences.elements import element_name
 from vlm_agent.sentences.lessons import Lessons
 
 RIGHT, WRONG = (20, 140, 60), (205, 40, 40)
@@ -40,7 +41,9 @@ def main() -> None:
     show("Drawn screens, held out", figures["drawn"])
     if options.real is not None:
         rng = random.Random(0)
-        real = [screen for path in sorted(options.real.glob("*.json")) for screen in [real_screen(path)]]
+        real = [real_screen(path) for path in sorted(options.real.glob("*.json"))]
+        if not real:
+            raise SystemExit(f"{options.real} holds no NAME.json")
         questions = (question for screen in real for question in questions_about(lessons, screen, rng))
         of_real = list(sit(agent, questions))
         figures["real"] = marks(of_real)
@@ -62,11 +65,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--draw-drawn", action="store_true", help="draw the drawn screens even where real ones are given"
     )
-    parser.add_argument("--threads", type=int, default=None)
-    options = parser.parse_args()
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    return options
+    return parser.parse_args()
 
 
 def real_screen(path: Path) -> DrawnScreen:
@@ -77,7 +76,7 @@ def real_screen(path: Path) -> DrawnScreen:
         text = " ".join((element["text"] or "").split())
         if text:
             elements.append(UiElement((top, left, bottom - top, right - left), text, "TEXT"))
-            if element["checkable"]:
+            if element.get("checkable"):
                 switches[text] = element["checked"]
     screenshot = np.asarray(Image.open(path.with_suffix(".jpg")).convert("RGB"))
     return DrawnScreen(Step(screenshot, Action.complete(), tuple(elements)), switches)
@@ -94,15 +93,17 @@ def show(title: str, told: dict[str, dict]) -> None:
 
 
 def draw(answers, output: Path) -> None:
-    """The first `DRAWN` screens that were asked for a place, with the answer on each and what was asked."""
+    """The first `DRAWN` screens that were asked for a place, with one answer on each and what was asked."""
     chosen = {id(answer.question.screen): answer for answer in answers if answer.question.element is not None}
+    if not chosen:
+        raise SystemExit("no question asked for a place: there is nothing to draw")
     cells = []
     for answer in list(chosen.values())[:DRAWN]:
         picture = Image.fromarray(answer.question.screen.step.screenshot)
         picture = picture.resize((round(picture.width * HEIGHT / picture.height), HEIGHT), Image.Resampling.LANCZOS)
         if answer.action is not None and answer.action.is_tap:
             colour = RIGHT if answer.right else WRONG
-            picture = draw_action(picture, answer.action, colour, name_asked_for(answer.question))
+            picture = draw_action(picture, answer.action, colour, element_name(answer.question.element))
         cells.append(picture)
     columns = 6
     wide = max(cell.width for cell in cells)

@@ -39,8 +39,9 @@ def test_words_are_the_phones_common_ones_and_some_that_nobody_knows():
 def test_the_goals_whose_words_are_heard_are_those_of_the_train_split():
     goals = train_goals()
     assert len(set(goals)) > 2000
-    instances = [sample_task(SUBSETS[number % len(SUBSETS)], "train", number).instance for number in range(100)]
-    assert {split_of(instance) for instance in instances} == {"train"}
+    tasks = [sample_task(SUBSETS[number % len(SUBSETS)], "train", number) for number in range(100)]
+    assert goals[:100] == tuple(task.goal for task in tasks)
+    assert {split_of(task.instance) for task in tasks} == {"train"}
 
 
 @pytest.mark.parametrize("word", ["Settings", "Bluetooth", "headphones", "Megamart", "ICON_THREE_DOTS"])

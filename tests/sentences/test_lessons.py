@@ -120,5 +120,32 @@ def test_every_task_can_be_asked_alone(task):
         "type_goal": "red lamp",
     }.get(task, STEP.elements[0])
     ((given, answer),) = spans(LESSONS.question(task, SCREEN, about))
-    assert given
-    assert answer
+    place = PLACES["Wi-Fi"]
+    asked, said = {
+        "find": ("\nFind Wi-Fi: ", place),
+        "read": (f"\nRead {place}: ", "Wi-Fi"),
+        "switch": ("\nIs Wi-Fi on: ", "yes"),
+        "absent": ("\nNot here of ", None),
+        "type": ("\nType red lamp: ", 'Input text "red lamp"'),
+        "find_goal": ("Goal: Find Wi-Fi\n\nAction: ", place),
+        "type_goal": ("Goal: Type red lamp\n\nAction: ", 'Input text "red lamp"'),
+    }[task]
+    assert given.startswith(asked)
+    assert answer == said or (task == "absent" and answer == about[1])
+
+
+def test_what_is_missing_stands_in_no_text_of_the_screen():
+    texts = [UiElement((0, 0, 0.1, 0.5), text) for text in ("Mail Berlin", "mail", "Settings", "ask: Paris?")]
+    said = {absentee(texts, random.Random(seed))[1] for seed in range(3000)}
+    assert len(said) > 150
+    assert said.isdisjoint({"Mail", "Berlin", "Settings", "Paris"})
+
+
+def test_a_name_with_a_comma_is_in_no_list_of_names():
+    dated = (UiElement((0, 0, 0.1, 0.5), "Monday, 3"), UiElement((0.5, 0, 0.1, 0.5), "red"))
+    screen = DrawnScreen(replace(STEP, elements=dated), {})
+    for seed in range(40):
+        assert "Monday, 3" not in absentee(dated, random.Random(seed))[0]
+        sentence, screens = LESSONS.asked_first(lambda: screen, random.Random(seed))
+        (given, _), *_ = spans(sentence)
+        assert "Find" not in given or len(given.split("\n")[0].split(", ")) == len(screens)

@@ -15,6 +15,7 @@ from vlm_agent.training import checkpoint_record, checkpoints
 from vlm_agent.training.checkpoint_record import RECORD, DamagedError, check, read_record, seal
 from vlm_agent.training.checkpoints import best, identity_of, newest_whole, resume_point, rotate
 from vlm_agent.training.errors import TrainingError
+from vlm_agent.training.plan import Plan
 from vlm_agent.training.recipe import Recipe
 
 
@@ -286,7 +287,8 @@ def test_a_run_is_known_by_recipe_data_and_packs_in_a_step(tmp_path):
     content = tiny.recipe(shards, tmp_path / "run")
 
     def identity(rank_count: int = 1, **training) -> dict:
-        return identity_of(Recipe(**content | {"training": content["training"] | training}), rank_count)
+        recipe = Recipe(**content | {"training": content["training"] | training})
+        return identity_of(recipe, Plan(recipe).data_digest, rank_count)
 
     plain = identity()
     assert plain == identity(log_steps=5, save_steps=7)

@@ -1,9 +1,13 @@
 """Training on screens that are drawn while the run goes: endless, seeded, and resumed to the same bits."""
 
+import hashlib
 import io
 import json
+import os
 import random
 import shutil
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -22,10 +26,11 @@ from vlm_agent.sentences.lessons import Lessons
 from vlm_agent.training import vocabulary
 from vlm_agent.training.data import DrawnLessons, EndlessOrder, RowStream
 from vlm_agent.training.plan import Plan
-from vlm_agent.training.recipe import RecipeError, read_recipe
+from vlm_agent.training.recipe import Recipe, RecipeError, ValidationRecipe, read_recipe
 from vlm_agent.training.train import train
 
 WORDS = tiny.tokenizer()
+GOLDEN = "0ad539cba50ead8e5fe1198f9e5265c24d42d6b7b13b3f86acf6382dde380d6e"
 WRITER = DrawnLessons(Lessons(tiny.sentences(WORDS), items=4), dense=4, grid=tiny.GRID)
 
 
@@ -58,10 +63,44 @@ def test_every_screen_has_its_labels():
         assert any(label != IGNORED for label in sentence.labels)
 
 
+_DIGEST = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import test_drawn
+print(test_drawn.digest())
+"""
+
+
+def digest() -> str:
+    """Of lessons of both forms, pixels and all."""
+    told = hashlib.sha256()
+    for number in range(8):
+        sentence = WRITER(number, random.Random(f"golden {number}"))
+        told.update(repr(sentence.input_ids).encode() + b"".join(screen.tobytes() for screen in sentence.screens))
+    return told.hexdigest()
+
+
+def test_lessons_are_the_same_in_every_process():
+    """And after every change: a pretraining run that goes on has to draw what it drew. Where fonts, Pillow or the
+    drawing itself change on purpose, so does this number, and pretrained weights cannot be made again from then on."""
+    environment = os.environ | {"PYTHONHASHSEED": "12345"}
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", _DIGEST, str(here), str(here.parent)]
+    other = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    assert other == digest() == GOLDEN
+
+
 @pytest.fixture(autouse=True)
 def few_words(monkeypatch):
     """A vocabulary that takes no seconds to gather."""
     monkeypatch.setattr(vocabulary, "heard_texts", lambda: islice(heard_texts(), 3000))
+
+
+def test_validation_asks_in_both_forms(tmp_path):
+    content = tiny.recipe(tmp_path, tmp_path / "run") | {"data": {"drawn": {"dense": 1000, "items": 4}}}
+    rows = Plan(Recipe(**content)).validation_rows(ValidationRecipe(episodes=6))
+    sentences = [sentence for row in range(len(rows)) for sentence in rows.sentences(row)]
+    assert [sentence.input_ids[1] != SCREEN_TOKEN for sentence in sentences] == [True, False] * 3
 
 
 def run(folder: Path, name: str, **overrides) -> tuple[Path, str]:
@@ -81,7 +120,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_a_run_learns_from_drawn_screens_validates_on_others_and_is_an_agent(tmp_path):
     folder, printed = run(tmp_path, "run", training__validation="{episodes: 3, steps: 3}")
-    assert "screens drawn as they are needed" in printed
+    assert "6 lessons on screens drawn as they are needed, the first 2 of whole screens" in printed
     assert "validation: loss" in printed
     record = json.loads((folder / "run.json").read_text())
     assert record["manifest"] is None
@@ -105,6 +144,7 @@ def test_a_run_that_goes_on_ends_with_the_weights_of_an_undisturbed_one(tmp_path
         ({"data.shards": "x"}, "either shards or drawn"),
         ({"data.split": "test"}, "remove split; with drawn it says nothing"),
         ({"training.batch_size": "null", "training.batch_tokens": "100"}, "no end and no known lengths"),
+        ({"training.validation": "{split: test}"}, "remove training.validation.split"),
         ({"training.steps": "null", "training.epochs": "1"}, "no end and no known lengths"),
     ],
 )

@@ -129,6 +129,7 @@ def test_without_history_every_step_is_a_sentence_of_its_own(shards):
     sentences = [sentence for row in range(plan.order.rows_in(1)) for sentence in plan.stream().sentences(row)]
     assert [len(sentence.screens) for sentence in sentences] == [1] * STEPS
     assert len({sentence.about for sentence in sentences}) == STEPS
+    assert plan.row_size.sentences == round(STEPS / len(EPISODES))
 
 
 def test_on_grey_screens_nothing_is_seen_and_everything_else_is_read(shards):

@@ -216,6 +216,13 @@ def test_elements_alone_can_be_trained_on(shards, tmp_path):
     assert (folder / "run.json").is_file()
 
 
+@pytest.mark.parametrize("control", ["grey_screens", "no_history"])
+def test_an_agent_that_was_trained_without_a_sense_acts_without_it(shards, tmp_path, control):
+    folder, _ = run(shards, tmp_path, data__control=control, training__steps="2")
+    agent = VlmAgent.from_run(folder)
+    assert (agent.sentences.grey, agent.remember) == (control == "grey_screens", control != "no_history")
+
+
 @pytest.mark.parametrize("overrides", [{}, LORA], ids=["whole", "adapter"])
 def test_a_checkpoint_is_the_model_that_the_run_would_have_become(shards, tmp_path, overrides):
     folder, _ = run(shards, tmp_path, **overrides, training__save_steps="3")

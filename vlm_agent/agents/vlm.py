@@ -45,14 +45,24 @@ class VlmAgent:
 
     @classmethod
     def from_run(cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS) -> "VlmAgent":
-        """The agent of a finished run, or of a checkpoint (RUN/checkpoints/checkpoint-N)."""
+        """The agent of a finished run, or of a checkpoint (RUN/checkpoints/checkpoint-N).
+
+        One that was trained without a sense (`data.control`) stays without it.
+        """
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True)
         # flash-attn takes no mask of ours; PyTorch's own reads a whole sentence as fast.
         model.language_model.set_attn_implementation("sdpa")
         sentences = reading_of(model.config).sentences(tokenizer, recipe.action_language.build())
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device), tokenizer, sentences, bf16=bf16, batch_tokens=batch_tokens)
+        agent = cls(model.to(device), tokenizer, sentences, bf16=bf16, batch_tokens=batch_tokens)
+        return agent._trained_under(recipe.data.control)
+
+    def _trained_under(self, control: str | None) -> "VlmAgent":
+        """With the senses that it had in training."""
+        if control is None:
+            return self
+        return {"grey_screens": self.on_grey_screens, "no_history": self.without_history}[control]()
 
     def on_grey_screens(self) -> "VlmAgent":
         return replace(self, sentences=replace(self.sentences, grey=True))

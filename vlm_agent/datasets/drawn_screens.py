@@ -1,7 +1,8 @@
 """An endless stream of annotated screens, each from its number alone: no files, no goals, no demonstrations.
 
-Half are pages of simulated phones on which somebody wandered about, in any style; half are collages. Their phones are
-none of the demonstrations' (`datasets/simulated_phone.py`): those are seeded from other words.
+Half are pages of simulated phones on which somebody wandered about, in any style; half are collages. The phones are
+others than those of demonstrations (`datasets/simulated_phone.py`): a demonstration's seed would have to be drawn here
+out of 2^48, and its look with it.
 """
 
 import random
@@ -14,7 +15,6 @@ from itertools import chain
 import numpy as np
 
 from vlm_agent.devices.simulated_phone import SPLITS, SimulatedPhone, words
-from vlm_agent.devices.simulated_phone.canvas import UNITS
 from vlm_agent.devices.simulated_phone.collage import collage
 from vlm_agent.devices.simulated_phone.common_words import COMMON_WORDS
 from vlm_agent.devices.simulated_phone.glyphs import GLYPHS
@@ -24,7 +24,7 @@ from vlm_agent.devices.simulated_phone.tasks import sample_task
 from vlm_agent.devices.simulated_phone.wander import wander
 from vlm_agent.episodes import SUBSETS, Action, Step
 
-_COLLAGES, _UPRIGHT = 0.5, 0.3
+_COLLAGES, _OWN_SIZE = 0.5, 0.3
 _PHONE_WORDS, _COMMON = 0.5, 0.85
 _GOALS_HEARD = 4000
 _SCREENS_READ = 100
@@ -43,7 +43,7 @@ class DrawnScreen:
 
 def draw_screen(rng: random.Random) -> DrawnScreen:
     """The next screen that the generator gives."""
-    size = UNITS if rng.random() < _UPRIGHT else rng.choice(SIZES)
+    size = SIZES[0] if rng.random() < _OWN_SIZE else rng.choice(SIZES)
     if rng.random() < _COLLAGES:
         canvas = collage(rng, size, [any_word(rng) for _ in range(60)])
     else:

@@ -18,7 +18,7 @@ from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_screen
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.evaluation.online_scores import wilson
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.elements import element_name, nameable
+from vlm_agent.sentences.elements import nameable
 from vlm_agent.sentences.lessons import Lessons, absentee, text_to_copy, told_apart
 
 AT_ONCE = 16
@@ -137,8 +137,3 @@ def marks(answers: Sequence[Answered]) -> dict[str, dict]:
                 "interval": [round(edge, 1) for edge in wilson(right, len(mine))],
             }
     return told
-
-
-def name_asked_for(question: Question) -> str:
-    """What stands in a picture's caption: the element's name, or the task."""
-    return question.task if question.element is None else element_name(question.element)

@@ -9,6 +9,7 @@ are in the action language, or plain text; none of them is a decision, which is 
 """
 
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ TYPE = "\nType {text}"
 _YES, _NO = "yes", "no"
 TASKS = ("find", "read", "switch", "absent", "type", "find_goal", "type_goal")
 """Kinds of single questions; the last two as a goal before the screen."""
+
+_LISTS_WITH = ", "
+"""Between names in a question; one that holds it (a date) would look like two."""
 
 _TOLD_FIRST = ("find_goal", "type_goal")
 _MOST_SCREENS = 3
@@ -45,7 +49,7 @@ class Lessons:
         """One screen and up to `items` answers about it."""
         sentence = self._opened(screen)
         named = nameable(screen.step.elements)
-        if rng.random() < _LISTING:
+        if rng.random() < _LISTING and named:
             self._list(sentence, named)
             named = []
         single = set(map(id, told_apart(named)))
@@ -79,7 +83,7 @@ class Lessons:
             return self._episode(goal, [(screen, action)]), [screen]
         screens = [draw() for _ in range(rng.randint(1, _MOST_SCREENS))]
         asked = [_something(screen, rng) for screen in screens]
-        goal = "Find " + ", ".join(name for name, _ in asked)
+        goal = "Find " + _LISTS_WITH.join(name for name, _ in asked)
         return self._episode(
             goal, [(screen, action) for screen, (_, action) in zip(screens, asked, strict=True)]
         ), screens
@@ -118,7 +122,7 @@ class Lessons:
         self._ask(sentence, SWITCH.format(name=state[0]), self._said(_YES if state[1] else _NO))
 
     def _absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
-        self._ask(sentence, ABSENT.format(names=", ".join(names[0])), self._said(names[1]))
+        self._ask(sentence, ABSENT.format(names=_LISTS_WITH.join(names[0])), self._said(names[1]))
 
     def _type(self, sentence: Sentence, text: str) -> None:
         self._ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
@@ -128,7 +132,7 @@ class Lessons:
         sentence.learn(answer, kind)
 
     def _place(self, element: UiElement) -> list[int]:
-        return self.trajectory.action_ids(Action.tap(*place_of(element)))
+        return self.trajectory.action_ids(_tap(element))
 
     def _said(self, text: str) -> list[int]:
         return [*self.trajectory.ids(text), self.trajectory.tokenizer.eos_token_id]
@@ -143,26 +147,37 @@ def text_to_copy(rng: random.Random) -> str:
 
 def absentee(named: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
     """Two or three names of which all but one stand here, shuffled; and that one."""
-    here = list(dict.fromkeys(element_name(element) for element in named))
+    here = list(dict.fromkeys(name for name in map(element_name, named) if _LISTS_WITH not in name))
     names = rng.sample(here, min(len(here), rng.randint(1, 2)))
-    missing = rng.choice([word for word in phone_words() if word not in here])
+    missing = _missing(named, rng)
     return rng.sample([*names, missing], len(names) + 1), missing
+
+
+def _missing(elements: Sequence[UiElement], rng: random.Random) -> str:
+    """A word of the phone's that stands in no text here, alone or among others, in whatever case."""
+    text = " " + " ".join(re.sub(r"\W+", " ", element_name(element)).casefold() for element in elements) + " "
+    while f" {(word := rng.choice(phone_words())).casefold()} " in text:
+        pass
+    return word
 
 
 def _goal(about: UiElement | str) -> tuple[str, Action]:
     if isinstance(about, str):
         return f"Type {about}", Action.type_text(about)
-    return f"Find {element_name(about)}", Action.tap(*place_of(about))
+    return f"Find {element_name(about)}", _tap(about)
 
 
 def _something(screen: DrawnScreen, rng: random.Random) -> tuple[str, Action]:
     """A name, and the tap on what is called so; now and then one that is not there, which is impossible."""
-    here = told_apart(nameable(screen.step.elements))
+    here = [one for one in told_apart(nameable(screen.step.elements)) if _LISTS_WITH not in element_name(one)]
     if not here or rng.random() < _MISSING:
-        names = {element_name(element) for element in here}
-        return rng.choice([word for word in phone_words() if word not in names]), Action.impossible()
+        return _missing(screen.step.elements, rng), Action.impossible()
     element = rng.choice(here)
-    return element_name(element), Action.tap(*place_of(element))
+    return element_name(element), _tap(element)
+
+
+def _tap(element: UiElement) -> Action:
+    return Action.tap(*place_of(element))
 
 
 def told_apart(elements: Sequence[UiElement]) -> list[UiElement]:

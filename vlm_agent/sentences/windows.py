@@ -50,6 +50,8 @@ def single_steps(goal: int, steps: Sequence[int], budget: int | None, saved: int
     """A window for each step, which knows no other; arguments and TooLongError as of `windows`."""
     found = []
     for step, tokens in enumerate(steps):
-        (window,) = windows(goal, [tokens - (saved if step else 0)], budget)
-        found.append(Window(step, step, step + 1, window.tokens))
+        whole = goal + tokens - (saved if step else 0)
+        if budget is not None and whole > budget:
+            raise TooLongError(f"step {step} takes {whole} tokens with its goal, over {budget}")
+        found.append(Window(step, step, step + 1, whole))
     return found

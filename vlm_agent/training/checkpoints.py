@@ -9,7 +9,6 @@ All ranks must see one folder. Trainer's files are read with `weights_only` (no 
 reads its own as pickles: resume only runs of your own.
 """
 
-import hashlib
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
-from vlm_agent.datasets.shards import MANIFEST
 from vlm_agent.training import ranks
 from vlm_agent.training.checkpoint_record import RECORD, DamagedError, check, read_record, seal
 from vlm_agent.training.errors import TrainingError
@@ -35,16 +33,14 @@ _FREE_TO_CHANGE = (
 )
 
 
-def identity_of(recipe: Recipe, rank_count: int) -> dict[str, str | int | float | bool | list | None]:
+def identity_of(recipe: Recipe, data_digest: str, rank_count: int) -> dict[str, str | int | float | bool | list | None]:
     """What decides a run's weights and which of its checkpoints is best: the recipe but for what leaves them alone, the
     data, the packs in a step.
 
     Half the ranks may go on with twice the accumulation, but not under DeepSpeed, which cuts its checkpoints by ranks.
     """
     identity = decisive_keys(recipe)
-    if recipe.data.shards is not None:
-        manifest = (Path(recipe.data.shards) / MANIFEST).read_bytes()
-        identity[f"sha256 of {MANIFEST}"] = hashlib.sha256(manifest).hexdigest()
+    identity["sha256 of the data"] = data_digest
     identity["packs in a step (accumulation x ranks)"] = recipe.training.accumulation * rank_count
     if identity.get("training.deepspeed") is not None:
         identity["ranks, as DeepSpeed's checkpoints are cut by them"] = rank_count
@@ -56,7 +52,8 @@ def decisive_keys(recipe: Recipe) -> dict[str, str | int | float | bool | list |
     out is not in it; whether they are as many is for `identity_of` to say."""
     keys = dict(_flat(recipe.model_dump(mode="json")))
     for key in (*_FREE_TO_CHANGE, "training.accumulation"):
-        keys.pop(key, None)
+        if key in keys or not key.startswith("data."):  # drawn data has no shards
+            keys.pop(key)
     return keys
 
 

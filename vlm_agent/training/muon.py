@@ -6,8 +6,11 @@ sizes that are trained from scratch.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
+
+from vlm_agent.training import ranks
 
 _MOMENTUM = 0.95
 _STEPS = 5
@@ -30,19 +33,42 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure=None):
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._move(parameter, group["lr"], group["weight_decay"])
+            moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+            for parameter, direction in zip(moved, self._directions(moved), strict=True):
+                rate, (rows, columns) = group["lr"], parameter.shape
+                parameter.mul_(1 - rate * group["weight_decay"])
+                parameter.add_(direction.to(parameter.dtype), alpha=-rate * math.sqrt(max(1, rows / columns)))
 
-    def _move(self, parameter: torch.Tensor, rate: float, weight_decay: float) -> None:
+    def _directions(self, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The step of each, before its rate. Ranks have the same gradients, so each finds a share of them for all."""
+        sought = [self._nesterov(parameter) for parameter in parameters]
+        mine = [owner == ranks.number() for owner in _owners([gradient.shape for gradient in sought], ranks.count())]
+        found = [
+            orthogonal(gradient) if is_mine else torch.zeros_like(gradient, dtype=torch.float32)
+            for gradient, is_mine in zip(sought, mine, strict=True)
+        ]
+        if ranks.count() == 1:
+            return found
+        together = ranks.summed(torch.cat([direction.flatten() for direction in found]))
+        parts = together.split([direction.numel() for direction in found])
+        return [part.view_as(direction) for part, direction in zip(parts, found, strict=True)]
+
+    def _nesterov(self, parameter: torch.Tensor) -> torch.Tensor:
         state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(parameter)
         momentum = state["momentum_buffer"].lerp_(parameter.grad, 1 - _MOMENTUM)
-        direction = orthogonal(parameter.grad.lerp(momentum, _MOMENTUM))
-        rows, columns = parameter.shape
-        parameter.mul_(1 - rate * weight_decay)
-        parameter.add_(direction.to(parameter.dtype), alpha=-rate * math.sqrt(max(1, rows / columns)))
+        return parameter.grad.lerp(momentum, _MOMENTUM)
+
+
+def _owners(shapes: Sequence[tuple[int, int]], count: int) -> list[int]:
+    """Which of `count` ranks orthogonalises which matrix: the costliest first, each to whom has least to do."""
+    costs = [rows * columns * min(rows, columns) for rows, columns in shapes]
+    load, owners = [0] * count, [0] * len(costs)
+    for index in sorted(range(len(costs)), key=costs.__getitem__, reverse=True):
+        owners[index] = load.index(min(load))
+        load[owners[index]] += costs[index]
+    return owners
 
 
 def orthogonal(matrix: torch.Tensor) -> torch.Tensor:

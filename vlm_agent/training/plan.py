@@ -1,6 +1,8 @@
 """What a run will read, from its recipe: known before any weight is loaded."""
 
+import hashlib
 import os
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +11,7 @@ from pathlib import Path
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from vlm_agent.datasets.columns import read_columns
-from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.datasets.shards import MANIFEST, ShardDataset
 from vlm_agent.models.build import build_tokenizer, configuration_of
 from vlm_agent.models.llama_vit import LlamaViTConfig
 from vlm_agent.models.reading import Reading, reading_of
@@ -37,6 +39,8 @@ from vlm_agent.training.token_counts import TokenCounts, count_tokens
 from vlm_agent.training.validation import fixed_sample
 from vlm_agent.training.vocabulary import vocabulary_of, vocabulary_of_drawn
 
+_LOOKED_AT = 4
+
 
 @dataclass(frozen=True)
 class CountedRows:
@@ -61,6 +65,8 @@ class Plan:
 
     @cached_property
     def shards(self) -> ShardDataset:
+        if self.recipe.data.shards is None:
+            raise RecipeError("data.drawn: screens drawn during the run have no shards, episodes or lengths")
         return ShardDataset(Path(self.recipe.data.shards), split=self.recipe.data.split)
 
     @cached_property
@@ -73,11 +79,29 @@ class Plan:
         """Of the shards that are read; None where the data is drawn during the run."""
         return None if self.recipe.data.drawn is not None else self.shards.manifest
 
+    @cached_property
+    def data_digest(self) -> str:
+        """sha256 of what decides the data: the shards' manifest, or some rows of what is drawn.
+
+        Drawn screens hang on fonts, word lists and the drawing itself; a run that goes on must draw the same.
+        """
+        if self.recipe.data.drawn is None:
+            return hashlib.sha256((Path(self.recipe.data.shards) / MANIFEST).read_bytes()).hexdigest()
+        digest, lessons = hashlib.sha256(), self._lessons()
+        for writer in (lessons, replace(lessons, dense=0)):
+            for number in range(_LOOKED_AT):
+                sentence = writer(number, random.Random(f"digest {number}"))  # noqa: S311 (no secret)
+                digest.update(repr((sentence.input_ids, sentence.labels)).encode())
+                digest.update(b"".join(screen.tobytes() for screen in sentence.screens))
+        return digest.hexdigest()
+
     @property
     def reads(self) -> str:
         """What is read, in a few words."""
         if self.recipe.data.drawn is not None:
-            return "screens drawn as they are needed"
+            lessons = self.steps * self.rows_per_step * self.row_size.sentences
+            dense = min(lessons, self.recipe.data.drawn.dense)
+            return f"{lessons:,} lessons on screens drawn as they are needed, the first {dense:,} of whole screens"
         return f"{len(self.episodes)} episodes, {len(self.order.items)} sentences"
 
     @cached_property
@@ -111,7 +135,12 @@ class Plan:
         training = self.recipe.training
         if training.batch_tokens is not None:
             return RowSize(tokens=training.batch_tokens)
-        return RowSize(sentences=1 if training.batch_size is None else training.batch_size)
+        sentences = 1 if training.batch_size is None else training.batch_size
+        if self.recipe.data.control == "no_history":
+            # As many single steps as whole episodes have: or this control would learn less than what it controls.
+            lengths = self.token_counts.lengths[self.episodes]
+            sentences = round(sentences * float(lengths.mean()))
+        return RowSize(sentences=sentences)
 
     @cached_property
     def token_counts(self) -> TokenCounts:
@@ -161,7 +190,8 @@ class Plan:
         """The rows of the fixed sample, each once; of drawn lessons, others than any that is learned."""
         if self.recipe.data.drawn is not None:
             order = EndlessOrder(self.row_size.sentences, seed=HELD_OUT)
-            return RowStream(order, -(-validation.episodes // order.count), self._lessons(), self.reading.rows)
+            both_forms = replace(self._lessons(), dense=0)
+            return RowStream(order, -(-validation.episodes // order.count), both_forms, self.reading.rows)
         shards = ShardDataset(Path(self.recipe.data.shards), split=validation.split)
         if not len(shards):
             raise RecipeError(f"{self.recipe.data.shards} has no episode in split {validation.split} to validate on")
@@ -206,6 +236,7 @@ class Plan:
         return Trajectories(shards, self.sentences, grid)
 
     def _grid(self) -> tuple[int, int] | None:
-        """That of the labels of what lies under each visual token, where the model is to be told."""
-        config = self.config
-        return config.visual_grid if isinstance(config, LlamaViTConfig) and config.element_loss else None
+        """That of the labels of what lies under each visual token, where the model is to be told and can see it."""
+        config, blind = self.config, self.recipe.data.control == "grey_screens"
+        told = isinstance(config, LlamaViTConfig) and config.element_loss and not blind
+        return config.visual_grid if told else None

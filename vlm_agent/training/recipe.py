@@ -48,13 +48,17 @@ class DrawnRecipe(Section):
     items: PositiveInt = 16
 
 
+_WITH_DRAWN = ("drawn", "workers")
+
+
 class DataRecipe(Section):
     """`shards`: a converted folder; or `drawn`: screens that need none, and exclude all but `workers`.
 
     `sentences`: whole `trajectory`s, or the `elements` of single screens.
 
-    `control` takes a sense away for the whole of training: the `screens`, which become grey, or the `history`, so that
-    every step is its episode's first. What such an agent scores is what the sense is not needed for.
+    `control` takes a sense away for the whole of training: `grey_screens` shows nothing, `no_history` makes every step
+    its episode's first (and a row as many steps as `batch_size` episodes have in the mean). What such an agent scores
+    is what the sense is not needed for.
     `max_tokens`: the longest sentence; a trajectory over it becomes several windows. None: the row's budget, where it
     has one, else no limit. `mixture`: the fraction of a subset's episodes to use, 1 where a subset is not named.
     `workers`: processes that prepare screens; 0 prepares them in the training process.
@@ -77,7 +81,7 @@ class DataRecipe(Section):
             raise ValueError("give either shards or drawn")
         if self.control is not None and self.sentences != "trajectory":
             raise ValueError("control takes a sense from agents, and needs sentences: trajectory")
-        if self.drawn is not None and (excluded := self.model_fields_set - {"shards", "drawn", "workers"}):
+        if self.drawn is not None and (excluded := self.model_fields_set - {"shards", *_WITH_DRAWN}):
             raise ValueError(f"remove {', '.join(sorted(excluded))}; with drawn it says nothing")
         return self
 
@@ -85,7 +89,7 @@ class DataRecipe(Section):
     def _as_given(self, serialise) -> dict:
         """Without the keys that drawn screens exclude, so that what is written can be read."""
         content = serialise(self)
-        return content if self.drawn is None else {key: content[key] for key in ("drawn", "workers")}
+        return content if self.drawn is None else {key: content[key] for key in content if key in _WITH_DRAWN}
 
 
 class OptimizerRecipe(Section):
@@ -173,6 +177,9 @@ class Recipe(Section):
             )
         if self.data.drawn is not None and (self.training.batch_tokens or self.training.epochs):
             raise ValueError("drawn screens have no end and no known lengths; give training.steps and .batch_size")
+        validation = self.training.validation
+        if self.data.drawn is not None and validation is not None and validation.split != ValidationRecipe().split:
+            raise ValueError("remove training.validation.split; drawn screens have no splits")
         budget = self.training.batch_tokens
         if budget is not None and self.data.max_tokens is not None and self.data.max_tokens > budget:
             raise ValueError("data.max_tokens is more than training.batch_tokens, into which every sentence must fit")

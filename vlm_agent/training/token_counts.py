@@ -23,7 +23,7 @@ from vlm_agent.models.reading import reading_of
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data import chosen_episodes
 from vlm_agent.training.recipe import Recipe, RecipeError
-from vlm_agent.training.vocabulary import vocabulary_of
+from vlm_agent.training.vocabulary import vocabulary_of, vocabulary_of_drawn
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,8 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
 def _words(recipe: Recipe) -> Vocabulary:
     if recipe.model.word_tokenizer is None:
         return Vocabulary(PHRASES, recipe.action_language.bins, texts=())
+    if recipe.data.drawn is not None:
+        return vocabulary_of_drawn(recipe)
     shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
     return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))
 

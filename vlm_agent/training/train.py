@@ -57,7 +57,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         claim(run, recipe)
         plan.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)  # now, so that checkpoints can be tried while it goes on
         forget_stop(run)
-    identity = identity_of(recipe, made.world_size)
+    identity = identity_of(recipe, plan.data_digest, made.world_size)
     checkpoints = Checkpoints(
         run / CHECKPOINTS, identity, plan.rows_per_step, console.print, recipe.training.keep_checkpoints
     )

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.devices.simulated_phone.canvas import Canvas
 from vlm_agent.devices.simulated_phone.collage import FEWEST, collage
 from vlm_agent.devices.simulated_phone.fonts import FAMILIES, WEIGHTS, font
 from vlm_agent.devices.simulated_phone.icons import STROKES, glyph_mask
-from vlm_agent.devices.simulated_phone.styles import SIZES, sample_style
+from vlm_agent.devices.simulated_phone.styles import SIZES, readable_on, sample_style
 from vlm_agent.devices.simulated_phone.theme import sample_theme
 from vlm_agent.devices.simulated_phone.wander import wander
+from vlm_agent.devices.simulated_phone.widgets import Row
 
 WORDS = ["red", "lamp", "Paris"]
 
@@ -48,15 +50,17 @@ def test_styles_vary():
 
 def test_a_collage_holds_what_its_annotations_say():
     rng = random.Random(0)
-    canvas = collage(rng, SIZES[0], WORDS)
-    elements = canvas.elements()
-    assert len(elements) >= FEWEST / 2
-    blank = np.array(canvas.theme.background)
-    for element in elements:
-        y, x, height, width = element.box
-        top, left = int(y * SIZES[0][0]), int(x * SIZES[0][1])
-        patch = np.asarray(canvas.image)[top : top + int(height * SIZES[0][0]) + 1, left:][:, : int(width * 208) + 1]
-        assert (np.abs(patch.astype(int) - blank).sum(-1) > 30).any(), element
+    high, wide = SIZES[0]
+    for _ in range(5):
+        canvas = collage(rng, SIZES[0], WORDS)
+        elements = canvas.elements()
+        assert len(elements) >= FEWEST / 2
+        for element in elements:
+            y, x, height, width = element.box
+            rows = slice(round(y * high), round((y + height) * high))
+            columns = slice(round(x * wide), round((x + width) * wide))
+            patch = np.asarray(canvas.image.convert("L"))[rows, columns]
+            assert int(patch.max()) - int(patch.min()) > 15, element
 
 
 def test_a_walk_is_the_same_from_the_same_seed_and_leads_to_many_places():
@@ -72,6 +76,31 @@ def test_a_walk_is_the_same_from_the_same_seed_and_leads_to_many_places():
     assert any(phone.shade for phone in phones)
     assert any(phone.popup for phone in phones)
     assert any(phone.focus for phone in phones)
+
+
+def test_a_switch_is_told_as_long_as_it_shows_alone_and_whole():
+    canvas = Canvas((448, 208), sample_theme(random.Random(0)))
+    row = Row("Wifi", switch=True)
+    row.draw(canvas, 100)
+    assert canvas.states == {"Wifi": True}
+    Row("Wifi", switch=False).draw(canvas, 200)
+    assert canvas.states == {}, "two of one name"
+    canvas = Canvas((448, 208), sample_theme(random.Random(0)))
+    row.draw(canvas, 100)
+    canvas.cover(170, 90, 38, 60)
+    assert canvas.states == {}, "its toggle is covered"
+    canvas = Canvas((448, 208), sample_theme(random.Random(0)))
+    Row("Wifi and everything that has to do with it", switch=True).draw(canvas, 100)
+    assert canvas.states == {}, "its label is cut"
+    canvas = Canvas((448, 208), sample_theme(random.Random(0)))
+    row.draw(canvas, 100)
+    canvas.dim()
+    assert canvas.states == {}, "a dialog is over it"
+
+
+@pytest.mark.parametrize("ground", [(255, 235, 120), (240, 240, 240), (30, 40, 90), (10, 10, 10)])
+def test_what_is_written_on_a_coloured_bar_can_be_read(ground):
+    assert abs(sum(readable_on(ground)) - sum(ground)) > 250
 
 
 def test_switches_on_the_screen_are_told_with_their_state():

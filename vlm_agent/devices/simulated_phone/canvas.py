@@ -91,7 +91,7 @@ def wrapped(text: str, typeface: str, pixels: int, width: int) -> tuple[str, ...
 
 
 class Canvas:
-    """One screen being drawn. `image` is the RGB result, `states` says which labelled switches on it are on."""
+    """One screen being drawn. `image` is the RGB result."""
 
     def __init__(self, size: tuple[int, int], theme: Theme):
         self.size = size
@@ -101,7 +101,7 @@ class Canvas:
         self.image = Image.new("RGB", (size[1], size[0]), theme.background)
         self.clip = (0, size[0])
         self.notes: list[tuple[Box, str, str]] = []
-        self.states: dict[str, bool] = {}
+        self._switches: list[tuple[str, bool, tuple[Box, Box]]] = []
         self.targets: list[Target] = []
         self.hidden: dict[str, Hidden] = {}
         self.strips: list[Strip] = []
@@ -260,13 +260,25 @@ class Canvas:
         """Something opaque to ink and touch is about to be drawn here."""
         box = (self.px(x), self.px(y), self.px(x + w), self.px(y + h))
         self.notes = [note for note in self.notes if not _over(note[0], box)]
-        self.states = {label: on for label, on in self.states.items() if any(note[1] == label for note in self.notes)}
+        self._switches = [one for one in self._switches if not any(_over(part, box) for part in one[2])]
         for target in self.targets:
             if target.key and _over(target.aim, box):
                 self.hide(target.key, "up")
         self.targets = [target for target in self.targets if not _over(target.aim, box)]
         self.targets.append(Target("", box, box, None))
         self.strips = [strip for strip in self.strips if not box[1] <= (strip.top + strip.bottom) / 2 < box[3]]
+
+    def switch(self, label: str, on: bool, text: Box, toggle: Box) -> None:
+        """A switch was drawn, with its label in the box `text`."""
+        if self.shown(text) and self.shown(toggle):
+            self._switches.append((label, on, (text, toggle)))
+
+    @property
+    def states(self) -> dict[str, bool]:
+        """Of every switch that shows with its whole label, and whose label no other has: whether it is on."""
+        labels = [label for label, _, _ in self._switches]
+        noted = {note[1] for note in self.notes}
+        return {label: on for label, on, _ in self._switches if labels.count(label) == 1 and label in noted}
 
     def elements(self) -> tuple[UiElement, ...]:
         """The annotations, boxes in screen fractions that float32 holds exactly."""

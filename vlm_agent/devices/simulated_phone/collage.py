@@ -11,15 +11,13 @@ from vlm_agent.devices.simulated_phone.words import APPS, STORE_APPS
 
 FEWEST, MOST = 8, 24
 _COLUMNS = 3
-_WALLPAPER, _WORD, _APP, _SWITCH, _SECOND_WORD = 0.15, 0.5, 0.2, 0.08, 0.3
+_WORD, _APP, _SWITCH, _SECOND_WORD = 0.5, 0.2, 0.08, 0.3
 _CATALOGUE = tuple({**APPS, **STORE_APPS}.items())
 
 
 def collage(rng: random.Random, size: tuple[int, int], words: list[str]) -> Canvas:
     """A screen of `size` (height, width) that holds `FEWEST` to `MOST` elements, their texts drawn from `words`."""
     canvas = Canvas(size, sample_style(rng))
-    if rng.random() < _WALLPAPER:
-        canvas.wallpaper()
     for _ in range(rng.randint(0, 4)):
         _panel(canvas, rng)
     count = rng.randint(FEWEST, MOST)
@@ -47,15 +45,14 @@ def _element(canvas: Canvas, rng: random.Random, words: list[str], room: tuple[f
             text = f"{text} {rng.choice(words)}"
         size, weight = rng.uniform(9.5, 14), rng.choice(("Regular", "Regular", "Medium", "Bold"))
         x += rng.uniform(1, max(1.5, wide - 5.5 * len(text)))
-        canvas.text(x, y + rng.uniform(6, high - 6), text, size, ink, weight, width=max(wide * 1.3, 30))
+        room_right = max(24.0, min(wide * 1.3, canvas.w - x - 2))
+        canvas.text(x, y + rng.uniform(6, high - 6), text, size, ink, weight, width=room_right)
         return
     if chance < _WORD + _SWITCH:
         label, on = rng.choice(words), rng.random() < 0.5
         middle = y + rng.uniform(8, high - 8)
-        box = canvas.text(x + 2, middle, label, 11, ink, width=wide - 32)
-        switch(canvas, x + wide - 2, middle, on)
-        if canvas.shown(box):
-            canvas.states[label] = on
+        text = canvas.text(x + 2, middle, label, 11, ink, width=wide - 32)
+        canvas.switch(label, on, text, switch(canvas, x + wide - 2, middle, on))
         return
     size = rng.uniform(18, min(34, high - 2))
     at = (x + size / 2 + rng.uniform(0, wide - size), y + size / 2 + rng.uniform(0, max(0.1, high - size)))

@@ -31,10 +31,17 @@ def sample_style(rng: random.Random) -> Theme:
         background=background,
         surface=mix(background, accent, rng.uniform(0.05, 0.2)),
         bar=accent if coloured_bar else background,
+        bar_ink=readable_on(accent) if coloured_bar else theme.ink,
         font_scale=rng.uniform(0.88, 1.2),
         font="Roboto" if rng.random() < 0.5 else rng.choice(FAMILIES),
         strokes="solid" if rng.random() < 0.5 else rng.choice(STROKES),
     )
+
+
+def readable_on(ground: Colour) -> Colour:
+    """White, or black where white would be hard to see."""
+    red, green, blue = ground
+    return (20, 22, 26) if 0.3 * red + 0.59 * green + 0.11 * blue > 150 else (255, 255, 255)
 
 
 def any_colour(rng: random.Random, value: float) -> Colour:

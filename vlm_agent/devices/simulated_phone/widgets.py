@@ -70,8 +70,8 @@ class Row:
         weight = "Medium" if self.bold else "Regular"
         lift = 7 if self.subtitle else 0
         title = canvas.text(x, middle - lift, self.title, 12.5, theme.ink, weight, width=right - x - 4)
-        if self.switch is not None and canvas.shown(title):
-            canvas.states[self.title] = self.switch
+        if self.switch is not None:
+            canvas.switch(self.title, self.switch, title, self._trail_box)
         if self.subtitle:
             canvas.text(x, middle + 7.5, self.subtitle, 10, theme.faint, width=right - x - 4)
         hit = (0, canvas.px(y), canvas.size[1], canvas.px(y + high))
