@@ -23,9 +23,9 @@ from vlm_agent.datasets.drawn_screens import heard_texts
 from vlm_agent.models.reading import llama_vit_rows
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 from vlm_agent.sentences.lessons import Lessons
-from vlm_agent.training import vocabulary
+from vlm_agent.training import drawn_plan
 from vlm_agent.training.data import DrawnLessons, EndlessOrder, RowStream
-from vlm_agent.training.plan import Plan
+from vlm_agent.training.plan import plan_of
 from vlm_agent.training.recipe import Recipe, RecipeError, ValidationRecipe, read_recipe
 from vlm_agent.training.train import train
 
@@ -93,12 +93,12 @@ def test_lessons_are_the_same_in_every_process():
 @pytest.fixture(autouse=True)
 def few_words(monkeypatch):
     """A vocabulary that takes no seconds to gather."""
-    monkeypatch.setattr(vocabulary, "heard_texts", lambda: islice(heard_texts(), 3000))
+    monkeypatch.setattr(drawn_plan, "heard_texts", lambda: islice(heard_texts(), 3000))
 
 
 def test_validation_asks_in_both_forms(tmp_path):
     content = tiny.recipe(tmp_path, tmp_path / "run") | {"data": {"drawn": {"dense": 1000, "items": 4}}}
-    rows = Plan(Recipe(**content)).validation_rows(ValidationRecipe(episodes=6))
+    rows = plan_of(Recipe(**content)).validation_rows(ValidationRecipe(episodes=6))
     sentences = [sentence for row in range(len(rows)) for sentence in rows.sentences(row)]
     assert [sentence.input_ids[1] != SCREEN_TOKEN for sentence in sentences] == [True, False] * 3
 
@@ -165,4 +165,4 @@ def test_what_is_saved_reads_as_the_same_recipe(tmp_path):
     recipe = read_recipe(path)
     (tmp_path / "saved.yaml").write_text(recipe.to_yaml())
     assert read_recipe(tmp_path / "saved.yaml") == recipe
-    assert Plan(recipe).order.row(2) == [(4, 4), (5, 5)]
+    assert plan_of(recipe).order.row(2) == [(4, 4), (5, 5)]

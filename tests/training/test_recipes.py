@@ -13,7 +13,7 @@ from vlm_agent.models.recipe import TrainedParts
 from vlm_agent.models.sources import FAMILIES
 from vlm_agent.training.dry_run import Target, dry_run
 from vlm_agent.training.hardware import find_gpu
-from vlm_agent.training.plan import Plan
+from vlm_agent.training.plan import Plan, plan_of
 from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,7 +153,7 @@ def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
 
 def test_what_is_drawn_during_the_run_cannot_be_counted_before():
     with pytest.raises(RecipeError, match=r"needs data\.shards"):
-        dry_run(Plan(read_recipe(ROOT / "recipes" / f"{DRAWN}.yaml")), Target(find_gpu("4090"), 1, 0.4))
+        dry_run(plan_of(read_recipe(ROOT / "recipes" / f"{DRAWN}.yaml")), Target(find_gpu("4090"), 1, 0.4))
 
 
 def test_the_dry_run_of_a_header_works_as_it_is_typed(folder, capsys):

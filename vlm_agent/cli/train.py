@@ -55,9 +55,9 @@ def _dry_run(recipe, options, console) -> None:
     from vlm_agent.training.dry_run import Target, dry_run
     from vlm_agent.training.dry_run_tables import print_dry_run
     from vlm_agent.training.hardware import find_gpu
-    from vlm_agent.training.plan import Plan
+    from vlm_agent.training.plan import plan_of
 
-    print_dry_run(console, dry_run(Plan(recipe), Target(find_gpu(options.gpu), options.gpus, options.mfu)))
+    print_dry_run(console, dry_run(plan_of(recipe), Target(find_gpu(options.gpu), options.gpus, options.mfu)))
 
 
 def _overrides(options) -> dict[str, str]:

@@ -22,8 +22,9 @@ from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.reading import reading_of
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data import chosen_episodes
+from vlm_agent.training.drawn_plan import vocabulary_of_drawn
 from vlm_agent.training.recipe import Recipe, RecipeError
-from vlm_agent.training.vocabulary import vocabulary_of, vocabulary_of_drawn
+from vlm_agent.training.vocabulary import vocabulary_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _words(recipe: Recipe) -> Vocabulary:
     if recipe.model.word_tokenizer is None:
         return Vocabulary(PHRASES, recipe.action_language.bins, texts=())
     if recipe.data.drawn is not None:
-        return vocabulary_of_drawn(recipe)
+        return vocabulary_of_drawn(recipe.action_language.bins)
     shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
     return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))
 

@@ -18,10 +18,11 @@ from vlm_agent.training import ranks
 from vlm_agent.training.arguments import arguments
 from vlm_agent.training.checkpoints import Checkpoints, identity_of, resume_point
 from vlm_agent.training.errors import Stopped
-from vlm_agent.training.plan import Plan
+from vlm_agent.training.plan import plan_of
 from vlm_agent.training.preemption import Preemption, forget_stop
 from vlm_agent.training.recipe import Recipe
 from vlm_agent.training.run_folder import claim, finish, refuse_other_runs
+from vlm_agent.training.run_plan import RunPlan
 from vlm_agent.training.trainer import AgentTrainer, ConsoleProgress
 from vlm_agent.training.validation import Validation
 
@@ -40,7 +41,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     run, is_first = Path(recipe.output), os.environ.get("RANK", "0") == "0"
     if is_first:
         refuse_other_runs(run, recipe)
-    plan = Plan(recipe)
+    plan = plan_of(recipe)
     validation = recipe.training.validation
     stream, sample = plan.stream(), None if validation is None else plan.validation_rows(validation)
     made = arguments(recipe, run, plan.steps)
@@ -94,7 +95,7 @@ def _last_losses(trainer: AgentTrainer) -> dict[str, float]:
     return {name: value for name, value in last.items() if name.endswith("loss")}
 
 
-def _describe(console: Console, model, plan: Plan) -> None:
+def _describe(console: Console, model, plan: RunPlan) -> None:
     console.print(f"{plan.recipe.output}: {plan.reads}; {plan.steps} steps of {plan.rows_per_step} rows")
     for part, counts in count_parameters(model).items():
         console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)

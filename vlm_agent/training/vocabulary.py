@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from vlm_agent.action_languages.binned import PHRASES
-from vlm_agent.datasets.drawn_screens import heard_texts
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import Vocabulary
@@ -15,11 +14,6 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     """What a word tokenizer is made of: the language's phrases, and every text of these episodes."""
     episodes = (shards.without_pixels(index) for index in indices)
     return Vocabulary(PHRASES, recipe.action_language.bins, (text for episode in episodes for text in _texts(episode)))
-
-
-def vocabulary_of_drawn(recipe: Recipe) -> Vocabulary:
-    """What one is made of where screens are drawn during the run: every text that they may show, and train goals."""
-    return Vocabulary(PHRASES, recipe.action_language.bins, heard_texts())
 
 
 def _texts(episode: Episode) -> Iterator[str]:

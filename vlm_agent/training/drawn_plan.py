@@ -1,0 +1,71 @@
+"""The plan of a run on screens that are drawn while it goes."""
+
+import hashlib
+import random
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from vlm_agent.action_languages.binned import PHRASES
+from vlm_agent.datasets.drawn_screens import heard_texts
+from vlm_agent.models.build import Vocabulary
+from vlm_agent.sentences.lessons import Lessons
+from vlm_agent.training.data import HELD_OUT, DrawnLessons, EndlessOrder, RowStream
+from vlm_agent.training.recipe import ValidationRecipe
+from vlm_agent.training.run_plan import RunPlan
+
+_LOOKED_AT = 4
+
+
+@dataclass(frozen=True)
+class DrawnPlan(RunPlan):
+    @property
+    def manifest(self) -> None:
+        return None
+
+    @cached_property
+    def data_digest(self) -> str:
+        """Of some lessons of both forms, pixels and all: they hang on fonts, word lists and the drawing itself."""
+        digest = hashlib.sha256()
+        for writer in (self.writer(), self._of_both_forms()):
+            for number in range(_LOOKED_AT):
+                sentence = writer(number, random.Random(f"digest {number}"))  # noqa: S311 (no secret)
+                digest.update(repr((sentence.input_ids, sentence.labels)).encode())
+                digest.update(b"".join(screen.tobytes() for screen in sentence.screens))
+        return digest.hexdigest()
+
+    @property
+    def reads(self) -> str:
+        lessons = self.steps * self.rows_per_step * self.order.count
+        dense = min(lessons, self.recipe.data.drawn.dense)
+        return f"{lessons:,} lessons on screens drawn as they are needed, the first {dense:,} of whole screens"
+
+    def vocabulary(self) -> Vocabulary:
+        return vocabulary_of_drawn(self.recipe.action_language.bins)
+
+    @cached_property
+    def order(self) -> EndlessOrder:
+        return self._order(self.recipe.seed)
+
+    def steps_of(self, rows: int) -> int:
+        return self.recipe.training.steps
+
+    def writer(self) -> DrawnLessons:
+        drawn = self.recipe.data.drawn
+        return DrawnLessons(Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid())
+
+    def validation_rows(self, validation: ValidationRecipe) -> RowStream:
+        """Lessons of both forms that no run learns."""
+        order = self._order(HELD_OUT)
+        return RowStream(order, -(-validation.episodes // order.count), self._of_both_forms(), self.reading.rows)
+
+    def _order(self, seed: int | str) -> EndlessOrder:
+        size = self.recipe.training.batch_size
+        return EndlessOrder(1 if size is None else size, seed)
+
+    def _of_both_forms(self) -> DrawnLessons:
+        return replace(self.writer(), dense=0)
+
+
+def vocabulary_of_drawn(bins: int) -> Vocabulary:
+    """The words that drawn screens may show, and those of train goals."""
+    return Vocabulary(PHRASES, bins, heard_texts())
