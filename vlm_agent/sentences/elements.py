@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.episodes import Action, Step, UiElement
-from vlm_agent.sentences import IGNORED, Sentence
+from vlm_agent.episodes import ACTION_NAMES, Action, Step, UiElement
+from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 FIND = "\nFind "
 READ = "\nRead "
 ANSWER = ": "
 MAX_NAME_CHARACTERS = 32
+_TAP = ACTION_NAMES.index("tap")
 
 
 @dataclass(frozen=True)
@@ -31,26 +32,36 @@ class ElementSentences:
     items: int = 12
 
     def build(self, step: Step, rng: random.Random) -> Sentence:
+        sentence = self.begin(step)
+        named = nameable(step.elements)
+        for element in rng.sample(named, min(self.items, len(named))):
+            (self.find if rng.random() < 0.5 else self.read)(sentence, element)
+        return sentence
+
+    def begin(self, step: Step) -> Sentence:
+        """The screen, of which something is going to be asked."""
         sentence = Sentence()
         sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
         screen = self.trajectory.screen(step)
         sentence.see(screen, self.trajectory.screens.tokens(*screen.shape[1:]))
-        named = nameable(step.elements)
-        for element in rng.sample(named, min(self.items, len(named))):
-            self._add(sentence, element, locate=rng.random() < 0.5)
         return sentence
 
-    def _add(self, sentence: Sentence, element: UiElement, locate: bool) -> None:
-        ids = self.trajectory.ids
-        place = self.trajectory.action_ids(Action.tap(*place_of(element)))
-        name = ids(element_name(element))
-        end = [self.trajectory.tokenizer.eos_token_id]
-        if locate:
-            sentence.read([*ids(FIND), *name, *ids(ANSWER)])
-            sentence.learn(place)
-        else:
-            sentence.read([*ids(READ), *place[:-1], *ids(ANSWER)])
-            sentence.learn([*name, *end])
+    def find(self, sentence: Sentence, element: UiElement) -> None:
+        self.ask(sentence, FIND + element_name(element), self.trajectory.action_ids(tap_on(element)), _TAP)
+
+    def read(self, sentence: Sentence, element: UiElement) -> None:
+        ids, place = self.trajectory.ids, self.trajectory.action_ids(tap_on(element))[:-1]
+        sentence.read([*ids(READ), *place, *ids(ANSWER)])
+        sentence.learn(self.said(element_name(element)))
+
+    def ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
+        """A question that is read, and its answer, which is learned."""
+        sentence.read(self.trajectory.ids(question + ANSWER))
+        sentence.learn(answer, kind)
+
+    def said(self, text: str) -> list[int]:
+        """A text as an answer: its tokens and the end mark."""
+        return [*self.trajectory.ids(text), self.trajectory.tokenizer.eos_token_id]
 
 
 def nameable(elements: Iterable[UiElement]) -> list[UiElement]:
@@ -62,6 +73,10 @@ def place_of(element: UiElement) -> tuple[float, float]:
     """(y, x) of its middle, on the screen even where its annotation reaches beyond."""
     y, x = (min(max(value, 0.0), 1.0) for value in element.centre_yx)
     return y, x
+
+
+def tap_on(element: UiElement) -> Action:
+    return Action.tap(*place_of(element))
 
 
 def element_name(element: UiElement) -> str:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 from vlm_agent.datasets.drawn_screens import DrawnScreen, any_word, phone_words, train_goals
 from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
-from vlm_agent.sentences import NO_ACTION, Sentence
-from vlm_agent.sentences.elements import ANSWER, FIND, READ, element_name, nameable, place_of
-from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.elements import ANSWER, ElementSentences, element_name, nameable, place_of, tap_on
 
 LIST = "\nList"
 SWITCH = "\nIs {name} on"
@@ -34,32 +33,31 @@ _LISTS_WITH = ", "
 _TOLD_FIRST = ("find_goal", "type_goal")
 _MOST_SCREENS = 3
 _LISTED = 8
-_TAP_KIND, _TYPE_KIND = (ACTION_NAMES.index(name) for name in ("tap", "type"))
+_TYPE_KIND = ACTION_NAMES.index("type")
 _LISTING, _TYPING, _MISSING = 0.1, 0.25, 0.12
 
 
 @dataclass(frozen=True)
-class Lessons:
-    """Writes lessons over drawn screens for one model; `items` questions a dense sentence."""
+class Lessons(ElementSentences):
+    """Writes lessons over drawn screens for one model; `items` questions about elements in a dense sentence."""
 
-    trajectory: TrajectorySentences
     items: int = 16
 
     def dense(self, screen: DrawnScreen, rng: random.Random) -> Sentence:
         """One screen and up to `items` answers about it."""
-        sentence = self._opened(screen)
+        sentence = self.begin(screen.step)
         named = nameable(screen.step.elements)
         if rng.random() < _LISTING and named:
             self._list(sentence, named)
             named = []
         single = set(map(id, told_apart(named)))
         questions = [
-            (self._find if id(element) in single and rng.random() < 0.5 else self._read, element) for element in named
+            (self.find if id(element) in single and rng.random() < 0.5 else self.read, element) for element in named
         ]
         questions = rng.sample(questions, min(self.items, len(questions)))
-        extra = [(self._switch, state) for state in screen.switches.items()][:3]
-        extra += [(self._absent, absentee(named, rng))] if named and rng.random() < 0.4 else []
-        extra += [(self._type, text_to_copy(rng)) for _ in range(rng.choice((0, 1, 1, 2)))]
+        extra = [(self.switch, state) for state in screen.switches.items()][:3]
+        extra += [(self.absent, absentee(named, rng))] if named and rng.random() < 0.4 else []
+        extra += [(self.type, text_to_copy(rng)) for _ in range(rng.choice((0, 1, 1, 2)))]
         for ask, about in rng.sample([*questions, *extra], len(questions) + len(extra)):
             ask(sentence, about)
         return sentence
@@ -67,11 +65,13 @@ class Lessons:
     def question(self, task: str, screen: DrawnScreen, about) -> Sentence:
         """One question of a kind in `TASKS` about something on a screen: an element, a switch's (label, whether on),
         ([names], the one that is missing), or a text to copy."""
+        if task not in TASKS:
+            raise ValueError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
         if task in _TOLD_FIRST:
             goal, action = _goal(about)
             return self._episode(goal, [(screen, action)])
-        sentence = self._opened(screen)
-        getattr(self, f"_{task}")(sentence, about)
+        sentence = self.begin(screen.step)
+        getattr(self, task)(sentence, about)
         return sentence
 
     def asked_first(self, draw: Callable[[], DrawnScreen], rng: random.Random) -> tuple[Sentence, list[DrawnScreen]]:
@@ -84,9 +84,8 @@ class Lessons:
         screens = [draw() for _ in range(rng.randint(1, _MOST_SCREENS))]
         asked = [_something(screen, rng) for screen in screens]
         goal = "Find " + _LISTS_WITH.join(name for name, _ in asked)
-        return self._episode(
-            goal, [(screen, action) for screen, (_, action) in zip(screens, asked, strict=True)]
-        ), screens
+        answers = [(screen, action) for screen, (_, action) in zip(screens, asked, strict=True)]
+        return self._episode(goal, answers), screens
 
     def _episode(self, goal: str, answers: Sequence[tuple[DrawnScreen, Action]]) -> Sentence:
         sentence = Sentence()
@@ -96,46 +95,21 @@ class Lessons:
             sentence.learn(self.trajectory.action_ids(action), ACTION_NAMES.index(action.name))
         return sentence
 
-    def _opened(self, screen: DrawnScreen) -> Sentence:
-        sentence = Sentence()
-        sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
-        prepared = self.trajectory.screen(screen.step)
-        sentence.see(prepared, self.trajectory.screens.tokens(*prepared.shape[1:]))
-        return sentence
-
-    def _find(self, sentence: Sentence, element: UiElement) -> None:
-        self._ask(sentence, FIND + element_name(element), self._place(element), _TAP_KIND)
-
-    def _read(self, sentence: Sentence, element: UiElement) -> None:
-        ids = self.trajectory.ids
-        sentence.read([*ids(READ), *self._place(element)[:-1], *ids(ANSWER)])
-        sentence.learn(self._said(element_name(element)))
-
     def _list(self, sentence: Sentence, elements: Sequence[UiElement]) -> None:
         """Places and names, top to bottom."""
         sentence.read(self.trajectory.ids(LIST))
         sentence.read(self.trajectory.ids(ANSWER))
         for element in sorted(elements, key=place_of)[:_LISTED]:
-            sentence.learn([*self._place(element)[:-1], *self._said(element_name(element))])
+            sentence.learn([*self.trajectory.action_ids(tap_on(element))[:-1], *self.said(element_name(element))])
 
-    def _switch(self, sentence: Sentence, state: tuple[str, bool]) -> None:
-        self._ask(sentence, SWITCH.format(name=state[0]), self._said(_YES if state[1] else _NO))
+    def switch(self, sentence: Sentence, state: tuple[str, bool]) -> None:
+        self.ask(sentence, SWITCH.format(name=state[0]), self.said(_YES if state[1] else _NO))
 
-    def _absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
-        self._ask(sentence, ABSENT.format(names=_LISTS_WITH.join(names[0])), self._said(names[1]))
+    def absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
+        self.ask(sentence, ABSENT.format(names=_LISTS_WITH.join(names[0])), self.said(names[1]))
 
-    def _type(self, sentence: Sentence, text: str) -> None:
-        self._ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
-
-    def _ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
-        sentence.read(self.trajectory.ids(question + ANSWER))
-        sentence.learn(answer, kind)
-
-    def _place(self, element: UiElement) -> list[int]:
-        return self.trajectory.action_ids(_tap(element))
-
-    def _said(self, text: str) -> list[int]:
-        return [*self.trajectory.ids(text), self.trajectory.tokenizer.eos_token_id]
+    def type(self, sentence: Sentence, text: str) -> None:
+        self.ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
 
 
 def text_to_copy(rng: random.Random) -> str:
@@ -164,7 +138,7 @@ def _missing(elements: Sequence[UiElement], rng: random.Random) -> str:
 def _goal(about: UiElement | str) -> tuple[str, Action]:
     if isinstance(about, str):
         return f"Type {about}", Action.type_text(about)
-    return f"Find {element_name(about)}", _tap(about)
+    return f"Find {element_name(about)}", tap_on(about)
 
 
 def _something(screen: DrawnScreen, rng: random.Random) -> tuple[str, Action]:
@@ -173,11 +147,7 @@ def _something(screen: DrawnScreen, rng: random.Random) -> tuple[str, Action]:
     if not here or rng.random() < _MISSING:
         return _missing(screen.step.elements, rng), Action.impossible()
     element = rng.choice(here)
-    return element_name(element), _tap(element)
-
-
-def _tap(element: UiElement) -> Action:
-    return Action.tap(*place_of(element))
+    return element_name(element), tap_on(element)
 
 
 def told_apart(elements: Sequence[UiElement]) -> list[UiElement]:
