@@ -9,8 +9,8 @@ from chat_server import Reply, completion, serving
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.agents.chat import ChatEndpoint
 from vlm_agent.agents.endpoint import EndpointAgent
-from vlm_agent.evaluation.online_runs import play
-from vlm_agent.evaluation.online_tasks import online_tasks
+from vlm_agent.evaluation.online.runs import play
+from vlm_agent.evaluation.online.tasks import online_tasks
 
 LANGUAGE = BinnedLanguage()
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.evaluation.correlation import correlate_success
 from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
 from vlm_agent.evaluation.online import evaluate_online
+from vlm_agent.evaluation.online.correlation import correlate_success
 from vlm_agent.evaluation.sources import Checkpoint
 from vlm_agent.models.trained import CHECKPOINTS
 from vlm_agent.training.run_folder import FINISHED

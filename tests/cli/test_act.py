@@ -22,8 +22,8 @@ from vlm_agent.devices.browser_world import make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online_replay import replay
-from vlm_agent.evaluation.online_runs import Scripted
+from vlm_agent.evaluation.online.replay import replay
+from vlm_agent.evaluation.online.runs import Scripted
 
 TASK = "general/test/7"
 SHOP = 0

@@ -7,7 +7,7 @@ import pytest
 
 from vlm_agent.cli import FAILED, OK, evaluate, main
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online_runs import Scripted
+from vlm_agent.evaluation.online.runs import Scripted
 from vlm_agent.training.recipe import LanguageRecipe
 
 

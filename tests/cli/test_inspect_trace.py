@@ -4,8 +4,8 @@ import pytest
 from PIL import Image
 
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.evaluation.online_runs import BASELINES, EXPERT, play
-from vlm_agent.evaluation.online_tasks import online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
+from vlm_agent.evaluation.online.tasks import online_tasks
 
 
 @pytest.fixture

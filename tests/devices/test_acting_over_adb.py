@@ -8,7 +8,7 @@ from vlm_agent.cli import FAILED, OK, act, main
 from vlm_agent.datasets.traces import read_trace
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
-from vlm_agent.evaluation.online_runs import Scripted
+from vlm_agent.evaluation.online.runs import Scripted
 
 
 def phone_at(task):

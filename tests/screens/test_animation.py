@@ -7,8 +7,8 @@ from PIL import Image
 from vlm_agent.datasets import DatasetError
 from vlm_agent.datasets.trace_writer import TraceWriter
 from vlm_agent.datasets.traces import Heading, read_trace
-from vlm_agent.evaluation.online_runs import BASELINES, EXPERT, play
-from vlm_agent.evaluation.online_tasks import online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
+from vlm_agent.evaluation.online.tasks import online_tasks
 from vlm_agent.screens import animation
 from vlm_agent.screens.animation import MOST_BYTES, animate
 

@@ -16,7 +16,7 @@ from vlm_agent.agents.readers import reader_of
 from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_screen
 from vlm_agent.episodes import Action, UiElement
-from vlm_agent.evaluation.online_scores import wilson
+from vlm_agent.evaluation.shares import wilson
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import nameable
 from vlm_agent.sentences.lessons import Lessons, absentee, text_to_copy, told_apart

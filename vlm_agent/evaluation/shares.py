@@ -4,6 +4,7 @@ Every share is what each episode adds to it over what each could add: the right 
 the right share of the episode over 1. So one resampling of episodes gives the interval of any share.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -111,3 +112,13 @@ def tabulate(
         }
         for name, mask in members.items()
     }
+
+
+def wilson(successes: int, tasks: int, z: float = 1.959964) -> list[float] | None:
+    """The interval in percent that holds a binomial share with 95 % confidence (Wilson 1927); None of no task."""
+    if not tasks:
+        return None
+    share, spread = successes / tasks, z * z / tasks
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / tasks + spread / (4 * tasks)) / (1 + spread)
+    return [100 * max(0.0, centre - half), 100 * min(1.0, centre + half)]

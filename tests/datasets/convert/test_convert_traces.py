@@ -8,8 +8,8 @@ from rich.console import Console
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.datasets.traces import read_trace
-from vlm_agent.evaluation.online_runs import BASELINES, EXPERT, play
-from vlm_agent.evaluation.online_tasks import online_tasks
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
+from vlm_agent.evaluation.online.tasks import online_tasks
 
 
 def run(source, output, **options):

@@ -5,8 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from vlm_agent.evaluation.online_scores import online_scores, wilson
-from vlm_agent.evaluation.online_table import online_tables
+from vlm_agent.evaluation.online.scores import online_scores
+from vlm_agent.evaluation.online.table import online_tables
+from vlm_agent.evaluation.shares import wilson
 
 
 def result(success, subset="general", steps=4, expert=2, **more):

@@ -1,16 +1,16 @@
 """The numbers of an online evaluation, from its tasks' results alone."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from vlm_agent.episodes import SUBSETS
+from vlm_agent.evaluation.shares import wilson
 
 OVERALL, MEMORY = "overall", "memory_goals"
 
 
 def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
-    """{overall, subset …, memory_goals: row} of what `online_runs.play` returned for each task of one run.
+    """{overall, subset …, memory_goals: row} of what `runs.play` returned for each task of one run.
 
     A row holds `tasks`, `successes`, `success` and `reached` (percent), `interval` (95 %, Wilson, of the success);
     `steps` and `expert_steps`, means over the tasks; `steps_over_expert`, all steps over all of the expert's in the
@@ -22,16 +22,6 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     members |= {subset: lambda row, subset=subset: row["subset"] == subset for subset in SUBSETS}
     members |= {MEMORY: lambda row: row["memory"]}
     return {name: _row([result for result in results if belongs(result)]) for name, belongs in members.items()}
-
-
-def wilson(successes: int, tasks: int, z: float = 1.959964) -> list[float] | None:
-    """The interval in percent that holds a binomial share with 95 % confidence (Wilson 1927); None of no task."""
-    if not tasks:
-        return None
-    share, spread = successes / tasks, z * z / tasks
-    centre = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / tasks + spread / (4 * tasks)) / (1 + spread)
-    return [100 * max(0.0, centre - half), 100 * min(1.0, centre + half)]
 
 
 def _row(results: list[Mapping]) -> dict:

@@ -10,11 +10,11 @@ from report_pages import FACTS, Page, Shards, made_episodes
 from vlm_agent.evaluation.dialects import DIALECTS
 from vlm_agent.evaluation.metrics import score
 from vlm_agent.evaluation.predictions import predictions_for
-from vlm_agent.evaluation.published import on_the_same_split, published_tables
 from vlm_agent.evaluation.report import write_report
+from vlm_agent.evaluation.report.published import on_the_same_split, published_tables
 
 TABLES = published_tables()
-BENCHMARKS = Path(__file__).parents[2] / "eval"
+BENCHMARKS = Path(__file__).parents[3] / "eval"
 PAPERS = ("android-in-the-zoo", "auto-ui", "d-pot", "smartphone-assistant", "visiontasker")
 SUBSETS = ("general", "install", "google_apps", "single", "web_shopping")
 WHOLE = {"split": "test", "episodes": 9, "episodes_in_split": 9}

@@ -6,7 +6,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.evaluation.online_scores import OVERALL
+from vlm_agent.evaluation.online.scores import OVERALL
 
 
 def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:

@@ -10,9 +10,9 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.datasets import DatasetError
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.evaluation.judged import JudgedSteps
-from vlm_agent.evaluation.overlay import VIEW_WIDTH, Mark, boxes, marks
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
-from vlm_agent.evaluation.thumbnails import thumbnail
+from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, boxes, marks
+from vlm_agent.evaluation.report.thumbnails import thumbnail
 from vlm_agent.evaluation.verdicts import verdicts
 
 RIGHT_TO_WRONG, WRONG_TO_RIGHT = "right_to_wrong", "wrong_to_right"

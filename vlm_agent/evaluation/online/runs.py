@@ -20,7 +20,7 @@ from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.trace_writer import TraceWriter
 from vlm_agent.datasets.traces import Heading
 from vlm_agent.episodes import Action, Step
-from vlm_agent.evaluation.online_tasks import OnlineTask, address_of
+from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
 
 RESULT = "result.json"
 

@@ -15,11 +15,11 @@ from vlm_agent.datasets import DatasetError
 from vlm_agent.datasets.simulated_phone import simulate_episode
 from vlm_agent.datasets.traces import read_trace
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation import online
 from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
-from vlm_agent.evaluation.online_replay import replay
-from vlm_agent.evaluation.online_runs import BASELINES, allowed_steps, play
-from vlm_agent.evaluation.online_tasks import address_of, online_tasks
+from vlm_agent.evaluation.online import evaluate as evaluating
+from vlm_agent.evaluation.online.replay import replay
+from vlm_agent.evaluation.online.runs import BASELINES, allowed_steps, play
+from vlm_agent.evaluation.online.tasks import address_of, online_tasks
 from vlm_agent.training.recipe import LanguageRecipe
 
 
@@ -175,7 +175,7 @@ def test_it_goes_on_where_it_was_stopped_and_ends_alike(tmp_path, monkeypatch):
 
     agent = Tapper()
     with monkeypatch.context() as patch, pytest.raises(StoppedError):
-        patch.setattr(online, "play", failing)
+        patch.setattr(evaluating, "play", failing)
         evaluate(tmp_path / "out", agent)
     said = len(agent.answers)
     assert not (tmp_path / "out" / "online.json").exists()

@@ -1,7 +1,7 @@
 """Online evaluation: an agent does tasks on simulated phones, and what counts is whether they are done.
 
 OUT/online_plan.json   what is evaluated; the same command again goes on where it was stopped, also with more tasks
-OUT/<run>/00012/       a task's trace and result (see `online_runs.py`)
+OUT/<run>/00012/       a task's trace and result (see `runs.py`)
 OUT/online.json        every number of every run, and every task
 """
 
@@ -18,10 +18,10 @@ from rich.progress import track
 from vlm_agent.datasets import DatasetError, written_whole
 from vlm_agent.datasets.locks import locked, remove_partials
 from vlm_agent.datasets.simulated_phone import SIZE
-from vlm_agent.evaluation.online_runs import AT_ONCE, BASELINES, EXPERT, Player, play, read_result
-from vlm_agent.evaluation.online_scores import online_scores
-from vlm_agent.evaluation.online_table import online_tables
-from vlm_agent.evaluation.online_tasks import SPLIT, OnlineTask, online_tasks
+from vlm_agent.evaluation.online.runs import AT_ONCE, BASELINES, EXPERT, Player, play, read_result
+from vlm_agent.evaluation.online.scores import online_scores
+from vlm_agent.evaluation.online.table import online_tables
+from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, online_tasks
 from vlm_agent.evaluation.parts import AGENT
 from vlm_agent.evaluation.predict import CONTROLS, GREY_SCREENS, NO_HISTORY
 from vlm_agent.evaluation.sources import Source

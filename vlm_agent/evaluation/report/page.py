@@ -19,8 +19,10 @@ from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.datasets import written_whole
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES
-from vlm_agent.evaluation.curves import curve
-from vlm_agent.evaluation.gallery import (
+from vlm_agent.evaluation.judged import judge_steps
+from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.report.curves import curve
+from vlm_agent.evaluation.report.gallery import (
     RIGHT_TO_WRONG,
     WRONG_TO_RIGHT,
     Gallery,
@@ -29,13 +31,11 @@ from vlm_agent.evaluation.gallery import (
     choose_flips,
     rows_by_id,
 )
-from vlm_agent.evaluation.judged import judge_steps
-from vlm_agent.evaluation.overlay import VIEW_WIDTH
-from vlm_agent.evaluation.predictions import Prediction
-from vlm_agent.evaluation.published import on_the_same_split, published_tables
-from vlm_agent.evaluation.report_tables import comparison_tables, confusion_table, scorer_tables
+from vlm_agent.evaluation.report.overlay import VIEW_WIDTH
+from vlm_agent.evaluation.report.published import on_the_same_split, published_tables
+from vlm_agent.evaluation.report.tables import comparison_tables, confusion_table, scorer_tables
 
-_PAGE = Path(__file__).with_name("report_page")
+_PAGE = Path(__file__).with_name("template")
 _FEW = 100
 _WIDTH_OF_FEW, _WIDTH_OF_MANY = 300, 180
 """Of pictures, in pixels: of up to `_FEW` episodes they may be read, of more they only show what the screen is."""

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, UiElement
-from vlm_agent.evaluation.gallery import choose, choose_flips, rows_by_id
 from vlm_agent.evaluation.judged import judge_steps
-from vlm_agent.evaluation.overlay import boxes, marks
+from vlm_agent.evaluation.report.gallery import choose, choose_flips, rows_by_id
+from vlm_agent.evaluation.report.overlay import boxes, marks
 
 
 @pytest.fixture(scope="module")

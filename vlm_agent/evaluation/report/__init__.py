@@ -1,0 +1,5 @@
+"""The report: one self-contained page with tables, curves, published numbers and screens on which agents erred."""
+
+from vlm_agent.evaluation.report.page import Earlier, write_report
+
+__all__ = ["Earlier", "write_report"]
