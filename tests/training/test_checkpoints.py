@@ -299,6 +299,19 @@ def test_a_run_is_known_by_recipe_data_and_packs_in_a_step(tmp_path):
     assert identity() != plain
 
 
+def test_a_run_is_known_by_what_its_deepspeed_file_says_and_not_by_the_name_alone(tmp_path):
+    shards, file = tiny.write_shards(tmp_path / "shards", [tiny.episode()]), tmp_path / "zero.json"
+    content = tiny.recipe(shards, tmp_path / "run")
+    content["training"] |= {"optimizer": {"name": "adamw"}, "deepspeed": str(file)}
+    recipe = Recipe(**content)
+
+    def identity(stage: int) -> dict:
+        file.write_text(json.dumps({"zero_optimization": {"stage": stage}}))
+        return identity_of(recipe, "", 2)
+
+    assert identity(2) == identity(2) != identity(3)
+
+
 def test_the_best_validated_checkpoint_is_saved_though_no_save_was_due(tmp_path, monkeypatch):
     accuracies = iter([0.2, 0.9, 0.3, 0.9, 0.1, 0.4])
     validation = SimpleNamespace(run=lambda model, device: {"eval_accuracy": next(accuracies), "eval_loss": 1.0})

@@ -18,6 +18,19 @@ def test_the_batch_whose_loss_is_no_number_is_named_and_the_others_are_not(loss)
     assert "fine" not in str(error.value)
 
 
+@pytest.mark.parametrize("gradient", ["nan", "inf"])
+def test_gradients_that_are_no_numbers_stop_the_step_and_name_all_that_it_read(gradient):
+    watch, weights = FiniteLoss(), [torch.nn.Parameter(torch.zeros(3)) for _ in range(3)]
+    for weight in weights[:2]:
+        weight.grad = torch.ones(3)
+    watch.watch(torch.tensor(0.5), ["one", "two"])
+    watch.check(7)
+    watch.check_gradients(weights, 7)
+    weights[1].grad[2] = float(gradient)
+    with pytest.raises(TrainingError, match=r"gradients are no finite numbers after 7 steps.* read one, two\. "):
+        watch.check_gradients(weights, 7)
+
+
 def test_finite_losses_pass_and_are_forgotten():
     watch = FiniteLoss()
     for step in range(2):

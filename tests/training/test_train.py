@@ -180,7 +180,7 @@ def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
 
 
 def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(shards, tmp_path):
-    with pytest.raises(TrainingError, match="the loss is no finite number"):
+    with pytest.raises(TrainingError, match="no finite number"):
         run(shards, tmp_path, training__optimizer="{learning_rate: 1e30}", training__steps="50")
     assert not (tmp_path / "run" / "run.json").exists()
 

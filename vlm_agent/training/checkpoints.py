@@ -9,6 +9,7 @@ All ranks must see one folder. Trainer's files are read with `weights_only` (no 
 reads its own as pickles: resume only runs of your own.
 """
 
+import hashlib
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -44,6 +45,9 @@ def identity_of(recipe: Recipe, data_digest: str, rank_count: int) -> dict[str, 
     identity["packs in a step (accumulation x ranks)"] = recipe.training.accumulation * rank_count
     if identity.get("training.deepspeed") is not None:
         identity["ranks, as DeepSpeed's checkpoints are cut by them"] = rank_count
+        identity["sha256 of training.deepspeed"] = hashlib.sha256(
+            Path(recipe.training.deepspeed).read_bytes()
+        ).hexdigest()
     return identity
 
 

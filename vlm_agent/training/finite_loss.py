@@ -1,6 +1,10 @@
-"""A loss that is NaN or infinite stops the run before it reaches the weights, and says which episodes gave it."""
+"""A loss or gradient that is NaN or infinite stops the run before it reaches the weights, and says which episodes gave
+it."""
+
+from collections.abc import Iterable
 
 import torch
+from transformers import TrainerCallback
 
 from vlm_agent.training import ranks
 from vlm_agent.training.errors import TrainingError
@@ -15,6 +19,7 @@ class FiniteLoss:
 
     def __init__(self):
         self._seen: list[tuple[torch.Tensor, list[str]]] = []
+        self._passed: list[str] = []
 
     def watch(self, loss: torch.Tensor, about: list[str]) -> None:
         """`loss`: a scalar, as the model gave it; `about`: what the batch was made of."""
@@ -27,6 +32,7 @@ class FiniteLoss:
         many updates were made.
         """
         seen, self._seen = self._seen, []
+        self._passed = [name for _, about in seen for name in about]
         losses = torch.stack([loss.float() for loss, _ in seen])
         if not ranks.agreed(not bool(losses.isfinite().all())):
             return
@@ -39,3 +45,28 @@ class FiniteLoss:
             f"the loss is no finite number after {step} steps: {'; '.join(ranks.gathered(here))}. Nothing was updated "
             "by it. Look at these episodes (`vlm-agent inspect`), or lower the learning rate"
         )
+
+    def check_gradients(self, parameters: Iterable[torch.Tensor], step: int) -> None:
+        """Asks about the gradients of the losses that passed: one of them may overflow where the loss did not.
+
+        Raises TrainingError as `check` does, naming all that the step read. Gradients that DeepSpeed keeps to itself are
+        not seen: it has updated the weights by then.
+        """
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if not gradients or not ranks.agreed(not bool(torch.nn.utils.get_total_norm(gradients).isfinite())):
+            return
+        raise TrainingError(
+            f"the gradients are no finite numbers after {step} steps, though the loss is one; the step read "
+            f"{', '.join(ranks.gathered(self._passed))}. Nothing was updated by it. Lower the learning rate, or look at "
+            "these episodes (`vlm-agent inspect`)"
+        )
+
+
+class FiniteGradients(TrainerCallback):
+    """Has the gradients looked at between their clipping and the update."""
+
+    def __init__(self, finite_loss: FiniteLoss):
+        self.finite_loss = finite_loss
+
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
+        self.finite_loss.check_gradients(model.parameters(), state.global_step)

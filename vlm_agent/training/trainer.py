@@ -10,7 +10,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from vlm_agent.models.adapters import save_trained_weights
 from vlm_agent.models.zero3 import saved_weights_whole
 from vlm_agent.training.data import RowStream, only_row
-from vlm_agent.training.finite_loss import FiniteLoss
+from vlm_agent.training.finite_loss import FiniteGradients, FiniteLoss
 from vlm_agent.training.hardware import gpu_of_device
 from vlm_agent.training.meter import Meter
 from vlm_agent.training.optimizers import optimizer_of
@@ -37,6 +37,7 @@ class AgentTrainer(Trainer):
         super().__init__(*args, train_dataset=train_dataset, eval_dataset=rows, **kwargs)
         self.optimizer_recipe, self.validation = optimizer_recipe, validation
         self.finite_loss = FiniteLoss()
+        self.add_callback(FiniteGradients(self.finite_loss))
         self.meter = Meter(self.args.device, _peak_flops(self.args))
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
