@@ -49,16 +49,16 @@ class FiniteLoss:
     def check_gradients(self, parameters: Iterable[torch.Tensor], step: int) -> None:
         """Asks about the gradients of the losses that passed: one of them may overflow where the loss did not.
 
-        Raises TrainingError as `check` does, naming all that the step read. Gradients that DeepSpeed keeps to itself are
-        not seen: it has updated the weights by then.
+        Raises TrainingError as `check` does, naming all that the step read. Gradients that DeepSpeed keeps to itself
+        are not seen: it has updated the weights by then.
         """
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if not gradients or not ranks.agreed(not bool(torch.nn.utils.get_total_norm(gradients).isfinite())):
             return
         raise TrainingError(
             f"the gradients are no finite numbers after {step} steps, though the loss is one; the step read "
-            f"{', '.join(ranks.gathered(self._passed))}. Nothing was updated by it. Lower the learning rate, or look at "
-            "these episodes (`vlm-agent inspect`)"
+            f"{', '.join(ranks.gathered(self._passed))}. Nothing was updated by it. Lower the learning rate, or look "
+            "at these episodes (`vlm-agent inspect`)"
         )
 
 
