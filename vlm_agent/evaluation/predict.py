@@ -33,42 +33,51 @@ def predict(
     share: Share,
     console: Console,
 ) -> None:
-    """Makes every part of the share that is not there yet; loads the agent only where there is one to make."""
-    missing = [(runs, number) for runs in passes for number in parts.missing(runs, share)]
+    """Makes every part of the share that is not there yet; loads the agent only where there is one to make.
+
+    Part by part, all its passes one after the other: its screens are decoded once.
+    """
+    lacking = [(runs, set(parts.missing(runs, share))) for runs in passes]
+    numbers = sorted(set().union(*(lacks for _, lacks in lacking)))
+    missing = {number: [runs for runs, lacks in lacking if number in lacks] for number in numbers}
     if not missing:
         return
     lengths = [len(sizes) for sizes in dataset.screen_sizes]
-    steps = sum(lengths[index] for _, number in missing for index in parts.episodes(number))
+    steps = sum(len(made) * lengths[index] for number, made in missing.items() for index in parts.episodes(number))
     agent = load()
     with StepProgress(console, steps).shown() as progress:
-        for (runs, number), episodes in _loaded(dataset, parts, missing):
-            answers = _as(agent, runs[0]).answer_both_ways(episodes) if CONSTRAINED in runs else None
-            by_run = answers if answers is not None else (_as(agent, runs[0]).answer_episodes(episodes),)
-            # The first run last: a part of it says that those which came with it are there too.
-            for run, answered in reversed(list(zip(runs, by_run, strict=True))):
-                _write(parts, run, number, episodes, answered)
-            progress.add(runs[0], sum(map(len, episodes)))
+        for number, episodes in _loaded(dataset, parts, list(missing)):
+            for runs in missing[number]:
+                _make(agent, runs, parts, number, episodes)
+                progress.add(runs[0], sum(map(len, episodes)))
+
+
+def _make(agent: Agent, runs: Sequence[str], parts: Parts, number: int, episodes: list[Episode]) -> None:
+    """One pass over a part."""
+    one = _as(agent, runs[0])
+    by_run = one.answer_both_ways(episodes) if CONSTRAINED in runs else (one.answer_episodes(episodes),)
+    # The first run last: a part of it says that those which came with it are there too.
+    for run, answered in reversed(list(zip(runs, by_run, strict=True))):
+        _write(parts, run, number, episodes, answered)
 
 
 def _as(agent: Agent, run: str) -> Agent:
     return {GREY_SCREENS: agent.on_grey_screens, NO_HISTORY: agent.without_history}.get(run, lambda: agent)()
 
 
-def _loaded(
-    dataset: ShardDataset, parts: Parts, missing: list[tuple[Sequence[str], int]]
-) -> Iterator[tuple[tuple[Sequence[str], int], list[Episode]]]:
-    """Each part to make, with its episodes; the next ones are decoded meanwhile."""
+def _loaded(dataset: ShardDataset, parts: Parts, numbers: list[int]) -> Iterator[tuple[int, list[Episode]]]:
+    """Each part, with its episodes; the next ones are decoded meanwhile."""
 
     def load(number: int) -> list[Episode]:
         return [dataset[index] for index in parts.episodes(number)]
 
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(load, missing[0][1])
-        for at, part in enumerate(missing):
+        coming = pool.submit(load, numbers[0])
+        for at, number in enumerate(numbers):
             episodes = coming.result()
-            if at + 1 < len(missing):
-                coming = pool.submit(load, missing[at + 1][1])
-            yield part, episodes
+            if at + 1 < len(numbers):
+                coming = pool.submit(load, numbers[at + 1])
+            yield number, episodes
 
 
 def _write(parts: Parts, run: str, number: int, episodes: list[Episode], answered: list[list[Answer]]) -> None:
