@@ -170,12 +170,18 @@ def test_both_kinds_of_step_occur():
     assert not all(agreeing)
 
 
-def test_one_forward_pass_reads_the_screens_of_all_episodes(model, monkeypatch):
+def test_one_forward_pass_reads_all_episodes_and_each_screen_is_looked_at_once(model, monkeypatch):
     calls = []
     see = type(model).see
     monkeypatch.setattr(type(model), "see", lambda self, screens: (calls.append(len(screens)), see(self, screens))[1])
-    make_agent(model, batch_tokens=1 << 20).answer_episodes(EPISODES)
-    assert calls == [sum(len(episode) for episode in EPISODES)]
+    agent = make_agent(model, batch_tokens=1 << 20)
+    prefill, prefills = agent.reader.prefill, []
+    monkeypatch.setattr(
+        agent.reader, "prefill", lambda sentences: prefills.append(len(sentences)) or prefill(sentences)
+    )
+    agent.answer_episodes(EPISODES)
+    assert prefills == [len(EPISODES)]
+    assert sum(calls) == sum(len(episode) for episode in EPISODES)
 
 
 def test_an_answer_is_cut_off_and_means_nothing(monkeypatch):
@@ -240,9 +246,10 @@ def test_mixed_precision_answers_every_step(model):
 
 
 def test_the_senses_can_be_taken_away():
-    agent = make_agent(None, bf16=True)
-    assert agent.on_grey_screens() == make_agent(None, grey=True, bf16=True)
-    assert agent.without_history() == make_agent(None, remember=False, bf16=True)
+    model = tiny.model(len(WORDS))
+    agent = make_agent(model, bf16=True)
+    assert agent.on_grey_screens() == make_agent(model, grey=True, bf16=True)
+    assert agent.without_history() == make_agent(model, remember=False, bf16=True)
 
 
 def test_the_agent_can_be_imported_first():

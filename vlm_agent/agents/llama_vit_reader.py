@@ -5,12 +5,12 @@ Another model family brings another reader; `greedy.py` asks for nothing else.
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from transformers import Cache
 
 from vlm_agent.agents.greedy import LOGITS_AT_ONCE, Begun, Prefill
 from vlm_agent.agents.growing_cache import growing_cache
+from vlm_agent.agents.seen_screens import SeenScreens
 from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.packing import lay_side_by_side
@@ -20,7 +20,7 @@ class LlamaViTReader:
     """Reads for one model, whose attention must take a mask of its own ("sdpa" does, flash-attn does not)."""
 
     def __init__(self, model: LlamaViT):
-        self._model = model
+        self._model, self._seen = model, SeenScreens(model)
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences, padded on the right, where causal attention never looks."""
@@ -37,8 +37,8 @@ class LlamaViTReader:
 
     def _read(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
         model, cache = self._model, growing_cache()
-        screens = np.stack([screen for sentence in sentences for screen in sentence.screens])
-        embeddings, _ = model.embed(ids.to(model.device), torch.from_numpy(screens).to(model.device))
+        tokens = self._seen([screen for sentence in sentences for screen in sentence.screens])
+        embeddings = model.embed_seen(ids.to(model.device), tokens)
         decoded = model.language_model.model(inputs_embeds=embeddings, past_key_values=cache, use_cache=True)
         return cache, decoded.last_hidden_state
 

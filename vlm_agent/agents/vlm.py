@@ -1,7 +1,7 @@
 """The smartphone assistant: a vision-language model that continues the trajectory's sentence with the next action."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.agents import Answer
 from vlm_agent.agents.constrained import Constrained
-from vlm_agent.agents.greedy import Choice, Limits, Said, answer_sentences, most_likely
+from vlm_agent.agents.greedy import Choice, Limits, Reader, Said, answer_sentences, most_likely
 from vlm_agent.agents.readers import reader_of
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.models.build import load
@@ -32,6 +32,7 @@ class VlmAgent:
 
     `constrained` keeps it to the action language: every answer is an action.
     `bf16` runs in mixed precision: faster, and no longer bit-exact between whole trajectories and single steps.
+    `reader` is made for the model where none is given, and shared with what the agent becomes without a sense.
     `batch_tokens` bounds how much of several episodes is read at once, padding counted; a longer one is read alone.
     """
 
@@ -42,6 +43,11 @@ class VlmAgent:
     bf16: bool = False
     constrained: bool = False
     batch_tokens: int = BATCH_TOKENS
+    reader: Reader | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self):
+        if self.reader is None:
+            self.reader = reader_of(self.model)
 
     @classmethod
     def from_run(cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS) -> "VlmAgent":
@@ -99,7 +105,7 @@ class VlmAgent:
         with torch.inference_mode(), self._precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
                 chosen = [sentences[number] for number in batch]
-                answers = answer_sentences(reader_of(self.model), chosen, self._limits, choices)
+                answers = answer_sentences(self.reader, chosen, self._limits, choices)
                 said |= zip(batch, zip(*answers, strict=True), strict=True)
         flat = [[one for number in range(len(sentences)) for one in said[number][way]] for way in range(len(choices))]
         return [_by_episode([self._answer(one.ids, one.settled) for one in way], episodes) for way in flat]
@@ -112,7 +118,7 @@ class VlmAgent:
 
     def _continue(self, sentence: Sentence) -> list[int]:
         """Token by token, the plain way that everything faster is held to."""
-        reader, said = reader_of(self.model), []
+        reader, said = self.reader, []
         begun = reader.begin(sentence)
         logits, place = begun.logits, begun.place
         while not said or not self._limits.reached(said):

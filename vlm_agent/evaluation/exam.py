@@ -12,7 +12,6 @@ from itertools import groupby
 import torch
 
 from vlm_agent.agents.greedy import Limits, answer_sentences, most_likely
-from vlm_agent.agents.readers import reader_of
 from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_screen
 from vlm_agent.episodes import Action, UiElement
@@ -97,12 +96,14 @@ TASKS = tuple(name for name, _, _ in _TASKS)
 
 def sit(agent: VlmAgent, questions: Iterator[Question]) -> Iterator[Answered]:
     """The agent's greedy answers, in order, a batch at a time."""
-    reader, limits = reader_of(agent.model), Limits(agent.tokenizer.eos_token_id, _LONGEST_ANSWER)
+    limits = Limits(agent.tokenizer.eos_token_id, _LONGEST_ANSWER)
     numbered = enumerate(questions)
     for _, batch in groupby(numbered, key=lambda pair: pair[0] // AT_ONCE):
         asked = [question for _, question in batch]
         with torch.inference_mode():
-            answers = answer_sentences(reader, [question.sentence for question in asked], limits, [most_likely])[0]
+            answers = answer_sentences(agent.reader, [question.sentence for question in asked], limits, [most_likely])[
+                0
+            ]
         for question, (said,) in zip(asked, answers, strict=True):
             yield _judged(agent, question, said.ids)
 

@@ -200,8 +200,12 @@ class LlamaViT(PreTrainedModel):
         if screens is None or not given:
             return embeddings, None
         seen, tokens = self.see(screens)
-        filled = embeddings.masked_scatter(is_screen.unsqueeze(-1), tokens.to(embeddings.dtype))
-        return filled, seen
+        return _filled(embeddings, is_screen, tokens), seen
+
+    def embed_seen(self, input_ids: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """`embed` of screens that were seen before: their visual tokens (N, tokens, hidden), positions added."""
+        is_screen = input_ids == SCREEN_TOKEN
+        return _filled(self.get_input_embeddings()(input_ids.masked_fill(is_screen, 0)), is_screen, tokens)
 
     def forward(
         self,
@@ -261,6 +265,10 @@ class LlamaViT(PreTrainedModel):
         scale = 1 / ((self.config.visual_norm or 1.0) * math.sqrt(table.shape[-1]))
         logits = (seen[known] @ table.t()).float() * scale
         return functional.cross_entropy(logits, element_labels[known]) if known.any() else seen.sum() * 0
+
+
+def _filled(embeddings: torch.Tensor, is_screen: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    return embeddings.masked_scatter(is_screen.unsqueeze(-1), tokens.to(embeddings.dtype))
 
 
 def _feature_width(vision: nn.Module) -> int:
