@@ -100,10 +100,9 @@ def sit(agent: VlmAgent, questions: Iterator[Question]) -> Iterator[Answered]:
     numbered = enumerate(questions)
     for _, batch in groupby(numbered, key=lambda pair: pair[0] // AT_ONCE):
         asked = [question for _, question in batch]
+        sentences = [question.sentence for question in asked]
         with torch.inference_mode():
-            answers = answer_sentences(agent.reader, [question.sentence for question in asked], limits, [most_likely])[
-                0
-            ]
+            answers = answer_sentences(agent.reader, sentences, limits, [most_likely])[0]
         for question, (said,) in zip(asked, answers, strict=True):
             yield _judged(agent, question, said.ids)
 
