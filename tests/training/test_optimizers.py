@@ -4,6 +4,7 @@ import pytest
 import tiny
 import torch
 import two_ranks
+from muon_moves import moved
 from torch.optim.lr_scheduler import LambdaLR
 
 from vlm_agent.training.muon import Muon, orthogonal
@@ -108,28 +109,9 @@ def test_muon_takes_matrices_only():
         Muon([torch.nn.Parameter(torch.zeros(3))], 0.1, 0.0)
 
 
-_MOVE = """
-import hashlib
-from vlm_agent.training import muon
-calls, orthogonal = [], muon.orthogonal
-muon.orthogonal = lambda matrix: calls.append(matrix.shape) or orthogonal(matrix)
-
-def moved():
-    torch.manual_seed(0)
-    weights = [torch.nn.Parameter(torch.randn(rows, columns)) for rows, columns in ((8, 24), (16, 16), (4, 9), (9, 4))]
-    optimizer = muon.Muon(weights, 0.02, 0.1)
-    for _ in range(3):
-        for weight in weights:
-            weight.grad = torch.randn_like(weight)
-        optimizer.step()
-    return hashlib.sha256(b"".join(weight.detach().numpy().tobytes() for weight in weights)).hexdigest()
-"""
-
-
 def test_ranks_share_muons_work_and_end_with_the_weights_of_one(tmp_path):
-    said = two_ranks.run(tmp_path, _MOVE + "\nprint(moved(), len(calls))")
-    known = {"torch": torch}
-    exec(_MOVE + "\nalone = moved(), len(calls)", known)  # noqa: S102 (the lines above)
-    assert [line.split()[0] for line in said] == [known["alone"][0]] * 2
-    assert sum(int(line.split()[1]) for line in said) == known["alone"][1] == 12
+    said = two_ranks.run(tmp_path, "from muon_moves import moved\nprint(*moved())")
+    weights, calls = moved()
+    assert [line.split()[0] for line in said] == [weights] * 2
+    assert sum(int(line.split()[1]) for line in said) == calls == 12
     assert all(0 < int(line.split()[1]) < 12 for line in said)

@@ -192,8 +192,7 @@ class LlamaViT(PreTrainedModel):
         Screens fill the `SCREEN_TOKEN` positions in reading order of the batch. Raises ValueError when the two do not
         match in number.
         """
-        is_screen = input_ids == SCREEN_TOKEN
-        embeddings = self.get_input_embeddings()(input_ids.masked_fill(is_screen, 0))
+        is_screen, embeddings = self._embed_words(input_ids)
         wanted, given = int(is_screen.sum()), 0 if screens is None else len(screens) * self.config.tokens_per_screen
         if wanted != given:
             raise ValueError(f"the sequence has room for {wanted} visual tokens, the screens bring {given}")
@@ -204,8 +203,13 @@ class LlamaViT(PreTrainedModel):
 
     def embed_seen(self, input_ids: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """`embed` of screens that were seen before: their visual tokens (N, tokens, hidden), positions added."""
+        is_screen, embeddings = self._embed_words(input_ids)
+        return _filled(embeddings, is_screen, tokens)
+
+    def _embed_words(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where visual tokens go, bool (B, L), and the embeddings (B, L, hidden) of everything else."""
         is_screen = input_ids == SCREEN_TOKEN
-        return _filled(self.get_input_embeddings()(input_ids.masked_fill(is_screen, 0)), is_screen, tokens)
+        return is_screen, self.get_input_embeddings()(input_ids.masked_fill(is_screen, 0))
 
     def forward(
         self,

@@ -20,13 +20,10 @@ from transformers import TrainerCallback
 from vlm_agent.training import ranks
 from vlm_agent.training.checkpoint_record import RECORD, DamagedError, check, read_record, seal
 from vlm_agent.training.errors import TrainingError
-from vlm_agent.training.recipe import Recipe
+from vlm_agent.training.recipe import NEWEST_KEPT, Recipe
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
-NEWEST_KEPT = 2
-"""As many as it takes to survive one that rots."""
-
 _NONE, _REFUSED = -1, -2
 _FREE_TO_CHANGE = (
     *("output", "data.shards", "data.workers"),

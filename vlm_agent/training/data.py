@@ -182,7 +182,7 @@ HELD_OUT = "held out"
 class EndlessOrder:
     """Row k holds the sentences k · `count` … of a stream that never comes round again."""
 
-    items = range(2**62)
+    items = range(2**62)  # an item is its own number
 
     def __init__(self, count: int, seed: int | str):
         self.count, self.seed = count, seed

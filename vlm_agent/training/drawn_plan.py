@@ -59,8 +59,7 @@ class DrawnPlan(RunPlan):
         return RowStream(order, -(-validation.episodes // order.count), self._of_both_forms(), self.reading.rows)
 
     def _order(self, seed: int | str) -> EndlessOrder:
-        size = self.recipe.training.batch_size
-        return EndlessOrder(1 if size is None else size, seed)
+        return EndlessOrder(self.sentences_a_row, seed)
 
     def _of_both_forms(self) -> DrawnLessons:
         return replace(self.writer(), dense=0)

@@ -62,7 +62,7 @@ class Plan(RunPlan):
         training = self.recipe.training
         if training.batch_tokens is not None:
             return RowSize(tokens=training.batch_tokens)
-        sentences = 1 if training.batch_size is None else training.batch_size
+        sentences = self.sentences_a_row
         if self.recipe.data.control == "no_history":
             # As many single steps as whole episodes have: or this control would learn less than what it controls.
             lengths = self.token_counts.lengths[self.episodes]

@@ -25,6 +25,9 @@ from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.episodes import SUBSETS
 from vlm_agent.models.recipe import ModelRecipe, Section
 
+NEWEST_KEPT = 2
+"""Checkpoints that a run keeps at least: as many as it takes to survive one that rots."""
+
 
 class RecipeError(ValueError):
     """A recipe that cannot be run, with what to change."""
@@ -132,7 +135,7 @@ class TrainingRecipe(Section):
     bf16: bool | Literal["auto"] = False
     gradient_checkpointing: bool = False
     save_steps: PositiveInt | None = None
-    keep_checkpoints: Annotated[int, Field(ge=2)] = 2
+    keep_checkpoints: Annotated[int, Field(ge=NEWEST_KEPT)] = NEWEST_KEPT
     log_steps: PositiveInt = 10
     validation: ValidationRecipe | None = None
     deepspeed: str | None = None

@@ -97,6 +97,12 @@ class RunPlan(ABC):
         return replace(sentences, grey=self.recipe.data.control == "grey_screens")
 
     @property
+    def sentences_a_row(self) -> int:
+        """Where rows are not filled by tokens."""
+        size = self.recipe.training.batch_size
+        return 1 if size is None else size
+
+    @property
     def rows_per_step(self) -> int:
         return self.recipe.training.accumulation * int(os.environ.get("WORLD_SIZE", "1"))
 
