@@ -8,7 +8,7 @@ import tiny
 
 from vlm_agent.episodes import Step, UiElement
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
-from vlm_agent.sentences.elements import ANSWER, FIND, READ, ElementSentences, element_name, label_elements
+from vlm_agent.sentences.elements import ANSWER, ITEM, ElementSentences, element_name, label_elements
 
 WORDS = tiny.tokenizer()
 TRAJECTORY = tiny.sentences(WORDS)
@@ -36,7 +36,7 @@ def test_a_screen_comes_first_and_then_every_element_once():
     assert sentence.input_ids[0] == WORDS.bos_token_id
     assert sentence.input_ids[1 : 1 + TOKENS] == [SCREEN_TOKEN] * TOKENS
     said = TRAJECTORY.text(sentence.input_ids[1 + TOKENS :])
-    assert said.count(FIND) + said.count(READ) == len(STEP.elements)
+    assert said.count(ITEM) == len(STEP.elements)
     assert all(said.count(element_name(element)) == 1 for element in STEP.elements)
 
 
@@ -48,10 +48,10 @@ def test_what_is_asked_is_not_learned_and_what_is_answered_is():
         learned = TRAJECTORY.text([label for label in sentence.labels if label != IGNORED])
         given = TRAJECTORY.text(sentence.input_ids[1 + TOKENS :]).removesuffix(learned)
         name = next(name for name in places if name in given + learned)
-        question, answer = (name, places[name]) if given.startswith(FIND) else (places[name], name)
-        assert (given, learned) == ((FIND if question == name else READ) + question + ANSWER, answer)
+        question, answer = (name, places[name]) if name in given else (places[name], name)
+        assert (given, learned) == (ITEM + question + ANSWER, answer)
         assert sentence.labels[-1] == WORDS.eos_token_id
-        seen.add((given[:5], name))
+        seen.add((question == name, name))
     assert len(seen) == 6
 
 
@@ -84,12 +84,18 @@ def test_the_cell_in_the_middle_of_a_word_holds_that_words_id():
     assert got == [[IGNORED, word("ICON_HOME")], [IGNORED, IGNORED], [clear, cart], [IGNORED, IGNORED]]
 
 
+def test_a_word_names_every_cell_whose_middle_it_covers():
+    wide = UiElement((0.25, 0.1, 0.5, 0.65), "world")  # two rows high, over the middles of columns 0, 1 and 2 of four
+    assert labels((wide,), grid=(4, 4))[1:3] == [[word("world")] * 3 + [IGNORED]] * 2
+    assert labels((wide,), grid=(4, 4))[0] == [IGNORED] * 4
+
+
 def test_a_word_that_is_several_tokens_has_no_cell():
     assert labels((UiElement((0.0, 0.0, 0.25, 0.5), "Zqx"),)) == [[IGNORED] * 2] * 4
 
 
 def test_empty_cells_are_named_empty_and_touched_ones_never():
-    wide = UiElement((0.3, 0.0, 0.15, 1.0), "world", "TEXT")  # centred between the cells of row 1
+    wide = UiElement((0.3, 0.3, 0.15, 0.4), "world", "TEXT")  # over both cells of row 1, in whose middle it is not
     (row,) = [row for row in labels((wide,), empty=1.0) if BLANK not in row]
     assert sorted(row) == [IGNORED, word("world")]
     assert labels((), empty=1.0) == [[BLANK] * 2] * 4

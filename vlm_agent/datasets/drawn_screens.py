@@ -25,7 +25,7 @@ from vlm_agent.devices.simulated_phone.wander import wander
 from vlm_agent.episodes import SUBSETS, Action, Step
 
 _COLLAGES, _OWN_SIZE = 0.5, 0.3
-_PHONE_WORDS, _COMMON = 0.5, 0.85
+_PHONE_WORDS, _COMMON = 0.75, 0.97
 _GOALS_HEARD = 4000
 _SCREENS_READ = 100
 _TIMES = 50
@@ -55,7 +55,7 @@ def draw_screen(rng: random.Random) -> DrawnScreen:
 
 
 def any_word(rng: random.Random) -> str:
-    """One of the phone's own words, a common one in any case, or one that no dictionary has."""
+    """One of the phone's own words; now and then a common one in any case; seldom one that no dictionary has."""
     chance = rng.random()
     if chance < _PHONE_WORDS:
         return rng.choice(phone_words())

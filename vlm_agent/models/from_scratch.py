@@ -5,7 +5,7 @@ something up on a screen takes attention that compares content, and copying what
 identity, and neither emerges from noise in the time a laptop has. So both are given as a start, not as a constraint:
 
 - keys equal queries, and output projections are the transpose of value projections: attention begins as matching;
-- one embedding dimension marks text and one marks vision, and all heads but one prefer to look from text to vision;
+- one embedding dimension marks text and one marks vision, and two heads of three prefer to look from text to vision;
 - coordinates start from the sinusoid that also marks the places of visual tokens: rows hold its y half, columns its x;
 - the head starts as a copy of the embeddings, scaled down.
 
@@ -22,8 +22,8 @@ LOGIT_SHARE = 0.5
 """The head's logits start with this standard deviation times that of a unit embedding's dot product."""
 
 _MODALITY = 4.0
-_LOOK_AT_SCREEN = 1.5
-_QUERY_STD = 0.1
+_LOOK_AT_SCREEN = 1.0
+_QUERY_STD = 0.075
 _WEIGHT_STD = 0.06
 _PLACE = 1.4
 
@@ -55,7 +55,7 @@ def _initialise_layer(layer: nn.Module, heads: int) -> None:
     key.copy_(query)
     # The last dimension of a head rotates slowest: a preference put there holds at any distance.
     slowest = torch.zeros(query.shape[0])
-    slowest.view(heads, -1)[: heads - 1, -1] = 1.0
+    slowest.view(heads, -1)[: max(1, heads * 2 // 3), -1] = 1.0
     for weight in (query, key):
         weight[:, :2] = 0
         weight[slowest > 0] = 0

@@ -4,8 +4,8 @@ A screen becomes `rows * columns` visual tokens: the encoder's feature map, pool
 language model's embedding space and put where the sequence holds `SCREEN_TOKEN`. Any encoder and any decoder that
 transformers knows will do, from a checkpoint or from a configuration.
 
-Three options exist for models with nothing pretrained (`models/from_scratch.py` says why) and are off by default:
-`visual_norm`, `visual_positions` and `element_loss`.
+Four options exist for models with nothing pretrained (`models/from_scratch.py` says why) and are off by default:
+`visual_merge`, `visual_norm`, `visual_positions` and `element_loss`.
 """
 
 import math
@@ -25,6 +25,8 @@ class LlamaViTConfig(PretrainedConfig):
     """`screen_size` (height, width) in pixels is what the encoder sees; `visual_grid` is (rows, columns) of tokens.
 
     `projector`: one `linear` map, or the `resampler` of Qwen-VL (2023), for which the options from scratch do nothing.
+    `visual_merge`: (rows, columns) of neighbouring features that are laid end to end in one visual token, where pooling
+    would blur them: what a word's letters were.
     `visual_norm`: RMS to which projected visual tokens are scaled (None: left as they are).
     `visual_positions`: add a learned position to each visual token, started from a 2-D sinusoid.
     `element_loss`: weight of the loss that names, from each visual token alone, the word or icon under it.
@@ -43,6 +45,7 @@ class LlamaViTConfig(PretrainedConfig):
         image_mean=(0.5, 0.5, 0.5),
         image_std=(0.5, 0.5, 0.5),
         projector="linear",
+        visual_merge=(1, 1),
         visual_norm=None,
         visual_positions=False,
         element_loss=0.0,
@@ -56,6 +59,7 @@ class LlamaViTConfig(PretrainedConfig):
         self.image_mean = tuple(image_mean)
         self.image_std = tuple(image_std)
         self.projector = projector
+        self.visual_merge = tuple(visual_merge)
         self.visual_norm = visual_norm
         self.visual_positions = visual_positions
         self.element_loss = element_loss
@@ -80,8 +84,10 @@ class Projector(nn.Module):
     def __init__(self, features: int, hidden: int, config: LlamaViTConfig):
         super().__init__()
         self.norm = config.visual_norm
-        self.linear = nn.Linear(features, hidden)
-        nn.init.normal_(self.linear.weight, std=features**-0.5)
+        self.merge = config.visual_merge
+        together = features * self.merge[0] * self.merge[1]
+        self.linear = nn.Linear(together, hidden)
+        nn.init.normal_(self.linear.weight, std=together**-0.5)
         nn.init.zeros_(self.linear.bias)
         self.positions = nn.Parameter(grid_sinusoid(*config.visual_grid, hidden)) if config.visual_positions else None
 
@@ -154,7 +160,7 @@ class LlamaViT(PreTrainedModel):
         with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
             features = self._feature_map(self._normalise(screens))
             if self.config.projector == "linear":
-                features = functional.adaptive_avg_pool2d(features, self.config.visual_grid)
+                features = merged(features, self.config.visual_grid, self.config.visual_merge)
         return self.projector(features.flatten(2).transpose(1, 2))
 
     def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
@@ -269,6 +275,15 @@ class LlamaViT(PreTrainedModel):
         scale = 1 / ((self.config.visual_norm or 1.0) * math.sqrt(table.shape[-1]))
         logits = (seen[known] @ table.t()).float() * scale
         return functional.cross_entropy(logits, element_labels[known]) if known.any() else seen.sum() * 0
+
+
+def merged(features: torch.Tensor, grid: tuple[int, int], merge: tuple[int, int]) -> torch.Tensor:
+    """A feature map (N, channels, rows, columns) pooled to `grid` times `merge` places, and (N, channels * merge[0] *
+    merge[1], *grid) of it: each token's places laid end to end."""
+    fine = (grid[0] * merge[0], grid[1] * merge[1])
+    pooled = functional.adaptive_avg_pool2d(features, fine)
+    places = pooled.unflatten(3, (grid[1], merge[1])).unflatten(2, (grid[0], merge[0]))
+    return places.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
 
 
 def _filled(embeddings: torch.Tensor, is_screen: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

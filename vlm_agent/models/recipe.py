@@ -72,7 +72,7 @@ _KEYS_WITH = {
     "language_model": _WITH_ALL
     | {
         *("language_model", "vision", "word_tokenizer", "screen_size", "visual_grid", "image_mean", "image_std"),
-        *("visual_norm", "visual_positions", "element_loss"),
+        *("visual_merge", "visual_norm", "visual_positions", "element_loss"),
     },
 }
 """The keys that a model of each origin is described by."""
@@ -84,8 +84,8 @@ class ModelRecipe(Section):
     `vlm`: a whole vision-language model, whose family its configuration's `model_type` tells. `min_pixels` and
     `max_pixels` bound the screens that a Qwen-VL sees.
     `language_model` and `vision`: a Llama+ViT, composed.
-    `base`: goes on from a finished run (its weights, tokenizer and screen format) and excludes the keys that would
-    describe another model.
+    `base`: goes on from a finished run (its weights, tokenizer and screen format), or from a model that comes with the
+    package, by its name (`models/embedded.py`); excludes the keys that would describe another model.
     """
 
     base: str | None = None
@@ -99,6 +99,7 @@ class ModelRecipe(Section):
     visual_grid: tuple[PositiveInt, PositiveInt] = (16, 8)
     image_mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
     image_std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    visual_merge: tuple[PositiveInt, PositiveInt] = (1, 1)
     visual_norm: float | None = None
     visual_positions: bool = False
     element_loss: float = 0.0

@@ -1,6 +1,6 @@
 """Screens read aloud: every annotated element named and placed, as dense supervision of seeing.
 
-    screen  Find wifi  tap at 30 12 end  Read at 71 50  Wi-Fi settings end  …
+    screen  wifi=tap at 30 12 end  tap at 71 50=Wi-Fi settings end  …
 
 Places are written as the action language writes taps, so that what is learned about places here is what actions need.
 A whole trajectory teaches a handful of places; one annotated screen teaches dozens. AITW brings these annotations for
@@ -17,9 +17,8 @@ from vlm_agent.episodes import ACTION_NAMES, Action, Step, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
-FIND = "\nFind "
-READ = "\nRead "
-ANSWER = ": "
+ITEM = "\n"
+ANSWER = "="
 MAX_NAME_CHARACTERS = 32
 _TAP = ACTION_NAMES.index("tap")
 
@@ -47,11 +46,11 @@ class ElementSentences:
         return sentence
 
     def find(self, sentence: Sentence, element: UiElement) -> None:
-        self.ask(sentence, FIND + element_name(element), self.trajectory.action_ids(tap_on(element)), _TAP)
+        self.ask(sentence, ITEM + element_name(element), self.trajectory.action_ids(tap_on(element)), _TAP)
 
     def read(self, sentence: Sentence, element: UiElement) -> None:
         ids, place = self.trajectory.ids, self.trajectory.action_ids(tap_on(element))[:-1]
-        sentence.read([*ids(READ), *place, *ids(ANSWER)])
+        sentence.read([*ids(ITEM), *place, *ids(ANSWER)])
         sentence.learn(self.said(element_name(element)))
 
     def ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
@@ -87,9 +86,10 @@ def element_name(element: UiElement) -> str:
 def label_elements(
     step: Step, grid: tuple[int, int], sentences: TrajectorySentences, empty: float, rng: random.Random
 ) -> np.ndarray:
-    """int64 (rows * columns,): for each visual token the id of the word or icon type centred in it, else `IGNORED`.
+    """int64 (rows * columns,): for each visual token the id of the word or icon type that it shows, else `IGNORED`.
 
-    Words of a text are placed by their share of its characters. Cells that no element touches are labelled with the
+    A word names the cell in which its middle lies, and every other cell whose own middle it covers; words of a text are
+    placed by their share of its characters. Cells that no element touches are labelled with the
     end mark in a share `empty` of cases, so that nothing also has a name without outweighing the words.
     """
     rows, columns = grid
@@ -101,11 +101,17 @@ def label_elements(
             top, bottom = (min(max(edge, 0.0), 1.0) * rows for edge in (y, y + height))
             left, right = (min(max(edge, 0.0), 1.0) * columns for edge in (x, x + width))
             touched[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = True
-            centre = (min(int((top + bottom) / 2), rows - 1), min(int((left + right) / 2), columns - 1))
-            labels[centre] = token
+            middle = min(int((top + bottom) / 2), rows - 1), min(int((left + right) / 2), columns - 1)
+            labels[_middles(top, bottom), _middles(left, right)] = token
+            labels[middle] = token
     blank = np.array([rng.random() < empty for _ in range(rows * columns)]).reshape(grid) & ~touched
     labels[blank] = sentences.tokenizer.eos_token_id
     return labels.ravel()
+
+
+def _middles(first: float, last: float) -> slice:
+    """The cells of which the stretch from `first` to `last`, in cells, covers the middle."""
+    return slice(int(np.ceil(first - 0.5)), int(np.floor(last - 0.5)) + 1)
 
 
 def _words(element: UiElement, sentences: TrajectorySentences):

@@ -1,6 +1,6 @@
 """What a model is taught before it becomes an agent: to read, to locate, to compare and to copy.
 
-    screen   Find Wifi: tap at 30 12   Read tap at 71 50: Wi-Fi settings   Is Mute on: yes   Type red lamp: Input text …
+    screen   Wifi=tap at 30 12   tap at 71 50=Wi-Fi settings   Is Mute on=yes   Type red lamp=Input text …
     Goal: Find Wifi, Mail   screen 1   Action: tap at 30 12   screen 2   Action: impossible
 
 The first form is dense: everything on one screen in one sentence. The second asks before the screen is seen, in the
@@ -57,7 +57,7 @@ class Lessons(ElementSentences):
         questions = rng.sample(questions, min(self.items, len(questions)))
         extra = [(self.switch, state) for state in screen.switches.items()][:3]
         extra += [(self.absent, absentee(named, rng))] if named and rng.random() < 0.4 else []
-        extra += [(self.type, text_to_copy(rng)) for _ in range(rng.choice((0, 1, 1, 2)))]
+        extra += [(self.type, text_to_copy(rng)) for _ in range(rng.choice((1, 1, 2, 3)))]
         for ask, about in rng.sample([*questions, *extra], len(questions) + len(extra)):
             ask(sentence, about)
         return sentence

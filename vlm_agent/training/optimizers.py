@@ -7,10 +7,11 @@ from vlm_agent.training.muon import Muon
 from vlm_agent.training.recipe import OptimizerRecipe
 
 
-def optimizer_of(model: nn.Module, recipe: OptimizerRecipe) -> torch.optim.Optimizer:
-    """For the weights that train, as the recipe says."""
+def optimizer_of(model: nn.Module, recipe: OptimizerRecipe, bf16: bool = False) -> torch.optim.Optimizer:
+    """For the weights that train, as the recipe says. `bf16`: whether the run is in mixed precision."""
     if recipe.name == "muon":
-        return muon(model, recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay)
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        return muon(model, recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay, dtype)
     return adamw(model, recipe.learning_rate, recipe.weight_decay)
 
 
@@ -19,7 +20,13 @@ def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.
     return torch.optim.AdamW(parameters, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay)
 
 
-def muon(model: nn.Module, learning_rate: float, muon_learning_rate: float, weight_decay: float):
+def muon(
+    model: nn.Module,
+    learning_rate: float,
+    muon_learning_rate: float,
+    weight_decay: float,
+    dtype: torch.dtype = torch.float32,
+):
     """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     matrices = [parameter for name, parameter in named if parameter.dim() == 2 and not _is_table(name)]
@@ -27,7 +34,7 @@ def muon(model: nn.Module, learning_rate: float, muon_learning_rate: float, weig
     others = [parameter for _, parameter in named if id(parameter) not in chosen]
     parts = []  # an optimiser refuses to have nothing to do
     if matrices:
-        parts.append(Muon(matrices, muon_learning_rate, weight_decay))
+        parts.append(Muon(matrices, muon_learning_rate, weight_decay, dtype))
     if others:
         parts.append(torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay))
     return MuonAndAdamW(*parts)

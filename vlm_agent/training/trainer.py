@@ -41,7 +41,7 @@ class AgentTrainer(Trainer):
         self.meter = Meter(self.args.device, _peak_flops(self.args))
 
     def create_optimizer(self, model=None) -> torch.optim.Optimizer:
-        self.optimizer = optimizer_of(self.model, self.optimizer_recipe)
+        self.optimizer = optimizer_of(self.model, self.optimizer_recipe, self.args.bf16)
         return self.optimizer
 
     def get_train_dataloader(self) -> DataLoader:
