@@ -4,10 +4,11 @@ import pytest
 import tiny
 import torch
 from safetensors.torch import load_file
+from torch.nn import functional
 from transformers import AutoConfig, AutoModel
 
 from vlm_agent.models.attention import choose_attention
-from vlm_agent.models.llama_vit import LlamaViT, grid_sinusoid
+from vlm_agent.models.llama_vit import LlamaViT, grid_sinusoid, merged
 from vlm_agent.models.reading import llama_vit_rows
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 from vlm_agent.training.trainer import NOT_FOR_MODELS
@@ -63,6 +64,33 @@ def see_without_mixing(model: LlamaViT, screens: torch.Tensor) -> torch.Tensor:
 
 def _zeroed(output):
     return (torch.zeros_like(output[0]), *output[1:]) if isinstance(output, tuple) else torch.zeros_like(output)
+
+
+def test_a_merged_token_holds_its_places_end_to_end_and_no_other():
+    features = torch.arange(2 * 3 * 4 * 6.0).view(2, 3, 4, 6)
+    tokens = merged(features, (4, 3), (1, 2))
+    assert tokens.shape == (2, 6, 4, 3)
+    for row in range(4):
+        for column in range(3):
+            neighbours = features[:, :, row, 2 * column : 2 * column + 2]
+            assert torch.equal(tokens[:, :, row, column].view(2, 3, 2), neighbours)
+
+
+def test_places_are_merged_row_by_row_after_pooling():
+    features = torch.randn(1, 2, 8, 8)
+    tokens = merged(features, (2, 2), (2, 1))
+    fine = functional.adaptive_avg_pool2d(features, (4, 2))
+    assert torch.equal(tokens[0, :, 1, 0].view(2, 2), fine[0, :, 2:4, 0])
+    assert torch.equal(merged(features, (2, 4), (1, 1)), functional.adaptive_avg_pool2d(features, (2, 4)))
+
+
+def test_a_merging_model_is_saved_with_what_it_merges_and_says_the_same_again(tmp_path, batch):
+    model = tiny.model(len(WORDS), visual_grid=(4, 2), visual_merge=(1, 2))
+    assert model.projector.linear.in_features == 2 * 16
+    model.save_pretrained(tmp_path)
+    again = LlamaViT.from_pretrained(tmp_path).eval()
+    screens = torch.randint(0, 256, (2, 3, *tiny.SCREEN), dtype=torch.uint8)
+    assert torch.equal(model.see(screens)[1], again.see(screens)[1])
 
 
 # Not timm's ConvNeXt: with random weights, its four stages spread what they see.

@@ -1,4 +1,6 @@
-"""A model kept in bfloat16 keeps exactly where its tokens are."""
+"""A model kept in bfloat16 keeps exactly where its tokens are; a depthwise convolution computes as its weights are kept."""
+
+import copy
 
 import pytest
 import tiny
@@ -6,7 +8,7 @@ import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from vlm_agent.models.build import build_model
-from vlm_agent.models.precision import cast
+from vlm_agent.models.precision import cast, exact_depthwise
 from vlm_agent.models.recipe import ModelRecipe
 
 WORDS = tiny.tokenizer()
@@ -57,3 +59,42 @@ def test_a_cast_changes_all_else_and_can_be_taken_back(published):
     before = [buffer.clone() for buffer in frequencies(model)]
     model = cast(cast(model, torch.bfloat16), torch.float32)
     assert all(torch.equal(one, other) for one, other in zip(before, frequencies(model), strict=True))
+
+
+def depthwise() -> torch.nn.Conv2d:
+    torch.manual_seed(0)
+    return torch.nn.Conv2d(6, 6, 7, padding=3, groups=6)
+
+
+def test_in_mixed_precision_a_depthwise_convolution_is_that_of_float32_and_others_are_not():
+    plain, exact = depthwise(), depthwise()
+    exact_depthwise(exact)
+    pixels = torch.randn(2, 6, 9, 11)
+    results = []
+    for convolution in (plain, exact, copy.deepcopy(exact)):
+        convolution.zero_grad()
+        seen = pixels.clone().requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16, enabled=convolution is not plain):
+            output = convolution(seen)
+        output.square().sum().backward()
+        results.append([output, seen.grad, convolution.weight.grad, convolution.bias.grad])
+    for one, *others in zip(*results, strict=True):
+        assert all(other.dtype == torch.float32 for other in others)
+        assert all(torch.allclose(one, other, rtol=1e-5, atol=1e-5) for other in others)
+    dense = torch.nn.Conv2d(6, 6, 3)
+    exact_depthwise(dense)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert dense(pixels).dtype == torch.bfloat16
+
+
+def test_a_depthwise_convolution_kept_in_bfloat16_stays_there():
+    convolution = depthwise().bfloat16()
+    exact_depthwise(convolution)
+    assert convolution(torch.randn(1, 6, 9, 9)).dtype == torch.bfloat16
+
+
+def test_every_model_that_is_built_computes_its_depthwise_convolutions_so(published):
+    model = build_model(ModelRecipe(**published[1]), WORDS)
+    (first, *_) = [module for module in model.vision.modules() if getattr(module, "groups", 1) > 1]
+    with torch.autocast("cpu", torch.bfloat16):
+        assert first(torch.randn(1, first.in_channels, 8, 8)).dtype == torch.float32

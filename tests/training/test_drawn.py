@@ -30,7 +30,7 @@ from vlm_agent.training.recipe import Recipe, RecipeError, ValidationRecipe, rea
 from vlm_agent.training.train import train
 
 WORDS = tiny.tokenizer()
-GOLDEN = "0ad539cba50ead8e5fe1198f9e5265c24d42d6b7b13b3f86acf6382dde380d6e"
+GOLDEN = "4c0929e3cc9e1b887b7c77ddc89a04631001746ce07395868c45c24a1c9486f1"
 WRITER = DrawnLessons(Lessons(tiny.sentences(WORDS), items=4), dense=4, grid=tiny.GRID)
 
 
