@@ -1,4 +1,4 @@
-"""A model kept in bfloat16 keeps exactly where its tokens are; a depthwise convolution computes as its weights are kept."""
+"""A model in bfloat16 keeps exactly where its tokens are; depthwise convolutions compute as their weights are kept."""
 
 import copy
 
