@@ -1,11 +1,11 @@
 """What a pretrained phone model knows: held-out drawn screens by task, and real screens, as it is.
 
     python tests/benchmarks/phone_vlm.py --run runs/phone_vlm_tiny [--screens 400] [--seed 0] [--real FOLDER]
-        [--draw answers.png [--draw-drawn]]
+        [--draw answers.png] [--draw-real real.png]
 
 `--real` names a folder of pairs NAME.jpg and NAME.json whose elements have `text` and `bounds_ltrb` (fractions left,
-top, right, bottom), perhaps `checkable` and `checked`. `--draw` draws the answers to questions for places on unseen
-screens: green where right, red where wrong. Ends with one line of JSON.
+top, right, bottom), perhaps `checkable` and `checked`. `--draw` and `--draw-real` draw the answers to questions for
+places on unseen screens, drawn and real: green where right, red where wrong. Ends with one line of JSON.
 """
 
 import argparse
@@ -48,7 +48,8 @@ def main() -> None:
         of_real = list(sit(agent, questions))
         figures["real"] = marks(of_real)
         show("Real screens", figures["real"])
-        answers = answers if options.draw_drawn else of_real
+        if options.draw_real is not None:
+            draw(of_real, options.draw_real)
     if options.draw is not None:
         draw(answers, options.draw)
     figures["seconds"] = round(time.monotonic() - began, 1)
@@ -62,9 +63,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--real", type=Path, default=None, metavar="FOLDER")
     parser.add_argument("--draw", type=Path, default=None, metavar="PNG")
-    parser.add_argument(
-        "--draw-drawn", action="store_true", help="draw the drawn screens even where real ones are given"
-    )
+    parser.add_argument("--draw-real", type=Path, default=None, metavar="PNG")
     return parser.parse_args()
 
 

@@ -186,6 +186,17 @@ def test_a_split_without_episodes_cannot_be_validated_on(shards):
         planned(shards).validation_rows(ValidationRecipe())
 
 
+@pytest.mark.parametrize(("part", "told"), [("vision", False), ("projector", True)])
+def test_what_is_under_visual_tokens_is_told_only_to_who_learns_to_see(shards, part, told):
+    plan = planned(shards, batch_size=2)
+    model = plan.recipe.model
+    frozen = model.train.model_copy(
+        update={"vision": "frozen", "projector": "frozen"} | ({part: "full"} if told else {})
+    )
+    recipe = plan.recipe.model_copy(update={"model": model.model_copy(update={"train": frozen})})
+    assert ("element_labels" in Plan(recipe).stream()[0]) == told
+
+
 def test_elements_are_read_without_counting_tokens(shards):
     plan = planned(shards, data={"sentences": "elements"}, batch_size=2)
     row = plan.stream()[0]
