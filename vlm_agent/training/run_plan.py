@@ -124,8 +124,10 @@ class RunPlan(ABC):
         return StepFlops(shape, recipe.model.train, recipe.model.lora.rank, recipe.training.gradient_checkpointing)
 
     def label_grid(self) -> tuple[int, int] | None:
-        """That of the labels of what lies under each visual token, where the model is to be told, can see it, and learns
-        to see: told of tokens that stay as they are, it would bend its words towards them."""
+        """That of the labels of what lies under each visual token, where the model is to be told, and learns to see.
+
+        Told of tokens that stay as they are, it would bend its words towards them.
+        """
         config, train = self.config, self.recipe.model.train
         blind = self.recipe.data.control == "grey_screens" or {train.vision, train.projector} == {"frozen"}
         told = isinstance(config, LlamaViTConfig) and config.element_loss and not blind

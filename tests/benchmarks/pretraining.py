@@ -1,0 +1,129 @@
+"""Does pretraining on drawn screens pay, and what does the agent use? Runs of one budget, several seeds each.
+
+    make demo                                   # for the shards
+    python tests/benchmarks/pretraining.py [--seeds 0 1 2] [--arms "base + LoRA" "from scratch"]
+
+The arms, each trained on the demo's demonstrations for as many steps as the first one's recipe says, and scored on the
+demo's test episodes:
+
+- base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on what recipes/pretrain_phone_vlm_tiny.yaml left;
+- from scratch: that network from random weights, every weight trained;
+- grey screens, no history: the same, the sense taken away while it trains as well as when it acts.
+
+A run that is there already (--output) is not made again, and one that was stopped goes on. Prints a table of means with
+Student's 95 % intervals over seeds, and last one line of JSON.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from rich.console import Console
+from rich.table import Table
+
+from vlm_agent.evaluation.metrics import headline
+from vlm_agent.evaluation.offline import AGENT
+from vlm_agent.models.precision import has_bf16
+from vlm_agent.training.recipe import read_recipe
+from vlm_agent.training.run_folder import FINISHED
+
+ROOT = Path(__file__).resolve().parents[2]
+LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama_vit_tiny.yaml"
+FIGURES = (("strict", "overall"), ("official", "overall"), ("strict", "memory_goals"), ("official", "memory_goals"))
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
+"""The 97.5 % quantile of Student's distribution for so many seeds."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    recipe: Path
+    keys: tuple[str, ...] = ()
+
+
+ARMS = {
+    "base + LoRA": Arm(LORA),
+    "from scratch": Arm(SCRATCH),
+    "grey screens": Arm(LORA, ("--data.control", "grey_screens")),
+    "no history": Arm(LORA, ("--data.control", "no_history")),
+}
+
+
+def main() -> None:
+    options = parse()
+    told = {}
+    for seed in options.seeds:
+        for name in options.arms:
+            row = one_run(name, seed, options)
+            told.setdefault(name, []).append(row)
+            print(json.dumps({"arm": name, "seed": seed, **row}), flush=True)
+    table = {name: summary(rows) for name, rows in told.items()}
+    show(table)
+    print(json.dumps({"seeds": options.seeds, "arms": table, "runs": told}))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--demo", type=Path, default=ROOT / "runs/demo", help="the folder of a demo")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS), metavar="NAME")
+    parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/pretraining", metavar="DIR")
+    return parser.parse_args()
+
+
+def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
+    folder = options.output / f"{name.replace(' ', '_').replace('+', 'and')}_{seed}"
+    run, shards = folder / "run", options.demo / "shards"
+    if not (run / FINISHED).is_file():
+        steps = str(read_recipe(LORA).training.steps)
+        keys = ("--output", run, "--data.shards", shards, "--seed", str(seed), "--training.steps", steps)
+        command("train", "--config", ARMS[name].recipe, *keys, *same_rows(), *ARMS[name].keys)
+    scored = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
+    output = folder / "evaluation"
+    precision = ("--bf16",) if has_bf16() else ()
+    command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scored, *precision)
+    shares = headline(json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT])
+    seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds_since_last_start"]
+    return {f"{scorer} {part}": shares[scorer][part] for scorer, part in FIGURES} | {"seconds": seconds}
+
+
+def same_rows() -> tuple[str, ...]:
+    return "--training.batch_size", str(read_recipe(LORA).training.batch_size), "--training.save_steps", "null"
+
+
+def command(*words) -> None:
+    environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    arguments = [sys.executable, "-m", "vlm_agent.cli", *map(str, words)]
+    subprocess.run(arguments, check=True, env=environment, stdout=sys.stderr)
+
+
+def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float | None]]:
+    """{figure: {mean, half: half the width of its interval, None for one seed}}."""
+    told = {}
+    for figure in rows[0]:
+        values = [row[figure] for row in rows]
+        half = STUDENT[len(values)] * stdev(values) / len(values) ** 0.5 if len(values) in STUDENT else None
+        told[figure] = {"mean": round(mean(values), 2), "half": None if half is None else round(half, 2)}
+    return told
+
+
+def show(table: dict[str, dict[str, dict[str, float | None]]]) -> None:
+    shown = Table(title="Partial match, %: mean over seeds and 95 % interval", box=None)
+    figures = list(next(iter(table.values())))
+    for column in ("", *figures):
+        shown.add_column(column, justify="right" if column else "left")
+    for name, told in table.items():
+        cells = [
+            f"{cell['mean']:.1f}" + ("" if cell["half"] is None else f" ± {cell['half']:.1f}") for cell in told.values()
+        ]
+        shown.add_row(name, *cells)
+    Console(width=140).print(shown)
+
+
+if __name__ == "__main__":
+    main()
