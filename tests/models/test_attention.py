@@ -103,7 +103,9 @@ def test_a_block_diagonal_mask_says_the_same(name, adapted):
     language_model(family).set_attn_implementation(WITHIN_SENTENCES)
     assert torch.allclose(packed.token_losses, masked.token_losses, atol=1e-5)
     for weight in gradients:
-        assert torch.allclose(gradients[weight], expected[weight], atol=1e-6, rtol=1e-4), weight
+        # By the whole matrix: a single element may be the small difference of large ones, on one processor or another.
+        apart = (gradients[weight] - expected[weight]).norm() / expected[weight].norm()
+        assert apart < 1e-3, (weight, apart)
 
 
 @every_family

@@ -97,9 +97,19 @@ def test_without_a_kind_nothing_is_touched():
 
 
 @KINDS
-def test_it_computes_nearly_what_the_full_one_does(kind):
-    error = relative(logits(base(kind)), logits(base(None)))
-    assert 0 < error < {"nf4": 0.2, "int8": 0.03}[kind]
+def test_every_layer_computes_nearly_what_the_full_one_does(kind):
+    """Layer by layer: what their errors add up to in logits hangs on the random weights, which differ by processor.
+
+    nf4 also rounds the scales of its blocks, of which matrices as small as these have a dozen: up to a third of a weight.
+    """
+    plain, quantised = base(None), base(kind).eval()
+    torch.manual_seed(2)
+    for name, layer in quantised.named_modules():
+        full = plain.get_submodule(name)
+        if type(layer) is not type(full):
+            seen = torch.randn(8, full.in_features)
+            with torch.inference_mode():
+                assert 0 < relative(layer(seen), full(seen)) < {"nf4": 0.4, "int8": 0.03}[kind], name
 
 
 @KINDS
