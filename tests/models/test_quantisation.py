@@ -100,7 +100,7 @@ def test_without_a_kind_nothing_is_touched():
 def test_every_layer_computes_nearly_what_the_full_one_does(kind):
     """Layer by layer: what their errors add up to in logits hangs on the random weights, which differ by processor.
 
-    nf4 also rounds the scales of its blocks, of which matrices as small as these have a dozen: up to a third of a weight.
+    nf4 also rounds the scales of its blocks, of which matrices this small have a dozen: up to a third of a weight.
     """
     plain, quantised = base(None), base(kind).eval()
     torch.manual_seed(2)
