@@ -7,7 +7,7 @@ The arms, each trained on the demo's demonstrations for as many steps as the fir
 demo's test episodes:
 
 - base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on what recipes/pretrain_phone_vlm_tiny.yaml left;
-- from scratch: that network from random weights, every weight trained;
+- from scratch: recipes/llama_vit_tiny.yaml, a network of its size from random weights, every weight trained;
 - grey screens, no history: the same, the sense taken away while it trains as well as when it acts.
 
 A run that is there already (--output) is not made again, and one that was stopped goes on. Prints a table of means with
