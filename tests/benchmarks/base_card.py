@@ -3,7 +3,8 @@
     python tests/benchmarks/phone_vlm.py --run RUN --screens 400 --real FOLDER --draw answers.png --draw-real real.png \
         > figures.txt
     python tests/benchmarks/base_card.py --run RUN --output DIR --figures figures.txt \
-        [--course CHECKPOINT.txt …] --picture answers.png --real-picture real.png
+        [--course CHECKPOINT.txt …] --picture answers.png --real-picture real.png \
+        --hardware "2 CPU cores with AVX2"
 
 `--figures` is what `phone_vlm.py` printed of the finished run; `--course` the same of checkpoints, for the table of
 what was learned when. Prints the sha256 of the weights.
@@ -15,14 +16,14 @@ import json
 import shutil
 from pathlib import Path
 
-import torch
 from PIL import Image
 
 from vlm_agent.models.build import load
 from vlm_agent.models.trained import CHECKPOINTS, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER
+from vlm_agent.training.run_folder import FINISHED
 
 WEIGHTS = "model.safetensors"
-CARD = Path(__file__).with_name("embed_base.md")
+CARD = Path(__file__).with_suffix(".md")
 CURVES = {
     "answers": ("action_loss", "#1a5fb4"),
     "words under visual tokens": ("element_loss", "#26a269"),
@@ -35,8 +36,8 @@ WIDTH, HEIGHT, MARGIN = 720, 300, 44
 
 def main() -> None:
     options = parse()
-    base = options.output
-    record = json.loads((options.run / "run.json").read_text(encoding="utf-8"))
+    base, figures = options.output, last_line(options.figures)
+    record = json.loads((options.run / FINISHED).read_text(encoding="utf-8"))
     copy_model(options.run, base)
     picture(options.picture, base / "answers.webp")
     picture(options.real_picture, base / "real_screens.webp")
@@ -50,12 +51,13 @@ def main() -> None:
         "steps": f"{record['figures']['steps']:,}",
         "minutes": f"{record['figures']['seconds_since_last_start'] / 60:.0f}",
         "torch": record["versions"]["torch"],
-        "drawn": table({"": last_line(options.figures)["drawn"]}, with_interval=True),
-        "real": table({"": last_line(options.figures)["real"]}, with_interval=True),
+        "drawn": table({"": figures["drawn"]}, with_interval=True),
+        "real": table({"": figures["real"]}, with_interval=True),
         "course": table(
             {course["run"].rpartition("-")[2]: course["drawn"] for course in map(last_line, options.course)}
         ),
-        "screens": str(last_line(options.figures)["screens"]),
+        "screens": str(figures["screens"]),
+        "hardware": options.hardware,
     }
     card = CARD.read_text(encoding="utf-8")
     for name, value in facts.items():
@@ -71,6 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--figures", type=Path, required=True, metavar="TXT")
     parser.add_argument("--course", type=Path, nargs="*", default=[], metavar="TXT")
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
+    parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the run took its minutes on")
     parser.add_argument("--real-picture", type=Path, required=True, metavar="PNG")
     return parser.parse_args()
 
@@ -90,8 +93,7 @@ def picture(source: Path, target: Path) -> None:
 
 
 def parameters(base: Path) -> int:
-    with torch.inference_mode():
-        return sum(parameter.numel() for parameter in load(base)[0].parameters())
+    return sum(parameter.numel() for parameter in load(base)[0].parameters())
 
 
 def history(run: Path) -> list[dict]:

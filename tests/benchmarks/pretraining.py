@@ -8,7 +8,7 @@ demo's test episodes:
 
 - base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on what recipes/pretrain_phone_vlm_tiny.yaml left;
 - from scratch: recipes/llama_vit_tiny.yaml, a network of its size from random weights, every weight trained;
-- grey screens, no history: the same, the sense taken away while it trains as well as when it acts.
+- grey screens, no history: the first again, a sense taken away while it trains as well as when it acts.
 
 A run that is there already (--output) is not made again, and one that was stopped goes on. Prints a table of means with
 Student's 95 % intervals over seeds, and last one line of JSON.

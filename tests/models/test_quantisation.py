@@ -22,7 +22,10 @@ from vlm_agent.models.recipe import Lora, TrainedParts
 from vlm_agent.training.trainer import NOT_FOR_MODELS
 
 WORDS = tiny.tokenizer()
-WITH_BIAS = tiny.LLAMA | {"attention_bias": True, "initializer_range": 0.2}
+# Rows of whole blocks: of others, bitsandbytes 0.50.2 gives back wrong weights on a CPU with AVX-512 (asked for 32
+# columns, off by 37 % where rounding explains 9).
+WIDTHS = {"hidden_size": 64, "intermediate_size": 64}
+WITH_BIAS = tiny.LLAMA | WIDTHS | {"attention_bias": True, "initializer_range": 0.14}
 KINDS = pytest.mark.parametrize("kind", ["nf4", "int8"])
 LORAS = pytest.mark.parametrize(
     "lora", [Lora(rank=2, dropout=0.0), Lora(rank=2, dropout=0.0, dora=True)], ids=["lora", "dora"]
@@ -97,19 +100,9 @@ def test_without_a_kind_nothing_is_touched():
 
 
 @KINDS
-def test_every_layer_computes_nearly_what_the_full_one_does(kind):
-    """Layer by layer: what their errors add up to in logits hangs on the random weights, which differ by processor.
-
-    nf4 also rounds the scales of its blocks, of which matrices this small have a dozen: up to a third of a weight.
-    """
-    plain, quantised = base(None), base(kind).eval()
-    torch.manual_seed(2)
-    for name, layer in quantised.named_modules():
-        full = plain.get_submodule(name)
-        if type(layer) is not type(full):
-            seen = torch.randn(8, full.in_features)
-            with torch.inference_mode():
-                assert 0 < relative(layer(seen), full(seen)) < {"nf4": 0.4, "int8": 0.03}[kind], name
+def test_it_computes_nearly_what_the_full_one_does(kind):
+    error = relative(logits(base(kind)), logits(base(None)))
+    assert 0 < error < {"nf4": 0.2, "int8": 0.03}[kind]
 
 
 @KINDS

@@ -89,8 +89,8 @@ def label_elements(
     """int64 (rows * columns,): for each visual token the id of the word or icon type that it shows, else `IGNORED`.
 
     A word names the cell in which its middle lies, and every other cell whose own middle it covers; words of a text are
-    placed by their share of its characters. Cells that no element touches are labelled with the
-    end mark in a share `empty` of cases, so that nothing also has a name without outweighing the words.
+    placed by their share of its characters. Cells that no element touches are labelled with the end mark in a share
+    `empty` of cases, so that nothing also has a name without outweighing the words.
     """
     rows, columns = grid
     labels = np.full(grid, IGNORED, np.int64)
