@@ -6,14 +6,18 @@ identity, and neither emerges from noise in the time a laptop has. So both are g
 
 - keys equal queries, and output projections are the transpose of value projections: attention begins as matching;
 - one embedding dimension marks text and one marks vision, and two heads of three prefer to look from text to vision;
-- the other heads look one, two, … tokens back: what is asked for is known where the answer begins, and what was copied
-  last is known where the next is to come. Without them the lessons of `recipes/pretrain_phone_vlm_tiny.yaml` taught
-  naming what is at a place, and hardly ever finding what was named;
+- half of those match what is said and bring where it is, the others match places and bring what is there. They match in
+  dimensions that rotary positions hardly turn between the ends of a screen;
+- the other heads look one, two, … tokens back, and bring what the first find by and what they found: what is asked for
+  is known where the answer begins. All layers share one basis for that. Bases of each its own, drawn at random, agree in
+  a sixth of their dimensions, and the model learned to name what is at a place and hardly ever to find what was named;
 - coordinates start from the sinusoid that also marks the places of visual tokens: rows hold its y half, columns its x;
 - the head starts as a copy of the embeddings, scaled down.
 
 Real checkpoints need none of this and are never touched by it.
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -24,10 +28,16 @@ from vlm_agent.models.word_tokenizer import coordinate_ids
 LOGIT_SHARE = 0.5
 """The head's logits start with this standard deviation times that of a unit embedding's dot product."""
 
-_MODALITY = 4.0
+_MODALITY, _MARKS = 4.0, 2
 _LOOK_AT_SCREEN = 1.0
-_QUERY_STD = 0.075
 _LOOK_BACK, _FASTEST = 1.5, 6
+_MATCH = 1.75
+"""Twice it would do nearly nothing but look at one token, and learn slowly from that."""
+
+_SLOW = 1 / 300
+"""Radians a token: a dimension that turns faster says nothing of what matches across a screen."""
+
+_KEY_STD = 0.03
 _WEIGHT_STD = 0.06
 _PLACE = 1.4
 
@@ -44,36 +54,79 @@ def initialise(model: LlamaViT, tokenizer, bins: int) -> None:
         raise ValueError("a model from scratch needs as many key-value heads as heads, and an untied head")
     if not model.config.visual_positions:
         raise ValueError("a model from scratch needs visual_positions: true")
+    bases = _bases(model)
     frequencies = model.language_model.model.rotary_emb.inv_freq
     for layer in model.language_model.model.layers:
-        _initialise_layer(layer, config.num_attention_heads, frequencies)
+        _initialise_layer(layer, config.num_attention_heads, frequencies, bases)
     _initialise_embeddings(model, tokenizer, bins)
 
 
-def _initialise_layer(layer: nn.Module, heads: int, frequencies: torch.Tensor) -> None:
+@dataclass(frozen=True)
+class _Bases:
+    """Orthonormal rows (n, hidden), none with a share in the two dimensions that mark text and vision: `places` span
+    where visual tokens are, the most telling first, `contents` all that is left."""
+
+    places: torch.Tensor
+    contents: torch.Tensor
+
+    def shuffled(self) -> torch.Tensor:
+        return self.contents[torch.randperm(len(self.contents))]
+
+
+def _bases(model: LlamaViT) -> _Bases:
+    positions = model.projector.positions.clone()
+    positions[:, :_MARKS] = 0
+    _, strength, directions = torch.linalg.svd(positions, full_matrices=False)
+    places = directions[strength > 1e-3 * strength[0]][: positions.shape[1] // 2]
+    others = torch.randn(positions.shape[1] - _MARKS - len(places), positions.shape[1])
+    others[:, :_MARKS] = 0
+    others -= others @ places.t() @ places
+    return _Bases(places, torch.linalg.qr(others.t()).Q.t())
+
+
+def _initialise_layer(layer: nn.Module, heads: int, frequencies: torch.Tensor, bases: _Bases) -> None:
     attention, mlp = layer.self_attn, layer.mlp
     for linear in (mlp.gate_proj, mlp.up_proj):
         nn.init.normal_(linear.weight, std=_WEIGHT_STD)
     nn.init.normal_(mlp.down_proj.weight, std=0.02)
-    query, key = attention.q_proj.weight, attention.k_proj.weight
-    nn.init.normal_(query, std=_QUERY_STD)
-    key.copy_(query)
+    # Where queries begin at 0 keys do not, or neither would ever have a gradient.
+    nn.init.normal_(attention.k_proj.weight, std=_KEY_STD)
+    attention.k_proj.weight[:, :_MARKS] = 0
+    nn.init.zeros_(attention.q_proj.weight)
+    nn.init.zeros_(attention.v_proj.weight)
+    query, key, value = (
+        projection.weight.view(heads, -1, projection.in_features)
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    size, looking = query.shape[1], max(1, heads * 2 // 3)
+    finding = looking - looking // 2
     # The last dimension of a head rotates slowest: a preference put there holds at any distance.
-    slowest = torch.zeros(query.shape[0])
-    looking = max(1, heads * 2 // 3)
-    slowest.view(heads, -1)[:looking, -1] = 1.0
-    for weight in (query, key):
-        weight[:, :2] = 0
-        weight[slowest > 0] = 0
-    query[:, 0] = slowest * _LOOK_AT_SCREEN
-    key[:, 0] = -slowest * _LOOK_AT_SCREEN
-    key[:, 1] = slowest * _LOOK_AT_SCREEN
+    slow = [place for place in range(size - 1) if frequencies[place % len(frequencies)] < _SLOW]
+    own = bases.shuffled()
+    for head in range(looking):
+        finds = head < finding
+        matched = bases.contents if head == 0 else own if finds else bases.places
+        _look_at_screen(query[head], key[head], slow, matched)
+        _fill(value[head], bases.places if finds else bases.shuffled())
     for back, head in enumerate(reversed(range(looking, heads)), start=1):
-        _look_back(
-            query.view(heads, -1, query.shape[1])[head], key.view(heads, -1, key.shape[1])[head], back, frequencies
-        )
-    nn.init.orthogonal_(attention.v_proj.weight, gain=0.7)
+        _look_back(query[head], key[head], back, frequencies)
+        _fill(value[head], torch.cat([bases.contents[: len(slow)], bases.places]))
     attention.o_proj.weight.copy_(attention.v_proj.weight.t())
+
+
+def _fill(rows: torch.Tensor, basis: torch.Tensor) -> None:
+    """As many of the basis as there are; others stay as they are."""
+    shared = min(len(rows), len(basis))
+    rows[:shared] = basis[:shared]
+
+
+def _look_at_screen(query: torch.Tensor, key: torch.Tensor, slow: list[int], basis: torch.Tensor) -> None:
+    """Weights (width, hidden) of a head that matches the first of the basis, and prefers vision where text asks."""
+    matched = torch.zeros(len(slow), query.shape[1])
+    _fill(matched, basis)
+    query[slow] = key[slow] = matched * _MATCH
+    query[-1, 0] = _LOOK_AT_SCREEN
+    key[-1, 0], key[-1, 1] = -_LOOK_AT_SCREEN, _LOOK_AT_SCREEN
 
 
 def _look_back(query: torch.Tensor, key: torch.Tensor, back: int, frequencies: torch.Tensor) -> None:
@@ -84,8 +137,6 @@ def _look_back(query: torch.Tensor, key: torch.Tensor, back: int, frequencies: t
     """
     fast = frequencies[:_FASTEST]
     here, half = torch.arange(len(fast)), query.shape[0] // 2
-    query.zero_()
-    key.zero_()
     key[here, 0] = _LOOK_BACK
     query[here, 0] = _LOOK_BACK * torch.cos(back * fast)
     query[here + half, 0] = -_LOOK_BACK * torch.sin(back * fast)
