@@ -6,12 +6,13 @@
 The arms, each trained on the demo's demonstrations for as many steps as the first one's recipe says, and scored on the
 demo's test episodes:
 
-- base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on what recipes/pretrain_phone_vlm_tiny.yaml left;
-- from scratch: recipes/llama_vit_tiny.yaml, a network of its size from random weights, every weight trained;
+- base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on the base that comes with the package;
+- from scratch: recipes/llama_vit_tiny.yaml, the same network from random weights, every weight trained;
 - grey screens, no history: the first again, a sense taken away while it trains as well as when it acts.
 
-A run that is there already (--output) is not made again, and one that was stopped goes on. Prints a table of means with
-Student's 95 % intervals over seeds, and last one line of JSON.
+What is there already (--output) is not made again, and a run that was stopped goes on; so several of these commands,
+each with other arms or seeds, can share the work, and a last one tells all. Prints a table of means with Student's 95 %
+intervals over seeds, and last one line of JSON.
 """
 
 import argparse
@@ -71,6 +72,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--demo", type=Path, default=ROOT / "runs/demo", help="the folder of a demo")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS), metavar="NAME")
+    parser.add_argument("--steps", type=int, metavar="N", help="of training (default: as the first arm's recipe says)")
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
     parser.add_argument("--output", type=Path, default=ROOT / "build/pretraining", metavar="DIR")
     return parser.parse_args()
@@ -80,13 +82,14 @@ def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, floa
     folder = options.output / f"{name.replace(' ', '_').replace('+', 'and')}_{seed}"
     run, shards = folder / "run", options.demo / "shards"
     if not (run / FINISHED).is_file():
-        steps = str(read_recipe(LORA).training.steps)
-        keys = ("--output", run, "--data.shards", shards, "--seed", str(seed), "--training.steps", steps)
+        steps = options.steps or read_recipe(LORA).training.steps
+        keys = ("--output", run, "--data.shards", shards, "--seed", str(seed), "--training.steps", str(steps))
         command("train", "--config", ARMS[name].recipe, *keys, *same_rows(), *ARMS[name].keys)
-    scored = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
     output = folder / "evaluation"
-    precision = ("--bf16",) if has_bf16() else ()
-    command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scored, *precision)
+    if not (output / "metrics.json").is_file():
+        scored = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
+        precision = ("--bf16",) if has_bf16() else ()
+        command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scored, *precision)
     shares = headline(json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT])
     seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds_since_last_start"]
     return {f"{scorer} {part}": shares[scorer][part] for scorer, part in FIGURES} | {"seconds": seconds}

@@ -1,65 +1,154 @@
-"""Before the first step, a model from scratch looks where it is to: at the screen, and a token or two back."""
+"""Before the first step, a model from scratch looks where it is to: at what was named, and a token or two back."""
+
+from pathlib import Path
 
 import pytest
 import tiny
 import torch
-from transformers import AutoConfig, LlamaForCausalLM
+from torch import nn
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from vlm_agent.models.from_scratch import _initialise_layer
+from vlm_agent.action_languages.binned import PHRASES
+from vlm_agent.models.build import Vocabulary, build, build_tokenizer
+from vlm_agent.models.llama_vit import LlamaViT
+from vlm_agent.models.recipe import ModelRecipe
+from vlm_agent.training.recipe import read_recipe
 
-HEADS, WIDTH, LENGTH = 6, 32, 40
-TEXT, VISION = 0, 1
-"""The dimensions that mark each."""
+RECIPE = Path(__file__).resolve().parents[2] / "recipes/pretrain_phone_vlm_tiny.yaml"
+TEXT, VISION, MARKS = 0, 1, 2
+"""The dimensions that mark each, and how many they are."""
+
+FIND, READ, BACK = (0, 1), (2, 3), (4, 5)
+"""Heads of six."""
+
+NAME, ANSWER = 1, 3
+"""Where in the text of a lesson a name stands, and where its answer begins, two tokens on."""
+
+SCREENS = 40
+
+
+def started(**changes) -> LlamaViT:
+    """The network that pretraining starts with; `changes` to its language model."""
+    content = read_recipe(RECIPE).model.model_dump(exclude_none=True)
+    content["language_model"]["config"] |= changes
+    recipe = ModelRecipe(**{key: content[key] for key in read_recipe(RECIPE).model.model_fields_set})
+    words = tuple(f"n{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(1300))
+    tokenizer = build_tokenizer(recipe, Vocabulary(PHRASES, tiny.BINS, words))
+    torch.manual_seed(0)
+    return build(recipe, tokenizer, tiny.BINS).eval()
 
 
 @pytest.fixture(scope="module")
-def language_model() -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    return started(HEADS)
+def model() -> LlamaViT:
+    return started()
 
 
-def started(heads: int) -> LlamaForCausalLM:
-    """One layer of so many heads, as it starts."""
-    sizes = {"hidden_size": heads * WIDTH, "num_hidden_layers": 1, "vocab_size": 10, "rope_theta": 1e6}
-    counts = {"num_attention_heads": heads, "num_key_value_heads": heads}
-    model = LlamaForCausalLM(AutoConfig.for_model(**tiny.LLAMA | sizes | counts))
-    with torch.no_grad():
-        _initialise_layer(model.model.layers[0], heads, model.model.rotary_emb.inv_freq)
-    return model
+def lesson(model: LlamaViT, seed: int) -> tuple[torch.Tensor, int]:
+    """float32 (1, tokens, hidden) of a screen that names itself and of text about it; which place the text names."""
+    generator = torch.Generator().manual_seed(seed)
+    table, places = model.get_input_embeddings().weight, model.projector.positions
+    drawn = len(table) - 1 - torch.randperm(1200, generator=generator)  # the last are the words of the data
+    names, text = drawn[: len(places)], drawn[len(places) : len(places) + 5]
+    named = int(torch.randint(len(places), (), generator=generator))
+    text[NAME] = names[named]
+    screen = table[names].clone()
+    screen[:, :MARKS] = 0
+    screen = 0.7 * screen / screen.pow(2).mean(-1, keepdim=True).sqrt() + places
+    return torch.cat([screen, table[text]])[None], named
 
 
-def attention(model: LlamaForCausalLM, marks: list[int], at: int) -> torch.Tensor:
-    """float32 (HEADS, at + 1): where a token `at` looks, of random tokens each marked as text or vision."""
-    torch.manual_seed(1)
-    hidden = torch.randn(1, len(marks), HEADS * WIDTH)
-    hidden[..., [TEXT, VISION]] = 0
-    hidden[0, torch.arange(len(marks)), torch.tensor(marks)] = 4.0
-    places = model.model.rotary_emb(hidden, torch.arange(len(marks))[None])
-    layer = model.model.layers[0].self_attn
-    sides = [side(hidden).view(1, len(marks), HEADS, WIDTH).transpose(1, 2) for side in (layer.q_proj, layer.k_proj)]
-    query, key = apply_rotary_pos_emb(*sides, *places)
-    with torch.no_grad():
-        return ((query[0, :, at, None] * key[0, :, : at + 1]).sum(-1) / WIDTH**0.5).softmax(-1)
+def attention(model: LlamaViT, hidden: torch.Tensor, layer: int, at: int) -> torch.Tensor:
+    """float32 (heads, at + 1): where the token `at` looks, of the hidden states before that layer."""
+    decoder = model.language_model.model
+    block, length = decoder.layers[layer], hidden.shape[1]
+    heads = decoder.config.num_attention_heads
+    seen = block.input_layernorm(hidden)
+    sides = (block.self_attn.q_proj, block.self_attn.k_proj)
+    query, key = (side(seen).view(1, length, heads, -1).transpose(1, 2) for side in sides)
+    query, key = apply_rotary_pos_emb(query, key, *decoder.rotary_emb(seen, torch.arange(length)[None]))
+    return ((query[0, :, at, None] * key[0, :, : at + 1]).sum(-1) / key.shape[-1] ** 0.5).softmax(-1)
+
+
+@torch.inference_mode()
+def looks(model: LlamaViT, layer: int, at: int) -> list[tuple[torch.Tensor, int]]:
+    """(attention, the place that was named), of each of the screens; `at` counts in the text."""
+    found = []
+    for seed in range(SCREENS):
+        embeddings, named = lesson(model, seed)
+        states = model.language_model.model(inputs_embeds=embeddings, output_hidden_states=True).hidden_states
+        found.append((attention(model, states[layer], layer, len(model.projector.positions) + at), named))
+    return found
 
 
 @pytest.mark.parametrize(("head", "back"), [(5, 1), (4, 2)])
-@pytest.mark.parametrize("at", [5, 17, LENGTH - 1])
-def test_the_last_heads_look_one_and_two_tokens_back_whatever_stands_there(language_model, head, back, at):
-    looks = attention(language_model, [TEXT] * LENGTH, at)[head]
-    assert int(looks.argmax()) == at - back
-    assert looks.max() > 0.9
+def test_the_last_heads_look_one_and_two_tokens_back_whatever_stands_there(model, head, back):
+    """Of 200 tokens; in the first layer, before others have added to what they see."""
+    found = [where[head] for where, _ in looks(model, 0, ANSWER)]
+    assert sum(float(where[-1 - back]) for where in found) / SCREENS > 0.6
+    assert sum(int(where.argmax()) == len(where) - 1 - back for where in found) > SCREENS * 0.6
 
 
-def test_the_other_heads_prefer_the_screen_to_text(language_model):
-    marks = [VISION] * 20 + [TEXT] * 20
-    looks = attention(language_model, marks, LENGTH - 1)
-    on_screen = looks[:, :20].sum(-1)
-    assert (on_screen[:4] > 0.8).all()
-    assert (on_screen[4:] < 0.05).all()
+def test_the_first_heads_find_what_a_token_names(model):
+    """One place of 196 by chance."""
+    for head in FIND:
+        assert sum(int(where[head].argmax()) == named for where, named in looks(model, 0, NAME)) > SCREENS * 0.6
+
+
+@torch.inference_mode()
+def test_what_was_found_brings_its_place(model):
+    """After one layer the token that names something is nearer to its place than to nine of ten others."""
+    ranks = []
+    for seed in range(SCREENS):
+        embeddings, named = lesson(model, seed)
+        states = model.language_model.model(inputs_embeds=embeddings, output_hidden_states=True).hidden_states
+        at = len(model.projector.positions) + NAME
+        nearness = model.projector.positions[:, MARKS:] @ (states[1] - states[0])[0, at, MARKS:]
+        ranks.append(int((nearness > nearness[named]).sum()))
+    assert sorted(ranks)[SCREENS // 2] < len(nearness) / 10
+
+
+def test_heads_find_by_what_is_no_place_and_read_by_places_alone(model):
+    positions = model.projector.positions.detach().clone()
+    positions[:, :MARKS] = 0
+    _, strength, directions = torch.linalg.svd(positions, full_matrices=False)
+    places = directions[strength > 1e-3 * strength[0]]
+    for block in model.language_model.model.layers:
+        for head in (*FIND, *READ):
+            matched = rows(block.self_attn.q_proj, head)[slow(model)]
+            of_places = (matched @ places.t()).norm() / matched.norm()
+            assert float(of_places) == pytest.approx(1 if head in READ else 0, abs=1e-4)
+
+
+def test_all_layers_find_and_look_back_in_one_basis(model):
+    first, *others = (block.self_attn for block in model.language_model.model.layers)
+    basis = rows(first.q_proj, FIND[0])[slow(model)]
+    for attending in others:
+        torch.testing.assert_close(rows(attending.q_proj, FIND[0])[slow(model)], basis)
+        for head in BACK:
+            brought = rows(attending.v_proj, head)
+            kept = basis @ brought.t() @ brought  # what of the basis it passes on
+            torch.testing.assert_close(kept[:, MARKS:], basis[:, MARKS:], atol=1e-5, rtol=0)
+
+
+def rows(projection: nn.Linear, head: int) -> torch.Tensor:
+    return projection.weight.detach().view(6, -1, projection.in_features)[head]
+
+
+def slow(model: LlamaViT) -> list[int]:
+    """Dimensions of a head that a screen's length hardly turns; without the last, which holds the preference."""
+    frequencies = model.language_model.model.rotary_emb.inv_freq
+    turned = torch.cat([frequencies, frequencies])[:-1] * len(model.projector.positions)
+    return torch.nonzero(turned < 0.7).flatten().tolist()
+
+
+def test_no_weight_of_attention_begins_where_it_can_have_no_gradient(model):
+    for block in model.language_model.model.layers:
+        query, key = block.self_attn.q_proj.weight, block.self_attn.k_proj.weight
+        assert ((query.abs().sum(1) + key.abs().sum(1)) > 0).all()
 
 
 @pytest.mark.parametrize(("heads", "looking"), [(1, 1), (2, 1), (4, 2), (6, 4)])
 def test_any_number_of_heads_will_do(heads, looking):
-    preferring = started(heads).model.layers[0].self_attn.k_proj.weight[:, VISION]
-    assert int((preferring != 0).sum()) == looking
+    model = started(num_attention_heads=heads, num_key_value_heads=heads)
+    preferring = model.language_model.model.layers[0].self_attn.k_proj.weight[:, VISION]
+    assert int((preferring.abs() > 0.5).sum()) == looking

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoTokenizer, PretrainedConfig, PreTrained
 
 from vlm_agent.models.adapters import load_adapter, merge_adapter, save_trained_weights
 from vlm_agent.models.attention import choose_attention
+from vlm_agent.models.embedded import base_folder
 from vlm_agent.models.from_scratch import LOGIT_SHARE, initialise
 from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
 from vlm_agent.models.precision import cast, exact_depthwise
@@ -60,11 +61,12 @@ def build(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase, bins: int) ->
 def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """The model of a checkpoint or base; one with random weights as its library makes it.
 
-    Raises CheckpointError for a checkpoint that cannot be had, FileNotFoundError for a base that is no finished run.
+    Raises CheckpointError for a checkpoint that cannot be had, FileNotFoundError for a base that is no finished run,
+    ValueError for an embedded base that is damaged.
     """
     dtype = getattr(torch, recipe.dtype)
     if recipe.base is not None:
-        model, _ = load(Path(recipe.base))
+        model, _ = load(base_folder(recipe.base))
         return cast(merge_adapter(model) if isinstance(model, PeftModel) else model, dtype)
     if recipe.vlm is not None:
         model = whole_model(recipe.vlm, tokenizer, dtype)
@@ -77,7 +79,7 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
     """The configuration that `build_model` gives its model, without reading a weight."""
     while recipe.base is not None:
-        recipe = read_model_recipe(Path(recipe.base))
+        recipe = read_model_recipe(base_folder(recipe.base))
     if recipe.vlm is not None:
         config = whole_configuration(recipe.vlm, tokenizer)
         model_class(config)
@@ -153,7 +155,7 @@ def _ready(model: PreTrainedModel) -> PreTrainedModel:
 def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
     """The tokenizer alone, without reading weights; CheckpointError where it cannot be had."""
     if recipe.base is not None:
-        return AutoTokenizer.from_pretrained(trained(Path(recipe.base)).tokenizer)
+        return AutoTokenizer.from_pretrained(trained(base_folder(recipe.base)).tokenizer)
     if recipe.word_tokenizer:
         words = build_word_tokenizer(
             vocabulary.texts, vocabulary.phrases, vocabulary.bins, recipe.word_tokenizer.vocabulary

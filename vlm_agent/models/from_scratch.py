@@ -9,8 +9,9 @@ identity, and neither emerges from noise in the time a laptop has. So both are g
 - half of those match what is said and bring where it is, the others match places and bring what is there. They match in
   dimensions that rotary positions hardly turn between the ends of a screen;
 - the other heads look one, two, … tokens back, and bring what the first find by and what they found: what is asked for
-  is known where the answer begins. All layers share one basis for that. Bases of each its own, drawn at random, agree in
-  a sixth of their dimensions, and the model learned to name what is at a place and hardly ever to find what was named;
+  is known where the answer begins. All layers share one basis for that: bases drawn at random for each agree in a sixth
+  of their dimensions (1,200 lessons upon a vision that names 95 % of icons taught the right row of 59 % of them with a
+  shared basis, of 33 % without);
 - coordinates start from the sinusoid that also marks the places of visual tokens: rows hold its y half, columns its x;
 - the head starts as a copy of the embeddings, scaled down.
 
@@ -32,7 +33,7 @@ _MODALITY, _MARKS = 4.0, 2
 _LOOK_AT_SCREEN = 1.0
 _LOOK_BACK, _FASTEST = 1.5, 6
 _MATCH = 1.75
-"""Twice it would do nearly nothing but look at one token, and learn slowly from that."""
+"""By the same measure 16 % with 1.2, and 30 % with 2.5."""
 
 _SLOW = 1 / 300
 """Radians a token: a dimension that turns faster says nothing of what matches across a screen."""

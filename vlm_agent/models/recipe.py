@@ -84,8 +84,8 @@ class ModelRecipe(Section):
     `vlm`: a whole vision-language model, whose family its configuration's `model_type` tells. `min_pixels` and
     `max_pixels` bound the screens that a Qwen-VL sees.
     `language_model` and `vision`: a Llama+ViT, composed.
-    `base`: goes on from a finished run (its weights, tokenizer and screen format) and excludes the keys that would
-    describe another model.
+    `base`: goes on from a finished run, or from an embedded model by its name (models/embedded.py): its weights,
+    tokenizer and screen format. Excludes the keys that would describe another model.
     """
 
     base: str | None = None
