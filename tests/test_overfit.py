@@ -43,7 +43,6 @@ def test_20_simulated_episodes_are_learned_to_95_percent_strict(tmp_path):
     keys = {
         "model.screen_size": "[224, 104]",
         "model.visual_grid": "[14, 4]",
-        "model.visual_merge": "[1, 1]",
         "training.steps": "300",
         "training.batch_size": "2",
     }

@@ -33,7 +33,7 @@ from vlm_agent.evaluation.metrics import headline
 from vlm_agent.evaluation.online import AGENT, ONLINE
 from vlm_agent.models.precision import has_bf16
 
-RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")
+RECIPE = Path("recipes/llama_vit_tiny.yaml")
 SEED = 0
 
 OURS = ".vlm-agent-demo"
@@ -54,7 +54,15 @@ class Sizes:
 
 
 FULL = Sizes(episodes=1600, scored=160, tasks=25)
-QUICK = Sizes(episodes=60, scored=2, tasks=2, changes=("--training.steps", "3", "--training.save_steps", "null"))
+QUICK = Sizes(
+    episodes=60,
+    scored=2,
+    tasks=2,
+    changes=(
+        *("--model.screen_size", "[128, 64]", "--model.visual_grid", "[8, 4]"),
+        *("--training.steps", "3", "--training.save_steps", "null"),
+    ),
+)
 
 
 class DemoError(ValueError):

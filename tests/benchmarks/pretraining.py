@@ -7,7 +7,7 @@ The arms, each trained on the demo's demonstrations for as many steps as the fir
 demo's test episodes:
 
 - base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on the base that comes with the package;
-- from scratch: recipes/llama_vit_tiny.yaml, the same network from random weights, every weight trained;
+- from scratch: recipes/llama_vit_tiny.yaml made the base's network, from random weights, every weight trained;
 - grey screens, no history: the first again, a sense taken away while it trains as well as when it acts.
 
 What is there already (--output) is not made again, and a run that was stopped goes on; so several of these commands,
@@ -40,6 +40,14 @@ STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """The 97.5 % quantile of Student's distribution for so many seeds."""
 
 
+BASE_NETWORK = (
+    *("--model.screen_size", "[448, 224]", "--model.visual_grid", "[28, 7]", "--model.visual_merge", "[1, 2]"),
+    *("--model.vision.config.depths", "[0, 2, 3]"),
+    *("--model.language_model.config.num_attention_heads", "6"),
+    *("--model.language_model.config.num_key_value_heads", "6"),
+)
+
+
 @dataclass(frozen=True)
 class Arm:
     recipe: Path
@@ -48,7 +56,7 @@ class Arm:
 
 ARMS = {
     "base + LoRA": Arm(LORA),
-    "from scratch": Arm(SCRATCH),
+    "from scratch": Arm(SCRATCH, BASE_NETWORK),
     "grey screens": Arm(LORA, ("--data.control", "grey_screens")),
     "no history": Arm(LORA, ("--data.control", "no_history")),
 }

@@ -118,7 +118,7 @@ def test_a_wheel_brings_every_file_of_it(tmp_path):
     assert (installed / WEIGHTS).read_bytes() == (FOLDER / WEIGHTS).read_bytes()
 
 
-def test_the_demo_fine_tunes_it_by_lora_with_its_vision_as_it_is():
+def test_its_recipe_for_agents_is_lora_with_its_vision_as_it_is():
     model = read_recipe(ROOT / "recipes/phone_vlm_tiny_lora.yaml").model
     assert model.base == NAME
     assert model.train.language_model == "lora"
