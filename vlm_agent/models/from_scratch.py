@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from vlm_agent.models.llama_vit import LlamaViT, sinusoid
+from vlm_agent.models.llama_vit import LlamaViT, grid_sinusoid, sinusoid
 from vlm_agent.models.word_tokenizer import coordinate_ids
 
 LOGIT_SHARE = 0.5
@@ -75,7 +75,8 @@ class _Bases:
 
 
 def _bases(model: LlamaViT) -> _Bases:
-    positions = model.projector.positions.clone()
+    # Not the model's own, which a recipe in bfloat16 has rounded: what spans them may turn by that.
+    positions = grid_sinusoid(*model.config.visual_grid, model.projector.positions.shape[1])
     positions[:, :_MARKS] = 0
     _, strength, directions = torch.linalg.svd(positions, full_matrices=False)
     places = directions[strength > 1e-3 * strength[0]][: positions.shape[1] // 2]
