@@ -141,6 +141,11 @@ class UiElement:
     type: str = "TEXT"
 
     @property
+    def name(self) -> str:
+        """What it is called: its text, else its icon type."""
+        return self.text or self.type
+
+    @property
     def centre_yx(self) -> tuple[float, float]:
         y, x, height, width = self.box
         return (y + height / 2, x + width / 2)

@@ -24,7 +24,6 @@ from vlm_agent.datasets.drawn_screens import DrawnScreen
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.evaluation.exam import drawn_exam, marks, questions_about, sit
 from vlm_agent.screens.drawing import draw_action
-from vlm_agent.sentences.elements import element_name
 from vlm_agent.sentences.lessons import Lessons
 
 RIGHT, WRONG = (20, 140, 60), (205, 40, 40)
@@ -102,7 +101,7 @@ def draw(answers, output: Path) -> None:
         picture = picture.resize((round(picture.width * HEIGHT / picture.height), HEIGHT), Image.Resampling.LANCZOS)
         if answer.action is not None and answer.action.is_tap:
             colour = RIGHT if answer.right else WRONG
-            picture = draw_action(picture, answer.action, colour, element_name(answer.question.element))
+            picture = draw_action(picture, answer.action, colour, answer.question.element.name)
         cells.append(picture)
     columns = 6
     wide = max(cell.width for cell in cells)

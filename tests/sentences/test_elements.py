@@ -8,7 +8,7 @@ import tiny
 
 from vlm_agent.episodes import Step, UiElement
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
-from vlm_agent.sentences.elements import ANSWER, ITEM, ElementSentences, element_name, label_elements
+from vlm_agent.sentences.elements import ANSWER, ITEM, ElementSentences, label_elements
 
 WORDS = tiny.tokenizer()
 TRAJECTORY = tiny.sentences(WORDS)
@@ -37,7 +37,7 @@ def test_a_screen_comes_first_and_then_every_element_once():
     assert sentence.input_ids[1 : 1 + TOKENS] == [SCREEN_TOKEN] * TOKENS
     said = TRAJECTORY.text(sentence.input_ids[1 + TOKENS :])
     assert said.count(ITEM) == len(STEP.elements)
-    assert all(said.count(element_name(element)) == 1 for element in STEP.elements)
+    assert all(said.count(element.name) == 1 for element in STEP.elements)
 
 
 def test_what_is_asked_is_not_learned_and_what_is_answered_is():

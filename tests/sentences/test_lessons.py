@@ -10,7 +10,6 @@ import tiny
 from vlm_agent.datasets.drawn_screens import DrawnScreen
 from vlm_agent.episodes import ACTION_NAMES, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION
-from vlm_agent.sentences.elements import element_name
 from vlm_agent.sentences.lessons import TASKS, Lessons, absentee, told_apart
 
 WORDS = tiny.tokenizer()
@@ -90,7 +89,7 @@ def test_of_two_with_one_name_neither_is_asked_for_and_both_are_read():
         UiElement((0.5, 0, 0.2, 0.2), "more"),
         UiElement((0.8, 0, 0.1, 1), "a"),
     )
-    assert [element_name(element) for element in told_apart(twins)] == ["a"]
+    assert [element.name for element in told_apart(twins)] == ["a"]
     screen = DrawnScreen(replace(STEP, elements=twins), {})
     questions = {given for seed in range(60) for given, _ in spans(LESSONS.dense(screen, random.Random(seed)))}
     assert not any(given.startswith("\nmore") for given in questions)

@@ -17,15 +17,17 @@ import numpy as np
 from vlm_agent.devices.simulated_phone import SPLITS, SimulatedPhone, words
 from vlm_agent.devices.simulated_phone.collage import collage
 from vlm_agent.devices.simulated_phone.common_words import COMMON_WORDS
+from vlm_agent.devices.simulated_phone.errand import LISTS_WITH, next_deed
 from vlm_agent.devices.simulated_phone.glyphs import GLYPHS
 from vlm_agent.devices.simulated_phone.icons import element_type
 from vlm_agent.devices.simulated_phone.styles import SIZES, sample_style
 from vlm_agent.devices.simulated_phone.tasks import sample_task
 from vlm_agent.devices.simulated_phone.wander import wander
-from vlm_agent.episodes import SUBSETS, Action, Step
+from vlm_agent.episodes import SUBSETS, Action, Episode, Step, UiElement
 
 _COLLAGES, _OWN_SIZE = 0.5, 0.3
 _PHONE_WORDS, _COMMON = 0.75, 0.97
+_APP_IN_FRONT, _DEEDS, _MISSING, _SHUFFLED = 0.4, (2, 6), 0.1, 0.5
 _GOALS_HEARD = 4000
 _SCREENS_READ = 100
 _TIMES = 50
@@ -52,6 +54,48 @@ def draw_screen(rng: random.Random) -> DrawnScreen:
         canvas = phone.canvas()
     step = Step(np.array(canvas.image), Action.complete(), canvas.elements(), "")
     return DrawnScreen(step, canvas.states)
+
+
+def draw_errand(rng: random.Random) -> Episode:
+    """The next errand that the generator gives: a goal that tells every step, and a walk over a phone that takes them.
+
+    Now and then the last thing told is nowhere to be seen, and so impossible.
+    """
+    size = SIZES[0] if rng.random() < _OWN_SIZE else rng.choice(SIZES)
+    phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
+    if rng.random() < _APP_IN_FRONT:
+        phone.open(rng.choice(phone.installed))
+        phone.changed()
+    texts = [any_word(rng) for _ in range(20)]
+    told, steps = [], []
+    for _ in range(rng.randint(*_DEEDS)):
+        deed = next_deed(phone, rng, texts)
+        told.append(deed.words)
+        steps.append(_seen(phone, deed.action))
+        phone.perform(deed.action)
+    if rng.random() < _MISSING:
+        told.append(_missing(phone.elements(), rng))
+        steps.append(_seen(phone, Action.impossible()))
+    else:
+        steps.append(_seen(phone, Action.complete()))
+        if rng.random() < _SHUFFLED and all(step.action.is_tap for step in steps[:-1]):
+            return _errand("In any order", rng.sample(told, len(told)), steps)
+    return _errand("In turn", told, steps)
+
+
+def _errand(how: str, told: list[str], steps: list[Step]) -> Episode:
+    return Episode("", "", f"{how}: {LISTS_WITH.join(told)}", tuple(steps))
+
+
+def _seen(phone: SimulatedPhone, action: Action) -> Step:
+    return Step(phone.screenshot(), action, phone.elements())
+
+
+def _missing(elements: tuple[UiElement, ...], rng: random.Random) -> str:
+    here = " ".join(element.text for element in elements).casefold()
+    while (word := rng.choice(phone_words())).casefold() in here:
+        pass
+    return word
 
 
 def any_word(rng: random.Random) -> str:

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vlm_agent.action_languages.named import NAMES as ANSWER
+from vlm_agent.action_languages.named import can_be_said
 from vlm_agent.episodes import ACTION_NAMES, Action, Step, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 ITEM = "\n"
-ANSWER = "="
-MAX_NAME_CHARACTERS = 32
 _TAP = ACTION_NAMES.index("tap")
 
 
@@ -46,12 +46,12 @@ class ElementSentences:
         return sentence
 
     def find(self, sentence: Sentence, element: UiElement) -> None:
-        self.ask(sentence, ITEM + element_name(element), self.trajectory.action_ids(tap_on(element)), _TAP)
+        self.ask(sentence, ITEM + element.name, self.trajectory.action_ids(tap_on(element)), _TAP)
 
     def read(self, sentence: Sentence, element: UiElement) -> None:
         ids, place = self.trajectory.ids, self.trajectory.action_ids(tap_on(element))[:-1]
         sentence.read([*ids(ITEM), *place, *ids(ANSWER)])
-        sentence.learn(self.said(element_name(element)))
+        sentence.learn(self.said(element.name))
 
     def ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
         """A question that is read, and its answer, which is learned."""
@@ -65,7 +65,7 @@ class ElementSentences:
 
 def nameable(elements: Iterable[UiElement]) -> list[UiElement]:
     """Those with a name short enough to be said."""
-    return [element for element in elements if 0 < len(element_name(element)) <= MAX_NAME_CHARACTERS]
+    return [element for element in elements if can_be_said(element.name)]
 
 
 def place_of(element: UiElement) -> tuple[float, float]:
@@ -76,11 +76,6 @@ def place_of(element: UiElement) -> tuple[float, float]:
 
 def tap_on(element: UiElement) -> Action:
     return Action.tap(*place_of(element))
-
-
-def element_name(element: UiElement) -> str:
-    """What an element is called: its text, else its icon type."""
-    return element.text or element.type
 
 
 def label_elements(

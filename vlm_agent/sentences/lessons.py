@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from vlm_agent.datasets.drawn_screens import DrawnScreen, any_word, phone_words, train_goals
 from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.elements import ANSWER, ElementSentences, element_name, nameable, place_of, tap_on
+from vlm_agent.sentences.elements import ANSWER, ElementSentences, nameable, place_of, tap_on
 
 LIST = "\nList"
 SWITCH = "\nIs {name} on"
@@ -92,7 +92,7 @@ class Lessons(ElementSentences):
         sentence.read(self.trajectory.goal_ids(goal))
         for screen, action in answers:
             self.trajectory.add_screen(sentence, screen.step)
-            sentence.learn(self.trajectory.action_ids(action), ACTION_NAMES.index(action.name))
+            sentence.learn(self.trajectory.action_ids(action, screen.step), ACTION_NAMES.index(action.name))
         return sentence
 
     def _list(self, sentence: Sentence, elements: Sequence[UiElement]) -> None:
@@ -100,7 +100,7 @@ class Lessons(ElementSentences):
         sentence.read(self.trajectory.ids(LIST))
         sentence.read(self.trajectory.ids(ANSWER))
         for element in sorted(elements, key=place_of)[:_LISTED]:
-            sentence.learn([*self.trajectory.action_ids(tap_on(element))[:-1], *self.said(element_name(element))])
+            sentence.learn([*self.trajectory.action_ids(tap_on(element))[:-1], *self.said(element.name)])
 
     def switch(self, sentence: Sentence, state: tuple[str, bool]) -> None:
         self.ask(sentence, SWITCH.format(name=state[0]), self.said(_YES if state[1] else _NO))
@@ -121,7 +121,7 @@ def text_to_copy(rng: random.Random) -> str:
 
 def absentee(named: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
     """Two or three names of which all but one stand here, shuffled; and that one."""
-    here = list(dict.fromkeys(name for name in map(element_name, named) if _LISTS_WITH not in name))
+    here = list(dict.fromkeys(one.name for one in named if _LISTS_WITH not in one.name))
     names = rng.sample(here, min(len(here), rng.randint(1, 2)))
     missing = _missing(named, rng)
     return rng.sample([*names, missing], len(names) + 1), missing
@@ -129,7 +129,7 @@ def absentee(named: Sequence[UiElement], rng: random.Random) -> tuple[list[str],
 
 def _missing(elements: Sequence[UiElement], rng: random.Random) -> str:
     """A word of the phone's that stands in no text here, alone or among others, in whatever case."""
-    text = " " + " ".join(re.sub(r"\W+", " ", element_name(element)).casefold() for element in elements) + " "
+    text = " " + " ".join(re.sub(r"\W+", " ", element.name).casefold() for element in elements) + " "
     while f" {(word := rng.choice(phone_words())).casefold()} " in text:
         pass
     return word
@@ -138,19 +138,19 @@ def _missing(elements: Sequence[UiElement], rng: random.Random) -> str:
 def _goal(about: UiElement | str) -> tuple[str, Action]:
     if isinstance(about, str):
         return f"Type {about}", Action.type_text(about)
-    return f"Find {element_name(about)}", tap_on(about)
+    return f"Find {about.name}", tap_on(about)
 
 
 def _something(screen: DrawnScreen, rng: random.Random) -> tuple[str, Action]:
     """A name, and the tap on what is called so; now and then one that is not there, which is impossible."""
-    here = [one for one in told_apart(nameable(screen.step.elements)) if _LISTS_WITH not in element_name(one)]
+    here = [one for one in told_apart(nameable(screen.step.elements)) if _LISTS_WITH not in one.name]
     if not here or rng.random() < _MISSING:
         return _missing(screen.step.elements, rng), Action.impossible()
     element = rng.choice(here)
-    return element_name(element), tap_on(element)
+    return element.name, tap_on(element)
 
 
 def told_apart(elements: Sequence[UiElement]) -> list[UiElement]:
     """Those whose name nothing else on the screen has."""
-    counts = Counter(element_name(element) for element in elements)
-    return [element for element in elements if counts[element_name(element)] == 1]
+    counts = Counter(element.name for element in elements)
+    return [element for element in elements if counts[element.name] == 1]

@@ -12,9 +12,10 @@ from functools import lru_cache
 
 from torch.utils.data import Dataset
 
-from vlm_agent.datasets.drawn_screens import draw_screen
+from vlm_agent.datasets.drawn_screens import draw_errand, draw_screen
 from vlm_agent.datasets.mixture import in_mixture
 from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.episodes import Step
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ElementSentences, label_elements
 from vlm_agent.sentences.lessons import Lessons
@@ -24,6 +25,7 @@ from vlm_agent.sentences.windows import Window
 from vlm_agent.training.recipe import DataRecipe, RecipeError
 
 _EMPTY_CELLS_NAMED = 0.1
+_ERRANDS = 0.75
 _PACKED_TOGETHER = 512
 """Sentences among which those that fill a row are found: enough to waste little, few enough to stay well mixed."""
 
@@ -194,25 +196,31 @@ class EndlessOrder:
 @dataclass(frozen=True)
 class DrawnLessons:
     """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
-    asks first."""
+    asks first, and with `errands` most of those are errands."""
 
     lessons: Lessons
     dense: int
     grid: tuple[int, int] | None = None
+    errands: bool = False
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:
-        if number < self.dense or number % 2:
-            screens = [draw_screen(rng)]
-            sentence = self.lessons.dense(screens[0], rng)
-        else:
-            sentence, screens = self.lessons.asked_first(lambda: draw_screen(rng), rng)
+        sentence, steps = self._lesson(number, rng)
         sentence.about = f"lesson {number}"
         if self.grid:
             sentence.element_labels = [
-                label_elements(screen.step, self.grid, self.lessons.trajectory, _EMPTY_CELLS_NAMED, rng)
-                for screen in screens
+                label_elements(step, self.grid, self.lessons.trajectory, _EMPTY_CELLS_NAMED, rng) for step in steps
             ]
         return sentence
+
+    def _lesson(self, number: int, rng: random.Random) -> tuple[Sentence, Sequence[Step]]:
+        if number < self.dense or number % 2:
+            screen = draw_screen(rng)
+            return self.lessons.dense(screen, rng), [screen.step]
+        if self.errands and rng.random() < _ERRANDS:
+            errand = draw_errand(rng)
+            return self.lessons.trajectory.build(errand), errand.steps
+        sentence, screens = self.lessons.asked_first(lambda: draw_screen(rng), rng)
+        return sentence, [screen.step for screen in screens]
 
 
 def only_row(rows: list[dict]) -> dict:

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.episodes import SUBSETS
 from vlm_agent.models.recipe import ModelRecipe, Section
 
@@ -34,20 +35,25 @@ class RecipeError(ValueError):
 
 
 class LanguageRecipe(Section):
-    """The action language; `bins` per axis."""
+    """The action language; `bins` per axis. `named` is `binned` whose taps say what they touch."""
 
-    name: Literal["binned"] = "binned"
+    name: Literal["binned", "named"] = "binned"
     bins: Annotated[int, Field(ge=2)] = 100
 
     def build(self) -> BinnedLanguage:
-        return BinnedLanguage(self.bins)
+        return _LANGUAGES[self.name](self.bins)
+
+
+_LANGUAGES = {"binned": BinnedLanguage, "named": NamedLanguage}
 
 
 class DrawnRecipe(Section):
     """Screens drawn while the run goes, endlessly, and `items` questions about each (`sentences/lessons.py`). The
-    first `dense` of the sentences read whole screens; after them every second one asks before it sees."""
+    first `dense` of the sentences read whole screens; after them every second one asks before it sees. With `errands`
+    most of those tell a walk over a phone, step by step, and follow it (`devices/simulated_phone/errand.py`)."""
 
     dense: NonNegativeInt = 0
+    errands: bool = False
     items: PositiveInt = 16
 
 

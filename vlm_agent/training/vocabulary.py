@@ -6,7 +6,6 @@ from vlm_agent.action_languages.binned import PHRASES
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import Vocabulary
-from vlm_agent.sentences.elements import element_name
 from vlm_agent.training.recipe import Recipe
 
 
@@ -20,4 +19,4 @@ def _texts(episode: Episode) -> Iterator[str]:
     yield episode.goal
     for step in episode.steps:
         yield step.action.text
-        yield from (element_name(element) for element in step.elements)
+        yield from (element.name for element in step.elements)
