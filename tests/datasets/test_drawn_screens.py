@@ -5,10 +5,10 @@ import random
 import numpy as np
 import pytest
 
-from vlm_agent.datasets.drawn_screens import any_word, draw_screen, heard_texts, phone_words, train_goals
+from vlm_agent.datasets.drawn_screens import any_word, draw_errand, draw_screen, heard_texts, phone_words, train_goals
 from vlm_agent.devices.simulated_phone import sample_task, split_of
 from vlm_agent.devices.simulated_phone.styles import SIZES
-from vlm_agent.episodes import SUBSETS
+from vlm_agent.episodes import SUBSETS, Action
 
 
 def drawn(seed: int):
@@ -28,6 +28,31 @@ def test_screens_have_every_size_and_something_to_name():
     assert {screen.step.screenshot.shape[:2] for screen in screens} == set(SIZES)
     assert np.mean([len(screen.step.elements) for screen in screens]) > 10
     assert any(screen.switches for screen in screens)
+
+
+def test_an_errand_tells_every_step_before_the_first_and_ends_when_all_is_done():
+    errands = [draw_errand(random.Random(seed)) for seed in range(80)]
+    ordered = {errand.goal.split(": ")[0] for errand in errands}
+    assert ordered == {"In turn", "In any order"}
+    for errand in errands:
+        told = errand.goal.split(": ", 1)[1].split(", ")
+        impossible = errand.steps[-1].action == Action.impossible()
+        assert impossible or errand.steps[-1].action == Action.complete()
+        assert len(told) == len(errand) - (not impossible)
+        assert not any(step.action.is_status for step in errand.steps[:-1])
+        if errand.goal.startswith("In any order"):
+            assert all(step.action.is_tap for step in errand.steps[:-1])
+        if impossible:
+            shown = " ".join(element.text for element in errand.steps[-1].elements).casefold()
+            assert told[-1].casefold() not in shown
+    assert 2 <= sum(errand.steps[-1].action == Action.impossible() for errand in errands) <= 20
+
+
+def test_a_seed_decides_an_errand_pixels_and_all():
+    one, again, other = (draw_errand(random.Random(seed)) for seed in (1, 1, 2))
+    assert (one.goal, len(one)) == (again.goal, len(again))
+    assert all(np.array_equal(a.screenshot, b.screenshot) for a, b in zip(one.steps, again.steps, strict=True))
+    assert one.goal != other.goal
 
 
 def test_words_are_the_phones_common_ones_and_some_that_nobody_knows():

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -61,6 +62,16 @@ def test_every_screen_has_its_labels():
         sentence = WRITER(number, random.Random(number))
         assert len(sentence.element_labels) == len(sentence.screens) >= 1
         assert any(label != IGNORED for label in sentence.labels)
+
+
+def test_with_errands_most_lessons_that_ask_first_are_walks_of_an_agents_form():
+    writer = replace(WRITER, dense=0, errands=True)
+    sentences = [writer(number, random.Random(number)) for number in range(40)]
+    begin = [WORDS.decode([token for token in sentence.input_ids[:14] if token >= 0]) for sentence in sentences]
+    assert sum("Goal: " in text for text in begin) == 20
+    assert 10 <= sum("Goal: In " in text for text in begin) < 20
+    assert all(len(sentence.element_labels) == len(sentence.screens) for sentence in sentences)
+    assert max(len(sentence.screens) for sentence in sentences) > 3
 
 
 _DIGEST = """

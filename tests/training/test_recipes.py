@@ -19,7 +19,7 @@ from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "recipes").glob("*.yaml"))
 SMALL = ("llama_vit_smollm2", "llama_vit_tiny", "phone_vlm_tiny_lora")
-DRAWN = "pretrain_phone_vlm_tiny"
+DRAWN = ("pretrain_phone_vlm_tiny", "pretrain_phone_vlm_tiny_errands")
 ELSEWHERE = ("gcloud", "hf", "make", "cp", ".venv/bin/pip")
 """Programs that are not ours."""
 
@@ -71,7 +71,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def test_there_are_the_papers_recipes_the_families_and_the_demos():
-    assert {path.stem for path in FILES} == {*recipe_costs.MACHINES, *SMALL, DRAWN}
+    assert {path.stem for path in FILES} == {*recipe_costs.MACHINES, *SMALL, *DRAWN}
 
 
 @every_recipe
@@ -151,9 +151,10 @@ def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
         assert f"{trained:.1f} M" in header(path)
 
 
-def test_what_is_drawn_during_the_run_cannot_be_counted_before():
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn_during_the_run_cannot_be_counted_before(name):
     with pytest.raises(RecipeError, match=r"needs data\.shards"):
-        dry_run(plan_of(read_recipe(ROOT / "recipes" / f"{DRAWN}.yaml")), Target(find_gpu("4090"), 1, 0.4))
+        dry_run(plan_of(read_recipe(ROOT / "recipes" / f"{name}.yaml")), Target(find_gpu("4090"), 1, 0.4))
 
 
 def test_the_dry_run_of_a_header_works_as_it_is_typed(folder, capsys):

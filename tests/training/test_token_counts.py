@@ -9,6 +9,7 @@ import tiny_qwen
 import yaml
 
 from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.datasets.columns import read_columns
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import TAP_DISTANCE, Action, Episode
@@ -18,7 +19,7 @@ from vlm_agent.sentences.frames import CHAT_TURNS, PLAIN
 from vlm_agent.sentences.screens import FittedScreens, FixedScreens
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.recipe import RecipeError, read_recipe
-from vlm_agent.training.token_counts import _action_tokens, context_length, count_tokens, recipe_sentences
+from vlm_agent.training.token_counts import _action_tokens, columns_for, context_length, count_tokens, recipe_sentences
 from vlm_agent.training.vocabulary import vocabulary_of
 
 
@@ -51,6 +52,9 @@ WRITERS = {
     "plain": lambda bins: TrajectorySentences(
         tiny.tokenizer(), BinnedLanguage(bins), FixedScreens(tiny.SCREEN, 8), PLAIN
     ),
+    "named": lambda bins: TrajectorySentences(
+        tiny.tokenizer(), NamedLanguage(bins), FixedScreens(tiny.SCREEN, 8), PLAIN
+    ),
     "chat": lambda bins: TrajectorySentences(
         chat_tokenizer(), BinnedLanguage(bins), FittedScreens(4 * 64, 24 * 64, 8), CHAT_TURNS
     ),
@@ -62,7 +66,7 @@ WRITERS = {
 def test_counts_are_the_lengths_of_the_sentences(episodes, writer, bins, tmp_path):
     dataset = ShardDataset(tiny.write_shards(tmp_path, episodes))
     sentences = WRITERS[writer](bins)
-    counts = count_tokens(read_columns(dataset), sentences)
+    counts = count_tokens(columns_for(dataset, sentences), sentences)
     assert counts.whole.tolist() == [len(sentences.build(episode)) for episode in dataset]
     assert counts.whole.dtype == np.int64
 
@@ -72,7 +76,7 @@ def test_every_step_is_counted_by_itself(episodes, writer, tmp_path):
     sizes = [tiny.episode(20 + number, size=size) for number, size in enumerate([(20, 12), (300, 140), (40, 64)])]
     dataset = ShardDataset(tiny.write_shards(tmp_path, [*episodes, *sizes]))
     sentences = WRITERS[writer](tiny.BINS)
-    counts = count_tokens(read_columns(dataset), sentences)
+    counts = count_tokens(columns_for(dataset, sentences), sentences)
     assert counts.lengths.tolist() == [len(episode) for episode in dataset]
     at = 0
     for number, episode in enumerate(dataset):

@@ -59,7 +59,7 @@ def run(options) -> int:
     dataset = ShardDataset(options.shards, split=options.split, subset=options.subset)
     columns = read_columns(dataset)
     statistics = summarise(columns)
-    tokens = None if options.config is None else _count_tokens(columns, options)
+    tokens = None if options.config is None else _count_tokens(dataset, columns, options)
     print_statistics(console, statistics, tokens)
     if options.html is not None:
         _write_page(dataset, statistics, tokens, options)
@@ -87,17 +87,18 @@ def _check_for_trace(options) -> None:
             options.parser.error(f"--{name} is for shards, and {options.shards} is one trace")
 
 
-def _count_tokens(columns, options):
+def _count_tokens(dataset, columns, options):
     quiet_libraries()
 
     from vlm_agent.datasets.statistics import TokenBudget, by_subset
     from vlm_agent.training.recipe import read_recipe
-    from vlm_agent.training.token_counts import context_length, count_tokens, recipe_sentences
+    from vlm_agent.training.token_counts import columns_for, context_length, count_tokens, recipe_sentences
 
     recipe = read_recipe(options.config)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
     budget = context_length(recipe) if options.budget is None else options.budget
-    counts = count_tokens(columns, recipe_sentences(recipe)).whole
+    sentences = recipe_sentences(recipe)
+    counts = count_tokens(columns_for(dataset, sentences), sentences).whole
     return TokenBudget(options.config.name, budget, by_subset(columns, counts))
 
 

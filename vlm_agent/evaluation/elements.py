@@ -1,31 +1,13 @@
-"""Which element a tap is on, for many taps at once.
+"""Whether taps are on the same element, for many at once.
 
-Boxes come as `Boxes.listed` gives them: those of all screens one after the other, float64 (P, 4) as (y, x, height,
-width), with the number of their screen, (P,), rising.
+Boxes come as `Boxes.listed` gives them, and as `datasets/touched.py` has them.
 """
 
 import numpy as np
 
+from vlm_agent.datasets.touched import elements_at
 from vlm_agent.episodes import TAP_DISTANCE
 from vlm_agent.evaluation.aitw_matcher import MATCH_DISTANCE
-
-
-def elements_at(points: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
-    """Index into `boxes` of the smallest element under each screen's point (R, 2), -1 where there is none, (R,).
-
-    Of equally small ones the first: as `episodes.element_at`, to the last bit.
-    """
-    inside = _holds(boxes[:, 0], boxes[:, 2], points[screen, 0])
-    inside = inside[_holds(boxes[inside, 1], boxes[inside, 3], points[screen[inside], 1])]
-    smallest_first = inside[np.lexsort((boxes[inside, 2] * boxes[inside, 3], screen[inside]))]
-    under = np.full(len(points), -1)
-    with_one, first = np.unique(screen[smallest_first], return_index=True)
-    under[with_one] = smallest_first[first]
-    return under
-
-
-def _holds(corner: np.ndarray, size: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.flatnonzero((corner <= value) & (value <= corner + size))
 
 
 def same_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:

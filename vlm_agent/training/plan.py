@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from vlm_agent.datasets.columns import read_columns
 from vlm_agent.datasets.shards import MANIFEST, ShardDataset
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.sentences.elements import ElementSentences
@@ -15,7 +14,7 @@ from vlm_agent.training.data import Elements, Item, RowOrder, RowSize, RowStream
 from vlm_agent.training.drawn_plan import DrawnPlan
 from vlm_agent.training.recipe import Recipe, RecipeError, ValidationRecipe
 from vlm_agent.training.run_plan import RunPlan
-from vlm_agent.training.token_counts import TokenCounts, count_tokens
+from vlm_agent.training.token_counts import TokenCounts, columns_for, count_tokens
 from vlm_agent.training.validation import fixed_sample
 from vlm_agent.training.vocabulary import vocabulary_of
 
@@ -72,7 +71,10 @@ class Plan(RunPlan):
     @cached_property
     def token_counts(self) -> TokenCounts:
         """Of all episodes of the split, from columns alone."""
-        return count_tokens(read_columns(self.shards), self.sentences)
+        return self._counted(self.shards)
+
+    def _counted(self, shards: ShardDataset) -> TokenCounts:
+        return count_tokens(columns_for(shards, self.sentences), self.sentences)
 
     @cached_property
     def order(self) -> RowOrder:
@@ -98,7 +100,7 @@ class Plan(RunPlan):
     def _items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
         if self.recipe.data.sentences == "elements":
             return [Item(episode) for episode in episodes]
-        counts = self.token_counts if shards is self.shards else count_tokens(read_columns(shards), self.sentences)
+        counts = self.token_counts if shards is self.shards else self._counted(shards)
         cutter = single_steps if self.recipe.data.control == "no_history" else windows
         sentences = self.sentences
         saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))

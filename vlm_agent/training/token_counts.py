@@ -15,9 +15,10 @@ import pyarrow as pa
 from transformers import PretrainedConfig
 
 from vlm_agent.action_languages.binned import PHRASES
-from vlm_agent.datasets.columns import DIRECTIONS, Columns
+from vlm_agent.action_languages.named import NamedLanguage
+from vlm_agent.datasets.columns import DIRECTIONS, Columns, read_columns
 from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind
+from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind, Step, UiElement
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.reading import reading_of
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -55,8 +56,16 @@ class TokenCounts:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
+def columns_for(dataset: ShardDataset, sentences: TrajectorySentences) -> Columns:
+    """What `count_tokens` needs to know of a data set."""
+    return read_columns(dataset, touched=isinstance(sentences.language, NamedLanguage))
+
+
 def count_tokens(columns: Columns, sentences: TrajectorySentences) -> TokenCounts:
-    """Raises ValueError where the tokenizer cannot say an action, as building that sentence would."""
+    """`columns` as `columns_for` reads them.
+
+    Raises ValueError where the tokenizer cannot say an action, as building that sentence would.
+    """
     goals = pa.array(columns.goal, pa.string()).dictionary_encode()
     of_goals = np.array([len(sentences.goal_ids(goal)) for goal in goals.dictionary.to_pylist()], np.int64)
     screen, action = _screen_tokens(columns, sentences), _action_tokens(columns, sentences)
@@ -102,10 +111,12 @@ def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarr
 
 def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
     """int64 (steps,): the tokens of each action and its end mark."""
-    _, first, which = np.unique(
-        _written_alike(columns, sentences.language.bins), return_index=True, return_inverse=True
-    )
-    counts = [len(sentences.action_ids(_action(columns, step))) for step in first.tolist()]
+    alike = _written_alike(columns, sentences.language.bins)
+    if columns.touched is not None:
+        names = pa.array(columns.touched, pa.string()).dictionary_encode().indices.to_numpy()
+        alike = _rank(alike) * (names.max(initial=0) + 1) + names
+    _, first, which = np.unique(alike, return_index=True, return_inverse=True)
+    counts = [len(sentences.action_ids(*_action_on_step(columns, step))) for step in first.tolist()]
     return np.array(counts, np.int64)[which]
 
 
@@ -129,6 +140,13 @@ def _written_alike(columns: Columns, bins: int) -> np.ndarray:
 def _rank(values: np.ndarray) -> np.ndarray:
     """Small numbers that are equal where the values are: products of them stay within int64, whatever `bins` is."""
     return np.unique(values, return_inverse=True)[1]
+
+
+def _action_on_step(columns: Columns, number: int) -> tuple[Action, Step | None]:
+    """The action and, where names are known, a screen that shows what it touches and nothing else."""
+    action = _action(columns, number)
+    name = "" if columns.touched is None else columns.touched[number]
+    return action, Step(None, action, (UiElement((0.0, 0.0, 1.0, 1.0), name),)) if name else None
 
 
 def _action(columns: Columns, step: int) -> Action:

@@ -1,0 +1,119 @@
+"""The named language says what a tap touches, reads back the tap, and is the binned one for everything else."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.named import MAX_NAME_CHARACTERS, NamedLanguage
+from vlm_agent.episodes import Action, Step, UiElement
+
+LANGUAGE, PLAIN = NamedLanguage(), BinnedLanguage()
+SCREEN = (
+    UiElement((0.0, 0.0, 1.0, 1.0), "", "ICON_IMAGE"),
+    UiElement((0.2, 0.0, 0.2, 1.0), "Wi-Fi  settings"),
+    UiElement((0.25, 0.8, 0.1, 0.1), "", "ICON_GEAR"),
+    UiElement((0.5, 0.0, 0.1, 1.0), "n" * (MAX_NAME_CHARACTERS + 1)),
+    UiElement((0.7, 0.0, 0.1, 1.0), "a\x00b"),
+)
+
+fractions = st.floats(0, 1)
+taps = st.builds(Action.tap, fractions, fractions)
+others = st.one_of(
+    st.builds(Action.swipe, st.tuples(st.just(0.1), fractions), st.tuples(st.just(0.9), fractions)),
+    st.text(st.characters(exclude_categories=["Cs"])).map(Action.type_text),
+    st.sampled_from([Action.press("back"), Action.complete(), Action.impossible()]),
+)
+names = st.one_of(
+    st.text(),
+    st.text(st.sampled_from('=tap at 05"\\I'), max_size=40),
+    st.sampled_from(["complete", "press back", "tap at 5 5", "a=tap at 3", 'Input text "x"', "=", "", "  ", "swipe"]),
+)
+
+
+def on(name: str, action: Action) -> Step:
+    return Step(None, action, (UiElement((0.0, 0.0, 1.0, 1.0), name),))
+
+
+@pytest.mark.parametrize(
+    ("y", "x", "said"),
+    [
+        (0.305, 0.125, "Wi-Fi settings=tap at 30 12"),
+        (0.305, 0.855, "ICON_GEAR=tap at 30 85"),
+        (0.905, 0.005, "ICON_IMAGE=tap at 90 0"),
+        (0.555, 0.505, "tap at 55 50"),  # a name too long to be said
+        (0.755, 0.505, "tap at 75 50"),  # one that is no line of text
+    ],
+)
+def test_a_tap_says_the_smallest_element_under_it(y, x, said):
+    action = Action.tap(y, x)
+    assert LANGUAGE.render(action, Step(None, action, SCREEN)) == said
+    assert LANGUAGE.parse(said).is_tap
+
+
+@given(names, st.one_of(taps, others))
+@example("Wi-Fi=tap at 1 2", Action.tap(0.5, 0.5))
+def test_whatever_an_element_is_called_the_action_comes_back(name, action):
+    said = LANGUAGE.render(action, on(name, action))
+    assert LANGUAGE.parse(said) == PLAIN.parse(PLAIN.render(action))
+
+
+@given(others)
+def test_all_but_taps_are_written_as_ever(action):
+    assert LANGUAGE.render(action, on("Wi-Fi", action)) == PLAIN.render(action)
+
+
+@given(taps)
+def test_without_a_screen_or_on_nothing_a_tap_is_written_as_ever(tap):
+    assert LANGUAGE.render(tap) == LANGUAGE.render(tap, Step(None, tap)) == PLAIN.render(tap)
+
+
+@given(names, st.one_of(taps, others))
+def test_every_beginning_begins_and_the_whole_needs_no_ending(name, action):
+    said = LANGUAGE.render(action, on(name, action))
+    assert all(LANGUAGE.ending(said[:end]) is not None for end in range(len(said) + 1))
+    assert LANGUAGE.ending(said) == ""
+
+
+@given(st.one_of(names, st.text(max_size=4), st.text(st.sampled_from('=tap at 0"I\x08é'), max_size=40)))
+@example('Input text "\\q')
+@example("n" * (MAX_NAME_CHARACTERS + 1))
+def test_what_begins_becomes_an_action_by_its_ending_character_by_character(text):
+    ending = LANGUAGE.ending(text)
+    assert ending is None or LANGUAGE.parse(text + ending) is not None
+    assert LANGUAGE.parse(text) is None or ending == ""
+    while ending:
+        text += ending[0]
+        rest = LANGUAGE.ending(text)
+        assert len(rest) < len(ending)
+        ending = rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "=tap at 1 2",
+        "Wi-Fi= tap at 1 2",
+        "Wi-Fi=tap at 100 2",
+        "Wi-Fi=complete",
+        "Wi-Fi=",
+        "Wi-Fi",
+        "a\nb=tap at 1 2",
+        "n" * (MAX_NAME_CHARACTERS + 1) + "=tap at 1 2",
+        "Wi-Fi=swipe from 1 2 to 50 2",
+    ],
+)
+def test_near_misses_are_no_actions(text):
+    assert LANGUAGE.parse(text) is None
+
+
+@given(st.text())
+@example("=" * 100_000)
+@example("a=tap at " + "9" * 5_000 + " 1")
+def test_nothing_raises(text):
+    LANGUAGE.parse(text)
+    LANGUAGE.ending(text)
+
+
+def test_the_instructions_tell_of_names():
+    assert "Settings=tap at Y X" in LANGUAGE.instructions
