@@ -58,6 +58,7 @@ def main() -> None:
         ),
         "screens": str(figures["screens"]),
         "hardware": options.hardware,
+        "first": options.first,
     }
     card = CARD.read_text(encoding="utf-8")
     for name, value in facts.items():
@@ -74,6 +75,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--course", type=Path, nargs="*", default=[], metavar="TXT")
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
     parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the run took its minutes on")
+    parser.add_argument("--first", required=True, metavar="TEXT", help="commit, weights and cost of the first part")
     parser.add_argument("--real-picture", type=Path, required=True, metavar="PNG")
     return parser.parse_args()
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.datasets.drawn_screens import DrawnScreen
 from vlm_agent.episodes import Action, Step, UiElement
-from vlm_agent.evaluation.exam import drawn_exam, marks, questions_about, sit
+from vlm_agent.evaluation.exam import drawn_exam, errand_marks, marks, questions_about, sit
 from vlm_agent.screens.drawing import draw_action
 from vlm_agent.sentences.lessons import Lessons
 
@@ -37,6 +37,7 @@ def main() -> None:
     began = time.monotonic()
     answers = list(sit(agent, drawn_exam(lessons, options.screens, options.seed)))
     figures = {"run": str(options.run), "screens": options.screens, "seed": options.seed, "drawn": marks(answers)}
+    figures["drawn"] |= errand_marks(agent, options.screens // 3, options.seed)
     show("Drawn screens, held out", figures["drawn"])
     if options.real is not None:
         rng = random.Random(0)

@@ -1,15 +1,16 @@
 """The exam: questions on unseen screens, judged as the screen has it."""
 
 import random
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 import tiny
 
 from vlm_agent.agents.vlm import VlmAgent
-from vlm_agent.datasets.drawn_screens import DrawnScreen
+from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_errand
 from vlm_agent.evaluation import exam
-from vlm_agent.evaluation.exam import TASKS, Answered, Question, drawn_exam, marks, questions_about, sit
+from vlm_agent.evaluation.exam import TASKS, Answered, Question, drawn_exam, errand_marks, marks, questions_about, sit
 from vlm_agent.sentences.lessons import Lessons
 
 WORDS = tiny.tokenizer()
@@ -68,3 +69,17 @@ def test_marks_count_by_task_and_have_intervals():
     told = marks([answered(TASKS[0], True)] * 9 + [answered(TASKS[0], False)] + [answered(TASKS[3], False)])
     assert list(told) == [TASKS[0], TASKS[3]]
     assert told[TASKS[0]] == {"questions": 10, "right": 9, "percent": 90.0, "interval": [59.6, 98.2]}
+
+
+def test_errands_are_marked_step_by_step_as_the_strict_score_has_it(agent):
+    told = errand_marks(agent, 3)
+    steps = [step for number in range(3) for step in draw_errand(random.Random(f"exam 0/{number}")).steps]
+    assert told["errand: all steps"]["questions"] == len(steps)
+    kinds = {name: row["questions"] for name, row in told.items() if name != "errand: all steps"}
+    assert kinds == Counter(f"errand: {step.action.name}" for step in steps)
+
+    class Knowing:
+        def answer_episode(self, episode):
+            return [SimpleNamespace(action=step.action) for step in episode.steps]
+
+    assert {row["percent"] for row in errand_marks(Knowing(), 3).values()} == {100.0}

@@ -13,9 +13,10 @@ import torch
 
 from vlm_agent.agents.greedy import Limits, answer_sentences, most_likely
 from vlm_agent.agents.vlm import VlmAgent
-from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_screen
-from vlm_agent.episodes import Action, UiElement
+from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_errand, draw_screen
+from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
 from vlm_agent.evaluation.shares import wilson
+from vlm_agent.evaluation.strict import strictly_match
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import nameable
 from vlm_agent.sentences.lessons import Lessons, absentee, text_to_copy, told_apart
@@ -129,11 +130,30 @@ def marks(answers: Sequence[Answered]) -> dict[str, dict]:
     for task in TASKS:
         mine = [answer.right for answer in answers if answer.question.task == task]
         if mine:
-            right = sum(mine)
-            told[task] = {
-                "questions": len(mine),
-                "right": right,
-                "percent": round(100 * right / len(mine), 1),
-                "interval": [round(edge, 1) for edge in wilson(right, len(mine))],
-            }
+            told[task] = _mark(mine)
     return told
+
+
+def errand_marks(agent: VlmAgent, errands: int, seed: int = 0) -> dict[str, dict]:
+    """`marks` of the steps of so many errands that no lesson told, by kind of action and in all, the history given.
+
+    A step is right as the strict score has it: the same element, the same direction, exactly the same text.
+    """
+    right: dict[str, list[bool]] = {name: [] for name in (*ACTION_NAMES, "all steps")}
+    for number in range(errands):
+        errand = draw_errand(random.Random(f"exam {seed}/{number}"))  # noqa: S311 (no secret)
+        for step, answer in zip(errand.steps, agent.answer_episode(errand), strict=True):
+            verdict = strictly_match(step.action, answer.action, step.elements)
+            right[step.action.name].append(verdict)
+            right["all steps"].append(verdict)
+    return {f"errand: {name}": _mark(mine) for name, mine in right.items() if mine}
+
+
+def _mark(verdicts: Sequence[bool]) -> dict:
+    right = sum(verdicts)
+    return {
+        "questions": len(verdicts),
+        "right": right,
+        "percent": round(100 * right / len(verdicts), 1),
+        "interval": [round(edge, 1) for edge in wilson(right, len(verdicts))],
+    }
