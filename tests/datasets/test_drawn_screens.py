@@ -5,10 +5,18 @@ import random
 import numpy as np
 import pytest
 
-from vlm_agent.datasets.drawn_screens import any_word, draw_errand, draw_screen, heard_texts, phone_words, train_goals
+from vlm_agent.datasets.drawn_screens import (
+    any_word,
+    draw_errand,
+    draw_hint,
+    draw_screen,
+    heard_texts,
+    phone_words,
+    train_goals,
+)
 from vlm_agent.devices.simulated_phone import sample_task, split_of
 from vlm_agent.devices.simulated_phone.styles import SIZES
-from vlm_agent.episodes import SUBSETS, Action
+from vlm_agent.episodes import SUBSETS, Action, element_at
 
 
 def drawn(seed: int):
@@ -46,6 +54,22 @@ def test_an_errand_tells_every_step_before_the_first_and_ends_when_all_is_done()
             shown = " ".join(element.text for element in errand.steps[-1].elements).casefold()
             assert told[-1].casefold() not in shown
     assert 2 <= sum(errand.steps[-1].action == Action.impossible() for errand in errands) <= 20
+
+
+def test_a_hint_tells_where_a_walk_ends_and_what_is_typed_and_never_turns_back():
+    hints = [draw_hint(random.Random(seed)) for seed in range(60)]
+    shorter = 0
+    for hint in hints:
+        kinds = [step.action.name for step in hint.steps]
+        assert set(kinds[:-1]) <= {"tap", "type", "enter"}
+        assert kinds[-1] == "complete"
+        assert all(step.action.text in hint.goal for step in hint.steps if step.action.name == "type")
+        told = [step for step in hint.steps[:-1] if step.action.name != "enter"]
+        if told[-1].action.is_tap:
+            touched = element_at(told[-1].elements, told[-1].action.touch_yx)
+            assert touched.name in hint.goal or touched.type.startswith("ICON_")  # an app's name in place of its icon
+        shorter += hint.goal.count(" and ") + hint.goal.count(", ") + hint.goal.count(" then ") + 1 < len(told)
+    assert shorter > 15
 
 
 def test_a_seed_decides_an_errand_pixels_and_all():

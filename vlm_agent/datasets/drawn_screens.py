@@ -17,7 +17,7 @@ import numpy as np
 from vlm_agent.devices.simulated_phone import SPLITS, SimulatedPhone, words
 from vlm_agent.devices.simulated_phone.collage import collage
 from vlm_agent.devices.simulated_phone.common_words import COMMON_WORDS
-from vlm_agent.devices.simulated_phone.errand import LISTS_WITH, next_deed
+from vlm_agent.devices.simulated_phone.errand import LISTS_WITH, next_deed, step_onward
 from vlm_agent.devices.simulated_phone.glyphs import GLYPHS
 from vlm_agent.devices.simulated_phone.icons import element_type
 from vlm_agent.devices.simulated_phone.styles import SIZES, sample_style
@@ -28,6 +28,8 @@ from vlm_agent.episodes import SUBSETS, Action, Episode, Step, UiElement
 _COLLAGES, _OWN_SIZE = 0.5, 0.3
 _PHONE_WORDS, _COMMON = 0.75, 0.97
 _APP_IN_FRONT, _DEEDS, _MISSING, _SHUFFLED = 0.4, (2, 6), 0.1, 0.5
+_TYPED, _HINTED = "type ", 0.35
+_ASKED, _JOINED = ("Open", "Find", "Show", "Go to", "Look up", "Search for"), (" and ", ", ", " then ")
 _GOALS_HEARD = 4000
 _SCREENS_READ = 100
 _TIMES = 50
@@ -61,12 +63,7 @@ def draw_errand(rng: random.Random) -> Episode:
 
     Now and then the last thing told is nowhere to be seen, and so impossible.
     """
-    size = SIZES[0] if rng.random() < _OWN_SIZE else rng.choice(SIZES)
-    phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
-    if rng.random() < _APP_IN_FRONT:
-        phone.open(rng.choice(phone.installed))
-        phone.changed()
-    texts = [any_word(rng) for _ in range(20)]
+    phone, texts = _phone_to_walk(rng)
     told, steps = [], []
     for _ in range(rng.randint(*_DEEDS)):
         deed = next_deed(phone, rng, texts)
@@ -81,6 +78,36 @@ def draw_errand(rng: random.Random) -> Episode:
         if rng.random() < _SHUFFLED and all(step.action.is_tap for step in steps[:-1]):
             return _errand("In any order", rng.sample(told, len(told)), steps)
     return _errand("In turn", told, steps)
+
+
+def draw_hint(rng: random.Random) -> Episode:
+    """As `draw_errand`, but the goal tells where the walk ends, what is typed, and little of what else leads there."""
+    phone, texts = _phone_to_walk(rng)
+    told, steps = [], []
+    for _ in range(rng.randint(*_DEEDS)):
+        deed = step_onward(phone, rng, texts)
+        if deed is None:
+            break
+        if deed.action.name != "enter":
+            told.append(deed.words)
+        steps.append(_seen(phone, deed.action))
+        phone.perform(deed.action)
+    if not told:
+        return draw_hint(rng)  # it began where nothing has a name
+    steps.append(_seen(phone, Action.complete()))
+    kept = [words for words in told[:-1] if words.startswith(_TYPED) or rng.random() < _HINTED]
+    words = rng.choice(_JOINED).join(words.removeprefix(_TYPED) for words in [*kept, told[-1]])
+    return Episode("", "", f"{rng.choice(_ASKED)} {words}", tuple(steps))
+
+
+def _phone_to_walk(rng: random.Random) -> tuple[SimulatedPhone, list[str]]:
+    """A phone, at home or with an app in front, and texts to type on it."""
+    size = SIZES[0] if rng.random() < _OWN_SIZE else rng.choice(SIZES)
+    phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
+    if rng.random() < _APP_IN_FRONT:
+        phone.open(rng.choice(phone.installed))
+        phone.changed()
+    return phone, [any_word(rng) for _ in range(20)]
 
 
 def _errand(how: str, told: list[str], steps: list[Step]) -> Episode:

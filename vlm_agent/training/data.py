@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from torch.utils.data import Dataset
 
-from vlm_agent.datasets.drawn_screens import draw_errand, draw_screen
+from vlm_agent.datasets.drawn_screens import draw_errand, draw_hint, draw_screen
 from vlm_agent.datasets.mixture import in_mixture
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import Step
@@ -25,7 +25,7 @@ from vlm_agent.sentences.windows import Window
 from vlm_agent.training.recipe import DataRecipe, RecipeError
 
 _EMPTY_CELLS_NAMED = 0.1
-_ERRANDS = 0.75
+_ERRANDS, _HINTS = 0.75, 0.6
 _PACKED_TOGETHER = 512
 """Sentences among which those that fill a row are found: enough to waste little, few enough to stay well mixed."""
 
@@ -196,12 +196,13 @@ class EndlessOrder:
 @dataclass(frozen=True)
 class DrawnLessons:
     """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
-    asks first, and with `errands` most of those are errands."""
+    asks first; with `errands` most of those are errands, and with `hints` most errands are told in part."""
 
     lessons: Lessons
     dense: int
     grid: tuple[int, int] | None = None
     errands: bool = False
+    hints: bool = False
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:
         sentence, steps = self._lesson(number, rng)
@@ -217,7 +218,7 @@ class DrawnLessons:
             screen = draw_screen(rng)
             return self.lessons.dense(screen, rng), [screen.step]
         if self.errands and rng.random() < _ERRANDS:
-            errand = draw_errand(rng)
+            errand = draw_hint(rng) if self.hints and rng.random() < _HINTS else draw_errand(rng)
             return self.lessons.trajectory.build(errand), errand.steps
         sentence, screens = self.lessons.asked_first(lambda: draw_screen(rng), rng)
         return sentence, [screen.step for screen in screens]

@@ -51,7 +51,9 @@ class DrawnPlan(RunPlan):
 
     def writer(self) -> DrawnLessons:
         drawn = self.recipe.data.drawn
-        return DrawnLessons(Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), drawn.errands)
+        return DrawnLessons(
+            Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), drawn.errands, drawn.hints
+        )
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         """Lessons of both forms that no run learns."""

@@ -50,10 +50,12 @@ _LANGUAGES = {"binned": BinnedLanguage, "named": NamedLanguage}
 class DrawnRecipe(Section):
     """Screens drawn while the run goes, endlessly, and `items` questions about each (`sentences/lessons.py`). The
     first `dense` of the sentences read whole screens; after them every second one asks before it sees. With `errands`
-    most of those tell a walk over a phone, step by step, and follow it (`devices/simulated_phone/errand.py`)."""
+    most of those tell a walk over a phone, step by step, and follow it (`devices/simulated_phone/errand.py`), and with
+    `hints` too most of these tell where the walk ends and little of what leads there."""
 
     dense: NonNegativeInt = 0
     errands: bool = False
+    hints: bool = False
     items: PositiveInt = 16
 
 

@@ -34,7 +34,26 @@ def next_deed(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> De
     Typing takes from `texts`. What is to be tapped is called by its text, its icon's type or, an app, by its name.
     Where nothing has a name of its own, the way out is home.
     """
-    canvas = phone.canvas()
+    deed = _writing(phone, rng, texts)
+    if deed is not None:
+        return deed
+    chance = rng.random()
+    if chance < _SWIPE:
+        direction = rng.choice(_SWIPED)
+        return Deed(f"swipe {direction}", jittered_swipe(direction, phone.canvas(), None, rng))
+    if chance < _SWIPE + _BACK:
+        return Deed("back", Action.press("back"))
+    if chance < _SWIPE + _BACK + _HOME:
+        return Deed("home", Action.press("home"))
+    return _tap(phone.canvas(), rng) or Deed("home", Action.press("home"))
+
+
+def step_onward(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> Deed | None:
+    """As `next_deed`, but never a swipe or a way back; None where only those are left."""
+    return _writing(phone, rng, texts) or _tap(phone.canvas(), rng)
+
+
+def _writing(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> Deed | None:
     if phone.focus is not None and phone.popup is None and not phone.shade:
         typed = phone.app(phone.front).fields.get(phone.focus)
         if typed and rng.random() < _ENTER:
@@ -42,15 +61,7 @@ def next_deed(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> De
         if not typed and rng.random() < _TYPE:
             text = " ".join(rng.sample(texts, rng.randint(1, 3)))
             return Deed(f"type {text}", Action.type_text(text))
-    chance = rng.random()
-    if chance < _SWIPE:
-        direction = rng.choice(_SWIPED)
-        return Deed(f"swipe {direction}", jittered_swipe(direction, canvas, None, rng))
-    if chance < _SWIPE + _BACK:
-        return Deed("back", Action.press("back"))
-    if chance < _SWIPE + _BACK + _HOME:
-        return Deed("home", Action.press("home"))
-    return _tap(canvas, rng) or Deed("home", Action.press("home"))
+    return None
 
 
 def _tap(canvas: Canvas, rng: random.Random) -> Deed | None:
