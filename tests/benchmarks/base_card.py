@@ -3,11 +3,11 @@
     python tests/benchmarks/phone_vlm.py --run RUN --screens 400 --real FOLDER --draw answers.png --draw-real real.png \
         > figures.txt
     python tests/benchmarks/base_card.py --run RUN --output DIR --figures figures.txt \
-        [--course CHECKPOINT.txt …] --picture answers.png --real-picture real.png \
+        [--course EARLIER.txt …] [--earlier TEXT …] --picture answers.png --real-picture real.png \
         --hardware "2 CPU cores with AVX2"
 
-`--figures` is what `phone_vlm.py` printed of the finished run; `--course` the same of checkpoints, for the table of
-what was learned when. Prints the sha256 of the weights.
+`--figures` is what `phone_vlm.py` printed of the finished run; `--course` the same of earlier parts and checkpoints for
+the table of what was learned when: a file's name is what its column is called. Prints the sha256 of the weights.
 """
 
 import argparse
@@ -53,12 +53,10 @@ def main() -> None:
         "torch": record["versions"]["torch"],
         "drawn": table({"": figures["drawn"]}, with_interval=True),
         "real": table({"": figures["real"]}, with_interval=True),
-        "course": table(
-            {course["run"].rpartition("-")[2]: course["drawn"] for course in map(last_line, options.course)}
-        ),
+        "course": table({path.stem.replace("_", " "): last_line(path)["drawn"] for path in options.course}),
         "screens": str(figures["screens"]),
         "hardware": options.hardware,
-        "first": options.first,
+        "earlier": "\n".join(f"| part {number} | {told} |" for number, told in enumerate(options.earlier, start=1)),
     }
     card = CARD.read_text(encoding="utf-8")
     for name, value in facts.items():
@@ -75,7 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--course", type=Path, nargs="*", default=[], metavar="TXT")
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
     parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the run took its minutes on")
-    parser.add_argument("--first", required=True, metavar="TEXT", help="commit, weights and cost of the first part")
+    parser.add_argument("--earlier", nargs="*", default=[], metavar="TEXT", help="earlier parts: recipe, commit, cost")
     parser.add_argument("--real-picture", type=Path, required=True, metavar="PNG")
     return parser.parse_args()
 
@@ -108,11 +106,11 @@ def last_line(path: Path) -> dict:
 
 
 def table(columns: dict[str, dict], with_interval: bool = False) -> str:
-    """Markdown: a row a task, a column a model; percent right."""
+    """Markdown: a row a task, a column a model by its name; percent right."""
     if not columns:
         return ""
     first = next(iter(columns.values()))
-    names = [f" {name} steps |" if name else " right, % |" for name in columns]
+    names = [f" {name} |" if name else " right, % |" for name in columns]
     lines = ["| task |" + (" questions |" if with_interval else "") + "".join(names)]
     lines[0] += " 95 % interval |" if with_interval else ""
     lines.append("|---|" + "---:|" * (lines[0].count("|") - 2))

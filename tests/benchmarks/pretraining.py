@@ -7,7 +7,8 @@ The arms, each trained on the demo's demonstrations for as many steps as the fir
 demo's test episodes:
 
 - base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on the base that comes with the package;
-- from scratch: recipes/llama_vit_tiny.yaml made the base's network, from random weights, every weight trained;
+- from scratch: recipes/llama_vit_tiny.yaml made the base's network and language, from random weights, every weight
+  trained;
 - grey screens, no history: the first again, a sense taken away while it trains as well as when it acts.
 
 What is there already (--output) is not made again, and a run that was stopped goes on; so several of these commands,
@@ -45,6 +46,7 @@ BASE_NETWORK = (
     *("--model.vision.config.depths", "[0, 2, 3]"),
     *("--model.language_model.config.num_attention_heads", "6"),
     *("--model.language_model.config.num_key_value_heads", "6"),
+    *("--action_language.name", "named"),
 )
 
 
