@@ -15,6 +15,9 @@ SCREEN = (
     UiElement((0.25, 0.8, 0.1, 0.1), "", "ICON_GEAR"),
     UiElement((0.5, 0.0, 0.1, 1.0), "n" * (MAX_NAME_CHARACTERS + 1)),
     UiElement((0.7, 0.0, 0.1, 1.0), "a\x00b"),
+    UiElement((0.82, 0.0, 0.02, 1.0), "1 + 1 = 2"),
+    UiElement((0.85, 0.0, 0.02, 1.0), 'Input text "x"'),
+    UiElement((0.88, 0.0, 0.02, 1.0), "Cafe\u0301"),
 )
 
 fractions = st.floats(0, 1)
@@ -43,6 +46,9 @@ def on(name: str, action: Action) -> Step:
         (0.905, 0.005, "ICON_IMAGE=tap at 90 0"),
         (0.555, 0.505, "tap at 55 50"),  # a name too long to be said
         (0.755, 0.505, "tap at 75 50"),  # one that is no line of text
+        (0.825, 0.505, "tap at 82 50"),  # one that would end too soon
+        (0.855, 0.505, "tap at 85 50"),  # one that begins as something else does
+        (0.885, 0.505, "Caf\u00e9=tap at 88 50"),  # told in the spelling that tokenizers keep
     ],
 )
 def test_a_tap_says_the_smallest_element_under_it(y, x, said):
@@ -77,6 +83,8 @@ def test_every_beginning_begins_and_the_whole_needs_no_ending(name, action):
 
 @given(st.one_of(names, st.text(max_size=4), st.text(st.sampled_from('=tap at 0"I\x08é'), max_size=40)))
 @example('Input text "\\q')
+@example('Input text "=tap at 0 0')
+@example("Wifi=tap at 3foo")
 @example("n" * (MAX_NAME_CHARACTERS + 1))
 def test_what_begins_becomes_an_action_by_its_ending_character_by_character(text):
     ending = LANGUAGE.ending(text)
@@ -99,6 +107,8 @@ def test_what_begins_becomes_an_action_by_its_ending_character_by_character(text
         "Wi-Fi=",
         "Wi-Fi",
         "a\nb=tap at 1 2",
+        "a=b=tap at 1 2",
+        'Input text "x=tap at 1 2',
         "n" * (MAX_NAME_CHARACTERS + 1) + "=tap at 1 2",
         "Wi-Fi=swipe from 1 2 to 50 2",
     ],

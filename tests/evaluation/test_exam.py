@@ -9,6 +9,7 @@ import tiny
 
 from vlm_agent.agents.vlm import VlmAgent
 from vlm_agent.datasets.drawn_screens import DrawnScreen, draw_errand
+from vlm_agent.episodes import Action
 from vlm_agent.evaluation import exam
 from vlm_agent.evaluation.exam import TASKS, Answered, Question, drawn_exam, errand_marks, marks, questions_about, sit
 from vlm_agent.sentences.lessons import Lessons
@@ -83,3 +84,12 @@ def test_errands_are_marked_step_by_step_as_the_strict_score_has_it(agent):
             return [SimpleNamespace(action=step.action) for step in episode.steps]
 
     assert {row["percent"] for row in errand_marks(Knowing(), 3).values()} == {100.0}
+
+    class Finished:
+        def answer_episode(self, episode):
+            return [SimpleNamespace(action=Action.complete()) for _ in episode.steps]
+
+    hasty = errand_marks(Finished(), 3)
+    assert hasty.pop("errand: complete")["percent"] == 100
+    assert hasty.pop("errand: all steps")["right"] == sum(step.action == Action.complete() for step in steps)
+    assert {row["right"] for row in hasty.values()} == {0}

@@ -20,12 +20,12 @@ _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _TAP = re.compile(rf"tap at {_NUMBER} {_NUMBER}", re.ASCII)
 _SWIPE = re.compile(rf"swipe from {_NUMBER} {_NUMBER} to {_NUMBER} {_NUMBER}", re.ASCII)
 _TYPE_PREFIX = "Input text "
-_TYPE_OPENING = _TYPE_PREFIX + '"'
+TYPE_OPENING = _TYPE_PREFIX + '"'
 _FIXED = {f"press {button}": Action.press(button) for button in BUTTONS} | {
     "complete": Action.complete(),
     "impossible": Action.impossible(),
 }
-PHRASES = ("tap at ", "swipe from ", " to ", _TYPE_OPENING, *_FIXED)
+PHRASES = ("tap at ", "swipe from ", " to ", TYPE_OPENING, *_FIXED)
 """The fixed words of the language; a tokenizer from scratch gives each one token."""
 
 _FIXED_TEXT = {action.kind: text for text, action in _FIXED.items()}
@@ -93,8 +93,8 @@ class BinnedLanguage:
 
         A swipe may not end where it would be a tap: nothing reads that as an action.
         """
-        if text.startswith(_TYPE_OPENING):
-            return _LITERAL_TAILS.get(text[_LITERAL.match(text, len(_TYPE_OPENING)).end() :])
+        if text.startswith(TYPE_OPENING):
+            return _LITERAL_TAILS.get(text[_LITERAL.match(text, len(TYPE_OPENING)).end() :])
         return _short_ending(self, text)
 
     def begins(self, text: str) -> bool:
@@ -102,7 +102,7 @@ class BinnedLanguage:
         return self.ending(text) is not None
 
     def _fixed_or_gesture_ending(self, text: str) -> str | None:
-        whole = (*_FIXED, _TYPE_OPENING + '"')
+        whole = (*_FIXED, TYPE_OPENING + '"')
         endings = [fixed[len(text) :] for fixed in whole if fixed.startswith(text)]
         endings += [ending for shape in _GESTURES if (ending := self._gesture_ending(text, shape)) is not None]
         return min(endings, key=len, default=None)

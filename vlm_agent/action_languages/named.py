@@ -9,20 +9,29 @@ name is too long to be said, is written without.
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
 
-from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.binned import TYPE_OPENING, BinnedLanguage
 from vlm_agent.episodes import Action, Step, element_at
 
 NAMES = "="
 """Between a name and the place that has it."""
 
 MAX_NAME_CHARACTERS = 32
+_TAP = "tap at "
+_A_TAP = _TAP + "0 0"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def can_be_said(name: str) -> bool:
-    return 0 < len(name) <= MAX_NAME_CHARACTERS
+def is_name(text: str) -> bool:
+    """Whether a tap can be told by it: one short line that could be nothing else."""
+    return (
+        0 < len(text) <= MAX_NAME_CHARACTERS
+        and NAMES not in text
+        and not text.startswith(TYPE_OPENING)
+        and not _CONTROL.search(text)
+    )
 
 
 @dataclass(frozen=True)
@@ -41,30 +50,28 @@ class NamedLanguage(BinnedLanguage):
         return text if name is None else name + NAMES + text
 
     def parse(self, text: str, step: Step | None = None) -> Action | None:
-        name, found, place = text.rpartition(NAMES)
-        if found and _is_name(name):
-            action = super().parse(place)
-            if action is not None and action.is_tap:
-                return action
-        return super().parse(text)
+        name, found, place = text.partition(NAMES)
+        if not found or not is_name(name):
+            return super().parse(text)
+        action = super().parse(place)
+        return action if action is not None and action.is_tap else None
 
     def ending(self, text: str) -> str | None:
         plain = super().ending(text)
         if plain is not None:
             return plain
-        name, found, place = text.rpartition(NAMES)
-        if found and _is_name(name) and "tap at ".startswith(place[:7]):
-            ending = super().ending(place) if place else "tap at 0 0"
-            if ending is not None:
-                return ending
-        return f"{NAMES}tap at 0 0" if _is_name(text) else None
+        name, found, place = text.partition(NAMES)
+        if not is_name(name):
+            return None
+        if not found:
+            return NAMES + _A_TAP
+        if not place:
+            return _A_TAP
+        return super().ending(place) if _A_TAP.startswith(place[: len(_TAP)]) else None
 
 
 def _name_under(action: Action, step: Step) -> str | None:
     element = element_at(step.elements, action.touch_yx)
-    name = "" if element is None else " ".join(element.name.split())
-    return name if _is_name(name) else None
-
-
-def _is_name(text: str) -> bool:
-    return can_be_said(text) and not _CONTROL.search(text)
+    # In the one spelling that every tokenizer keeps: what is on a screen was often read by a machine.
+    name = "" if element is None else unicodedata.normalize("NFC", " ".join(element.name.split()))
+    return name if is_name(name) else None

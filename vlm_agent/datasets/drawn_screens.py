@@ -28,7 +28,7 @@ from vlm_agent.episodes import SUBSETS, Action, Episode, Step, UiElement
 _COLLAGES, _OWN_SIZE = 0.5, 0.3
 _PHONE_WORDS, _COMMON = 0.75, 0.97
 _APP_IN_FRONT, _DEEDS, _MISSING, _SHUFFLED = 0.4, (2, 6), 0.1, 0.5
-_TYPED, _HINTED = "type ", 0.35
+_HINTED = 0.35
 _ASKED, _JOINED = ("Open", "Find", "Show", "Go to", "Look up", "Search for"), (" and ", ", ", " then ")
 _GOALS_HEARD = 4000
 _SCREENS_READ = 100
@@ -89,14 +89,14 @@ def draw_hint(rng: random.Random) -> Episode:
         if deed is None:
             break
         if deed.action.name != "enter":
-            told.append(deed.words)
+            told.append(deed)
         steps.append(_seen(phone, deed.action))
         phone.perform(deed.action)
     if not told:
         return draw_hint(rng)  # it began where nothing has a name
     steps.append(_seen(phone, Action.complete()))
-    kept = [words for words in told[:-1] if words.startswith(_TYPED) or rng.random() < _HINTED]
-    words = rng.choice(_JOINED).join(words.removeprefix(_TYPED) for words in [*kept, told[-1]])
+    kept = [deed for deed in told[:-1] if deed.action.name == "type" or rng.random() < _HINTED]
+    words = rng.choice(_JOINED).join(deed.action.text or deed.words for deed in [*kept, told[-1]])
     return Episode("", "", f"{rng.choice(_ASKED)} {words}", tuple(steps))
 
 
@@ -165,7 +165,7 @@ def heard_texts() -> Iterator[str]:
     yield from train_goals()
     for number in range(_SCREENS_READ):
         for element in draw_screen(random.Random(f"words {number}")).step.elements:  # noqa: S311 (no secret)
-            yield element.text or element.type
+            yield element.name
 
 
 @cache

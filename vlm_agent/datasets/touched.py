@@ -32,7 +32,12 @@ def _holds(corner: np.ndarray, size: np.ndarray, value: np.ndarray) -> np.ndarra
 def touched_names(dataset: ShardDataset) -> np.ndarray:
     """Of every step in the data set's order, the name of the smallest element under its touch, str objects (S,); empty
     where there is none. What is no tap has a name too, or not: nobody asked."""
-    steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"])["steps"].combine_chunks().flatten()
+    steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"])["steps"]
+    # A chunk at a time: of millions of screens all elements at once would be many gigabytes.
+    return np.concatenate([np.zeros(0, object), *(_names_in(chunk.flatten()) for chunk in steps.chunks)])
+
+
+def _names_in(steps: pa.StructArray) -> np.ndarray:
     elements = steps.field("elements")
     screen = np.repeat(np.arange(len(steps)), np.diff(elements.offsets.to_numpy()))
     listed = elements.flatten()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vlm_agent.action_languages.named import NAMES as ANSWER
-from vlm_agent.action_languages.named import can_be_said
+from vlm_agent.action_languages.named import is_name
 from vlm_agent.episodes import ACTION_NAMES, Action, Step, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -65,7 +65,7 @@ class ElementSentences:
 
 def nameable(elements: Iterable[UiElement]) -> list[UiElement]:
     """Those with a name short enough to be said."""
-    return [element for element in elements if can_be_said(element.name)]
+    return [element for element in elements if is_name(element.name)]
 
 
 def place_of(element: UiElement) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vlm_agent.datasets.drawn_screens import DrawnScreen, any_word, phone_words, train_goals
+from vlm_agent.devices.simulated_phone.errand import LISTS_WITH
 from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ANSWER, ElementSentences, nameable, place_of, tap_on
@@ -26,9 +27,6 @@ TYPE = "\nType {text}"
 _YES, _NO = "yes", "no"
 TASKS = ("find", "read", "switch", "absent", "type", "find_goal", "type_goal")
 """Kinds of single questions; the last two as a goal before the screen."""
-
-_LISTS_WITH = ", "
-"""Between names in a question; one that holds it (a date) would look like two."""
 
 _TOLD_FIRST = ("find_goal", "type_goal")
 _MOST_SCREENS = 3
@@ -83,7 +81,7 @@ class Lessons(ElementSentences):
             return self._episode(goal, [(screen, action)]), [screen]
         screens = [draw() for _ in range(rng.randint(1, _MOST_SCREENS))]
         asked = [_something(screen, rng) for screen in screens]
-        goal = "Find " + _LISTS_WITH.join(name for name, _ in asked)
+        goal = "Find " + LISTS_WITH.join(name for name, _ in asked)
         answers = [(screen, action) for screen, (_, action) in zip(screens, asked, strict=True)]
         return self._episode(goal, answers), screens
 
@@ -106,7 +104,7 @@ class Lessons(ElementSentences):
         self.ask(sentence, SWITCH.format(name=state[0]), self.said(_YES if state[1] else _NO))
 
     def absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
-        self.ask(sentence, ABSENT.format(names=_LISTS_WITH.join(names[0])), self.said(names[1]))
+        self.ask(sentence, ABSENT.format(names=LISTS_WITH.join(names[0])), self.said(names[1]))
 
     def type(self, sentence: Sentence, text: str) -> None:
         self.ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
@@ -121,7 +119,7 @@ def text_to_copy(rng: random.Random) -> str:
 
 def absentee(named: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
     """Two or three names of which all but one stand here, shuffled; and that one."""
-    here = list(dict.fromkeys(one.name for one in named if _LISTS_WITH not in one.name))
+    here = list(dict.fromkeys(one.name for one in named if LISTS_WITH not in one.name))
     names = rng.sample(here, min(len(here), rng.randint(1, 2)))
     missing = _missing(named, rng)
     return rng.sample([*names, missing], len(names) + 1), missing
@@ -143,7 +141,7 @@ def _goal(about: UiElement | str) -> tuple[str, Action]:
 
 def _something(screen: DrawnScreen, rng: random.Random) -> tuple[str, Action]:
     """A name, and the tap on what is called so; now and then one that is not there, which is impossible."""
-    here = [one for one in told_apart(nameable(screen.step.elements)) if _LISTS_WITH not in one.name]
+    here = [one for one in told_apart(nameable(screen.step.elements)) if LISTS_WITH not in one.name]
     if not here or rng.random() < _MISSING:
         return _missing(screen.step.elements, rng), Action.impossible()
     element = rng.choice(here)

@@ -13,7 +13,7 @@ from vlm_agent.training.data import HELD_OUT, DrawnLessons, EndlessOrder, RowStr
 from vlm_agent.training.recipe import ValidationRecipe
 from vlm_agent.training.run_plan import RunPlan
 
-_LOOKED_AT = 4
+_LOOKED_AT, _LOOKED_AT_ERRANDS = 4, 16
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,11 @@ class DrawnPlan(RunPlan):
 
     @cached_property
     def data_digest(self) -> str:
-        """Of some lessons of both forms, pixels and all: they hang on fonts, word lists and the drawing itself."""
+        """Of some lessons of every form, pixels and all: they hang on fonts, word lists and the drawing itself."""
         digest = hashlib.sha256()
+        drawn = self.recipe.data.drawn
         for writer in (self.writer(), self._of_both_forms()):
-            for number in range(_LOOKED_AT):
+            for number in range(_LOOKED_AT_ERRANDS if drawn.errands else _LOOKED_AT):
                 sentence = writer(number, random.Random(f"digest {number}"))  # noqa: S311 (no secret)
                 digest.update(repr((sentence.input_ids, sentence.labels)).encode())
                 digest.update(b"".join(screen.tobytes() for screen in sentence.screens))

@@ -58,6 +58,12 @@ class DrawnRecipe(Section):
     hints: bool = False
     items: PositiveInt = 16
 
+    @model_validator(mode="after")
+    def _hints_are_errands(self):
+        if self.hints and not self.errands:
+            raise ValueError("hints are errands told in part; give errands: true beside them")
+        return self
+
 
 _WITH_DRAWN = ("drawn", "workers")
 

@@ -1,10 +1,10 @@
-"""Errands: a walk over a phone of which every step was said beforehand. What is told is done; nothing is decided."""
+"""Errands: random walks over a phone, step by step, each step with the words that tell it."""
 
 import random
 from collections import Counter
 from dataclasses import dataclass
 
-from vlm_agent.action_languages.named import can_be_said
+from vlm_agent.action_languages.named import is_name
 from vlm_agent.devices.simulated_phone.canvas import Canvas, Target
 from vlm_agent.devices.simulated_phone.expert import jittered_swipe, jittered_tap
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
@@ -90,4 +90,4 @@ def _aimed_at(canvas: Canvas, target: Target, elements: tuple[UiElement, ...]) -
 
 
 def _suits(element: UiElement, counts: Counter) -> bool:
-    return counts[element.name] == 1 and can_be_said(element.name) and LISTS_WITH not in element.name
+    return counts[element.name] == 1 and is_name(element.name) and LISTS_WITH not in element.name

@@ -9,6 +9,7 @@ import numpy as np
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.datasets import DatasetError
 from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.episodes import Step
 from vlm_agent.evaluation.judged import JudgedSteps
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, boxes, marks
@@ -161,7 +162,7 @@ class Gallery:
             icon_boxes=icon_boxes,
             gold_name=row.gold.name,
             answers=(
-                Answer("gold", "gold", self._language.render(row.gold)),
+                Answer("gold", "gold", self._language.render(row.gold, Step(None, row.gold, row.elements))),
                 *(Answer(who, name, _short(its.text)) for name, (who, its) in zip(names, said, strict=True)),
             ),
             parsed=row.predicted is not None,
