@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.agents.constrained import Constrained
 from vlm_agent.agents.greedy import Limits
 from vlm_agent.agents.token_bytes import token_bytes
@@ -32,10 +34,12 @@ def text_of(kind: str, ids: list[int]) -> str:
     return TOKENIZERS[kind].decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-def decode(kind: str, said: list[int], seed: int, likely_end: float, max_tokens: int) -> list[int]:
+def decode(
+    kind: str, said: list[int], seed: int, likely_end: float, max_tokens: int, language: ActionLanguage = LANGUAGE
+) -> list[int]:
     """A model whose every opinion is drawn by lot; `likely_end` is how much it wants to end."""
     bounds, generator = limits(kind, max_tokens), torch.Generator().manual_seed(seed)
-    choose = Constrained(TOKENIZERS[kind], LANGUAGE, bounds)
+    choose = Constrained(TOKENIZERS[kind], language, bounds)
     while not said or not bounds.reached(said):
         logits = torch.randn(len(TOKENIZERS[kind]), generator=generator)
         logits[bounds.end_mark] += likely_end
@@ -56,6 +60,19 @@ def test_every_answer_is_an_action_that_ends_in_time(kind, beginning, seed, like
     assert len(said) <= max_tokens
     assert said[-1] == TOKENIZERS[kind].eos_token_id
     assert LANGUAGE.parse(text_of(kind, said)) is not None
+
+
+@every_kind
+@given(
+    st.sampled_from(["", "Wi-Fi", "Wi-Fi=", "Wi-Fi=tap at 3", "grü", "tap at 3", 'Input text "', "n" * 32]),
+    st.integers(0, 1 << 20),
+    st.sampled_from([-9.0, 0.0, 9.0]),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_tap_that_says_its_name_ends_in_time_too(kind, beginning, seed, likely_end):
+    said = decode(kind, ids_of(kind, beginning), seed, likely_end, 64, NamedLanguage())
+    assert said[-1] == TOKENIZERS[kind].eos_token_id
+    assert NamedLanguage().parse(text_of(kind, said)) is not None
 
 
 @every_kind
