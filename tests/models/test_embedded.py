@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "phone_vlm_tiny"
 FOLDER = ROOT / "vlm_agent/models/bases" / NAME
 WEIGHTS = "model/model.safetensors"
-PRETRAINING = ROOT / "recipes/pretrain_phone_vlm_tiny.yaml"
+PRETRAINING = [ROOT / f"recipes/pretrain_phone_vlm_tiny{part}.yaml" for part in ("", "_errands", "_hints")]
 VOCABULARY = Vocabulary(PHRASES, tiny.BINS, ("words of the data",))
 
 
@@ -57,10 +57,11 @@ def test_the_card_names_these_weights_their_licence_and_pictures_that_are_there(
     assert all(0 < (FOLDER / picture).stat().st_size < 1_000_000 for picture in pictures)
 
 
-def test_the_base_was_made_by_the_recipe_that_its_card_names():
-    saved, recipe = read_recipe(FOLDER / "recipe.yaml"), read_recipe(PRETRAINING)
-    assert f"recipes/{PRETRAINING.name}" in card()
-    assert saved.model_dump(exclude={"output"}) == recipe.model_dump(exclude={"output"})
+def test_the_base_was_made_by_the_recipes_that_its_card_names_each_going_on_from_the_one_before():
+    saved, recipes = read_recipe(FOLDER / "recipe.yaml"), [read_recipe(path) for path in PRETRAINING]
+    assert all(f"`recipes/{path.name}`" in card() for path in PRETRAINING)
+    assert [recipe.model.base for recipe in recipes] == [None, *(recipe.output for recipe in recipes[:-1])]
+    assert saved.model_dump(exclude={"output"}) == recipes[-1].model_dump(exclude={"output"})
 
 
 def test_a_recipe_has_its_weights_words_and_screens_by_its_name():
@@ -73,6 +74,7 @@ def test_a_recipe_has_its_weights_words_and_screens_by_its_name():
         torch.testing.assert_close(tensor, saved[name], rtol=0, atol=0)
     assert model.get_input_embeddings().num_embeddings == len(tokenizer)
     assert tuple(configuration_of(recipe, tokenizer).screen_size) == tuple(model.config.screen_size) == (448, 224)
+    assert not Path(read_recipe(FOLDER / "recipe.yaml").model.base).exists()  # what it was made from is not needed
     assert tokenizer.decode(tokenizer("tap at 12 34").input_ids, skip_special_tokens=True).strip() == "tap at 12 34"
 
 

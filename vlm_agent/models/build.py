@@ -79,7 +79,10 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
     """The configuration that `build_model` gives its model, without reading a weight."""
     while recipe.base is not None:
-        recipe = read_model_recipe(base_folder(recipe.base))
+        base = trained(base_folder(recipe.base))
+        if not base.adapted:  # it needs nothing that it was made from
+            return AutoConfig.from_pretrained(base.weights)
+        recipe = read_model_recipe(base.run)
     if recipe.vlm is not None:
         config = whole_configuration(recipe.vlm, tokenizer)
         model_class(config)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlm_agent.models.trained import MODEL_FOLDER
 
-EMBEDDED = {"phone_vlm_tiny": "bbea81550766f63e5d8db1249d6995ecd511927605da99979020acfb093210dc"}
+EMBEDDED = {"phone_vlm_tiny": "822f2db61dc7d6de34b6d2195a43994e5b563c3865061cab0c011f2cad313378"}
 """Name → sha256 of its weights: what its card and every result that names it speak of."""
 
 WEIGHTS = "model.safetensors"
