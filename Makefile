@@ -1,4 +1,4 @@
-# make demo     from nothing to a scored agent, in runs/demo
+# make demo     from simulated demonstrations to a scored agent, in runs/demo
 # make test     lint, import contract, tests
 # Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for.
 

@@ -33,7 +33,7 @@ from vlm_agent.evaluation.metrics import headline
 from vlm_agent.evaluation.online import AGENT, ONLINE
 from vlm_agent.models.precision import has_bf16
 
-RECIPE = Path("recipes/llama_vit_tiny.yaml")
+RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")
 SEED = 0
 
 OURS = ".vlm-agent-demo"
@@ -58,10 +58,7 @@ QUICK = Sizes(
     episodes=60,
     scored=2,
     tasks=2,
-    changes=(
-        *("--model.screen_size", "[128, 64]", "--model.visual_grid", "[8, 4]"),
-        *("--training.steps", "3", "--training.save_steps", "null"),
-    ),
+    changes=("--training.steps", "3", "--training.save_steps", "null"),
 )
 
 

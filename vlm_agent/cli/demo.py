@@ -1,4 +1,4 @@
-"""`vlm-agent demo`: every stage, small, from nothing."""
+"""`vlm-agent demo`: every stage, small."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ def add(commands) -> None:
         commands,
         "demo",
         run,
-        "simulate, convert, train and evaluate a tiny agent, from nothing",
+        "simulate, convert, adapt the embedded base by LoRA and evaluate the agent, small",
         "Runs the commands above as anybody would type them. What an earlier demo left in the output folder is\n"
         "removed first; a folder that no demo made is left alone.",
     )
