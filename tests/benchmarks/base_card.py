@@ -138,6 +138,8 @@ def curves(log: list[dict]) -> str:
     parts.append(text(WIDTH / 2, HEIGHT - 6, "step", "middle"))
     for number, (name, (key, colour)) in enumerate(CURVES.items()):
         points = [(line["step"], line[key]) for line in log if key in line]
+        if not points:  # a run without validation
+            continue
         path = "L".join(f"{x(step):.1f} {y(loss):.1f}" for step, loss in points)
         parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(text(WIDTH - MARGIN, MARGIN + 18 * number, name, "end", colour))

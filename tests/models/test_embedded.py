@@ -64,7 +64,8 @@ def test_the_base_was_made_by_the_recipes_that_its_card_names_each_going_on_from
     assert saved.model_dump(exclude={"output"}) == recipes[-1].model_dump(exclude={"output"})
 
 
-def test_a_recipe_has_its_weights_words_and_screens_by_its_name():
+def test_a_recipe_has_its_weights_words_and_screens_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no run lies that it was made from
     recipe = ModelRecipe(base=NAME)
     tokenizer = build_tokenizer(recipe, VOCABULARY)
     model = build(recipe, tokenizer, tiny.BINS)

@@ -1,6 +1,7 @@
 """A merged checkpoint computes what base and adapter computed, or there is none."""
 
 import json
+import shutil
 
 import adapted_run
 import pytest
@@ -11,7 +12,7 @@ from transformers import AutoTokenizer
 
 from vlm_agent.models import adapters, merge
 from vlm_agent.models.adapters import ADAPTER_WEIGHTS, SHARD_SIZE
-from vlm_agent.models.build import build_model, load
+from vlm_agent.models.build import build_model, configuration_of, load
 from vlm_agent.models.llama_vit import LlamaViT
 from vlm_agent.models.merge import MERGE_FILE, TOLERANCES, MergeError, compare, merge_run
 from vlm_agent.models.quantisation import is_quantised
@@ -81,6 +82,16 @@ def test_a_quantised_run_is_evaluated_as_it_was_trained_and_gone_on_from_as_merg
         assert compare(before, base(**batch).logits).max_relative <= TOLERANCES["float32"]
     assert is_quantised(evaluated)
     assert not is_quantised(base)
+
+
+def test_a_checkpoint_of_a_run_that_is_not_finished_tells_what_goes_on_from_it(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    checkpoint = tmp_path / "run/checkpoints/checkpoint-3"
+    checkpoint.parent.mkdir()
+    (tmp_path / "run/model").rename(checkpoint)
+    tokenizer = load(run)[1]
+    config = configuration_of(ModelRecipe(base=str(checkpoint)), tokenizer)
+    assert config.to_dict() == configuration_of(ModelRecipe(base=str(run)), tokenizer).to_dict()
 
 
 def test_the_adapter_is_in_it(run, tmp_path):

@@ -162,6 +162,7 @@ def test_a_run_that_goes_on_ends_with_the_weights_of_an_undisturbed_one(tmp_path
         ({"data.shards": "x"}, "either shards or drawn"),
         ({"data.split": "test"}, "remove split; with drawn it says nothing"),
         ({"training.batch_size": "null", "training.batch_tokens": "100"}, "no end and no known lengths"),
+        ({"data.drawn.hints": "true"}, "hints are errands told in part; give errands: true"),
         ({"training.validation": "{split: test}"}, "remove training.validation.split"),
         ({"training.steps": "null", "training.epochs": "1"}, "no end and no known lengths"),
     ],

@@ -20,12 +20,13 @@ _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _TAP = re.compile(rf"tap at {_NUMBER} {_NUMBER}", re.ASCII)
 _SWIPE = re.compile(rf"swipe from {_NUMBER} {_NUMBER} to {_NUMBER} {_NUMBER}", re.ASCII)
 _TYPE_PREFIX = "Input text "
+TAP_OPENING = "tap at "
 TYPE_OPENING = _TYPE_PREFIX + '"'
 _FIXED = {f"press {button}": Action.press(button) for button in BUTTONS} | {
     "complete": Action.complete(),
     "impossible": Action.impossible(),
 }
-PHRASES = ("tap at ", "swipe from ", " to ", TYPE_OPENING, *_FIXED)
+PHRASES = (TAP_OPENING, "swipe from ", " to ", TYPE_OPENING, *_FIXED)
 """The fixed words of the language; a tokenizer from scratch gives each one token."""
 
 _FIXED_TEXT = {action.kind: text for text, action in _FIXED.items()}

@@ -12,15 +12,14 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
-from vlm_agent.action_languages.binned import TYPE_OPENING, BinnedLanguage
+from vlm_agent.action_languages.binned import TAP_OPENING, TYPE_OPENING, BinnedLanguage
 from vlm_agent.episodes import Action, Step, element_at
 
 NAMES = "="
 """Between a name and the place that has it."""
 
 MAX_NAME_CHARACTERS = 32
-_TAP = "tap at "
-_A_TAP = _TAP + "0 0"
+_A_TAP = TAP_OPENING + "0 0"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -67,7 +66,7 @@ class NamedLanguage(BinnedLanguage):
             return NAMES + _A_TAP
         if not place:
             return _A_TAP
-        return super().ending(place) if _A_TAP.startswith(place[: len(_TAP)]) else None
+        return super().ending(place) if _A_TAP.startswith(place[: len(TAP_OPENING)]) else None
 
 
 def _name_under(action: Action, step: Step) -> str | None:

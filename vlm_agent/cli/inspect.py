@@ -98,7 +98,7 @@ def _count_tokens(dataset, columns, options):
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
     budget = context_length(recipe) if options.budget is None else options.budget
     sentences = recipe_sentences(recipe)
-    counts = count_tokens(columns_for(dataset, sentences), sentences).whole
+    counts = count_tokens(columns_for(dataset, sentences, columns), sentences).whole
     return TokenBudget(options.config.name, budget, by_subset(columns, counts))
 
 

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from vlm_agent.datasets.shard_schema import IN_STEPS
 from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.datasets.touched import touched_names
 from vlm_agent.episodes import ACTION_NAMES, SUBSETS, TAP_DISTANCE, Action, ActionKind, aitw_distance
 
 DIRECTIONS = ("up", "down", "left", "right")
@@ -25,7 +24,7 @@ class Columns:
     `subset`, `split`, `goal`: str objects (E,). `lengths`: int64 (E,), steps of each episode. `height`, `width`: int32
     (S,), pixels. `action_kind`: int8 (S,). `touch_yx`, `lift_yx`: float32 (S, 2), (y, x) in fractions of the screen.
     `text`: Arrow strings (S), what was typed. `touched`: str objects (S,), the name of what is under a step's touch, or
-    empty; None where nobody asked for it.
+    empty; None where nobody asked for it (`touched.py`).
     """
 
     subset: np.ndarray
@@ -72,8 +71,8 @@ class Columns:
         return self.action == ACTION_NAMES.index(action)
 
 
-def read_columns(dataset: ShardDataset, touched: bool = False) -> Columns:
-    """Reads these columns, and no others, of every episode of the data set; with `touched` the elements too."""
+def read_columns(dataset: ShardDataset) -> Columns:
+    """Reads these columns, and no others, of every episode of the data set."""
     table = dataset.table([*_OF_EPISODES, *(IN_STEPS + name for name in _OF_STEPS)])
     episodes = table["steps"].combine_chunks()
     steps = episodes.flatten()
@@ -83,5 +82,4 @@ def read_columns(dataset: ShardDataset, touched: bool = False) -> Columns:
         **{name: steps.field(name).to_numpy() for name in ("height", "width", "action_kind")},
         **{name: steps.field(name).flatten().to_numpy().reshape(-1, 2) for name in ("touch_yx", "lift_yx")},
         text=steps.field("text"),
-        touched=touched_names(dataset) if touched else None,
     )

@@ -79,10 +79,11 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
     """The configuration that `build_model` gives its model, without reading a weight."""
     while recipe.base is not None:
-        base = trained(base_folder(recipe.base))
+        folder = base_folder(recipe.base)
+        base = trained(folder)
         if not base.adapted:  # it needs nothing that it was made from
             return AutoConfig.from_pretrained(base.weights)
-        recipe = read_model_recipe(base.run)
+        recipe = read_model_recipe(folder)
     if recipe.vlm is not None:
         config = whole_configuration(recipe.vlm, tokenizer)
         model_class(config)

@@ -12,11 +12,11 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vlm_agent.datasets.drawn_screens import DrawnScreen, any_word, phone_words, train_goals
 from vlm_agent.devices.simulated_phone.errand import LISTS_WITH
-from vlm_agent.episodes import ACTION_NAMES, Action, UiElement
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, UiElement
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import ANSWER, ElementSentences, nameable, place_of, tap_on
 
@@ -86,12 +86,8 @@ class Lessons(ElementSentences):
         return self._episode(goal, answers), screens
 
     def _episode(self, goal: str, answers: Sequence[tuple[DrawnScreen, Action]]) -> Sentence:
-        sentence = Sentence()
-        sentence.read(self.trajectory.goal_ids(goal))
-        for screen, action in answers:
-            self.trajectory.add_screen(sentence, screen.step)
-            sentence.learn(self.trajectory.action_ids(action, screen.step), ACTION_NAMES.index(action.name))
-        return sentence
+        steps = tuple(replace(screen.step, action=action) for screen, action in answers)
+        return self.trajectory.build(Episode("", "", goal, steps))
 
     def _list(self, sentence: Sentence, elements: Sequence[UiElement]) -> None:
         """Places and names, top to bottom."""

@@ -6,7 +6,7 @@ the binned language writes alike are found by arithmetic on arrays; of millions 
 written (more in the named one: a tap on each name and place).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from vlm_agent.action_languages.binned import PHRASES
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.datasets.columns import DIRECTIONS, Columns, read_columns
 from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.datasets.touched import touched_names
 from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind, Step, UiElement
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.reading import reading_of
@@ -56,9 +57,11 @@ class TokenCounts:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
-def columns_for(dataset: ShardDataset, sentences: TrajectorySentences) -> Columns:
-    """What `count_tokens` needs to know of a data set."""
-    return read_columns(dataset, touched=isinstance(sentences.language, NamedLanguage))
+def columns_for(dataset: ShardDataset, sentences: TrajectorySentences, columns: Columns | None = None) -> Columns:
+    """What `count_tokens` needs to know of a data set, of which `columns` may have been read already."""
+    columns = read_columns(dataset) if columns is None else columns
+    named = isinstance(sentences.language, NamedLanguage)
+    return replace(columns, touched=touched_names(dataset)) if named else columns
 
 
 def count_tokens(columns: Columns, sentences: TrajectorySentences) -> TokenCounts:
