@@ -20,6 +20,7 @@ from vlm_agent.devices.simulated_phone.common_words import COMMON_WORDS
 from vlm_agent.devices.simulated_phone.errand import LISTS_WITH, next_deed, step_onward
 from vlm_agent.devices.simulated_phone.glyphs import GLYPHS
 from vlm_agent.devices.simulated_phone.icons import element_type
+from vlm_agent.devices.simulated_phone.play import play
 from vlm_agent.devices.simulated_phone.styles import SIZES, sample_style
 from vlm_agent.devices.simulated_phone.tasks import sample_task
 from vlm_agent.devices.simulated_phone.wander import wander
@@ -94,9 +95,30 @@ def draw_hint(rng: random.Random) -> Episode:
         phone.perform(deed.action)
     if not told:
         return draw_hint(rng)  # it began where nothing has a name
+    words = [deed.action.text or deed.words for deed in told]
+    return _hinted([*zip(words, (deed.action.name == "type" for deed in told), strict=True)], steps, phone, rng)
+
+
+def draw_play(rng: random.Random) -> Episode:
+    """As `draw_hint`, on walks that come upon more: `devices/simulated_phone/play.py`."""
+    phone, _ = _phone_to_walk(rng)
+    told, steps = [], []
+    for deed in play(phone, rng, rng.randint(*_DEEDS)):
+        before = _seen(phone, deed.action)
+        phone.perform(deed.action)
+        if deed.action.name.startswith("swipe") and phone.elements() == before.elements:
+            continue  # there was nothing to be brought
+        steps.append(before)
+        if deed.words:
+            told.append((deed.words, deed.action.name == "type"))
+    return _hinted(told, steps, phone, rng) if told else draw_play(rng)
+
+
+def _hinted(told: list[tuple[str, bool]], steps: list[Step], phone: SimulatedPhone, rng: random.Random) -> Episode:
+    """A walk and a goal that tells the last of `told`, all of it that is typed, and little else."""
     steps.append(_seen(phone, Action.complete()))
-    kept = [deed for deed in told[:-1] if deed.action.name == "type" or rng.random() < _HINTED]
-    words = rng.choice(_JOINED).join(deed.action.text or deed.words for deed in [*kept, told[-1]])
+    kept = [words for words, typed in told[:-1] if typed or rng.random() < _HINTED]
+    words = rng.choice(_JOINED).join([*kept, told[-1][0]])
     return Episode("", "", f"{rng.choice(_ASKED)} {words}", tuple(steps))
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from torch.utils.data import Dataset
 
-from vlm_agent.datasets.drawn_screens import draw_errand, draw_hint, draw_screen
+from vlm_agent.datasets.drawn_screens import draw_errand, draw_hint, draw_play, draw_screen
 from vlm_agent.datasets.mixture import in_mixture
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.episodes import Step
@@ -25,7 +25,7 @@ from vlm_agent.sentences.windows import Window
 from vlm_agent.training.recipe import DataRecipe, RecipeError
 
 _EMPTY_CELLS_NAMED = 0.1
-_ERRANDS, _HINTS = 0.75, 0.6
+_ERRANDS, _HINTS, _PLAY = 0.75, 0.6, 0.85
 _PACKED_TOGETHER = 512
 """Sentences among which those that fill a row are found: enough to waste little, few enough to stay well mixed."""
 
@@ -196,13 +196,15 @@ class EndlessOrder:
 @dataclass(frozen=True)
 class DrawnLessons:
     """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
-    asks first; with `errands` most of those are errands, and with `hints` most errands are told in part."""
+    asks first; with `errands` most of those are errands, and with `hints` most errands are told in part;
+    with `play` nearly all of those lessons are walks that come upon something, told in part."""
 
     lessons: Lessons
     dense: int
     grid: tuple[int, int] | None = None
     errands: bool = False
     hints: bool = False
+    play: bool = False
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:
         sentence, steps = self._lesson(number, rng)
@@ -217,6 +219,9 @@ class DrawnLessons:
         if number < self.dense or number % 2:
             screen = draw_screen(rng)
             return self.lessons.dense(screen, rng), [screen.step]
+        if self.play and rng.random() < _PLAY:
+            errand = draw_play(rng)
+            return self.lessons.trajectory.build(errand), errand.steps
         if self.errands and rng.random() < _ERRANDS:
             errand = draw_hint(rng) if self.hints and rng.random() < _HINTS else draw_errand(rng)
             return self.lessons.trajectory.build(errand), errand.steps

@@ -53,7 +53,7 @@ class DrawnPlan(RunPlan):
     def writer(self) -> DrawnLessons:
         drawn = self.recipe.data.drawn
         return DrawnLessons(
-            Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), drawn.errands, drawn.hints
+            Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), drawn.errands, drawn.hints, drawn.play
         )
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:

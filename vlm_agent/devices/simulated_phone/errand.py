@@ -11,10 +11,13 @@ from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.episodes import Action, UiElement, element_at
 
 _TYPE, _ENTER, _SWIPE, _BACK, _HOME = 0.7, 0.5, 0.1, 0.07, 0.05
-_FIELDS, _FIELD = ("Search", "Write"), 0.4
+_FIELD = 0.4
 _SWIPED = ("up", "up", "up", "down", "left", "right")
 _BY_APP = 0.5
 _SYSTEM, _APP = "system:", "app:"
+
+FIELDS = ("Search", "Write")
+"""What the text of an empty field begins with."""
 
 LISTS_WITH = ", "
 """Between things that are told; one that holds it (a date) would look like two."""
@@ -65,16 +68,25 @@ def _writing(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> Dee
 
 
 def _tap(canvas: Canvas, rng: random.Random) -> Deed | None:
+    named = tellable(canvas)
+    if not named:
+        return None
+    fields = [(target, element) for target, element in named if element.text.startswith(FIELDS)]
+    return tapping(*rng.choice(fields if fields and rng.random() < _FIELD else named), canvas, rng)
+
+
+def tellable(canvas: Canvas) -> list[tuple[Target, UiElement]]:
+    """What can be tapped and told: nothing else on the screen has the name of that element."""
     elements = canvas.elements()
     counts = Counter(element.name for element in elements)
     touched = [(target, _aimed_at(canvas, target, elements)) for target in canvas.targets if _is_content(target)]
-    named = [(target, element) for target, element in touched if element is not None and _suits(element, counts)]
-    if not named:
-        return None
-    fields = [(target, element) for target, element in named if element.text.startswith(_FIELDS)]
-    target, element = rng.choice(fields if fields and rng.random() < _FIELD else named)
+    return [(target, element) for target, element in touched if element is not None and _suits(element, counts)]
+
+
+def tapping(target: Target, element: UiElement, canvas: Canvas, rng: random.Random, by_app: float = _BY_APP) -> Deed:
+    """The tap on it; an app is called by its name, not its icon's type, in a share `by_app` of cases."""
     words = element.name
-    if target.key.startswith(_APP) and rng.random() < _BY_APP:
+    if target.key.startswith(_APP) and rng.random() < by_app:
         words = target.key.removeprefix(_APP)
     return Deed(words, jittered_tap(target.aim, canvas.size, rng))
 
