@@ -1,6 +1,7 @@
 """Screens drawn on the fly: each from its generator alone, annotated, and none of a demonstration's."""
 
 import random
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from vlm_agent.datasets.drawn_screens import (
     any_word,
     draw_errand,
     draw_hint,
+    draw_play,
     draw_screen,
     heard_texts,
     phone_words,
@@ -70,6 +72,29 @@ def test_a_hint_tells_where_a_walk_ends_and_what_is_typed_and_never_turns_back()
             assert touched.name in hint.goal or touched.type.startswith("ICON_")  # an app's name in place of its icon
         shorter += hint.goal.count(" and ") + hint.goal.count(", ") + hint.goal.count(" then ") + 1 < len(told)
     assert shorter > 15
+
+
+def test_play_comes_upon_something_and_its_goal_tells_the_end_and_what_is_typed():
+    walks = [draw_play(random.Random(seed)) for seed in range(80)]
+    kinds = [[step.action.name for step in walk.steps] for walk in walks]
+    assert {kind for walk in kinds for kind in walk[:-1]} == {"tap", "type", "enter", "home", "swipe"}
+    assert all(walk[-1] == "complete" for walk in kinds)
+    typed = [(step.action.text, walk) for walk in walks for step in walk.steps if step.action.name == "type"]
+    assert all(text.casefold() in walk.goal.casefold() for text, walk in typed)
+    found = [any(text.casefold() in _shown(step) for step in walk.steps[:-1] if step.action.is_tap) for text, walk in typed]
+    assert sum(found) > len(found) / 4
+
+
+def test_no_swipe_of_play_leaves_the_screen_as_it_was():
+    for seed in range(80):
+        steps = draw_play(random.Random(seed)).steps
+        for before, after in pairwise(steps):
+            assert before.action.name != "swipe" or before.elements != after.elements
+
+
+def _shown(step) -> str:
+    touched = element_at(step.elements, step.action.touch_yx)
+    return "" if touched is None else touched.text.casefold()
 
 
 def test_a_seed_decides_an_errand_pixels_and_all():

@@ -34,6 +34,7 @@ WORDS = tiny.tokenizer()
 GOLDEN = (
     "4c0929e3cc9e1b887b7c77ddc89a04631001746ce07395868c45c24a1c9486f1",
     "34df5feb09418f902d066901722bade6b518720b2d9dd28ba5582c056decef42",
+    "PLAY",
 )
 WRITER = DrawnLessons(Lessons(tiny.sentences(WORDS), items=4), dense=4, grid=tiny.GRID)
 
@@ -77,6 +78,15 @@ def test_with_errands_most_lessons_that_ask_first_are_walks_of_an_agents_form():
     assert max(len(sentence.screens) for sentence in sentences) > 3
 
 
+def test_with_play_most_lessons_that_ask_first_are_walks_told_in_part():
+    writer = replace(WRITER, dense=0, errands=True, hints=True, play=True)
+    sentences = [writer(number, random.Random(number)) for number in range(0, 60, 2)]
+    goals = [WORDS.decode([token for token in sentence.input_ids[:14] if token >= 0]) for sentence in sentences]
+    assert all("Goal: " in goal for goal in goals)
+    assert 1 <= sum("Goal: In " in goal or "Goal: Type " in goal for goal in goals) <= 8
+    assert all(len(sentence.element_labels) == len(sentence.screens) for sentence in sentences)
+
+
 _DIGEST = """
 import sys
 sys.path[:0] = sys.argv[1:]
@@ -86,8 +96,9 @@ print(test_drawn.digest())
 
 
 def digest() -> str:
-    """Of lessons of both forms, then of errands told whole and in part; pixels and all."""
-    return f"{_digest_of(WRITER)} {_digest_of(replace(WRITER, dense=0, errands=True, hints=True))}"
+    """Of lessons of both forms, of errands told whole and in part, and of play; pixels and all."""
+    hints = replace(WRITER, dense=0, errands=True, hints=True)
+    return " ".join(_digest_of(writer) for writer in (WRITER, hints, replace(hints, play=True)))
 
 
 def _digest_of(writer: DrawnLessons) -> str:

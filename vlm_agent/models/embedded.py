@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlm_agent.models.trained import MODEL_FOLDER
 
-EMBEDDED = {"phone_vlm_tiny": "822f2db61dc7d6de34b6d2195a43994e5b563c3865061cab0c011f2cad313378"}
+EMBEDDED = {"phone_vlm_tiny": "ef7894c7c29795276279dd5af27d5bd8c1a6bd8e436d81fe87610949dcd6ba9d"}
 """Name → sha256 of its weights: what its card and every result that names it speak of."""
 
 WEIGHTS = "model.safetensors"
