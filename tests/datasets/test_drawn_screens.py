@@ -81,7 +81,9 @@ def test_play_comes_upon_something_and_its_goal_tells_the_end_and_what_is_typed(
     assert all(walk[-1] == "complete" for walk in kinds)
     typed = [(step.action.text, walk) for walk in walks for step in walk.steps if step.action.name == "type"]
     assert all(text.casefold() in walk.goal.casefold() for text, walk in typed)
-    found = [any(text.casefold() in _shown(step) for step in walk.steps[:-1] if step.action.is_tap) for text, walk in typed]
+    found = [
+        any(text.casefold() in _shown(step) for step in walk.steps[:-1] if step.action.is_tap) for text, walk in typed
+    ]
     assert sum(found) > len(found) / 4
 
 

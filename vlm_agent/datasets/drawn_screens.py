@@ -8,7 +8,7 @@ out of 2^48, and its look with it.
 import random
 import string
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
 
@@ -95,29 +95,34 @@ def draw_hint(rng: random.Random) -> Episode:
         phone.perform(deed.action)
     if not told:
         return draw_hint(rng)  # it began where nothing has a name
+    steps.append(_seen(phone, Action.complete()))
     words = [deed.action.text or deed.words for deed in told]
-    return _hinted([*zip(words, (deed.action.name == "type" for deed in told), strict=True)], steps, phone, rng)
+    return _hinted([*zip(words, (deed.action.name == "type" for deed in told), strict=True)], steps, rng)
 
 
-def draw_play(rng: random.Random) -> Episode:
-    """As `draw_hint`, on walks that come upon more: `devices/simulated_phone/play.py`."""
+def draw_play(rng: random.Random, seeking: bool = False) -> Episode:
+    """As `draw_hint`, on walks that come upon more: `devices/simulated_phone/play.py`. What was sought is told."""
     phone, _ = _phone_to_walk(rng)
     told, steps = [], []
-    for deed in play(phone, rng, rng.randint(*_DEEDS)):
+    for deed in play(phone, rng, rng.randint(*_DEEDS), seeking):
         before = _seen(phone, deed.action)
         phone.perform(deed.action)
-        if deed.action.name.startswith("swipe") and phone.elements() == before.elements:
+        if deed.action.name == "swipe" and phone.elements() == before.elements:
             continue  # there was nothing to be brought
         steps.append(before)
         if deed.words:
-            told.append((deed.words, deed.action.name == "type"))
-    return _hinted(told, steps, phone, rng) if told else draw_play(rng)
+            told.append((deed.words, deed.sought or deed.action.name == "type"))
+    if not told:
+        return draw_play(rng, seeking)
+    end = _seen(phone, Action.complete())
+    while seeking and steps[-1].action.name == "swipe":  # for nothing that could be told
+        end = replace(steps.pop(), action=Action.complete())
+    return _hinted(told, [*steps, end], rng)
 
 
-def _hinted(told: list[tuple[str, bool]], steps: list[Step], phone: SimulatedPhone, rng: random.Random) -> Episode:
-    """A walk and a goal that tells the last of `told`, all of it that is typed, and little else."""
-    steps.append(_seen(phone, Action.complete()))
-    kept = [words for words, typed in told[:-1] if typed or rng.random() < _HINTED]
+def _hinted(told: list[tuple[str, bool]], steps: list[Step], rng: random.Random) -> Episode:
+    """A walk and a goal that tells the last of `told`, all of it that is marked, and little else."""
+    kept = [words for words, marked in told[:-1] if marked or rng.random() < _HINTED]
     words = rng.choice(_JOINED).join([*kept, told[-1][0]])
     return Episode("", "", f"{rng.choice(_ASKED)} {words}", tuple(steps))
 

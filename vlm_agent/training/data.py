@@ -197,7 +197,8 @@ class EndlessOrder:
 class DrawnLessons:
     """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
     asks first; with `errands` most of those are errands, and with `hints` most errands are told in part;
-    with `play` nearly all of those lessons are walks that come upon something, told in part."""
+    with `play` nearly all of those lessons are walks that come upon something, told in part, and with `seek` much of
+    it has to be swiped for."""
 
     lessons: Lessons
     dense: int
@@ -205,6 +206,7 @@ class DrawnLessons:
     errands: bool = False
     hints: bool = False
     play: bool = False
+    seek: bool = False
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:
         sentence, steps = self._lesson(number, rng)
@@ -220,7 +222,7 @@ class DrawnLessons:
             screen = draw_screen(rng)
             return self.lessons.dense(screen, rng), [screen.step]
         if self.play and rng.random() < _PLAY:
-            errand = draw_play(rng)
+            errand = draw_play(rng, self.seek)
             return self.lessons.trajectory.build(errand), errand.steps
         if self.errands and rng.random() < _ERRANDS:
             errand = draw_hint(rng) if self.hints and rng.random() < _HINTS else draw_errand(rng)

@@ -52,9 +52,8 @@ class DrawnPlan(RunPlan):
 
     def writer(self) -> DrawnLessons:
         drawn = self.recipe.data.drawn
-        return DrawnLessons(
-            Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), drawn.errands, drawn.hints, drawn.play
-        )
+        told = {"errands": drawn.errands, "hints": drawn.hints, "play": drawn.play, "seek": drawn.seek}
+        return DrawnLessons(Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), **told)
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         """Lessons of both forms that no run learns."""

@@ -52,12 +52,14 @@ class DrawnRecipe(Section):
     first `dense` of the sentences read whole screens; after them every second one asks before it sees. With `errands`
     most of those tell a walk over a phone, step by step, and follow it (`devices/simulated_phone/errand.py`), and with
     `hints` too most of these tell where the walk ends and little of what leads there. With `play` nearly all that ask
-    first are such walks, and find more (`devices/simulated_phone/play.py`)."""
+    first are such walks, and find more; with `seek` too much has to be swiped for
+    (`devices/simulated_phone/play.py`)."""
 
     dense: NonNegativeInt = 0
     errands: bool = False
     hints: bool = False
     play: bool = False
+    seek: bool = False
     items: PositiveInt = 16
 
     @model_validator(mode="after")

@@ -25,10 +25,11 @@ LISTS_WITH = ", "
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One thing that is told (`words`) and the action that does it."""
+    """One thing that is told (`words`) and the action that does it. `sought`: nobody would do it who was not told."""
 
     words: str
     action: Action
+    sought: bool = False
 
 
 def next_deed(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> Deed:

@@ -1,42 +1,93 @@
 """Play: a walk over a phone that comes upon something, out of whatever was open, by swipes, and by searches."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import replace
 
 from vlm_agent.devices.simulated_phone.apps.shop import product_names
 from vlm_agent.devices.simulated_phone.canvas import Target
 from vlm_agent.devices.simulated_phone.errand import FIELDS, Deed, tapping, tellable
-from vlm_agent.devices.simulated_phone.expert import jittered_swipe
-from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
+from vlm_agent.devices.simulated_phone.expert import jittered_swipe, jittered_tap
+from vlm_agent.devices.simulated_phone.phone import POPUPS, Popup, SimulatedPhone
 from vlm_agent.devices.simulated_phone.words import CITIES, LABELS, NAMES, SHOPS, SITES, STORE_APPS, TOPICS
 from vlm_agent.episodes import Action, UiElement
 
 _AWAY, _SWIPE, _TO_WHAT_CAME = 0.4, 0.12, 0.8
 _TYPE, _LOWER, _ENTER, _TO_WHAT_WAS_TYPED, _FIELD = 0.85, 0.7, 0.3, 0.7, 0.3
-_BY_APP, _BACKWARD = 0.9, "ICON_ARROW_BACKWARD"
+_BY_APP, _BACKWARD, LAUNCHER = 0.9, "ICON_ARROW_BACKWARD", "Launcher"
 _SWIPED = ("up", "up", "up", "down", "left", "left", "right")
 
 
-def play(phone: SimulatedPhone, rng: random.Random, deeds: int) -> Iterator[Deed]:
+_SEEK, _FURTHER, _POPUP = 0.45, 0.45, 0.15
+_SOUGHT, _SOUGHT_AT_HOME, _FURTHEST = (
+    ("up", "up", "up", "up", "left", "down", "right"),
+    ("left", "left", "right", "up"),
+    3,
+)
+
+Pair = tuple[Target, UiElement]
+
+
+def play(phone: SimulatedPhone, rng: random.Random, deeds: int, seeking: bool = False) -> Iterator[Deed]:
     """At most `deeds` deeds and what they need between them, each to be performed before the next is asked for.
 
-    Those that a goal would not tell (home, a swipe, enter) have no words. It ends early where nothing has a name.
+    Those that a goal would not tell (home, a swipe, enter, a dialog sent away) have no words. It ends early where
+    nothing has a name. With `seeking` much of what is tapped had to be swiped for, and is marked as `sought`.
     """
-    if phone.front != "Launcher" and rng.random() < _AWAY:
+    if seeking and phone.front != LAUNCHER and rng.random() < _POPUP:
+        yield _send_away(phone, rng)
+    if phone.front != LAUNCHER and rng.random() < _AWAY:
         yield Deed("", Action.press("home"))
     for _ in range(deeds):
-        deed = _writing(phone, rng)
-        came = []
-        if deed is None and rng.random() < _SWIPE:
-            before = {element.name for element in phone.elements()}
-            yield Deed("", jittered_swipe(rng.choice(_SWIPED), phone.canvas(), None, rng))
-            came = [pair for pair in tellable(phone.canvas()) if pair[1].name not in before]
+        deed, came = _writing(phone, rng), []
+        if deed is None and rng.random() < (_SEEK if seeking else _SWIPE):
+            came = yield from (_sought(phone, rng) if seeking else _swiped(phone, rng))
         if deed is None:
-            chosen = came if came and rng.random() < _TO_WHAT_CAME else _likely(phone, rng)
+            to_what_came = came and (seeking or rng.random() < _TO_WHAT_CAME)
+            chosen = came if to_what_came else _likely(phone, rng)
             if not chosen:
                 return
             deed = tapping(*rng.choice(chosen), phone.canvas(), rng, _BY_APP)
+            deed = replace(deed, sought=bool(seeking and to_what_came))
         yield deed
+
+
+def _swiped(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
+    """One swipe, and what can be tapped since."""
+    before = _names(phone)
+    yield Deed("", jittered_swipe(rng.choice(_SWIPED), phone.canvas(), None, rng))
+    return [pair for pair in tellable(phone.canvas()) if pair[1].name not in before]
+
+
+def _sought(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
+    """Swipes in one direction, and what can be tapped since the last that brought something."""
+    seen, came = _names(phone), []
+    direction = rng.choice(_SOUGHT_AT_HOME if phone.front == LAUNCHER else _SOUGHT)
+    for _ in range(_FURTHEST):
+        yield Deed("", jittered_swipe(direction, phone.canvas(), None, rng))
+        here = [pair for pair in tellable(phone.canvas()) if pair[1].name != _BACKWARD]
+        new = [pair for pair in here if pair[1].name not in seen]
+        if not new:
+            still = {element.name for _, element in came}
+            return [pair for pair in here if pair[1].name in still]
+        came, seen = new, seen | _names(phone)
+        if rng.random() > _FURTHER:
+            break
+    return came
+
+
+def _names(phone: SimulatedPhone) -> set[str]:
+    return {element.name for element in phone.elements()}
+
+
+def _send_away(phone: SimulatedPhone, rng: random.Random) -> Deed:
+    """The tap that dismisses a dialog which comes up now."""
+    title, text, buttons, dismiss = rng.choice(POPUPS)
+    phone.popup = Popup(
+        title.format(app=phone.front), text.format(app=phone.front), buttons, dismiss, rng.random() < 0.5
+    )
+    phone.changed()
+    return Deed("", jittered_tap(phone.canvas().find(f"popup:{dismiss}").aim, phone.size, rng))
 
 
 def _writing(phone: SimulatedPhone, rng: random.Random) -> Deed | None:
@@ -59,7 +110,7 @@ def _typed(phone: SimulatedPhone) -> str:
     return phone.app(phone.front).fields.get(phone.focus, "")
 
 
-def _likely(phone: SimulatedPhone, rng: random.Random) -> list[tuple[Target, UiElement]]:
+def _likely(phone: SimulatedPhone, rng: random.Random) -> list[Pair]:
     """What can be tapped and leads on; mostly what was typed where it is found, often a field where there is one."""
     named = [pair for pair in tellable(phone.canvas()) if pair[1].name != _BACKWARD]
     typed = _typed(phone).casefold() if _is_writing(phone) else ""
