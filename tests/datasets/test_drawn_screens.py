@@ -17,6 +17,7 @@ from vlm_agent.datasets.drawn_screens import (
     train_goals,
 )
 from vlm_agent.devices.simulated_phone import sample_task, split_of
+from vlm_agent.devices.simulated_phone.phone import POPUPS
 from vlm_agent.devices.simulated_phone.styles import SIZES
 from vlm_agent.episodes import SUBSETS, Action, element_at
 
@@ -92,6 +93,27 @@ def test_no_swipe_of_play_leaves_the_screen_as_it_was():
         steps = draw_play(random.Random(seed)).steps
         for before, after in pairwise(steps):
             assert before.action.name != "swipe" or before.elements != after.elements
+
+
+def test_half_of_what_play_taps_while_it_seeks_was_swiped_for_and_is_told():
+    walks = [draw_play(random.Random(seed), seeking=True) for seed in range(80)]
+    pairs = [(walk, *pair) for walk in walks for pair in pairwise(walk.steps)]
+    sought = [(walk, step, after) for walk, step, after in pairs if step.action.name == "swipe"]
+    taps = [step for _, step, _ in pairs if step.action.is_tap]
+    found = [(walk, step, after) for walk, step, after in sought if after.action.is_tap]
+    assert len(found) > len(taps) / 5
+    assert not any(after.action.is_status for _, _, after in sought)
+    for walk, before, after in found:
+        touched = element_at(after.elements, after.action.touch_yx)
+        if touched.name not in {element.name for element in before.elements} and touched.text:
+            assert touched.name in walk.goal
+
+
+def test_a_dialog_is_sent_away_before_anything_else():
+    walks = [draw_play(random.Random(seed), seeking=True) for seed in range(80)]
+    first = [element_at(walk.steps[0].elements, walk.steps[0].action.touch_yx) for walk in walks if walk.steps[0].action.is_tap]
+    ways_out = {popup[3] for popup in POPUPS}
+    assert 1 <= sum(touched.name in ways_out for touched in first) <= 15
 
 
 def _shown(step) -> str:

@@ -35,6 +35,7 @@ GOLDEN = (
     "4c0929e3cc9e1b887b7c77ddc89a04631001746ce07395868c45c24a1c9486f1",
     "34df5feb09418f902d066901722bade6b518720b2d9dd28ba5582c056decef42",
     "PLAY",
+    "SEEK",
 )
 WRITER = DrawnLessons(Lessons(tiny.sentences(WORDS), items=4), dense=4, grid=tiny.GRID)
 
@@ -96,9 +97,10 @@ print(test_drawn.digest())
 
 
 def digest() -> str:
-    """Of lessons of both forms, of errands told whole and in part, and of play; pixels and all."""
+    """Of lessons of both forms, of errands told whole and in part, of play and of play that seeks; pixels and all."""
     hints = replace(WRITER, dense=0, errands=True, hints=True)
-    return " ".join(_digest_of(writer) for writer in (WRITER, hints, replace(hints, play=True)))
+    play = replace(hints, play=True)
+    return " ".join(_digest_of(writer) for writer in (WRITER, hints, play, replace(play, seek=True)))
 
 
 def _digest_of(writer: DrawnLessons) -> str:
@@ -174,6 +176,7 @@ def test_a_run_that_goes_on_ends_with_the_weights_of_an_undisturbed_one(tmp_path
         ({"data.split": "test"}, "remove split; with drawn it says nothing"),
         ({"training.batch_size": "null", "training.batch_tokens": "100"}, "no end and no known lengths"),
         ({"data.drawn.hints": "true"}, "hints are errands told in part; give errands: true"),
+        ({"data.drawn.seek": "true"}, "to seek is a way to play; give play: true"),
         ({"training.validation": "{split: test}"}, "remove training.validation.split"),
         ({"training.steps": "null", "training.epochs": "1"}, "no end and no known lengths"),
     ],

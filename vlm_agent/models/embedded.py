@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlm_agent.models.trained import MODEL_FOLDER
 
-EMBEDDED = {"phone_vlm_tiny": "ef7894c7c29795276279dd5af27d5bd8c1a6bd8e436d81fe87610949dcd6ba9d"}
+EMBEDDED = {"phone_vlm_tiny": "c84f6f3734bab127b0cc2c9cc595ab89f0e498d3a50d178f822e09a0b4f73b3a"}
 """Name → sha256 of its weights: what its card and every result that names it speak of."""
 
 WEIGHTS = "model.safetensors"

@@ -63,9 +63,11 @@ class DrawnRecipe(Section):
     items: PositiveInt = 16
 
     @model_validator(mode="after")
-    def _hints_are_errands(self):
+    def _each_goes_with_what_it_is_a_kind_of(self):
         if self.hints and not self.errands:
             raise ValueError("hints are errands told in part; give errands: true beside them")
+        if self.seek and not self.play:
+            raise ValueError("to seek is a way to play; give play: true beside it")
         return self
 
 
