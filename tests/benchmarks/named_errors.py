@@ -2,9 +2,9 @@
 
     python tests/benchmarks/named_errors.py [runs/demo/evaluation/predictions.parquet] [--examples 3]
 
-Every step falls into one row: what the expert did, and what the agent made of it. Of a tap, whether the name was that of
-the element under the expert's finger, stood elsewhere on the screen, or nowhere on it; and whether the place was right,
-as the strict score has it. Ends with one line of JSON: {row: [steps, percent]}.
+Every step falls into one row: what the expert did, and what the agent made of it. Of a tap, whether the name was that
+of the element under the expert's finger, stood elsewhere on the screen, or nowhere on it; and whether the place was
+right, as the strict score has it. Ends with one line of JSON: {row: [steps, percent]}.
 """
 
 import argparse

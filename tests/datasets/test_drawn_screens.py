@@ -111,7 +111,11 @@ def test_half_of_what_play_taps_while_it_seeks_was_swiped_for_and_is_told():
 
 def test_a_dialog_is_sent_away_before_anything_else():
     walks = [draw_play(random.Random(seed), seeking=True) for seed in range(80)]
-    first = [element_at(walk.steps[0].elements, walk.steps[0].action.touch_yx) for walk in walks if walk.steps[0].action.is_tap]
+    first = [
+        element_at(walk.steps[0].elements, walk.steps[0].action.touch_yx)
+        for walk in walks
+        if walk.steps[0].action.is_tap
+    ]
     ways_out = {popup[3] for popup in POPUPS}
     assert 1 <= sum(touched.name in ways_out for touched in first) <= 15
 

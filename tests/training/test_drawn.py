@@ -34,8 +34,8 @@ WORDS = tiny.tokenizer()
 GOLDEN = (
     "4c0929e3cc9e1b887b7c77ddc89a04631001746ce07395868c45c24a1c9486f1",
     "34df5feb09418f902d066901722bade6b518720b2d9dd28ba5582c056decef42",
-    "PLAY",
-    "SEEK",
+    "4d780a825a5e5cdefe4bebd5fceb897e2f60e5bb11548e8b92f31907ffdac1af",
+    "ed4364fa6356c625996d6cbd4e82b372e07565100b13bc0cf3998794a48080d5",
 )
 WRITER = DrawnLessons(Lessons(tiny.sentences(WORDS), items=4), dense=4, grid=tiny.GRID)
 

@@ -1,0 +1,95 @@
+"""How far an agent gets with how many trajectories: the checkpoints of one run, scored, and drawn.
+
+    make demo
+    python tests/benchmarks/learning_curve.py [--run runs/demo/agent] [--shards runs/demo/shards] --draw curve.svg
+
+Every checkpoint that the run has kept answers the recorded test episodes. Lines are the partial match, official and
+strict; dashes what is aimed at. Results are kept in --output, and made again when that is removed. Ends with one line
+of JSON.
+"""
+
+import argparse
+import json
+from io import StringIO
+from pathlib import Path
+
+from online import checkpoints_of
+from rich.console import Console
+
+from vlm_agent.evaluation.metrics import headline
+from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
+from vlm_agent.evaluation.sources import Checkpoint
+from vlm_agent.training.recipe import read_recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 260, 44, 150, 16, 40
+COLOURS = {"official": "#1a5fb4", "strict": "#c64600"}
+TARGETS = {"official": 75.0, "strict": 60.0}
+"""What is aimed at for the demo's agent, in percent."""
+
+
+def main() -> None:
+    options = parse()
+    rows_a_step = read_recipe(options.run / "recipe.yaml").training.batch_size
+    points = []
+    for name, checkpoint in checkpoints_of(options.run).items():
+        benchmark = Benchmark(options.shards, "test", limit=options.limit)
+        quiet = Console(file=StringIO())
+        told = headline(
+            evaluate(Checkpoint(checkpoint), benchmark, options.output / name, quiet, controls=False)[AGENT]
+        )
+        point = {"trajectories": step_of(checkpoint, options.run) * rows_a_step}
+        points.append(point | {scorer: round(told[scorer]["overall"], 2) for scorer in TARGETS})
+        print(json.dumps(points[-1]), flush=True)
+    if options.draw is not None:
+        options.draw.write_text(drawn(points), encoding="utf-8")
+    print(json.dumps({"run": str(options.run), "episodes": options.limit, "points": points}))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", type=Path, default=ROOT / "runs/demo/agent", help="a finished run")
+    parser.add_argument("--shards", type=Path, default=ROOT / "runs/demo/shards", help="what it is scored on")
+    parser.add_argument("--limit", type=int, default=160, metavar="N", help="recorded episodes (default 160)")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/learning_curve", metavar="DIR")
+    parser.add_argument("--draw", type=Path, metavar="SVG")
+    return parser.parse_args()
+
+
+def step_of(checkpoint: Path, run: Path) -> int:
+    if checkpoint != run:
+        return int(checkpoint.name.rpartition("-")[2])
+    return json.loads((run / "run.json").read_text(encoding="utf-8"))["figures"]["steps"]
+
+
+def drawn(points: list[dict]) -> str:
+    """An SVG of percent by trajectories; both axes from 0, where nothing is right."""
+    last, base = points[-1]["trajectories"], HEIGHT - BOTTOM
+    x = lambda count: LEFT + count / last * (WIDTH - LEFT - RIGHT)  # noqa: E731
+    y = lambda percent: base - percent / 100 * (base - TOP)  # noqa: E731
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">']
+    parts.append(f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>')
+    for percent in range(0, 101, 25):
+        parts.append(f'<path d="M{LEFT} {y(percent):.1f}H{WIDTH - RIGHT}" stroke="#ddd"/>')
+        parts.append(text(LEFT - 6, y(percent) + 4, f"{percent}", "end"))
+    parts += [text(x(point["trajectories"]), base + 16, str(point["trajectories"]), "middle") for point in points]
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "trajectories", "middle"))
+    for scorer, colour in COLOURS.items():
+        line = "L".join(f"{x(point['trajectories']):.1f} {y(point[scorer]):.1f}" for point in points)
+        parts.append(f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        aim = f'd="M{LEFT} {y(TARGETS[scorer]):.1f}H{WIDTH - RIGHT}" stroke="{colour}" stroke-dasharray="5 4"'
+        parts.append(f"<path {aim}/>")
+        parts.append(
+            text(WIDTH - RIGHT + 6, y(TARGETS[scorer]) + 4, f"{scorer} aim {TARGETS[scorer]:.0f}", "start", colour)
+        )
+        at = y(points[-1][scorer]) + (12 if scorer == "strict" else 8)
+        parts.append(text(WIDTH - RIGHT + 6, at, f"{scorer} {points[-1][scorer]:.1f}", "start", colour))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def text(x: float, y: float, said: str, anchor: str, colour: str = "#222") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}" fill="{colour}">{said}</text>'
+
+
+if __name__ == "__main__":
+    main()
