@@ -197,7 +197,7 @@ class EndlessOrder:
 class DrawnLessons:
     """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
     asks first; with `errands` most of those are errands, and with `hints` most errands are told in part;
-    with `play` nearly all of those lessons are walks that come upon something, told in part, and with `seek` much of
+    with `play` nearly all of those lessons are walks that come upon something, told in part, and with `seek` more of
     it has to be swiped for."""
 
     lessons: Lessons

@@ -52,7 +52,7 @@ class DrawnRecipe(Section):
     first `dense` of the sentences read whole screens; after them every second one asks before it sees. With `errands`
     most of those tell a walk over a phone, step by step, and follow it (`devices/simulated_phone/errand.py`), and with
     `hints` too most of these tell where the walk ends and little of what leads there. With `play` nearly all that ask
-    first are such walks, and find more; with `seek` too much has to be swiped for
+    first are such walks, and find more; with `seek` more has to be swiped for
     (`devices/simulated_phone/play.py`)."""
 
     dense: NonNegativeInt = 0

@@ -32,7 +32,7 @@ def play(phone: SimulatedPhone, rng: random.Random, deeds: int, seeking: bool = 
     """At most `deeds` deeds and what they need between them, each to be performed before the next is asked for.
 
     Those that a goal would not tell (home, a swipe, enter, a dialog sent away) have no words. It ends early where
-    nothing has a name. With `seeking` much of what is tapped had to be swiped for, and is marked as `sought`.
+    nothing has a name. With `seeking` more of what is tapped had to be swiped for, and is marked as `sought`.
     """
     if seeking and phone.front != LAUNCHER and rng.random() < _POPUP:
         yield _send_away(phone, rng)
