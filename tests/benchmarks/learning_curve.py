@@ -22,7 +22,7 @@ from vlm_agent.evaluation.sources import Checkpoint
 from vlm_agent.training.recipe import read_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 260, 44, 150, 16, 40
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LINE = 560, 260, 44, 150, 16, 40, 14
 COLOURS = {"official": "#1a5fb4", "strict": "#c64600"}
 TARGETS = {"official": 75.0, "strict": 60.0}
 """What is aimed at for the demo's agent, in percent."""
@@ -74,16 +74,18 @@ def drawn(points: list[dict]) -> str:
         parts.append(text(LEFT - 6, y(percent) + 4, f"{percent}", "end"))
     parts += [text(x(point["trajectories"]), base + 16, str(point["trajectories"]), "middle") for point in points]
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "trajectories", "middle"))
+    labels = []
     for scorer, colour in COLOURS.items():
         line = "L".join(f"{x(point['trajectories']):.1f} {y(point[scorer]):.1f}" for point in points)
         parts.append(f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
         aim = f'd="M{LEFT} {y(TARGETS[scorer]):.1f}H{WIDTH - RIGHT}" stroke="{colour}" stroke-dasharray="5 4"'
         parts.append(f"<path {aim}/>")
-        parts.append(
-            text(WIDTH - RIGHT + 6, y(TARGETS[scorer]) + 4, f"{scorer} aim {TARGETS[scorer]:.0f}", "start", colour)
-        )
-        at = y(points[-1][scorer]) + (12 if scorer == "strict" else 8)
-        parts.append(text(WIDTH - RIGHT + 6, at, f"{scorer} {points[-1][scorer]:.1f}", "start", colour))
+        labels.append((y(TARGETS[scorer]), f"{scorer}, aimed at: {TARGETS[scorer]:.0f}", colour))
+        labels.append((y(points[-1][scorer]), f"{scorer}: {points[-1][scorer]:.1f}", colour))
+    lowest = 0.0
+    for height, said, colour in sorted(labels):
+        lowest = max(height + 4, lowest + LINE)
+        parts.append(text(WIDTH - RIGHT + 6, lowest, said, "start", colour))
     return "\n".join([*parts, "</svg>", ""])
 
 
