@@ -13,13 +13,16 @@ import json
 from io import StringIO
 from pathlib import Path
 
+from base_card import text
 from online import checkpoints_of
 from rich.console import Console
 
 from vlm_agent.evaluation.metrics import headline
 from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
 from vlm_agent.evaluation.sources import Checkpoint
+from vlm_agent.models.trained import RECIPE_FILE
 from vlm_agent.training.recipe import read_recipe
+from vlm_agent.training.run_folder import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LINE = 560, 260, 44, 150, 16, 40, 14
@@ -30,7 +33,7 @@ TARGETS = {"official": 75.0, "strict": 60.0}
 
 def main() -> None:
     options = parse()
-    rows_a_step = read_recipe(options.run / "recipe.yaml").training.batch_size
+    rows_a_step = read_recipe(options.run / RECIPE_FILE).training.batch_size
     points = []
     for name, checkpoint in checkpoints_of(options.run).items():
         benchmark = Benchmark(options.shards, "test", limit=options.limit)
@@ -59,7 +62,7 @@ def parse() -> argparse.Namespace:
 def step_of(checkpoint: Path, run: Path) -> int:
     if checkpoint != run:
         return int(checkpoint.name.rpartition("-")[2])
-    return json.loads((run / "run.json").read_text(encoding="utf-8"))["figures"]["steps"]
+    return json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["steps"]
 
 
 def drawn(points: list[dict]) -> str:
@@ -87,10 +90,6 @@ def drawn(points: list[dict]) -> str:
         lowest = max(height + 4, lowest + LINE)
         parts.append(text(WIDTH - RIGHT + 6, lowest, said, "start", colour))
     return "\n".join([*parts, "</svg>", ""])
-
-
-def text(x: float, y: float, said: str, anchor: str, colour: str = "#222") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}" fill="{colour}">{said}</text>'
 
 
 if __name__ == "__main__":

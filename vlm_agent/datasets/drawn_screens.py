@@ -96,8 +96,7 @@ def draw_hint(rng: random.Random) -> Episode:
     if not told:
         return draw_hint(rng)  # it began where nothing has a name
     steps.append(_seen(phone, Action.complete()))
-    words = [deed.action.text or deed.words for deed in told]
-    return _hinted([*zip(words, (deed.action.name == "type" for deed in told), strict=True)], steps, rng)
+    return _hinted([(deed.action.text or deed.words, deed.action.name == "type") for deed in told], steps, rng)
 
 
 def draw_play(rng: random.Random, seeking: bool = False) -> Episode:

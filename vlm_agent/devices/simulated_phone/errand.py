@@ -57,8 +57,13 @@ def step_onward(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> 
     return _writing(phone, rng, texts) or _tap(phone.canvas(), rng)
 
 
+def is_writing(phone: SimulatedPhone) -> bool:
+    """Whether what is typed now goes into a field."""
+    return phone.focus is not None and phone.popup is None and not phone.shade
+
+
 def _writing(phone: SimulatedPhone, rng: random.Random, texts: list[str]) -> Deed | None:
-    if phone.focus is not None and phone.popup is None and not phone.shade:
+    if is_writing(phone):
         typed = phone.app(phone.front).fields.get(phone.focus)
         if typed and rng.random() < _ENTER:
             return Deed("enter", Action.press("enter"))

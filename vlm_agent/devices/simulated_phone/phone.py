@@ -41,6 +41,12 @@ POPUPS = (
 )
 
 
+def some_popup(app: str, rng: random.Random) -> Popup:
+    """One of `POPUPS` over `app`, as a dialog or a sheet."""
+    title, text, buttons, dismiss = rng.choice(POPUPS)
+    return Popup(title.format(app=app), text.format(app=app), buttons, dismiss, rng.random() < 0.5)
+
+
 class SimulatedPhone:
     """A deterministic Android: the same seed and actions give the same pixels.
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from vlm_agent.devices.simulated_phone.apps.shop import product_names
 from vlm_agent.devices.simulated_phone.canvas import Target
-from vlm_agent.devices.simulated_phone.errand import FIELDS, Deed, tapping, tellable
+from vlm_agent.devices.simulated_phone.errand import FIELDS, Deed, is_writing, tapping, tellable
 from vlm_agent.devices.simulated_phone.expert import jittered_swipe, jittered_tap
-from vlm_agent.devices.simulated_phone.phone import POPUPS, Popup, SimulatedPhone
+from vlm_agent.devices.simulated_phone.phone import SimulatedPhone, some_popup
 from vlm_agent.devices.simulated_phone.words import CITIES, LABELS, NAMES, SHOPS, SITES, STORE_APPS, TOPICS
 from vlm_agent.episodes import Action, UiElement
 
@@ -82,16 +82,13 @@ def _names(phone: SimulatedPhone) -> set[str]:
 
 def _send_away(phone: SimulatedPhone, rng: random.Random) -> Deed:
     """The tap that dismisses a dialog which comes up now."""
-    title, text, buttons, dismiss = rng.choice(POPUPS)
-    phone.popup = Popup(
-        title.format(app=phone.front), text.format(app=phone.front), buttons, dismiss, rng.random() < 0.5
-    )
+    phone.popup = some_popup(phone.front, rng)
     phone.changed()
-    return Deed("", jittered_tap(phone.canvas().find(f"popup:{dismiss}").aim, phone.size, rng))
+    return Deed("", jittered_tap(phone.canvas().find(f"popup:{phone.popup.dismiss}").aim, phone.size, rng))
 
 
 def _writing(phone: SimulatedPhone, rng: random.Random) -> Deed | None:
-    if not _is_writing(phone):
+    if not is_writing(phone):
         return None
     typed = _typed(phone)
     if typed:
@@ -102,10 +99,6 @@ def _writing(phone: SimulatedPhone, rng: random.Random) -> Deed | None:
     return Deed(words, Action.type_text(words.lower() if rng.random() < _LOWER else words))
 
 
-def _is_writing(phone: SimulatedPhone) -> bool:
-    return phone.focus is not None and phone.popup is None and not phone.shade
-
-
 def _typed(phone: SimulatedPhone) -> str:
     return phone.app(phone.front).fields.get(phone.focus, "")
 
@@ -113,7 +106,7 @@ def _typed(phone: SimulatedPhone) -> str:
 def _likely(phone: SimulatedPhone, rng: random.Random) -> list[Pair]:
     """What can be tapped and leads on; mostly what was typed where it is found, often a field where there is one."""
     named = [pair for pair in tellable(phone.canvas()) if pair[1].name != _BACKWARD]
-    typed = _typed(phone).casefold() if _is_writing(phone) else ""
+    typed = _typed(phone).casefold() if is_writing(phone) else ""
     found = [pair for pair in named if typed and typed in pair[1].name.casefold()]
     fields = [pair for pair in named if pair[1].text.startswith(FIELDS)]
     if found and rng.random() < _TO_WHAT_WAS_TYPED:

@@ -2,7 +2,7 @@
 
 import random
 
-from vlm_agent.devices.simulated_phone.phone import POPUPS, Popup, SimulatedPhone
+from vlm_agent.devices.simulated_phone.phone import SimulatedPhone, some_popup
 from vlm_agent.episodes import Action
 
 LONGEST_WALK = 3
@@ -20,9 +20,7 @@ def wander(phone: SimulatedPhone, rng: random.Random, words: list[str]) -> None:
     if chance < _SHADE:
         phone.shade = True
     elif chance < _SHADE + _POPUP and phone.focus is None:
-        title, text, buttons, dismiss = rng.choice(POPUPS)
-        app = phone.front
-        phone.popup = Popup(title.format(app=app), text.format(app=app), buttons, dismiss, rng.random() < 0.5)
+        phone.popup = some_popup(phone.front, rng)
     phone.changed()
 
 
