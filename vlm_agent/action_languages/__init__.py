@@ -10,10 +10,10 @@ class ActionLanguage(Protocol):
 
     `ending(text)` are words that make an action of `text`, "" where it is one and None where no words do: what keeps
     decoding to the language, and brings it to an end. `instructions` tell the language to a model that never saw it.
-    `step` gives the screen to languages that name elements; others ignore it.
+    `step` gives the screen to languages that name elements, `sought` what a swipe is to bring; others ignore them.
     """
 
-    def render(self, action: Action, step: Step | None = None) -> str: ...
+    def render(self, action: Action, step: Step | None = None, sought: str | None = None) -> str: ...
 
     def parse(self, text: str, step: Step | None = None) -> Action | None: ...
 

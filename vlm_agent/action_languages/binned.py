@@ -21,12 +21,13 @@ _TAP = re.compile(rf"tap at {_NUMBER} {_NUMBER}", re.ASCII)
 _SWIPE = re.compile(rf"swipe from {_NUMBER} {_NUMBER} to {_NUMBER} {_NUMBER}", re.ASCII)
 _TYPE_PREFIX = "Input text "
 TAP_OPENING = "tap at "
+SWIPE_OPENING = "swipe from "
 TYPE_OPENING = _TYPE_PREFIX + '"'
 _FIXED = {f"press {button}": Action.press(button) for button in BUTTONS} | {
     "complete": Action.complete(),
     "impossible": Action.impossible(),
 }
-PHRASES = (TAP_OPENING, "swipe from ", " to ", TYPE_OPENING, *_FIXED)
+PHRASES = (TAP_OPENING, SWIPE_OPENING, " to ", TYPE_OPENING, *_FIXED)
 """The fixed words of the language; a tokenizer from scratch gives each one token."""
 
 _FIXED_TEXT = {action.kind: text for text, action in _FIXED.items()}
@@ -72,7 +73,7 @@ class BinnedLanguage:
             "`complete` says that the goal is reached, `impossible` that it cannot be."
         )
 
-    def render(self, action: Action, step: Step | None = None) -> str:
+    def render(self, action: Action, step: Step | None = None, sought: str | None = None) -> str:
         if action.kind is ActionKind.TYPE:
             return _TYPE_PREFIX + json.dumps(action.text, ensure_ascii=False)
         if action.kind is not ActionKind.DUAL_POINT:

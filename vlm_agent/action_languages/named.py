@@ -6,14 +6,21 @@ The name is that of the smallest annotated element under the finger. So the choi
 place are two steps for a model, the second of which is what pretraining on elements teaches (`sentences/elements.py`
 writes places the same way), and whoever reads an answer sees what was meant. A tap on nothing, or on something whose
 name is too long to be said, is written without.
+
+With `sought` a swipe says first what it is to bring, where its caller knows (`sentences/sought.py`):
+
+    Wifi=swipe from 70 48 to 30 48
+
+Whether to tap or to swipe is then asked of a model that has already said what it looks for, and so is the same search
+as for a place, that finds nothing. Without a name, it has to know before it has looked.
 """
 
 import re
 import unicodedata
 from dataclasses import dataclass
 
-from vlm_agent.action_languages.binned import TAP_OPENING, TYPE_OPENING, BinnedLanguage
-from vlm_agent.episodes import Action, Step, element_at
+from vlm_agent.action_languages.binned import SWIPE_OPENING, TAP_OPENING, TYPE_OPENING, BinnedLanguage
+from vlm_agent.episodes import Action, Step, UiElement, element_at
 
 NAMES = "="
 """Between a name and the place that has it."""
@@ -37,40 +44,53 @@ def is_name(text: str) -> bool:
 class NamedLanguage(BinnedLanguage):
     """The codec; without a step, or on a screen without annotations, it writes what `BinnedLanguage` writes."""
 
+    sought: bool = False
+
     @property
     def instructions(self) -> str:
-        return super().instructions + (
-            f"\nBefore a tap say what you touch, by its text, and {NAMES!r}: Settings{NAMES}tap at Y X"
-        )
+        told = f"\nBefore a tap say what you touch, by its text, and {NAMES!r}: Settings{NAMES}tap at Y X"
+        if self.sought:
+            told += f"\nBefore a swipe say what it is to bring: Settings{NAMES}swipe from Y X to Y X"
+        return super().instructions + told
 
-    def render(self, action: Action, step: Step | None = None) -> str:
+    def render(self, action: Action, step: Step | None = None, sought: str | None = None) -> str:
         text = super().render(action, step)
-        name = None if step is None or not action.is_tap else _name_under(action, step)
-        return text if name is None else name + NAMES + text
+        if action.is_tap:
+            sought = None if step is None else touched_name(action, step)
+        elif not (self.sought and action.is_swipe):
+            sought = None
+        return text if sought is None else sought + NAMES + text
 
     def parse(self, text: str, step: Step | None = None) -> Action | None:
-        name, found, place = text.partition(NAMES)
+        name, found, gesture = text.partition(NAMES)
         if not found or not is_name(name):
             return super().parse(text)
-        action = super().parse(place)
-        return action if action is not None and action.is_tap else None
+        action = super().parse(gesture)
+        return action if action is not None and (action.is_tap or (self.sought and action.is_swipe)) else None
 
     def ending(self, text: str) -> str | None:
         plain = super().ending(text)
         if plain is not None:
             return plain
-        name, found, place = text.partition(NAMES)
+        name, found, gesture = text.partition(NAMES)
         if not is_name(name):
             return None
         if not found:
             return NAMES + _A_TAP
-        if not place:
+        if not gesture:
             return _A_TAP
-        return super().ending(place) if _A_TAP.startswith(place[: len(TAP_OPENING)]) else None
+        openings = (TAP_OPENING, SWIPE_OPENING) if self.sought else (TAP_OPENING,)
+        named = any(opening.startswith(gesture[: len(opening)]) for opening in openings)
+        return super().ending(gesture) if named else None
 
 
-def _name_under(action: Action, step: Step) -> str | None:
+def touched_name(action: Action, step: Step) -> str | None:
+    """What a tap on the screen is told by; None where nothing there can be told."""
     element = element_at(step.elements, action.touch_yx)
-    # In the one spelling that every tokenizer keeps: what is on a screen was often read by a machine.
-    name = "" if element is None else unicodedata.normalize("NFC", " ".join(element.name.split()))
+    return None if element is None else spoken_name(element)
+
+
+def spoken_name(element: UiElement) -> str | None:
+    """In the one spelling that every tokenizer keeps: what is on a screen was often read by a machine."""
+    name = unicodedata.normalize("NFC", " ".join(element.name.split()))
     return name if is_name(name) else None

@@ -7,16 +7,20 @@ agent at step t knows. Token ids are built segment by segment with the same toke
 acts, so training and acting cannot differ, and labels are known by construction, never searched for in text.
 """
 
+import zlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from os.path import commonprefix
 
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.action_languages.binned import SWIPE_OPENING
 from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Step
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.frames import PLAIN, Frame
 from vlm_agent.sentences.screens import ScreenRule
+from vlm_agent.sentences.sought import sought_names
 
 
 @dataclass(frozen=True)
@@ -33,20 +37,31 @@ class TrajectorySentences:
     frame: Frame = PLAIN
     grey: bool = False
 
-    def build(self, episode: Episode, first: int = 0, last: int | None = None, learned: int = 0) -> Sentence:
+    def build(
+        self, episode: Episode, first: int = 0, last: int | None = None, learned: int = 0, told: bool = False
+    ) -> Sentence:
         """The sentence of steps `first` … `last`-1; earlier steps are unknown to it, as to an agent without history.
 
-        Actions before step `learned` are read and not learned.
+        Actions before step `learned` are read and not learned. With `told`, to train a language whose swipes say what
+        they are to bring, half of them do; of the others, written as an agent has them in its history, the gesture is
+        learned and the choice of it is not.
         """
         sentence = Sentence()
         sentence.read(self.goal_ids(episode.goal))
-        for number, step in enumerate(episode.steps[first:last], first):
+        steps = episode.steps[first:last]
+        sought = sought_names(steps) if told else [None] * len(steps)
+        for number, (step, name) in enumerate(zip(steps, sought, strict=True), first):
             self.add_screen(sentence, step)
-            ids = self.action_ids(step.action, step)
+            kind = ACTION_NAMES.index(step.action.name)
+            unnamed, ids = self.action_ids(step.action, step), self.action_ids(step.action, step, name)
             if number < learned:
-                sentence.read(ids)
+                sentence.read(unnamed)
+            elif unnamed == ids or _falls(episode.goal, number):
+                sentence.learn(ids, kind)
             else:
-                sentence.learn(ids, ACTION_NAMES.index(step.action.name))
+                opening = len(commonprefix([unnamed, self.ids(SWIPE_OPENING)]))
+                sentence.read(unnamed[:opening])
+                sentence.learn(unnamed[opening:], kind)
         return sentence
 
     def add_screen(self, sentence: Sentence, step: Step) -> None:
@@ -72,9 +87,9 @@ class TrajectorySentences:
         mark = [] if self.tokenizer.bos_token_id is None else [self.tokenizer.bos_token_id]
         return mark + self.marks(self.frame.start)
 
-    def action_ids(self, action: Action, step: Step | None = None) -> list[int]:
+    def action_ids(self, action: Action, step: Step | None = None, sought: str | None = None) -> list[int]:
         """The action's tokens and the end mark."""
-        text = self.language.render(action, step)
+        text = self.language.render(action, step, sought)
         ids = self.ids(text)
         if self.text(ids) != text:
             raise ValueError(f"the tokenizer gives {text!r} back as {self.text(ids)!r}")
@@ -102,3 +117,8 @@ class TrajectorySentences:
     def text(self, ids: list[int]) -> str:
         """What the model said: `ids` up to the end mark, decoded."""
         return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def _falls(goal: str, number: int) -> bool:
+    """A coin for a step, the same whenever the sentence is written."""
+    return zlib.crc32(f"{goal} {number}".encode()) % 2 == 0

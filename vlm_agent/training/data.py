@@ -149,7 +149,7 @@ class Trajectories:
         else:
             episode = self.shards.steps(item.episode, window.first, window.last)
             learned, first = window.learned - window.first, window.first
-        sentence = self.sentences.build(episode, learned=learned)
+        sentence = self.sentences.build(episode, learned=learned, told=True)
         sentence.about = f"{episode.id} steps {first + learned}-{first + len(episode) - 1}"
         if self.grid:
             sentence.element_labels = [
@@ -197,8 +197,8 @@ class EndlessOrder:
 class DrawnLessons:
     """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
     asks first; with `errands` most of those are errands, and with `hints` most errands are told in part;
-    with `play` nearly all of those lessons are walks that come upon something, told in part, and with `seek` more of
-    it has to be swiped for."""
+    with `play` nearly all of those lessons are walks that come upon something, told in part, with `seek` more of it has
+    to be swiped for, and with `reach` it lies as often to the side."""
 
     lessons: Lessons
     dense: int
@@ -207,6 +207,7 @@ class DrawnLessons:
     hints: bool = False
     play: bool = False
     seek: bool = False
+    reach: bool = False
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:
         sentence, steps = self._lesson(number, rng)
@@ -222,11 +223,11 @@ class DrawnLessons:
             screen = draw_screen(rng)
             return self.lessons.dense(screen, rng), [screen.step]
         if self.play and rng.random() < _PLAY:
-            errand = draw_play(rng, self.seek)
-            return self.lessons.trajectory.build(errand), errand.steps
+            errand = draw_play(rng, self.seek, self.reach)
+            return self.lessons.trajectory.build(errand, told=True), errand.steps
         if self.errands and rng.random() < _ERRANDS:
             errand = draw_hint(rng) if self.hints and rng.random() < _HINTS else draw_errand(rng)
-            return self.lessons.trajectory.build(errand), errand.steps
+            return self.lessons.trajectory.build(errand, told=True), errand.steps
         sentence, screens = self.lessons.asked_first(lambda: draw_screen(rng), rng)
         return sentence, [screen.step for screen in screens]
 

@@ -52,8 +52,8 @@ class DrawnPlan(RunPlan):
 
     def writer(self) -> DrawnLessons:
         drawn = self.recipe.data.drawn
-        told = {"errands": drawn.errands, "hints": drawn.hints, "play": drawn.play, "seek": drawn.seek}
-        return DrawnLessons(Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), **told)
+        kinds = drawn.model_dump(include={"errands", "hints", "play", "seek", "reach"})
+        return DrawnLessons(Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), **kinds)
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         """Lessons of both forms that no run learns."""

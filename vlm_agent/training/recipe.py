@@ -35,16 +35,21 @@ class RecipeError(ValueError):
 
 
 class LanguageRecipe(Section):
-    """The action language; `bins` per axis. `named` is `binned` whose taps say what they touch."""
+    """The action language; `bins` per axis. `named` is `binned` whose taps say what they touch, and with `sought` its
+    swipes say what they are to bring."""
 
     name: Literal["binned", "named"] = "binned"
     bins: Annotated[int, Field(ge=2)] = 100
+    sought: bool = False
+
+    @model_validator(mode="after")
+    def _only_names_are_sought(self) -> "LanguageRecipe":
+        if self.sought and self.name != "named":
+            raise ValueError("sought needs a language with names: name: named")
+        return self
 
     def build(self) -> BinnedLanguage:
-        return _LANGUAGES[self.name](self.bins)
-
-
-_LANGUAGES = {"binned": BinnedLanguage, "named": NamedLanguage}
+        return NamedLanguage(self.bins, self.sought) if self.name == "named" else BinnedLanguage(self.bins)
 
 
 class DrawnRecipe(Section):
@@ -52,14 +57,15 @@ class DrawnRecipe(Section):
     first `dense` of the sentences read whole screens; after them every second one asks before it sees. With `errands`
     most of those tell a walk over a phone, step by step, and follow it (`devices/simulated_phone/errand.py`), and with
     `hints` too most of these tell where the walk ends and little of what leads there. With `play` nearly all that ask
-    first are such walks, and find more; with `seek` more has to be swiped for
-    (`devices/simulated_phone/play.py`)."""
+    first are such walks, and find more; with `seek` more has to be swiped for, and with `reach` as often to the side
+    as up or down (`devices/simulated_phone/play.py`)."""
 
     dense: NonNegativeInt = 0
     errands: bool = False
     hints: bool = False
     play: bool = False
     seek: bool = False
+    reach: bool = False
     items: PositiveInt = 16
 
     @model_validator(mode="after")
@@ -68,6 +74,8 @@ class DrawnRecipe(Section):
             raise ValueError("hints are errands told in part; give errands: true beside them")
         if self.seek and not self.play:
             raise ValueError("to seek is a way to play; give play: true beside it")
+        if self.reach and not self.seek:
+            raise ValueError("to reach is a way to seek; give seek: true beside it")
         return self
 
 

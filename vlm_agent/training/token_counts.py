@@ -15,7 +15,7 @@ import pyarrow as pa
 from transformers import PretrainedConfig
 
 from vlm_agent.action_languages.binned import PHRASES
-from vlm_agent.action_languages.named import NamedLanguage
+from vlm_agent.action_languages.named import NamedLanguage, spoken_name
 from vlm_agent.datasets.columns import DIRECTIONS, Columns, read_columns
 from vlm_agent.datasets.shards import ShardDataset
 from vlm_agent.datasets.touched import touched_names
@@ -44,7 +44,7 @@ class TokenCounts:
 
     @property
     def whole(self) -> np.ndarray:
-        """int64 (E,): of each episode, `len(sentences.build(episode))`."""
+        """int64 (E,): of each episode, `len(sentences.build(episode))`; no less than with `told`."""
         episode = np.repeat(np.arange(len(self.lengths)), self.lengths)
         return self.goal + np.bincount(episode, self.step, minlength=len(self.lengths)).astype(np.int64)
 
@@ -116,14 +116,28 @@ def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarr
 
 def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
     """int64 (steps,): the tokens of each action and its end mark."""
-    alike = _written_alike(columns, sentences.language.bins)
+    alike, said = _written_alike(columns, sentences.language.bins), None
     if columns.touched is not None:
-        said = np.where(columns.steps_that("tap"), columns.touched, "")
+        said = _said(columns, isinstance(sentences.language, NamedLanguage) and sentences.language.sought)
         names = pa.array(said, pa.string()).dictionary_encode().indices.to_numpy()
         alike = _rank(alike) * (names.max(initial=0) + 1) + names
     _, first, which = np.unique(alike, return_index=True, return_inverse=True)
-    counts = [len(sentences.action_ids(*_action_on_step(columns, step))) for step in first.tolist()]
+    counts = [len(sentences.action_ids(*_written(columns, step, said))) for step in first.tolist()]
     return np.array(counts, np.int64)[which]
+
+
+def _said(columns: Columns, sought: bool) -> np.ndarray:
+    """str (steps,): the name that each action may say, "" where it has none. A swipe has that of the next tap of its
+    episode, whether or not it says it, so that its tokens are never too few."""
+    taps, swipes = columns.steps_that("tap"), columns.steps_that("swipe")
+    said = np.where(taps, columns.touched, "")
+    ends = np.cumsum(columns.lengths) - 1
+    if sought:
+        last = np.zeros(len(said), bool)
+        last[ends] = True
+        for step in np.flatnonzero(swipes & ~last)[::-1]:
+            said[step] = said[step + 1]
+    return said
 
 
 def _written_alike(columns: Columns, bins: int) -> np.ndarray:
@@ -148,11 +162,17 @@ def _rank(values: np.ndarray) -> np.ndarray:
     return np.unique(values, return_inverse=True)[1]
 
 
-def _action_on_step(columns: Columns, number: int) -> tuple[Action, Step | None]:
-    """The action and, where names are known, a screen that shows what it touches and nothing else."""
-    action = _action(columns, number)
-    name = "" if columns.touched is None else columns.touched[number]
-    return action, Step(None, action, (UiElement((0.0, 0.0, 1.0, 1.0), name),)) if name else None
+def _written(columns: Columns, number: int, said: np.ndarray | None) -> tuple[Action, Step | None, str | None]:
+    """The action and, where names are known, a screen that shows what a tap touches and nothing else, or what a swipe
+    is to bring."""
+    action, name = _action(columns, number), "" if said is None else said[number]
+    if not action.is_tap:
+        return action, None, spoken_name(_named(name))
+    return action, Step(None, action, (_named(name),)) if name else None, None
+
+
+def _named(name: str) -> UiElement:
+    return UiElement((0.0, 0.0, 1.0, 1.0), name)
 
 
 def _action(columns: Columns, step: int) -> Action:

@@ -24,16 +24,21 @@ _SOUGHT, _SOUGHT_AT_HOME, _FURTHEST = (
     ("left", "left", "right", "up"),
     3,
 )
+_REACH, _SIDEWAYS, _FARTHEST = 0.75, ("left", "right"), 6
 
 Pair = tuple[Target, UiElement]
 
 
-def play(phone: SimulatedPhone, rng: random.Random, deeds: int, seeking: bool = False) -> Iterator[Deed]:
+def play(
+    phone: SimulatedPhone, rng: random.Random, deeds: int, seeking: bool = False, reaching: bool = False
+) -> Iterator[Deed]:
     """At most `deeds` deeds and what they need between them, each to be performed before the next is asked for.
 
     Those that a goal would not tell (home, a swipe, enter, a dialog sent away) have no words. It ends early where
-    nothing has a name. With `seeking` more of what is tapped had to be swiped for, and is marked as `sought`.
+    nothing has a name. With `seeking` more of what is tapped had to be swiped for, and is marked as `sought`; with
+    `reaching` too it was chosen before it was seen, and the swipes go its way.
     """
+    seek = _reached if reaching else _sought
     if seeking and phone.front != LAUNCHER and rng.random() < _POPUP:
         yield _send_away(phone, rng)
     if phone.front != LAUNCHER and rng.random() < _AWAY:
@@ -41,7 +46,7 @@ def play(phone: SimulatedPhone, rng: random.Random, deeds: int, seeking: bool = 
     for _ in range(deeds):
         deed, came = _writing(phone, rng), []
         if deed is None and rng.random() < (_SEEK if seeking else _SWIPE):
-            came = yield from (_sought(phone, rng) if seeking else _swiped(phone, rng))
+            came = yield from (seek(phone, rng) if seeking else _swiped(phone, rng))
         if deed is None:
             to_what_came = came and (seeking or rng.random() < _TO_WHAT_CAME)
             chosen = came if to_what_came else _likely(phone, rng)
@@ -59,10 +64,30 @@ def _swiped(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, 
     return [pair for pair in tellable(phone.canvas()) if pair[1].name not in before]
 
 
-def _sought(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
-    """Swipes in one direction, and what can be tapped since the last that brought something."""
+def _reached(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
+    """Swipes towards something that does not show, as often to either side as up or down; and it, once it does."""
+    hidden = phone.canvas().hidden
+    ways = sorted({(where.direction, key) for key, where in hidden.items()})
+    if not ways or rng.random() > _REACH:
+        return (yield from _sought(phone, rng, _SIDEWAYS))
+    way = rng.choice(sorted({direction for direction, _ in ways}))
+    key = rng.choice([key for direction, key in ways if direction == way])
+    before = _names(phone)
+    for _ in range(_FARTHEST):
+        where = phone.canvas().hidden.get(key)
+        if where is None:
+            break
+        yield Deed("", jittered_swipe(where.direction, phone.canvas(), where.y, rng))
+    here = tellable(phone.canvas())
+    return [pair for pair in here if pair[0].key == key] or [pair for pair in here if pair[1].name not in before]
+
+
+def _sought(
+    phone: SimulatedPhone, rng: random.Random, ways: tuple[str, ...] | None = None
+) -> Generator[Deed, None, list[Pair]]:
+    """Swipes in one direction (of `ways`), and what can be tapped since the last that brought something."""
     seen, came = _names(phone), []
-    direction = rng.choice(_SOUGHT_AT_HOME if phone.front == LAUNCHER else _SOUGHT)
+    direction = rng.choice(ways or (_SOUGHT_AT_HOME if phone.front == LAUNCHER else _SOUGHT))
     for _ in range(_FURTHEST):
         yield Deed("", jittered_swipe(direction, phone.canvas(), None, rng))
         here = [pair for pair in tellable(phone.canvas()) if pair[1].name != _BACKWARD]
