@@ -8,7 +8,7 @@ from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import MAX_NAME_CHARACTERS, NamedLanguage
 from vlm_agent.episodes import Action, Step, UiElement
 
-LANGUAGE, PLAIN = NamedLanguage(), BinnedLanguage()
+LANGUAGE, PLAIN, SEEKING = NamedLanguage(), BinnedLanguage(), NamedLanguage(sought=True)
 SCREEN = (
     UiElement((0.0, 0.0, 1.0, 1.0), "", "ICON_IMAGE"),
     UiElement((0.2, 0.0, 0.2, 1.0), "Wi-Fi  settings"),
@@ -22,8 +22,9 @@ SCREEN = (
 
 fractions = st.floats(0, 1)
 taps = st.builds(Action.tap, fractions, fractions)
+swipes = st.builds(Action.swipe, st.tuples(st.just(0.1), fractions), st.tuples(st.just(0.9), fractions))
 others = st.one_of(
-    st.builds(Action.swipe, st.tuples(st.just(0.1), fractions), st.tuples(st.just(0.9), fractions)),
+    swipes,
     st.text(st.characters(exclude_categories=["Cs"])).map(Action.type_text),
     st.sampled_from([Action.press("back"), Action.complete(), Action.impossible()]),
 )
@@ -69,30 +70,52 @@ def test_all_but_taps_are_written_as_ever(action):
     assert LANGUAGE.render(action, on("Wi-Fi", action)) == PLAIN.render(action)
 
 
+@given(swipes)
+def test_a_swipe_says_what_it_is_to_bring_where_that_is_asked_for(swipe):
+    said = SEEKING.render(swipe, on("Wi-Fi", swipe), "Maps")
+    assert said == "Maps=" + PLAIN.render(swipe)
+    assert SEEKING.parse(said) == PLAIN.parse(PLAIN.render(swipe))
+    assert SEEKING.render(swipe, on("Wi-Fi", swipe)) == PLAIN.render(swipe)
+    assert LANGUAGE.render(swipe, on("Wi-Fi", swipe), "Maps") == PLAIN.render(swipe)
+    assert LANGUAGE.parse(said) is None
+
+
+@given(names, st.one_of(taps, others))
+def test_nothing_but_a_swipe_is_told_by_what_is_sought(name, action):
+    step = on(name, action)
+    if not action.is_swipe:
+        assert SEEKING.render(action, step, "Maps") == LANGUAGE.render(action, step)
+
+
 @given(taps)
 def test_without_a_screen_or_on_nothing_a_tap_is_written_as_ever(tap):
     assert LANGUAGE.render(tap) == LANGUAGE.render(tap, Step(None, tap)) == PLAIN.render(tap)
 
 
+@pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
 @given(names, st.one_of(taps, others))
-def test_every_beginning_begins_and_the_whole_needs_no_ending(name, action):
-    said = LANGUAGE.render(action, on(name, action))
-    assert all(LANGUAGE.ending(said[:end]) is not None for end in range(len(said) + 1))
-    assert LANGUAGE.ending(said) == ""
+def test_every_beginning_begins_and_the_whole_needs_no_ending(language, name, action):
+    said = language.render(action, on(name, action), "Maps")
+    assert all(language.ending(said[:end]) is not None for end in range(len(said) + 1))
+    assert language.ending(said) == ""
 
 
+@pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
 @given(st.one_of(names, st.text(max_size=4), st.text(st.sampled_from('=tap at 0"I\x08é'), max_size=40)))
 @example('Input text "\\q')
 @example('Input text "=tap at 0 0')
 @example("Wifi=tap at 3foo")
+@example("Wifi=swi")
+@example("Wifi=swipe from 3")
+@example("Wifi=swipe at")
 @example("n" * (MAX_NAME_CHARACTERS + 1))
-def test_what_begins_becomes_an_action_by_its_ending_character_by_character(text):
-    ending = LANGUAGE.ending(text)
-    assert ending is None or LANGUAGE.parse(text + ending) is not None
-    assert LANGUAGE.parse(text) is None or ending == ""
+def test_what_begins_becomes_an_action_by_its_ending_character_by_character(language, text):
+    ending = language.ending(text)
+    assert ending is None or language.parse(text + ending) is not None
+    assert language.parse(text) is None or ending == ""
     while ending:
         text += ending[0]
-        rest = LANGUAGE.ending(text)
+        rest = language.ending(text)
         assert len(rest) < len(ending)
         ending = rest
 
@@ -117,12 +140,16 @@ def test_near_misses_are_no_actions(text):
     assert LANGUAGE.parse(text) is None
 
 
+@pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
 @given(st.text())
 @example("=" * 100_000)
 @example("a=tap at " + "9" * 5_000 + " 1")
-def test_nothing_raises_and_what_is_an_action_is_what_needs_no_ending(text):
-    assert (LANGUAGE.parse(text) is not None) == (LANGUAGE.ending(text) == "")
+@example("a=swipe from 1 2 to 50 2")
+def test_nothing_raises_and_what_is_an_action_is_what_needs_no_ending(language, text):
+    assert (language.parse(text) is not None) == (language.ending(text) == "")
 
 
 def test_the_instructions_tell_of_names():
     assert "Settings=tap at Y X" in LANGUAGE.instructions
+    assert "Settings=swipe" not in LANGUAGE.instructions
+    assert "Settings=swipe from Y X to Y X" in SEEKING.instructions

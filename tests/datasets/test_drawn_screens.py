@@ -20,6 +20,7 @@ from vlm_agent.devices.simulated_phone import sample_task, split_of
 from vlm_agent.devices.simulated_phone.phone import POPUPS
 from vlm_agent.devices.simulated_phone.styles import SIZES
 from vlm_agent.episodes import SUBSETS, Action, element_at
+from vlm_agent.sentences.sought import sought_names
 
 
 def drawn(seed: int):
@@ -105,6 +106,18 @@ def test_play_that_seeks_swipes_for_what_it_taps_and_its_goal_tells_what_came():
         if touched.name not in {element.name for element in before.elements} and touched.text:
             assert touched.name in walk.goal
     assert not any(walk.steps[-2].action.name == "swipe" for walk in walks)
+
+
+def test_play_that_reaches_swipes_to_the_sides_too_and_mostly_finds_what_it_reached_for():
+    walks = [draw_play(random.Random(seed), seeking=True, reaching=True) for seed in range(60)]
+    swipes = [step.action.direction for walk in walks for step in walk.steps if step.action.name == "swipe"]
+    plain = [draw_play(random.Random(seed), seeking=True) for seed in range(60)]
+    before = [step.action.direction for walk in plain for step in walk.steps if step.action.name == "swipe"]
+    sideways = [direction for direction in swipes if direction in ("left", "right")]
+    assert len(sideways) > len(swipes) / 3
+    assert len(sideways) > 4 * sum(direction in ("left", "right") for direction in before)
+    named = [name for walk in walks for name in sought_names(walk.steps) if name]
+    assert len(named) > len(swipes) / 2
 
 
 def swiped_for(walks: list) -> list[tuple]:

@@ -100,7 +100,8 @@ def digest() -> str:
     """Of lessons of both forms, of errands told whole and in part, of play and of play that seeks; pixels and all."""
     hints = replace(WRITER, dense=0, errands=True, hints=True)
     play = replace(hints, play=True)
-    return " ".join(_digest_of(writer) for writer in (WRITER, hints, play, replace(play, seek=True)))
+    seek = replace(play, seek=True)
+    return " ".join(map(_digest_of, (WRITER, hints, play, seek, replace(seek, reach=True))))
 
 
 def _digest_of(writer: DrawnLessons) -> str:
@@ -177,6 +178,7 @@ def test_a_run_that_goes_on_ends_with_the_weights_of_an_undisturbed_one(tmp_path
         ({"training.batch_size": "null", "training.batch_tokens": "100"}, "no end and no known lengths"),
         ({"data.drawn.hints": "true"}, "hints are errands told in part; give errands: true"),
         ({"data.drawn.seek": "true"}, "to seek is a way to play; give play: true"),
+        ({"data.drawn.reach": "true"}, "to reach is a way to seek; give seek: true"),
         ({"training.validation": "{split: test}"}, "remove training.validation.split"),
         ({"training.steps": "null", "training.epochs": "1"}, "no end and no known lengths"),
     ],

@@ -75,6 +75,7 @@ def test_every_problem_is_told_at_once(path):
         ("training.max_grad_norm", "{a: 1}"),
         ("action_language.bins", "1"),
         ("action_language.name", "morse"),
+        ("action_language.sought", "true"),  # a binned swipe has no name
         ("model.screen_size", "[896]"),
         ("model.screen_size", "[0, 448]"),
         ("model.train.vision", "some"),

@@ -1,5 +1,6 @@
 """Counting tokens from columns gives what building every sentence gives."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.datasets.columns import read_columns
 from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.episodes import TAP_DISTANCE, Action, Episode
+from vlm_agent.episodes import TAP_DISTANCE, Action, Episode, UiElement
 from vlm_agent.models import build, sources
 from vlm_agent.models.reading import reading_of
 from vlm_agent.sentences.frames import CHAT_TURNS, PLAIN
@@ -90,6 +91,19 @@ def test_every_step_is_counted_by_itself(episodes, writer, tmp_path):
     assert at == len(counts.step) == len(counts.screen) == len(counts.action)
 
 
+def test_where_swipes_may_say_what_they_bring_no_sentence_is_longer_than_its_count(episodes, tmp_path):
+    shown = UiElement((0.0, 0.0, 0.1, 0.1), "a long name that is nowhere")
+    walk = tiny.episode(30, (Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.tap(0.05, 0.05)))
+    walk = replace(walk, steps=(replace(walk.steps[0], elements=()), replace(walk.steps[1], elements=(shown,))))
+    dataset = ShardDataset(tiny.write_shards(tmp_path, [*episodes, walk]))
+    sentences = replace(WRITERS["named"](tiny.BINS), language=NamedLanguage(tiny.BINS, sought=True))
+    counted = count_tokens(columns_for(dataset, sentences), sentences).whole.tolist()
+    written = [len(sentences.build(episode, told=True)) for episode in dataset]
+    assert all(most >= tokens for most, tokens in zip(counted, written, strict=True))
+    named = [len(sentences.build(replace(walk, goal=f"{number}"), told=True)) for number in range(20)]
+    assert counted[-1] - len(sentences.goal_ids(walk.goal)) == max(named) - len(sentences.goal_ids("0"))
+
+
 def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
     actions = (
         Action.tap(0.51, 0.52),
@@ -102,7 +116,7 @@ def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
     sentences, written = tiny.sentences(tiny.tokenizer()), []
     render = BinnedLanguage.render
     monkeypatch.setattr(
-        BinnedLanguage, "render", lambda self, action, step=None: written.append(action) or render(self, action, step)
+        BinnedLanguage, "render", lambda self, action, *told: written.append(action) or render(self, action, *told)
     )
     assert len(_action_tokens(columns, sentences)) == 25
     assert len(written) == 3

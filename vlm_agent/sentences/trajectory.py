@@ -7,15 +7,13 @@ agent at step t knows. Token ids are built segment by segment with the same toke
 acts, so training and acting cannot differ, and labels are known by construction, never searched for in text.
 """
 
-import zlib
+import random
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from os.path import commonprefix
 
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.action_languages.binned import SWIPE_OPENING
 from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Step
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.frames import PLAIN, Frame
@@ -59,9 +57,8 @@ class TrajectorySentences:
             elif unnamed == ids or _falls(episode.goal, number):
                 sentence.learn(ids, kind)
             else:
-                opening = len(commonprefix([unnamed, self.ids(SWIPE_OPENING)]))
-                sentence.read(unnamed[:opening])
-                sentence.learn(unnamed[opening:], kind)
+                sentence.read(unnamed[:1])  # with the first token it is chosen
+                sentence.learn(unnamed[1:], kind)
         return sentence
 
     def add_screen(self, sentence: Sentence, step: Step) -> None:
@@ -121,4 +118,4 @@ class TrajectorySentences:
 
 def _falls(goal: str, number: int) -> bool:
     """A coin for a step, the same whenever the sentence is written."""
-    return zlib.crc32(f"{goal} {number}".encode()) % 2 == 0
+    return random.Random(f"{goal} {number}").random() < 0.5  # noqa: S311 (no secret)
