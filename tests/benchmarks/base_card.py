@@ -3,7 +3,7 @@
     python tests/benchmarks/phone_vlm.py --run RUN --screens 400 --real FOLDER --draw answers.png --draw-real real.png \
         > figures.txt
     python tests/benchmarks/base_card.py --run RUN --output DIR --figures figures.txt \
-        [--course EARLIER.txt …] [--earlier TEXT …] --picture answers.png --real-picture real.png \
+        [--course EARLIER.txt …] [--earlier TEXT … --earlier-minutes N] --picture answers.png --real-picture real.png \
         --hardware "2 CPU cores with AVX2"
 
 `--figures` is what `phone_vlm.py` printed of the finished run; `--course` the same of earlier parts and checkpoints for
@@ -43,13 +43,15 @@ def main() -> None:
     picture(options.real_picture, base / "real_screens.webp")
     (base / "curves.svg").write_text(curves(history(options.run)), encoding="utf-8")
     digest = hashlib.sha256((base / MODEL_FOLDER / WEIGHTS).read_bytes()).hexdigest()
+    minutes = record["figures"]["seconds_since_last_start"] / 60
     facts = {
         "sha256": digest,
         "commit": record["commit"],
         "megabytes": f"{(base / MODEL_FOLDER / WEIGHTS).stat().st_size / 1e6:.1f}",
         "parameters": f"{parameters(base):,}",
         "steps": f"{record['figures']['steps']:,}",
-        "minutes": f"{record['figures']['seconds_since_last_start'] / 60:.0f}",
+        "minutes": f"{minutes:.0f}",
+        "together": f"{options.earlier_minutes + minutes:.0f}",
         "torch": record["versions"]["torch"],
         "drawn": table({"": figures["drawn"]}, with_interval=True),
         "real": table({"": figures["real"]}, with_interval=True),
@@ -74,6 +76,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
     parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the run took its minutes on")
     parser.add_argument("--earlier", nargs="*", default=[], metavar="TEXT", help="earlier parts: recipe, commit, cost")
+    parser.add_argument("--earlier-minutes", type=int, default=0, metavar="N", help="those of the earlier parts together")
     parser.add_argument("--real-picture", type=Path, required=True, metavar="PNG")
     return parser.parse_args()
 

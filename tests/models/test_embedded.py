@@ -27,7 +27,7 @@ NAME = "phone_vlm_tiny"
 FOLDER = ROOT / "vlm_agent/models/bases" / NAME
 WEIGHTS = "model/model.safetensors"
 PRETRAINING = [
-    ROOT / f"recipes/pretrain_phone_vlm_tiny{part}.yaml" for part in ("", "_errands", "_hints", "_play", "_seek")
+    ROOT / f"recipes/pretrain_phone_vlm_tiny{part}.yaml" for part in ("", "_errands", "_hints", "_play", "_seek", "_sight")
 ]
 VOCABULARY = Vocabulary(PHRASES, tiny.BINS, ("words of the data",))
 
