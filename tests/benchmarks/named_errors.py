@@ -56,9 +56,24 @@ def what_happened(row: Prediction) -> str:
     right = strictly_match(gold, said, row.elements)
     if said.is_tap:
         return f"{gold.name}: {_tap(row, right)}"
+    if gold.is_tap and said.is_swipe:
+        return f"tap: swipe instead, {_for_what(row)}"
     if said.name != gold.name:
         return f"{gold.name}: {said.name} instead"
     return f"{gold.name}: {'right' if right else 'another text or direction'}"
+
+
+def _for_what(row: Prediction) -> str:
+    """What a swipe was to bring where the expert tapped."""
+    name, named, _ = row.text.partition(NAMES)
+    if not named:
+        return "nothing named"
+    return "for what the expert tapped" if name == _touched(row) else "for something else"
+
+
+def _touched(row: Prediction) -> str | None:
+    touched = element_at(row.elements, row.gold.touch_yx)
+    return None if touched is None else touched.name
 
 
 def _tap(row: Prediction, right: bool) -> str:
@@ -66,7 +81,7 @@ def _tap(row: Prediction, right: bool) -> str:
     here = {element.name for element in row.elements}
     if not named:
         told = "nothing named"
-    elif row.gold.is_tap and (touched := element_at(row.elements, row.gold.touch_yx)) and touched.name == name:
+    elif row.gold.is_tap and _touched(row) == name:
         told = "right name"
     else:
         told = "another that is there" if name in here else "one that is nowhere on the screen"

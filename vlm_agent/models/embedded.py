@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlm_agent.models.trained import MODEL_FOLDER
 
-EMBEDDED = {"phone_vlm_tiny": "c84f6f3734bab127b0cc2c9cc595ab89f0e498d3a50d178f822e09a0b4f73b3a"}
+EMBEDDED = {"phone_vlm_tiny": "bf5abac9d5324b24523d0fa008fc67e71e281e6495f59b3ddec7c784ce9c21e4"}
 """Name → sha256 of its weights: what its card and every result that names it speak of."""
 
 WEIGHTS = "model.safetensors"
