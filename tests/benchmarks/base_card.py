@@ -76,7 +76,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
     parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the run took its minutes on")
     parser.add_argument("--earlier", nargs="*", default=[], metavar="TEXT", help="earlier parts: recipe, commit, cost")
-    parser.add_argument("--earlier-minutes", type=int, default=0, metavar="N", help="those of the earlier parts together")
+    parser.add_argument("--earlier-minutes", type=int, default=0, metavar="N", help="of all earlier parts together")
     parser.add_argument("--real-picture", type=Path, required=True, metavar="PNG")
     return parser.parse_args()
 
