@@ -5,6 +5,7 @@ import tiny
 import tiny_qwen
 import yaml
 
+from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 
 NEXT_TO = {
@@ -75,7 +76,6 @@ def test_every_problem_is_told_at_once(path):
         ("training.max_grad_norm", "{a: 1}"),
         ("action_language.bins", "1"),
         ("action_language.name", "morse"),
-        ("action_language.sought", "true"),  # a binned swipe has no name
         ("model.screen_size", "[896]"),
         ("model.screen_size", "[0, 448]"),
         ("model.train.vision", "some"),
@@ -91,6 +91,12 @@ def test_every_problem_is_told_at_once(path):
 )
 def test_a_value_of_the_wrong_kind_is_refused_by_name(path, key, value):
     assert f"{path}: {key}" in problem(path, **{key: value})
+
+
+def test_only_a_language_with_names_says_what_is_sought(path):
+    assert "sought needs a language with names: name: named" in problem(path, **{"action_language.sought": "true"})
+    named = {"action_language.name": "named", "action_language.sought": "true"}
+    assert read_recipe(path, named).action_language.build() == NamedLanguage(tiny.BINS, sought=True)
 
 
 @pytest.mark.parametrize("key", ["output", "model", "data", "training"])
