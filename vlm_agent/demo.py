@@ -55,7 +55,7 @@ class Sizes:
 
 FULL = Sizes(episodes=1600, scored=160, tasks=25)
 SLOW = replace(FULL, changes=("--training.steps", "650"))
-"""`FULL` where the cores have no bfloat16 arithmetic: ten minutes hold two thirds of the trajectories."""
+"""`FULL` where the cores have no bfloat16 arithmetic: ten minutes hold half of the trajectories."""
 
 QUICK = Sizes(
     episodes=60,

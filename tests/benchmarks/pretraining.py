@@ -46,7 +46,7 @@ BASE_NETWORK = (
     *("--model.vision.config.depths", "[0, 2, 3]"),
     *("--model.language_model.config.num_attention_heads", "6"),
     *("--model.language_model.config.num_key_value_heads", "6"),
-    *("--action_language.name", "named"),
+    *("--action_language.name", "named", "--action_language.sought", "true"),
 )
 
 
