@@ -13,6 +13,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 from vlm_agent.episodes import BUTTONS, Action, ActionKind, Step
 
@@ -53,6 +54,7 @@ class BinnedLanguage:
     """
 
     bins: int = 100
+    sought: ClassVar[bool] = False
 
     def __post_init__(self):
         if self.bins < 2:

@@ -47,18 +47,19 @@ class TrajectorySentences:
         sentence = Sentence()
         sentence.read(self.goal_ids(episode.goal))
         steps = episode.steps[first:last]
-        sought = sought_names(steps) if told else [None] * len(steps)
+        sought = sought_names(steps) if told and self.language.sought else [None] * len(steps)
         for number, (step, name) in enumerate(zip(steps, sought, strict=True), first):
             self.add_screen(sentence, step)
             kind = ACTION_NAMES.index(step.action.name)
-            unnamed, ids = self.action_ids(step.action, step), self.action_ids(step.action, step, name)
+            named = number >= learned and name is not None and _falls(episode.goal, number)
+            ids = self.action_ids(step.action, step, name if named else None)
             if number < learned:
-                sentence.read(unnamed)
-            elif unnamed == ids or _falls(episode.goal, number):
+                sentence.read(ids)
+            elif named or name is None:
                 sentence.learn(ids, kind)
             else:
-                sentence.read(unnamed[:1])  # with the first token it is chosen
-                sentence.learn(unnamed[1:], kind)
+                sentence.read(ids[:1])  # with the first token it is chosen
+                sentence.learn(ids[1:], kind)
         return sentence
 
     def add_screen(self, sentence: Sentence, step: Step) -> None:

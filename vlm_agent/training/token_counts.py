@@ -118,7 +118,7 @@ def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarr
     """int64 (steps,): the tokens of each action and its end mark."""
     alike, said = _written_alike(columns, sentences.language.bins), None
     if columns.touched is not None:
-        said = _said(columns, isinstance(sentences.language, NamedLanguage) and sentences.language.sought)
+        said = _said(columns, sentences.language.sought)
         names = pa.array(said, pa.string()).dictionary_encode().indices.to_numpy()
         alike = _rank(alike) * (names.max(initial=0) + 1) + names
     _, first, which = np.unique(alike, return_index=True, return_inverse=True)
@@ -131,10 +131,9 @@ def _said(columns: Columns, sought: bool) -> np.ndarray:
     episode, whether or not it says it, so that its tokens are never too few."""
     taps, swipes = columns.steps_that("tap"), columns.steps_that("swipe")
     said = np.where(taps, columns.touched, "")
-    ends = np.cumsum(columns.lengths) - 1
     if sought:
         last = np.zeros(len(said), bool)
-        last[ends] = True
+        last[np.cumsum(columns.lengths) - 1] = True
         for step in np.flatnonzero(swipes & ~last)[::-1]:
             said[step] = said[step + 1]
     return said
