@@ -99,11 +99,11 @@ def draw_hint(rng: random.Random) -> Episode:
     return _hinted([(deed.action.text or deed.words, deed.action.name == "type") for deed in told], steps, rng)
 
 
-def draw_play(rng: random.Random, seeking: bool = False, reaching: bool = False) -> Episode:
+def draw_play(rng: random.Random) -> Episode:
     """As `draw_hint`, on walks that come upon more: `devices/simulated_phone/play.py`. What was sought is told."""
     phone, _ = _phone_to_walk(rng)
     told, steps = [], []
-    for deed in play(phone, rng, rng.randint(*_DEEDS), seeking, reaching):
+    for deed in play(phone, rng, rng.randint(*_DEEDS)):
         before = _seen(phone, deed.action)
         phone.perform(deed.action)
         if deed.action.name == "swipe" and phone.elements() == before.elements:
@@ -112,9 +112,9 @@ def draw_play(rng: random.Random, seeking: bool = False, reaching: bool = False)
         if deed.words:
             told.append((deed.words, deed.sought or deed.action.name == "type"))
     if not told:
-        return draw_play(rng, seeking, reaching)
+        return draw_play(rng)
     end = _seen(phone, Action.complete())
-    while seeking and steps[-1].action.name == "swipe":  # for nothing that could be told
+    while steps[-1].action.name == "swipe":  # for nothing that could be told
         end = replace(steps.pop(), action=Action.complete())
     return _hinted(told, [*steps, end], rng)
 

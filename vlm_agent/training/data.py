@@ -7,7 +7,7 @@ recipe's seed and the data alone, not on ranks, workers, or where a run was resu
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from torch.utils.data import Dataset
@@ -196,18 +196,19 @@ class EndlessOrder:
 @dataclass(frozen=True)
 class DrawnLessons:
     """Lessons over screens drawn for them. Those before number `dense` read whole screens; after them every second one
-    asks first; with `errands` most of those are errands, and with `hints` most errands are told in part;
-    with `play` nearly all of those lessons are walks that come upon something, told in part, with `seek` more of it has
-    to be swiped for, and with `reach` it lies as often to the side."""
+    asks first. From number `errands` on most of those are walks told step by step, from number `play` on walks that
+    come upon something, told in part; None: never."""
 
     lessons: Lessons
     dense: int
     grid: tuple[int, int] | None = None
-    errands: bool = False
-    hints: bool = False
-    play: bool = False
-    seek: bool = False
-    reach: bool = False
+    errands: int | None = None
+    play: int | None = None
+
+    def hardest(self) -> "DrawnLessons":
+        """The same from where nothing is left out."""
+        errands, play = (None if begin is None else 0 for begin in (self.errands, self.play))
+        return replace(self, dense=0, errands=errands, play=play)
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:
         sentence, steps = self._lesson(number, rng)
@@ -222,14 +223,15 @@ class DrawnLessons:
         if number < self.dense or number % 2:
             screen = draw_screen(rng)
             return self.lessons.dense(screen, rng), [screen.step]
-        if self.play and rng.random() < _PLAY:
-            errand = draw_play(rng, self.seek, self.reach)
-            return self.lessons.trajectory.build(errand, told=True), errand.steps
-        if self.errands and rng.random() < _ERRANDS:
-            errand = draw_hint(rng) if self.hints and rng.random() < _HINTS else draw_errand(rng)
-            return self.lessons.trajectory.build(errand, told=True), errand.steps
-        sentence, screens = self.lessons.asked_first(lambda: draw_screen(rng), rng)
-        return sentence, [screen.step for screen in screens]
+        playing, walking = (begin is not None and number >= begin for begin in (self.play, self.errands))
+        if playing and rng.random() < _PLAY:
+            walk = draw_play(rng)
+        elif walking and rng.random() < _ERRANDS:
+            walk = draw_hint(rng) if playing and rng.random() < _HINTS else draw_errand(rng)
+        else:
+            sentence, screens = self.lessons.asked_first(lambda: draw_screen(rng), rng)
+            return sentence, [screen.step for screen in screens]
+        return self.lessons.trajectory.build(walk, told=True), walk.steps
 
 
 def only_row(rows: list[dict]) -> dict:

@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from vlm_agent.action_languages.binned import PHRASES
@@ -27,8 +27,8 @@ class DrawnPlan(RunPlan):
         """Of some lessons of every form, pixels and all: they hang on fonts, word lists and the drawing itself."""
         digest = hashlib.sha256()
         drawn = self.recipe.data.drawn
-        for writer in (self.writer(), self._of_both_forms()):
-            for number in range(_LOOKED_AT_ERRANDS if drawn.errands else _LOOKED_AT):
+        for writer in (self.writer(), self.writer().hardest()):
+            for number in range(_LOOKED_AT if drawn.errands is None else _LOOKED_AT_ERRANDS):
                 sentence = writer(number, random.Random(f"digest {number}"))  # noqa: S311 (no secret)
                 digest.update(repr((sentence.input_ids, sentence.labels)).encode())
                 digest.update(b"".join(screen.tobytes() for screen in sentence.screens))
@@ -52,19 +52,16 @@ class DrawnPlan(RunPlan):
 
     def writer(self) -> DrawnLessons:
         drawn = self.recipe.data.drawn
-        kinds = drawn.model_dump(include={"errands", "hints", "play", "seek", "reach"})
-        return DrawnLessons(Lessons(self.sentences, drawn.items), drawn.dense, self.label_grid(), **kinds)
+        lessons = Lessons(self.sentences, drawn.items)
+        return DrawnLessons(lessons, drawn.dense, self.label_grid(), drawn.errands, drawn.play)
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:
         """Lessons of both forms that no run learns."""
         order = self._order(HELD_OUT)
-        return RowStream(order, -(-validation.episodes // order.count), self._of_both_forms(), self.reading.rows)
+        return RowStream(order, -(-validation.episodes // order.count), self.writer().hardest(), self.reading.rows)
 
     def _order(self, seed: int | str) -> EndlessOrder:
         return EndlessOrder(self.sentences_a_row, seed)
-
-    def _of_both_forms(self) -> DrawnLessons:
-        return replace(self.writer(), dense=0)
 
 
 def vocabulary_of_drawn(bins: int) -> Vocabulary:

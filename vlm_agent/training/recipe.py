@@ -53,29 +53,26 @@ class LanguageRecipe(Section):
 
 
 class DrawnRecipe(Section):
-    """Screens drawn while the run goes, endlessly, and `items` questions about each (`sentences/lessons.py`). The
-    first `dense` of the sentences read whole screens; after them every second one asks before it sees. With `errands`
-    most of those tell a walk over a phone, step by step, and follow it (`devices/simulated_phone/errand.py`), and with
-    `hints` too most of these tell where the walk ends and little of what leads there. With `play` nearly all that ask
-    first are such walks, and find more; with `seek` more has to be swiped for, and with `reach` as often to the side
-    as up or down (`devices/simulated_phone/play.py`)."""
+    """Screens drawn while the run goes, endlessly, and `items` questions about each (`sentences/lessons.py`).
+
+    Lessons get harder by their number. The first `dense` read whole screens; after them every second one asks before
+    it sees. From number `errands` on most of those tell a walk over a phone, step by step, and follow it
+    (`devices/simulated_phone/errand.py`). From number `play` on nearly all of them are walks that find more, of which
+    the goal tells the end and what had to be looked for (`devices/simulated_phone/play.py`). None: never.
+    """
 
     dense: NonNegativeInt = 0
-    errands: bool = False
-    hints: bool = False
-    play: bool = False
-    seek: bool = False
-    reach: bool = False
+    errands: NonNegativeInt | None = None
+    play: NonNegativeInt | None = None
     items: PositiveInt = 16
 
     @model_validator(mode="after")
-    def _each_goes_with_what_it_is_a_kind_of(self):
-        if self.hints and not self.errands:
-            raise ValueError("hints are errands told in part; give errands: true beside them")
-        if self.seek and not self.play:
-            raise ValueError("to seek is a way to play; give play: true beside it")
-        if self.reach and not self.seek:
-            raise ValueError("to reach is a way to seek; give seek: true beside it")
+    def _harder_by_number(self):
+        if self.play is not None and self.errands is None:
+            raise ValueError("play follows errands; give the lesson that they begin with, before or at play's")
+        begins = [begin for begin in (self.dense, self.errands, self.play) if begin is not None]
+        if begins != sorted(begins):
+            raise ValueError("lessons get harder by their number: dense, errands and play each begin behind the last")
         return self
 
 

@@ -12,56 +12,35 @@ from vlm_agent.devices.simulated_phone.phone import SimulatedPhone, some_popup
 from vlm_agent.devices.simulated_phone.words import CITIES, LABELS, NAMES, SHOPS, SITES, STORE_APPS, TOPICS
 from vlm_agent.episodes import Action, UiElement
 
-_AWAY, _SWIPE, _TO_WHAT_CAME = 0.4, 0.12, 0.8
+_AWAY, _SEEK, _POPUP = 0.4, 0.45, 0.15
 _TYPE, _LOWER, _ENTER, _TO_WHAT_WAS_TYPED, _FIELD = 0.85, 0.7, 0.3, 0.7, 0.3
 _BY_APP, _BACKWARD, LAUNCHER = 0.9, "ICON_ARROW_BACKWARD", "Launcher"
-_SWIPED = ("up", "up", "up", "down", "left", "left", "right")
-
-
-_SEEK, _FURTHER, _POPUP = 0.45, 0.45, 0.15
-_SOUGHT, _SOUGHT_AT_HOME, _FURTHEST = (
-    ("up", "up", "up", "up", "left", "down", "right"),
-    ("left", "left", "right", "up"),
-    3,
-)
-_REACH, _SIDEWAYS, _FARTHEST = 0.75, ("left", "right"), 6
+_REACH, _FARTHEST = 0.75, 6
+_SIDEWAYS, _FURTHER, _FURTHEST = ("left", "right"), 0.45, 3
 
 Pair = tuple[Target, UiElement]
 
 
-def play(
-    phone: SimulatedPhone, rng: random.Random, deeds: int, seeking: bool = False, reaching: bool = False
-) -> Iterator[Deed]:
+def play(phone: SimulatedPhone, rng: random.Random, deeds: int) -> Iterator[Deed]:
     """At most `deeds` deeds and what they need between them, each to be performed before the next is asked for.
 
-    Those that a goal would not tell (home, a swipe, enter, a dialog sent away) have no words. It ends early where
-    nothing has a name. With `seeking` more of what is tapped had to be swiped for, and is marked as `sought`; with
-    `reaching` too it was chosen before it was seen, and the swipes go its way.
+    Those that a goal would not tell (home, a swipe, enter, a dialog sent away) have no words; what was swiped for is
+    marked as `sought`. It ends early where nothing has a name.
     """
-    seek = _reached if reaching else _sought
-    if seeking and phone.front != LAUNCHER and rng.random() < _POPUP:
+    if phone.front != LAUNCHER and rng.random() < _POPUP:
         yield _send_away(phone, rng)
     if phone.front != LAUNCHER and rng.random() < _AWAY:
         yield Deed("", Action.press("home"))
     for _ in range(deeds):
         deed, came = _writing(phone, rng), []
-        if deed is None and rng.random() < (_SEEK if seeking else _SWIPE):
-            came = yield from (seek(phone, rng) if seeking else _swiped(phone, rng))
+        if deed is None and rng.random() < _SEEK:
+            came = yield from _reached(phone, rng)
         if deed is None:
-            to_what_came = came and (seeking or rng.random() < _TO_WHAT_CAME)
-            chosen = came if to_what_came else _likely(phone, rng)
+            chosen = came or _likely(phone, rng)
             if not chosen:
                 return
-            deed = tapping(*rng.choice(chosen), phone.canvas(), rng, _BY_APP)
-            deed = replace(deed, sought=bool(seeking and to_what_came))
+            deed = replace(tapping(*rng.choice(chosen), phone.canvas(), rng, _BY_APP), sought=bool(came))
         yield deed
-
-
-def _swiped(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
-    """One swipe, and what can be tapped since."""
-    before = _names(phone)
-    yield Deed("", jittered_swipe(rng.choice(_SWIPED), phone.canvas(), None, rng))
-    return [pair for pair in tellable(phone.canvas()) if pair[1].name not in before]
 
 
 def _reached(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
@@ -69,7 +48,7 @@ def _reached(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None,
     hidden = phone.canvas().hidden
     ways = sorted({(where.direction, key) for key, where in hidden.items()})
     if not ways or rng.random() > _REACH:
-        return (yield from _sought(phone, rng, _SIDEWAYS))
+        return (yield from _swiped(phone, rng))
     way = rng.choice(sorted({direction for direction, _ in ways}))
     key = rng.choice([key for direction, key in ways if direction == way])
     before = _names(phone)
@@ -82,12 +61,10 @@ def _reached(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None,
     return [pair for pair in here if pair[0].key == key] or [pair for pair in here if pair[1].name not in before]
 
 
-def _sought(
-    phone: SimulatedPhone, rng: random.Random, ways: tuple[str, ...] | None = None
-) -> Generator[Deed, None, list[Pair]]:
-    """Swipes in one direction (of `ways`), and what can be tapped since the last that brought something."""
+def _swiped(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
+    """Swipes to one side, and what can be tapped since the last that brought something."""
     seen, came = _names(phone), []
-    direction = rng.choice(ways or (_SOUGHT_AT_HOME if phone.front == LAUNCHER else _SOUGHT))
+    direction = rng.choice(_SIDEWAYS)
     for _ in range(_FURTHEST):
         yield Deed("", jittered_swipe(direction, phone.canvas(), None, rng))
         here = [pair for pair in tellable(phone.canvas()) if pair[1].name != _BACKWARD]
