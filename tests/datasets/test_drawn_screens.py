@@ -96,11 +96,10 @@ def test_no_swipe_of_play_leaves_the_screen_as_it_was():
             assert before.action.name != "swipe" or before.elements != after.elements
 
 
-def test_play_that_seeks_swipes_for_what_it_taps_and_its_goal_tells_what_came():
-    walks = [draw_play(random.Random(seed), seeking=True) for seed in range(60)]
+def test_play_swipes_for_much_of_what_it_taps_and_its_goal_tells_what_came():
+    walks = [draw_play(random.Random(seed)) for seed in range(60)]
     found = swiped_for(walks)
-    plain = swiped_for([draw_play(random.Random(seed)) for seed in range(60)])
-    assert len(found) > 2 * len(plain)
+    assert len(found) > len(walks) / 3
     for walk, before, after in found:
         touched = element_at(after.elements, after.action.touch_yx)
         if touched.name not in {element.name for element in before.elements} and touched.text:
@@ -108,14 +107,11 @@ def test_play_that_seeks_swipes_for_what_it_taps_and_its_goal_tells_what_came():
     assert not any(walk.steps[-2].action.name == "swipe" for walk in walks)
 
 
-def test_play_that_reaches_swipes_to_the_sides_too_and_mostly_finds_what_it_reached_for():
-    walks = [draw_play(random.Random(seed), seeking=True, reaching=True) for seed in range(60)]
+def test_play_swipes_to_the_sides_too_and_mostly_finds_what_it_reached_for():
+    walks = [draw_play(random.Random(seed)) for seed in range(60)]
     swipes = [step.action.direction for walk in walks for step in walk.steps if step.action.name == "swipe"]
-    plain = [draw_play(random.Random(seed), seeking=True) for seed in range(60)]
-    before = [step.action.direction for walk in plain for step in walk.steps if step.action.name == "swipe"]
     sideways = [direction for direction in swipes if direction in ("left", "right")]
-    assert len(sideways) > len(swipes) / 3
-    assert len(sideways) > 2 * sum(direction in ("left", "right") for direction in before)
+    assert len(swipes) / 3 < len(sideways) < len(swipes)
     named = [name for walk in walks for name in sought_names(walk.steps) if name]
     assert len(named) > len(swipes) / 2
 
@@ -127,7 +123,7 @@ def swiped_for(walks: list) -> list[tuple]:
 
 
 def test_a_dialog_is_sent_away_before_anything_else():
-    walks = [draw_play(random.Random(seed), seeking=True) for seed in range(80)]
+    walks = [draw_play(random.Random(seed)) for seed in range(80)]
     first = [
         element_at(walk.steps[0].elements, walk.steps[0].action.touch_yx)
         for walk in walks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlm_agent.models.trained import MODEL_FOLDER
 
-EMBEDDED = {"phone_vlm_tiny": "bf5abac9d5324b24523d0fa008fc67e71e281e6495f59b3ddec7c784ce9c21e4"}
+EMBEDDED = {"phone_vlm_tiny": "2cf1643cfe8466cfd1c1e9bffcb85e81c671ee03304b8860705a1823d9794585"}
 """Name → sha256 of its weights: what its card and every result that names it speak of."""
 
 WEIGHTS = "model.safetensors"
