@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "phone_vlm_tiny"
 FOLDER = ROOT / "vlm_agent/models/bases" / NAME
 WEIGHTS = "model/model.safetensors"
-PARTS = ("", "_walks")
+PARTS = ("", "_walks", "_practice")
 PRETRAINING = [ROOT / f"recipes/pretrain_phone_vlm_tiny{part}.yaml" for part in PARTS]
 VOCABULARY = Vocabulary(PHRASES, tiny.BINS, ("words of the data",))
 

@@ -19,7 +19,7 @@ from vlm_agent.training.recipe import Recipe, RecipeError, read_recipe
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "recipes").glob("*.yaml"))
 SMALL = ("llama_vit_smollm2", "llama_vit_tiny", "phone_vlm_tiny_lora")
-DRAWN = tuple(f"pretrain_phone_vlm_tiny{part}" for part in ("", "_walks"))
+DRAWN = tuple(f"pretrain_phone_vlm_tiny{part}" for part in ("", "_walks", "_practice"))
 ELSEWHERE = ("gcloud", "hf", "make", "cp", ".venv/bin/pip")
 """Programs that are not ours."""
 

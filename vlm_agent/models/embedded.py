@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vlm_agent.models.trained import MODEL_FOLDER
 
-EMBEDDED = {"phone_vlm_tiny": "2cf1643cfe8466cfd1c1e9bffcb85e81c671ee03304b8860705a1823d9794585"}
+EMBEDDED = {"phone_vlm_tiny": "e84cf2ba5fe4f3fe388443d9c5892fcb684698353bfe5aa1475535b9666511cb"}
 """Name → sha256 of its weights: what its card and every result that names it speak of."""
 
 WEIGHTS = "model.safetensors"
