@@ -3,6 +3,7 @@
 import argparse
 import re
 import threading
+from contextlib import suppress
 
 from vlm_agent.cli.parser import OK, add_command, size
 
@@ -39,21 +40,15 @@ def run(options) -> int:
     phone = SimulatedPhone(options.seed if task is None else task.seed, options.size)
     if task is not None:
         task.set_up(phone)
-    with PhoneServer(Handset(phone), options.port) as server:
-        print(f"adb connect {server.serial}", flush=True)
+    with PhoneServer(Handset(phone), options.port) as server, suppress(KeyboardInterrupt):
+        print(f"adb connect {server.serial}", flush=True)  # from here on whoever reads it may press Ctrl-C
         if task is not None:
             print(f"goal: {task.goal}", flush=True)
-        _wait_for_ctrl_c()
+        threading.Event().wait()
+    print()  # behind the terminal's ^C
     if task is not None:
         print("reached" if task.reached(phone) else "not reached")
     return OK
-
-
-def _wait_for_ctrl_c() -> None:
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        print()  # behind the terminal's ^C
 
 
 def _port(text: str) -> int:
