@@ -26,9 +26,10 @@ class DrawnPlan(RunPlan):
     def data_digest(self) -> str:
         """Of some lessons of every form, pixels and all: they hang on fonts, word lists and the drawing itself."""
         digest = hashlib.sha256()
-        drawn = self.recipe.data.drawn
-        for writer in (self.writer(), self.writer().hardest()):
-            for number in range(_LOOKED_AT if drawn.errands is None else _LOOKED_AT_ERRANDS):
+        first = self.writer()
+        looked_at = _LOOKED_AT if first.errands is None else _LOOKED_AT_ERRANDS
+        for writer in (first, first.hardest()):
+            for number in range(looked_at):
                 sentence = writer(number, random.Random(f"digest {number}"))  # noqa: S311 (no secret)
                 digest.update(repr((sentence.input_ids, sentence.labels)).encode())
                 digest.update(b"".join(screen.tobytes() for screen in sentence.screens))

@@ -53,7 +53,7 @@ def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
     """From wherever the phone is to the app in front; nothing where it is in front already."""
     if phone.front == name:
         return
-    if phone.front != "Launcher":
+    if not phone.at_home:
         yield HOME
     yield tap(f"app:{name}")
 

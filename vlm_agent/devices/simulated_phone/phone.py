@@ -88,6 +88,11 @@ class SimulatedPhone:
         self._canvas: Canvas | None = None
         self.front = "Launcher"
 
+    @property
+    def at_home(self) -> bool:
+        """Whether the launcher is in front, whichever of its pages."""
+        return self.front == "Launcher"
+
     # The Device interface
 
     def screenshot(self) -> np.ndarray:
@@ -148,9 +153,8 @@ class SimulatedPhone:
             draw_dialog(canvas, self._popup_widgets(self.popup), self.popup.sheet, bottom)
         if self.shade:
             chrome.shade(canvas, self)
-        at_home = self.front == "Launcher"
-        ground = None if at_home else canvas.image.getpixel((1, min(self.size[0] - 1, canvas.px(bottom) - 1)))
-        if at_home and app.route.name == "drawer":
+        ground = None if self.at_home else canvas.image.getpixel((1, min(self.size[0] - 1, canvas.px(bottom) - 1)))
+        if self.at_home and app.route.name == "drawer":
             ground = mix(self.theme.background, (0, 0, 0), 0.02)
         chrome.navigation_bar(canvas, self, ground)
         corner = canvas.image.getpixel((1, 1))

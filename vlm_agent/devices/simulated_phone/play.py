@@ -14,7 +14,7 @@ from vlm_agent.episodes import Action, UiElement
 
 _AWAY, _SEEK, _POPUP = 0.4, 0.45, 0.15
 _TYPE, _LOWER, _ENTER, _TO_WHAT_WAS_TYPED, _FIELD = 0.85, 0.7, 0.3, 0.7, 0.3
-_BY_APP, _BACKWARD, LAUNCHER = 0.9, "ICON_ARROW_BACKWARD", "Launcher"
+_BY_APP, _BACKWARD = 0.9, "ICON_ARROW_BACKWARD"
 _REACH, _FARTHEST = 0.75, 6
 _SIDEWAYS, _FURTHER, _FURTHEST = ("left", "right"), 0.45, 3
 
@@ -27,9 +27,9 @@ def play(phone: SimulatedPhone, rng: random.Random, deeds: int) -> Iterator[Deed
     Those that a goal would not tell (home, a swipe, enter, a dialog sent away) have no words; what was swiped for is
     marked as `sought`. It ends early where nothing has a name.
     """
-    if phone.front != LAUNCHER and rng.random() < _POPUP:
+    if not phone.at_home and rng.random() < _POPUP:
         yield _send_away(phone, rng)
-    if phone.front != LAUNCHER and rng.random() < _AWAY:
+    if not phone.at_home and rng.random() < _AWAY:
         yield Deed("", Action.press("home"))
     for _ in range(deeds):
         deed, came = _writing(phone, rng), []

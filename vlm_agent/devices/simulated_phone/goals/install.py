@@ -64,7 +64,7 @@ def install_and_open(slots: Slots) -> Goal:
     def plan(phone):
         launcher = phone.app("Launcher")
         if phone.front != "Store" and name in phone.installed:
-            if phone.front != "Launcher":
+            if not phone.at_home:
                 yield HOME
             yield tap(f"app:{name}")
             return

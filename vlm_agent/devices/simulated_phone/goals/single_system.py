@@ -115,7 +115,7 @@ def go_home(slots: Slots) -> Goal:
         (f"Leave {name} for the home screen", f"Go home from {name}"),
         start,
         plan,
-        lambda phone: phone.front == "Launcher",
+        lambda phone: phone.at_home,
     )
 
 
