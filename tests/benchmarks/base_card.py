@@ -1,25 +1,27 @@
-"""A pretraining run becomes a folder to give away: weights, tokenizer, recipe, curves and a card of what was measured.
+"""Pretraining runs become a folder to give away: weights, tokenizer, recipe, curves and a card of what was measured.
 
-    python tests/benchmarks/phone_vlm.py --run RUN --screens 400 --real FOLDER --draw answers.png --draw-real real.png \
-        > figures.txt
-    python tests/benchmarks/base_card.py --run RUN --output DIR --figures figures.txt \
-        [--course EARLIER.txt …] [--earlier TEXT … --earlier-minutes N] --picture answers.png --real-picture real.png \
-        --hardware "2 CPU cores with AVX2"
+    python tests/benchmarks/phone_vlm.py --run PART_3 --screens 400 --real FOLDER --draw answers.png \
+        --draw-real real.png > part_3.txt          # and so for each part, without pictures
+    python tests/benchmarks/base_card.py --runs PART_1 PART_2 PART_3 --figures part_1.txt part_2.txt part_3.txt \
+        --output DIR --picture answers.png --real-picture real.png --hardware "2 CPU cores with AVX2" [--note TEXT]
 
-`--figures` is what `phone_vlm.py` printed of the finished run; `--course` the same of earlier parts and checkpoints for
-the table of what was learned when: a file's name is what its column is called. Prints the sha256 of the weights.
+Each of the runs went on from the one before it, on two processes; the last one's weights are given away. `--figures` is
+what `phone_vlm.py` printed of each. Prints the sha256 of the weights.
 """
 
 import argparse
 import hashlib
 import json
 import shutil
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from PIL import Image
 
 from vlm_agent.models.build import load
 from vlm_agent.models.trained import CHECKPOINTS, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER
+from vlm_agent.training.recipe import Recipe, read_recipe
 from vlm_agent.training.run_folder import FINISHED
 
 WEIGHTS = "model.safetensors"
@@ -31,54 +33,94 @@ CURVES = {
 }
 """What a curve is called: (its key in the log, its colour)."""
 
-WIDTH, HEIGHT, MARGIN = 720, 300, 44
+WIDTH, HEIGHT, MARGIN, TICK = 720, 300, 44, 1000
+PROCESSES = 2  # as the card says
 
 
 def main() -> None:
     options = parse()
-    base, figures = options.output, last_line(options.figures)
-    record = json.loads((options.run / FINISHED).read_text(encoding="utf-8"))
-    copy_model(options.run, base)
+    run, base = options.runs[-1], options.output
+    parts = [Part.read(run) for run in options.runs]
+    figures = [last_line(path) for path in options.figures]
+    copy_model(run, base)
     picture(options.picture, base / "answers.webp")
     picture(options.real_picture, base / "real_screens.webp")
-    (base / "curves.svg").write_text(curves(history(options.run)), encoding="utf-8")
-    digest = hashlib.sha256((base / MODEL_FOLDER / WEIGHTS).read_bytes()).hexdigest()
-    minutes = record["figures"]["seconds_since_last_start"] / 60
+    (base / "curves.svg").write_text(curves([part.log for part in parts]), encoding="utf-8")
     facts = {
-        "sha256": digest,
-        "commit": record["commit"],
+        "sha256": parts[-1].digest,
         "megabytes": f"{(base / MODEL_FOLDER / WEIGHTS).stat().st_size / 1e6:.1f}",
         "parameters": f"{parameters(base):,}",
-        "steps": f"{record['figures']['steps']:,}",
-        "minutes": f"{minutes:.0f}",
-        "together": f"{options.earlier_minutes + minutes:.0f}",
-        "torch": record["versions"]["torch"],
-        "drawn": table({"": figures["drawn"]}, with_interval=True),
-        "real": table({"": figures["real"]}, with_interval=True),
-        "course": table({path.stem.replace("_", " "): last_line(path)["drawn"] for path in options.course}),
-        "screens": str(figures["screens"]),
+        "seeds": enumerated([str(part.recipe.seed) for part in parts]),
+        "recipes": enumerated([f"`{part.file}`" for part in parts]),
+        "parts": "\n".join(part.row(number) for number, part in enumerate(parts, start=1)),
+        "minutes": f"{sum(part.seconds for part in parts) / 60:.0f}",
+        "torch": parts[-1].torch,
+        "drawn": table({"": figures[-1]["drawn"]}, with_interval=True),
+        "real": table({"": figures[-1]["real"]}, with_interval=True),
+        "course": table({f"part {number}": told["drawn"] for number, told in enumerate(figures, start=1)}),
+        "screens": str(figures[-1]["screens"]),
+        "run": parts[-1].recipe.output,
         "hardware": options.hardware,
-        "earlier": "\n".join(f"| part {number} | {told} |" for number, told in enumerate(options.earlier, start=1)),
+        "note": options.note,
     }
     card = CARD.read_text(encoding="utf-8")
     for name, value in facts.items():
         card = card.replace("{{" + name + "}}", value)
     (base / "README.md").write_text(card, encoding="utf-8")
-    print(f"{base}: sha256 {digest}")
+    print(f"{base}: sha256 {parts[-1].digest}")
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, required=True, help="a finished run")
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="RUN", help="finished, in order")
+    parser.add_argument("--figures", type=Path, nargs="+", required=True, metavar="TXT", help="one of each run")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="replaced if it is there")
-    parser.add_argument("--figures", type=Path, required=True, metavar="TXT")
-    parser.add_argument("--course", type=Path, nargs="*", default=[], metavar="TXT")
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
-    parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the run took its minutes on")
-    parser.add_argument("--earlier", nargs="*", default=[], metavar="TEXT", help="earlier parts: recipe, commit, cost")
-    parser.add_argument("--earlier-minutes", type=int, default=0, metavar="N", help="of all earlier parts together")
     parser.add_argument("--real-picture", type=Path, required=True, metavar="PNG")
-    return parser.parse_args()
+    parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the runs took their minutes on")
+    parser.add_argument("--note", default="", metavar="TEXT", help="what else is to be said of how it was made")
+    options = parser.parse_args()
+    if len(options.runs) != len(options.figures):
+        parser.error(f"{len(options.runs)} runs and {len(options.figures)} files of figures; give one of each run")
+    return options
+
+
+@dataclass(frozen=True)
+class Part:
+    """A finished run: what its folder says of it."""
+
+    recipe: Recipe
+    file: str
+    commit: str
+    torch: str
+    steps: int
+    seconds: float
+    digest: str
+    log: list[dict]
+
+    @classmethod
+    def read(cls, run: Path) -> "Part":
+        record = json.loads((run / FINISHED).read_text(encoding="utf-8"))
+        return cls(
+            recipe=read_recipe(run / RECIPE_FILE),
+            file=record["command"][record["command"].index("--config") + 1],
+            commit=record["commit"],
+            torch=record["versions"]["torch"],
+            steps=record["figures"]["steps"],
+            seconds=record["figures"]["seconds_since_last_start"],
+            digest=hashlib.sha256((run / MODEL_FOLDER / WEIGHTS).read_bytes()).hexdigest(),
+            log=history(run),
+        )
+
+    def row(self, number: int) -> str:
+        training = self.recipe.training
+        lessons = PROCESSES * training.batch_size * training.accumulation
+        did = f"{self.steps:,} steps of {lessons} lessons, {self.seconds / 60:.0f} minutes"
+        return f"| part {number} | `{self.file}`: commit `{self.commit}`, {did}; weights `{self.digest}` |"
+
+
+def enumerated(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def copy_model(run: Path, base: Path) -> None:
@@ -126,27 +168,37 @@ def table(columns: dict[str, dict], with_interval: bool = False) -> str:
     return "\n".join(lines)
 
 
-def curves(log: list[dict]) -> str:
-    """An SVG of the losses by step; both axes from 0."""
-    last = max(line["step"] for line in log)
+def curves(logs: list[list[dict]]) -> str:
+    """An SVG of the losses by step, part behind part; both axes from 0."""
+    ends = list(accumulate((max(line["step"] for line in log) for log in logs), initial=0))
     highest = 6.0  # the first steps are higher, and say nothing
-    x = lambda step: MARGIN + step / last * (WIDTH - 2 * MARGIN)  # noqa: E731
+    x = lambda step: MARGIN + step / ends[-1] * (WIDTH - 2 * MARGIN)  # noqa: E731
     y = lambda loss: HEIGHT - MARGIN - min(loss, highest) / highest * (HEIGHT - 2 * MARGIN)  # noqa: E731
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">']
     parts.append(f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>')
     for loss in range(int(highest) + 1):
         parts.append(f'<path d="M{MARGIN} {y(loss):.1f}H{WIDTH - MARGIN}" stroke="#ddd"/>')
         parts.append(text(MARGIN - 8, y(loss) + 4, str(loss), "end"))
-    parts += [text(x(step), HEIGHT - MARGIN + 18, str(step), "middle") for step in range(0, last + 1, 400)]
+    for number, (begin, end) in enumerate(pairwise(ends), start=1):
+        parts.append(f'<path d="M{x(end):.1f} {MARGIN}V{HEIGHT - MARGIN}" stroke="#bbb" stroke-dasharray="4 3"/>')
+        parts.append(text(x((begin + end) / 2), MARGIN - 10, f"part {number}", "middle"))
+    steps = range(0, ends[-1] + 1, TICK)
+    parts += [text(x(step), HEIGHT - MARGIN + 18, f"{step:,}", "middle") for step in steps]
     parts.append(text(WIDTH / 2, HEIGHT - 6, "step", "middle"))
     for number, (name, (key, colour)) in enumerate(CURVES.items()):
-        points = [(line["step"], line[key]) for line in log if key in line]
-        if not points:  # a run without validation
+        points = [
+            [(x(begin + told["step"]), y(told[key])) for told in log if key in told]
+            for begin, log in zip(ends[:-1], logs, strict=True)
+        ]
+        if not any(points):  # runs without validation
             continue
-        path = "L".join(f"{x(step):.1f} {y(loss):.1f}" for step, loss in points)
-        parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(text(WIDTH - MARGIN, MARGIN + 18 * number, name, "end", colour))
+        parts += [f'<path d="M{line(of)}" fill="none" stroke="{colour}" stroke-width="2"/>' for of in points if of]
+        parts.append(text(WIDTH - MARGIN - 8, MARGIN + 18 * (number + 1), name, "end", colour))
     return "\n".join([*parts, "</svg>", ""])
+
+
+def line(points: list[tuple[float, float]]) -> str:
+    return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
 
 
 def text(x: float, y: float, said: str, anchor: str, colour: str = "#222") -> str:
