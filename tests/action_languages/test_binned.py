@@ -105,7 +105,7 @@ def test_typed_text_survives_exactly(language, text):
 @example(BinnedLanguage(), Action.type_text('\x00\x08\t\x0b\x1f\x7f"\\\u2028 \U0001f44b'))
 def test_every_beginning_of_an_action_begins(language, action):
     text = language.render(action)
-    assert all(language.begins(text[:end]) for end in range(len(text) + 1))
+    assert all(language.ending(text[:end]) is not None for end in range(len(text) + 1))
     assert language.ending(text) == ""
 
 
@@ -125,7 +125,6 @@ beginnings = st.one_of(
 @example(BinnedLanguage(), 'Input text "\\u000a')
 def test_what_begins_becomes_an_action_by_its_ending(language, text):
     ending = language.ending(text)
-    assert language.begins(text) == (ending is not None)
     assert ending is None or language.parse(text + ending) is not None
     assert language.parse(text) is None or ending == ""
 
@@ -155,7 +154,7 @@ def test_a_swipe_begins_exactly_where_some_swipe_begins_so(bins, y, x, rest):
     language, start = BinnedLanguage(bins), f"swipe from {y} {x} to "
     ends = (f"{to_y} {to_x}" for to_y in range(bins) for to_x in range(bins))
     some = any(end.startswith(rest) and language.parse(start + end) is not None for end in ends)
-    assert language.begins(start + rest) == some
+    assert (language.ending(start + rest) is not None) == some
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_a_swipe_begins_exactly_where_some_swipe_begins_so(bins, y, x, rest):
     ],
 )
 def test_what_no_words_can_mend_does_not_begin(text):
-    assert not BinnedLanguage().begins(text)
+    assert BinnedLanguage().ending(text) is None
 
 
 def test_the_ending_of_a_very_long_text_is_found():

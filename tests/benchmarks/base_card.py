@@ -20,11 +20,11 @@ from pathlib import Path
 from PIL import Image
 
 from vlm_agent.models.build import load
+from vlm_agent.models.embedded import WEIGHTS
 from vlm_agent.models.trained import CHECKPOINTS, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER
 from vlm_agent.training.recipe import Recipe, read_recipe
 from vlm_agent.training.run_folder import FINISHED
 
-WEIGHTS = "model.safetensors"
 CARD = Path(__file__).with_suffix(".md")
 CURVES = {
     "answers": ("action_loss", "#1a5fb4"),
@@ -61,7 +61,7 @@ def main() -> None:
         "screens": str(figures[-1]["screens"]),
         "run": parts[-1].recipe.output,
         "hardware": options.hardware,
-        "note": options.note,
+        "note": f"| of it | {options.note} |\n" if options.note else "",
     }
     card = CARD.read_text(encoding="utf-8")
     for name, value in facts.items():

@@ -20,6 +20,7 @@ from rich.console import Console
 from vlm_agent.evaluation.metrics import headline
 from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
 from vlm_agent.evaluation.sources import Checkpoint
+from vlm_agent.models.precision import has_bf16
 from vlm_agent.models.trained import RECIPE_FILE
 from vlm_agent.training.recipe import read_recipe
 from vlm_agent.training.run_folder import FINISHED
@@ -33,14 +34,13 @@ TARGETS = {"official": 75.0, "strict": 60.0}
 
 def main() -> None:
     options = parse()
-    rows_a_step = read_recipe(options.run / RECIPE_FILE).training.batch_size
+    rows_a_step = trajectories_a_step(options.run)
     points = []
     for name, checkpoint in checkpoints_of(options.run).items():
         benchmark = Benchmark(options.shards, "test", limit=options.limit)
         quiet = Console(file=StringIO())
-        told = headline(
-            evaluate(Checkpoint(checkpoint), benchmark, options.output / name, quiet, controls=False)[AGENT]
-        )
+        agent = Checkpoint(checkpoint, bf16=has_bf16())
+        told = headline(evaluate(agent, benchmark, options.output / name, quiet, controls=False)[AGENT])
         point = {"trajectories": step_of(checkpoint, options.run) * rows_a_step}
         points.append(point | {scorer: round(told[scorer]["overall"], 2) for scorer in TARGETS})
         print(json.dumps(points[-1]), flush=True)
@@ -57,6 +57,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=ROOT / "build/learning_curve", metavar="DIR")
     parser.add_argument("--draw", type=Path, metavar="SVG")
     return parser.parse_args()
+
+
+def trajectories_a_step(run: Path) -> int:
+    """Of a run of one process."""
+    training = read_recipe(run / RECIPE_FILE).training
+    if training.batch_tokens is not None:
+        raise SystemExit(f"{run} filled rows by tokens (batch_tokens); its steps tell of no number of trajectories")
+    return (training.batch_size or 1) * training.accumulation
 
 
 def step_of(checkpoint: Path, run: Path) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.action_languages.named import NAMES
+from vlm_agent.action_languages.named import NAMES, spoken_name
 from vlm_agent.episodes import element_at
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.strict import strictly_match
@@ -73,12 +73,12 @@ def _for_what(row: Prediction) -> str:
 
 def _touched(row: Prediction) -> str | None:
     touched = element_at(row.elements, row.gold.touch_yx)
-    return None if touched is None else touched.name
+    return None if touched is None else spoken_name(touched)
 
 
 def _tap(row: Prediction, right: bool) -> str:
     name, named, _ = row.text.partition(NAMES)
-    here = {element.name for element in row.elements}
+    here = {spoken_name(element) for element in row.elements}
     if not named:
         told = "nothing named"
     elif row.gold.is_tap and _touched(row) == name:

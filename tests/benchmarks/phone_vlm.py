@@ -64,7 +64,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--real", type=Path, default=None, metavar="FOLDER")
     parser.add_argument("--draw", type=Path, default=None, metavar="PNG")
     parser.add_argument("--draw-real", type=Path, default=None, metavar="PNG")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.draw_real is not None and options.real is None:
+        parser.error("--draw-real draws answers about --real; give both")
+    return options
 
 
 def real_screen(path: Path) -> DrawnScreen:

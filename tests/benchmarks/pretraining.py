@@ -11,7 +11,7 @@ demo's test episodes:
   trained;
 - grey screens, no history: the first again, a sense taken away while it trains as well as when it acts.
 
-What is there already (--output) is not made again, and a run that was stopped goes on; so several of these commands,
+What is there already (--output, a folder for each base and budget) is not made again; so several of these commands,
 each with other arms or seeds, can share the work, and a last one tells all. Prints a table of means with Student's 95 %
 intervals over seeds, and last one line of JSON.
 """
@@ -30,24 +30,34 @@ from rich.table import Table
 
 from vlm_agent.evaluation.metrics import headline
 from vlm_agent.evaluation.offline import AGENT
+from vlm_agent.models.embedded import EMBEDDED
 from vlm_agent.models.precision import has_bf16
 from vlm_agent.training.recipe import read_recipe
 from vlm_agent.training.run_folder import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama_vit_tiny.yaml"
+PRETRAINING = ROOT / "recipes/pretrain_phone_vlm_tiny.yaml"
 FIGURES = (("strict", "overall"), ("official", "overall"), ("strict", "memory_goals"), ("official", "memory_goals"))
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
 """The 97.5 % quantile of Student's distribution for so many seeds."""
 
 
-BASE_NETWORK = (
-    *("--model.screen_size", "[448, 224]", "--model.visual_grid", "[28, 7]", "--model.visual_merge", "[1, 2]"),
-    *("--model.vision.config.depths", "[0, 2, 3]"),
-    *("--model.language_model.config.num_attention_heads", "6"),
-    *("--model.language_model.config.num_key_value_heads", "6"),
-    *("--action_language.name", "named", "--action_language.sought", "true"),
-)
+def base_network() -> tuple[str, ...]:
+    """Keys that give another recipe of a Llama+ViT the network and the language of the base."""
+    model, language = read_recipe(PRETRAINING).model, read_recipe(LORA).action_language
+    heads = model.language_model.config
+    keys = {
+        "model.screen_size": list(model.screen_size),
+        "model.visual_grid": list(model.visual_grid),
+        "model.visual_merge": list(model.visual_merge),
+        "model.vision.config.depths": model.vision.config["depths"],
+        "model.language_model.config.num_attention_heads": heads["num_attention_heads"],
+        "model.language_model.config.num_key_value_heads": heads["num_key_value_heads"],
+        "action_language.name": language.name,
+        "action_language.sought": language.sought,
+    }
+    return tuple(word for key, value in keys.items() for word in (f"--{key}", json.dumps(value).strip('"')))
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ class Arm:
 
 ARMS = {
     "base + LoRA": Arm(LORA),
-    "from scratch": Arm(SCRATCH, BASE_NETWORK),
+    "from scratch": Arm(SCRATCH, base_network()),
     "grey screens": Arm(LORA, ("--data.control", "grey_screens")),
     "no history": Arm(LORA, ("--data.control", "no_history")),
 }
@@ -85,17 +95,22 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, metavar="N", help="of training (default: as the first arm's recipe says)")
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
     parser.add_argument("--output", type=Path, default=ROOT / "build/pretraining", metavar="DIR")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if len(options.seeds) not in (1, *STUDENT):
+        parser.error(f"--seeds: intervals are known for at most {max(STUDENT)} of them")
+    return options
 
 
 def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, float]:
-    folder = options.output / f"{name.replace(' ', '_').replace('+', 'and')}_{seed}"
+    recipe = read_recipe(LORA)
+    steps = recipe.training.steps if options.steps is None else options.steps
+    budget = options.output / f"{EMBEDDED[recipe.model.base][:8]}_{steps}_steps"
+    folder = budget / f"{name.replace(' ', '_').replace('+', 'and')}_{seed}"
     run, shards = folder / "run", options.demo / "shards"
     if not (run / FINISHED).is_file():
-        steps = options.steps or read_recipe(LORA).training.steps
         keys = ("--output", run, "--data.shards", shards, "--seed", str(seed), "--training.steps", str(steps))
         command("train", "--config", ARMS[name].recipe, *keys, *same_rows(), *ARMS[name].keys)
-    output = folder / "evaluation"
+    output = folder / f"evaluation_{options.limit}"
     if not (output / "metrics.json").is_file():
         scored = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
         precision = ("--bf16",) if has_bf16() else ()

@@ -10,11 +10,12 @@ class ActionLanguage(Protocol):
 
     `ending(text)` are words that make an action of `text`, "" where it is one and None where no words do: what keeps
     decoding to the language, and brings it to an end. `instructions` tell the language to a model that never saw it.
-    `step` gives the screen to languages that name elements, `sought` what a swipe is to bring to those that say it, and
-    whose own `sought` is True; others ignore them.
+    `step` gives the screen to languages that name elements, `sought` what a swipe is to bring to those that say it;
+    others ignore them.
     """
 
     sought: bool
+    """Whether its swipes may say what they are to bring."""
 
     def render(self, action: Action, step: Step | None = None, sought: str | None = None) -> str: ...
 

@@ -101,10 +101,6 @@ class BinnedLanguage:
             return _LITERAL_TAILS.get(text[_LITERAL.match(text, len(TYPE_OPENING)).end() :])
         return _short_ending(self, text)
 
-    def begins(self, text: str) -> bool:
-        """Whether `text` could become an action, or is one."""
-        return self.ending(text) is not None
-
     def _fixed_or_gesture_ending(self, text: str) -> str | None:
         whole = (*_FIXED, TYPE_OPENING + '"')
         endings = [fixed[len(text) :] for fixed in whole if fixed.startswith(text)]

@@ -1,8 +1,9 @@
-"""An endless stream of annotated screens, each from its number alone: no files, no goals, no demonstrations.
+"""Annotated screens and walks over phones, endlessly, each from its random generator alone: no files, no
+demonstrations, and no goals but those that tell what was done.
 
-Half are pages of simulated phones on which somebody wandered about, in any style; half are collages. The phones are
-others than those of demonstrations (`datasets/simulated_phone.py`): a demonstration's seed would have to be drawn here
-out of 2^48, and its look with it.
+Of the screens half are pages of simulated phones on which somebody wandered about, in any style; half are collages. The
+phones are others than those of demonstrations (`datasets/simulated_phone.py`): a demonstration's seed would have to be
+drawn here out of 2^48, and its look with it.
 """
 
 import random

@@ -74,8 +74,8 @@ def _element(suits: Callable[[UiElement], bool]):
 
 
 def _absentee(screen: DrawnScreen, rng: random.Random):
-    named = nameable(screen.step.elements)
-    return absentee(named, rng) if named else None
+    elements = screen.step.elements
+    return absentee(elements, rng) if nameable(elements) else None
 
 
 _TASKS = (
@@ -115,13 +115,8 @@ def _judged(agent: VlmAgent, question: Question, ids: list[int]) -> Answered:
     action = sentences.language.parse(said)
     if question.element is None:
         return Answered(question, said, wanted, action, said == wanted)
-    inside = action is not None and action.is_tap and _inside(action.touch_yx, question.element)
+    inside = action is not None and action.is_tap and question.element.contains(action.touch_yx)
     return Answered(question, said, wanted, action, inside)
-
-
-def _inside(point_yx: tuple[float, float], element: UiElement) -> bool:
-    y, x, height, width = element.box
-    return y <= point_yx[0] <= y + height and x <= point_yx[1] <= x + width
 
 
 def marks(answers: Sequence[Answered]) -> dict[str, dict]:

@@ -1,6 +1,7 @@
 """Pretrained models that come with the package: a recipe says `base: phone_vlm_tiny` and nothing is downloaded.
 
-Each is a run's folder without its training state: model/, tokenizer/, recipe.yaml, and README.md, its model card.
+Each is a run's folder without its training state: model/, tokenizer/, recipe.yaml, and README.md, its model card,
+with the card's pictures.
 """
 
 import hashlib
@@ -18,7 +19,8 @@ WEIGHTS = "model.safetensors"
 def base_folder(base: str) -> Path:
     """Where the model lies that a recipe calls `base`: an embedded one by its name, else the path of a run.
 
-    Raises ValueError where an embedded model's weights are not those it is known by.
+    Raises ValueError where an embedded model's weights are not those it is known by, FileNotFoundError where the
+    installation has none.
     """
     if base not in EMBEDDED:
         return Path(base)

@@ -54,7 +54,7 @@ class Lessons(ElementSentences):
         ]
         questions = rng.sample(questions, min(self.items, len(questions)))
         extra = [(self.switch, state) for state in screen.switches.items()][:3]
-        extra += [(self.absent, absentee(named, rng))] if named and rng.random() < 0.4 else []
+        extra += [(self.absent, absentee(screen.step.elements, rng))] if named and rng.random() < 0.4 else []
         extra += [(self.type, text_to_copy(rng)) for _ in range(rng.choice((1, 1, 2, 3)))]
         for ask, about in rng.sample([*questions, *extra], len(questions) + len(extra)):
             ask(sentence, about)
@@ -113,11 +113,11 @@ def text_to_copy(rng: random.Random) -> str:
     return " ".join(any_word(rng) for _ in range(rng.randint(1, 4)))
 
 
-def absentee(named: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
+def absentee(elements: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
     """Two or three names of which all but one stand here, shuffled; and that one."""
-    here = list(dict.fromkeys(one.name for one in named if LISTS_WITH not in one.name))
+    here = list(dict.fromkeys(one.name for one in nameable(elements) if LISTS_WITH not in one.name))
     names = rng.sample(here, min(len(here), rng.randint(1, 2)))
-    missing = _missing(named, rng)
+    missing = _missing(elements, rng)
     return rng.sample([*names, missing], len(names) + 1), missing
 
 

@@ -26,6 +26,9 @@ from vlm_agent.training.recipe import DataRecipe, RecipeError
 
 _EMPTY_CELLS_NAMED = 0.1
 _ERRANDS, _HINTS, _PLAY = 0.75, 0.6, 0.85
+"""Of drawn lessons that ask first, once play has begun, _PLAY are play; of the others, once errands have, _ERRANDS are
+walks; of those, once play has begun, _HINTS are told in part."""
+
 _PACKED_TOGETHER = 512
 """Sentences among which those that fill a row are found: enough to waste little, few enough to stay well mixed."""
 

@@ -38,8 +38,11 @@ class DrawnPlan(RunPlan):
     @property
     def reads(self) -> str:
         lessons = self.steps * self.rows_per_step * self.order.count
-        dense = min(lessons, self.recipe.data.drawn.dense)
-        return f"{lessons:,} lessons on screens drawn as they are needed, the first {dense:,} of whole screens"
+        drawn = self.recipe.data.drawn
+        told = [f"the first {min(lessons, drawn.dense):,} of whole screens"] if drawn.dense else []
+        begin = (("walks", drawn.errands), ("play", drawn.play))
+        told += [f"{what} from number {number:,} on" for what, number in begin if number is not None]
+        return ", ".join([f"{lessons:,} lessons on screens drawn as they are needed", *told])
 
     def vocabulary(self) -> Vocabulary:
         return vocabulary_of_drawn(self.recipe.action_language.bins)

@@ -33,7 +33,7 @@ from vlm_agent.training.vocabulary import vocabulary_of
 class TokenCounts:
     """Of E episodes with together S steps: `goal` int64 (E,), tokens before the first step; `lengths` int64 (E,), steps
     of each; of each step, int64 (S,), `step` all its tokens, `screen` the visual ones among them and `action` those
-    that are learned.
+    that are learned. Where the language is `sought`, a swipe counts as if it said what it is to bring.
     """
 
     goal: np.ndarray
@@ -44,7 +44,8 @@ class TokenCounts:
 
     @property
     def whole(self) -> np.ndarray:
-        """int64 (E,): of each episode, `len(sentences.build(episode))`; no less than with `told`."""
+        """int64 (E,): of each episode, `len(sentences.build(episode, told=True))`; of a language that is `sought`, no
+        less than that."""
         episode = np.repeat(np.arange(len(self.lengths)), self.lengths)
         return self.goal + np.bincount(episode, self.step, minlength=len(self.lengths)).astype(np.int64)
 
@@ -127,8 +128,8 @@ def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarr
 
 
 def _said(columns: Columns, sought: bool) -> np.ndarray:
-    """str (steps,): the name that each action may say, "" where it has none. A swipe has that of the next tap of its
-    episode, whether or not it says it, so that its tokens are never too few."""
+    """str (steps,): the name that each action may say, "" where it has none. A swipe has that of the tap that its
+    run of swipes ends with, whether or not it says it, so that its tokens are never too few."""
     taps, swipes = columns.steps_that("tap"), columns.steps_that("swipe")
     said = np.where(taps, columns.touched, "")
     if sought:

@@ -25,7 +25,8 @@ LISTS_WITH = ", "
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One thing that is told (`words`) and the action that does it. `sought`: nobody would do it who was not told."""
+    """One thing that is told (`words`) and the action that does it. `sought`: it had to be swiped for, so that a goal
+    which leaves things out has to tell it."""
 
     words: str
     action: Action

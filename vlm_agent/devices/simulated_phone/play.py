@@ -44,7 +44,8 @@ def play(phone: SimulatedPhone, rng: random.Random, deeds: int) -> Iterator[Deed
 
 
 def _reached(phone: SimulatedPhone, rng: random.Random) -> Generator[Deed, None, list[Pair]]:
-    """Swipes towards something that does not show, as often to either side as up or down; and it, once it does."""
+    """Swipes towards something that does not show, as often to either side as up or down; and it, once it does. Now and
+    then, and where nothing is hidden, swipes to one side for whatever comes."""
     hidden = phone.canvas().hidden
     ways = sorted({(where.direction, key) for key, where in hidden.items()})
     if not ways or rng.random() > _REACH:
