@@ -6,7 +6,7 @@ Plays held-out episodes with the expert on one core and prints, last, one line o
 processor time; the screen, its annotations and the expert's part included), `action_mix` and `swipe_mix` (percent),
 `mean_length`, `memory_share`, the `blind_ceiling` (percent, official and strict partial match; see
 `vlm_agent.evaluation.baselines`), and, of goals that need memory, the `memoryless_ceiling`: what an agent could reach
-that knows all but what it saw and did before, so that a screen which comes again, pixel for pixel, gets the same answer.
+that knows all but what it saw and did before, so that a screen which comes again, pixel for pixel, is answered alike.
 """
 
 import argparse
