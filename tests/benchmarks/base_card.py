@@ -61,7 +61,7 @@ def main() -> None:
         "screens": str(figures[-1]["screens"]),
         "run": parts[-1].recipe.output,
         "hardware": options.hardware,
-        "note": f"| of it | {options.note} |\n" if options.note else "",
+        "note": f"| note | {options.note} |\n" if options.note else "",
     }
     card = CARD.read_text(encoding="utf-8")
     for name, value in facts.items():
