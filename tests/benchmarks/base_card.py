@@ -192,13 +192,14 @@ def curves(logs: list[list[dict]]) -> str:
         ]
         if not any(points):  # runs without validation
             continue
-        parts += [f'<path d="M{line(of)}" fill="none" stroke="{colour}" stroke-width="2"/>' for of in points if of]
+        parts += [polyline(of, colour) for of in points if of]
         parts.append(text(WIDTH - MARGIN - 8, MARGIN + 18 * (number + 1), name, "end", colour))
     return "\n".join([*parts, "</svg>", ""])
 
 
-def line(points: list[tuple[float, float]]) -> str:
-    return "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+def polyline(points: list[tuple[float, float]], colour: str) -> str:
+    path = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
 
 def text(x: float, y: float, said: str, anchor: str, colour: str = "#222") -> str:

@@ -13,7 +13,7 @@ import json
 from io import StringIO
 from pathlib import Path
 
-from base_card import text
+from base_card import polyline, text
 from online import checkpoints_of
 from rich.console import Console
 
@@ -87,8 +87,7 @@ def drawn(points: list[dict]) -> str:
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "trajectories", "middle"))
     labels = []
     for scorer, colour in COLOURS.items():
-        line = "L".join(f"{x(point['trajectories']):.1f} {y(point[scorer]):.1f}" for point in points)
-        parts.append(f'<path d="M{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(polyline([(x(point["trajectories"]), y(point[scorer])) for point in points], colour))
         aim = f'd="M{LEFT} {y(TARGETS[scorer]):.1f}H{WIDTH - RIGHT}" stroke="{colour}" stroke-dasharray="5 4"'
         parts.append(f"<path {aim}/>")
         labels.append((y(TARGETS[scorer]), f"{scorer}, aimed at: {TARGETS[scorer]:.0f}", colour))

@@ -32,7 +32,7 @@ from vlm_agent.evaluation.metrics import headline
 from vlm_agent.evaluation.offline import AGENT
 from vlm_agent.models.embedded import EMBEDDED
 from vlm_agent.models.precision import has_bf16
-from vlm_agent.training.recipe import read_recipe
+from vlm_agent.training.recipe import Recipe, read_recipe
 from vlm_agent.training.run_folder import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,7 +109,7 @@ def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, floa
     run, shards = folder / "run", options.demo / "shards"
     if not (run / FINISHED).is_file():
         keys = ("--output", run, "--data.shards", shards, "--seed", str(seed), "--training.steps", str(steps))
-        command("train", "--config", ARMS[name].recipe, *keys, *same_rows(), *ARMS[name].keys)
+        command("train", "--config", ARMS[name].recipe, *keys, *same_rows(recipe), *ARMS[name].keys)
     output = folder / f"evaluation_{options.limit}"
     if not (output / "metrics.json").is_file():
         scored = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
@@ -120,8 +120,8 @@ def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, floa
     return {f"{scorer} {part}": shares[scorer][part] for scorer, part in FIGURES} | {"seconds": seconds}
 
 
-def same_rows() -> tuple[str, ...]:
-    return "--training.batch_size", str(read_recipe(LORA).training.batch_size), "--training.save_steps", "null"
+def same_rows(recipe: Recipe) -> tuple[str, ...]:
+    return "--training.batch_size", str(recipe.training.batch_size), "--training.save_steps", "null"
 
 
 def command(*words) -> None:
