@@ -1,5 +1,7 @@
 # make demo     from simulated demonstrations to a scored agent, in runs/demo
-# make test     lint, import contract, tests
+# make test     lint, import contract, types, words, tests (without the slow ones)
+# make slow     the slow tests: several minutes each, one at a time
+# make types    types alone
 # Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for.
 
 PYTHON ?= python3
@@ -8,15 +10,14 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TEST_WEIGHTS := $(VENV)/.test-weights
 PYTEST_ARGS ?=
-
-.PHONY: install demo test clean
+.PHONY: install demo test slow types clean
 
 install: $(INSTALLED)
 
 # The stamp makes this run again only after a change of what is installed.
 $(INSTALLED): requirements.txt pyproject.toml
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -r requirements.txt -e .[browser]
+	$(BIN)/pip install -r requirements.txt -e .
 	touch $@
 
 # Apart and without its dependencies: see the file.
@@ -33,8 +34,16 @@ test: install $(TEST_WEIGHTS)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/mypy vlm_agent
+	$(BIN)/python tools/check_words.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+slow: install $(TEST_WEIGHTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+types: install
+	$(BIN)/mypy vlm_agent
+
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 	find vlm_agent tests -name __pycache__ -type d -prune -exec rm -rf {} +

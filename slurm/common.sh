@@ -1,23 +1,23 @@
 # shellcheck shell=bash
-# What the jobs share; sourced by each in the folder that it was submitted from.
+# Functions of all jobs; each job sources this file in the folder it was submitted from.
 #
-# A job that Slurm stops early (its time is up, somebody needs the node) is queued again and goes on where it was. To
-# tell that from a job that gets nowhere, each start and each end is a line of a ledger, with how much was done then:
+# A job that Slurm stops early (time limit, preemption) is requeued and resumes. To detect a job that makes no progress,
+# every start and end is a line of a ledger, with the progress at that time:
 #   time  event  job  restarts  done  note        (tab-separated; events are start, done, again, stopped, failed)
 
 set -eEuo pipefail
 
 if [ ! -f slurm/site.sh ]; then
-    echo "there is no slurm/site.sh in $PWD: submit from the folder that holds slurm/" >&2
+    echo "slurm/site.sh is missing in $PWD: submit from the folder that holds slurm/" >&2
     exit 1
 fi
 source slurm/site.sh
 source slurm/options.sh
 
-# The id that scontrol takes: a task of an array is a job of its own, but `scontrol requeue` of its number may mean all.
+# The id for scontrol: a task of an array has its own job number, but `scontrol requeue` of it may requeue all tasks.
 JOB="${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}"
 
-# say WORDS…: in the job's own log, and in the file that Slurm keeps (3, see `open_log`).
+# say WORDS…: prints to the job's log and to Slurm's output file (descriptor 3, see `open_log`).
 say() {
     local line
     printf -v line '%(%FT%T)T  %s' -1 "$*"
@@ -25,7 +25,7 @@ say() {
     echo "$line" >&3
 }
 
-# open_log FILE: from here on, what the job says goes there.
+# open_log FILE: redirects the job's output to FILE.
 open_log() {
     mkdir -p "$(dirname "$1")"
     exec 3>&1 >>"$1" 2>&1
@@ -35,7 +35,7 @@ open_log() {
 }
 
 enter_environment() {
-    set +u  # what sites and environments bring is not always written for it
+    set +u  # modules and activate scripts often use unset variables
     if [ "${#MODULES[@]}" -gt 0 ]; then module load "${MODULES[@]}"; fi
     # shellcheck source=/dev/null
     if [ -n "$VENV" ]; then source "$VENV/bin/activate"; fi
@@ -45,7 +45,7 @@ enter_environment() {
     if [ -n "$NETWORK_INTERFACE" ]; then
         export NCCL_SOCKET_IFNAME="$NETWORK_INTERFACE" GLOO_SOCKET_IFNAME="$NETWORK_INTERFACE"
     fi
-    # From Slurm 22.05 on srun does not take it over from sbatch by itself.
+    # Since Slurm 22.05, srun does not inherit --cpus-per-task from sbatch.
     export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"
 }
 
@@ -54,15 +54,15 @@ record() {
     printf '%(%FT%T%z)T\t%s\t%s\t%s\t%s\t%s\n' -1 "$1" "$JOB" "${SLURM_RESTART_COUNT:-0}" "$2" "$3" >>"$LEDGER"
 }
 
-# got_nowhere DONE: whether the last two starts of this job found as much done as there is now.
-got_nowhere() {
+# is_stuck DONE: whether the progress was DONE at the last two starts of this job.
+is_stuck() {
     local found
     [ -f "$LEDGER" ] || return 1
     found=$(awk -F '\t' -v job="$JOB" '$2 == "start" && $3 == job { print $5 }' "$LEDGER" | tail -n 2)
     [ "$found" = "$1"$'\n'"$1" ]
 }
 
-# begin LEDGER: the line of this start; ends the job that got nowhere twice, however it was stopped.
+# begin LEDGER: records this start; stops a job that made no progress in its last two turns.
 begin() {
     LEDGER=$1
     stop_if_stuck
@@ -72,19 +72,19 @@ begin() {
 stop_if_stuck() {
     local now
     now=$(progress)
-    if got_nowhere "$now"; then
+    if is_stuck "$now"; then
         record stopped "$now" "no progress twice in a row"
-        say "stopped: it ended twice in a row without getting further than $now $UNIT. Its turns are too short to save" \
-            "anything, or something ends it before: see beside $LOG. When that is mended, submit it again"
+        say "stopped: no progress beyond $now $UNIT in two turns in a row. The time limit is too short to save a" \
+            "checkpoint, or the job fails earlier: see the logs beside $LOG. Fix the cause and submit it again"
         exit 1
     fi
 }
 
-# A notice may come before there is anything to pass it on to.
+# USR1 may arrive before the child process exists.
 noticed="" ended=""
 trap 'noticed=1' USR1
 
-# run SIGNAL COMMAND…: runs it; Slurm's notice (USR1) reaches it as SIGNAL, Slurm's end (TERM) as TERM. Sets `status`,
+# run SIGNAL COMMAND…: runs COMMAND; forwards Slurm's notice (USR1) as SIGNAL, and Slurm's TERM as TERM. Sets `status`,
 # `noticed` and `ended`.
 run() {
     local signal=$1 child reminded=""
@@ -92,7 +92,7 @@ run() {
     "$@" &
     child=$!
     trap 'ended=1; kill -s TERM "$child" 2>/dev/null || true' TERM
-    # A signal ends the waiting, not the child.
+    # A signal interrupts `wait`, not the child.
     while kill -0 "$child" 2>/dev/null; do
         if [ -n "$noticed" ] && [ -z "$reminded" ]; then
             reminded=1
@@ -102,11 +102,11 @@ run() {
     done
     status=0
     wait "$child" || status=$?
-    # What comes now comes too late, and is not to end what is left to do.
+    # Signals after this point must not interrupt `conclude`.
     trap '' USR1 TERM
 }
 
-# remind SIGNAL PROCESS: again and again, because what is still starting does not listen; and in time, without it.
+# remind SIGNAL PROCESS: repeats the signal, because a process that is still starting ignores it; finally kills it.
 remind() {
     local last=$((SECONDS + NOTICE_SECONDS - 60))
     while kill -s "$1" "$2" 2>/dev/null; do
@@ -115,7 +115,7 @@ remind() {
     done
 }
 
-# conclude: what the end of `run` means for the job. Status 75 is that of a program that was told to stop and has saved.
+# conclude: ends the job after `run`. Status 75 means that the program received a stop signal and saved.
 conclude() {
     local now words
     now=$(progress)
@@ -124,37 +124,37 @@ conclude() {
         say "done"
         exit 0
     elif [ -n "$ended" ]; then
-        # Cancelled, or put aside by Slurm, which queues it again by itself if that is how the site wants it.
+        # Cancelled, or preempted: Slurm requeues it where the site is configured so.
         record stopped "$now" "Slurm ended the job"
         say "ended by Slurm with $now $UNIT"
         exit "$status"
     elif [ -n "$noticed" ] || [ "$status" = 75 ]; then
         stop_if_stuck
         record again "$now" "status $status"
-        say "stopped with $now $UNIT; queued again"
-        scontrol requeue "$JOB" || say "Slurm does not take it back; submit it again, and it goes on"
+        say "stopped with $now $UNIT; requeued"
+        scontrol requeue "$JOB" || say "Slurm refuses to requeue the job; submit it again to resume"
         exit 75
     fi
     record failed "$now" "status $status"
     words=$(tail -n 5 "$LOG")
-    say "failed with status $status; the last words of $LOG:"
+    say "failed with status $status; the end of $LOG:"
     echo "$words" >&3
     exit "$status"
 }
 
-# count_files FOLDER TESTS…: as `find` takes them; none where there is no folder yet.
+# count_files FOLDER TESTS…: the number of files that `find` prints; 0 if FOLDER does not exist.
 count_files() { if [ -d "$1" ]; then find "$@" | wc -l; else echo 0; fi; }
 
-# share_of_array WORDS…: fills SHARE with this task's --shard-index, and --shard-count where the words have none.
-share_of_array() {
-    SHARE=()
+# array_options WORDS…: sets ARRAY_OPTIONS to --shard-index of this task, and --shard-count if WORDS lack it.
+array_options() {
+    ARRAY_OPTIONS=()
     if [ -z "${SLURM_ARRAY_TASK_ID:-}" ]; then return; fi
-    SHARE=(--shard-index "$SLURM_ARRAY_TASK_ID")
+    ARRAY_OPTIONS=(--shard-index "$SLURM_ARRAY_TASK_ID")
     if option --shard-count "$@" >/dev/null; then return; fi
     # shellcheck disable=SC2153
     if [ "$SLURM_ARRAY_TASK_MIN" != 0 ] || [ "$((SLURM_ARRAY_TASK_MAX + 1))" != "$SLURM_ARRAY_TASK_COUNT" ]; then
-        echo "an array that is not 0 to N-1 has to say of how many it is a part: give --shard-count N" >&2
+        echo "the array is not 0 to N-1: set --shard-count N" >&2
         exit 1
     fi
-    SHARE+=(--shard-count "$SLURM_ARRAY_TASK_COUNT")
+    ARRAY_OPTIONS+=(--shard-count "$SLURM_ARRAY_TASK_COUNT")
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Looking into the arguments of vlm-agent.
+# Reads options from the arguments of vlm-agent.
 
-# option NAME WORDS…: what follows the option NAME among the words; fails where it is not there.
+# option NAME WORDS…: prints the value of the option NAME among WORDS; fails if it is absent.
 option() {
     local name=$1
     shift

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Submits convert, train and evaluate, each when the one before has ended well, and prints the numbers of the jobs.
+# Submits convert, train and evaluate as a chain, each after the success of the one before, and prints the job numbers.
 #
 #   slurm/pipeline.sh [--dry-run] [--nodes N] \
 #       convert --input AITW --splits FILE --output SHARDS \
 #       then train --config recipes/X.yaml --output RUN \
 #       then evaluate --benchmark eval/X.yaml
 #
-# Every stage takes the arguments of `vlm-agent STAGE`; what a stage before has made need not be said again: training
-# reads SHARDS, evaluation scores RUN on SHARDS into RUN/evaluation. Any one or two of the stages alone will do as well.
+# Every stage takes the arguments of `vlm-agent STAGE`. Outputs of earlier stages are defaults: training reads SHARDS,
+# evaluation scores RUN on SHARDS into RUN/evaluation. One or two of the stages can be submitted alone.
 #
-#   --dry-run  print what would be submitted
-#   --nodes N  of training (otherwise NODES of slurm/site.sh)
+#   --dry-run  print the submissions
+#   --nodes N  training nodes (default: NODES of slurm/site.sh)
 #
-# When a job fails, those that wait for it are cancelled, and slurm/logs/failed-ID.out says which it was and why. The
-# same command again, without the stages that are finished, goes on from there.
+# When a job fails, the jobs that wait for it are cancelled, and slurm/logs/failed-ID.out shows which job failed and why.
+# Run the same command again without the finished stages to resume.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source slurm/site.sh
@@ -24,7 +24,7 @@ fail() {
     exit 1
 }
 
-# default NAME VALUE ARRAY: adds the option to the array of words, unless it is there.
+# default NAME VALUE ARRAY: appends the option to the array of words unless the array has it.
 default() {
     local -n words=$3
     if [ -n "$2" ] && ! option "$1" "${words[@]}" >/dev/null; then words+=("$1" "$2"); fi
@@ -42,27 +42,27 @@ read_command() {
         esac
         shift
     done
-    [[ $NODES =~ ^[1-9][0-9]*$ ]] || fail "--nodes is a number from 1 up, not $NODES"
+    [[ $NODES =~ ^[1-9][0-9]*$ ]] || fail "--nodes must be 1 or greater, not $NODES"
     while [ $# -gt 0 ]; do
         case ${stages[*]},$1 in
             ,convert | ,train | ,evaluate | convert,train | *train,evaluate | convert,evaluate) ;;
-            *) fail "${1@Q} is no stage that can stand here; they are convert, train and evaluate, with \`then\` between" ;;
+            *) fail "unexpected stage ${1@Q}; the order is convert, train, evaluate, separated by \`then\`" ;;
         esac
         stage=$1
         stages+=("$stage")
         shift
-        local -n given=$stage
+        local -n arguments=$stage
         while [ $# -gt 0 ] && [ "$1" != "then" ]; do
-            given+=("$1")
+            arguments+=("$1")
             shift
         done
-        if [ $# -eq 1 ]; then fail "a stage has to follow \`then\`"; fi
+        if [ $# -eq 1 ]; then fail "a stage must follow \`then\`"; fi
         [ $# -eq 0 ] || shift
     done
-    [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, train or evaluate (--help tells more)"
+    [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, train or evaluate (see --help)"
 }
 
-# What can be seen to be wrong now is not to wait in a queue.
+# Reports errors at submission that would otherwise show only after waiting in the queue.
 check_command() {
     local config
     case " ${stages[*]} " in *" convert "*)
@@ -74,8 +74,8 @@ check_command() {
     case " ${stages[*]} " in *" train "*)
         run=$(option --output "${train[@]}") || fail "train needs --output, the run folder"
         config=$(option --config "${train[@]}") || fail "train needs --config, a recipe"
-        [ -f "$config" ] || fail "there is no recipe $config"
-        [ ! -e "$run/run.json" ] || fail "$run holds a finished run: leave train out, or give another --output"
+        [ -f "$config" ] || fail "the recipe $config does not exist"
+        [ ! -e "$run/run.json" ] || fail "$run holds a finished run: omit train, or choose another --output"
         default --checkpoint "$run" evaluate
         default --output "$run/evaluation" evaluate
         ;;
@@ -85,11 +85,11 @@ check_command() {
         ;;
     esac
     if [ -n "$VENV" ] && [ ! -x "$VENV/bin/vlm-agent" ]; then
-        fail "VENV of slurm/site.sh is $VENV, where there is no bin/vlm-agent: slurm/README.md says how to install it"
+        fail "VENV of slurm/site.sh is $VENV, which lacks bin/vlm-agent: see slurm/README.md for the installation"
     fi
 }
 
-# submit NAME PARTITION OPTIONS… -- SCRIPT WORDS…: when `after` is met.
+# submit NAME PARTITION OPTIONS… -- SCRIPT WORDS…: submits a job with the dependency `after`.
 submit() {
     local name=$1 job options=(--parsable "--job-name=$1" --kill-on-invalid-dep=yes)
     if [ -n "$ACCOUNT" ]; then options+=("--account=$ACCOUNT"); fi
@@ -105,20 +105,20 @@ submit() {
         echo
     else
         job=$(sbatch "${options[@]}" "$@") || give_up "$name"
-        job=${job%%;*}  # a federation adds the cluster's name
+        job=${job%%;*}  # a federation appends the cluster's name
         printf '%-10s %s\n' "$name" "$job"
     fi
     jobs+=("$name:$job")
     after=afterok:$job
 }
 
-# Half a pipeline is not left in the queue.
+# Cancels the jobs submitted so far, so that no incomplete pipeline stays in the queue.
 give_up() {
     if [ "${#jobs[@]}" -gt 0 ]; then scancel "${jobs[@]#*:}"; fi
-    fail "Slurm refused $1, as it says above; the jobs submitted before it are cancelled"
+    fail "Slurm refused $1 (its message is above); the jobs submitted before are cancelled"
 }
 
-# gpus N: --gres for so many of a node, nothing where the site has none.
+# gpus N: --gres for N GPUs per node; nothing if GPUS_PER_NODE is 0.
 gpus() {
     if [ "$GPUS_PER_NODE" -gt 0 ]; then echo "--gres=gpu:${GPU_TYPE:+$GPU_TYPE:}$1"; fi
 }
@@ -147,7 +147,7 @@ submit_evaluate() {
     submit report "$CPU_PARTITION" "${size[@]}" -- slurm/evaluate.sbatch --finish --output "$results"
 }
 
-# Its condition can never be met when all went well, and Slurm then drops it.
+# If all jobs succeed, its dependency can never be satisfied, and Slurm removes it.
 submit_failed() {
     local names=("${jobs[@]}") condition
     condition=$(printf '?afternotok:%s' "${jobs[@]#*:}")
@@ -161,5 +161,5 @@ after="" jobs=()
 for stage in "${stages[@]}"; do "submit_$stage"; done
 submit_failed
 if [ -z "$dry_run" ]; then
-    echo "What they say: slurm/logs/NAME-ID.out. How far they are: squeue --me; vlm-agent status RUN"
+    echo "Logs: slurm/logs/NAME-ID.out. Progress: squeue --me; vlm-agent status RUN"
 fi

@@ -1,47 +1,47 @@
 # shellcheck shell=bash disable=SC2034
-# The one file that a site edits. pipeline.sh reads it where jobs are submitted, and every job where it runs.
+# The one file that a site edits. pipeline.sh reads it at submission, and every job when it runs.
 
-# ---- Whose hours, and which machines ----------------------------------------------------------------------------------
-ACCOUNT=""         # --account; empty: the one Slurm gives you
+# ---- Account and partitions -------------------------------------------------------------------------------------------
+ACCOUNT=""         # --account; empty: your default account
 CPU_PARTITION=""   # --partition of conversion, merging and scoring; empty: Slurm's default
 GPU_PARTITION=""   # --partition of training and prediction; empty: Slurm's default
-SBATCH_OPTIONS=()  # of every job, as your site wants them: (--qos=long --constraint=a100 --mail-type=FAIL)
+SBATCH_OPTIONS=()  # further options of every job: (--qos=long --constraint=a100 --mail-type=FAIL)
 
 # ---- A node of GPU_PARTITION ------------------------------------------------------------------------------------------
-GPUS_PER_NODE=8  # training takes all of them, a task of prediction one; 0: no GPUs, one process a node on its CPUs
-GPU_TYPE=""      # where --gres wants one: a100
-CPUS_PER_GPU=8   # some prepare screens (`data.workers` of a recipe); without GPUs: CPUs of a process
-TRAIN_MEMORY=0   # --mem; 0 is all that a node has
+GPUS_PER_NODE=8  # training uses all of them, a prediction task one; 0: no GPUs, one process per node on its CPUs
+GPU_TYPE=""      # the GPU type if --gres needs one: a100
+CPUS_PER_GPU=8   # the loader's workers run here (`data.workers` of a recipe); without GPUs: CPUs per process
+TRAIN_MEMORY=0   # --mem; 0 is all memory of a node
 
-# ---- How much at once -------------------------------------------------------------------------------------------------
-NODES=1              # of training; pipeline.sh --nodes wins
-CONVERT_TASKS=64     # the input files are dealt out to so many tasks …
-CONVERT_AT_ONCE=16   # … of which so many run at once: what the file system stands, not what Slurm has
-CONVERT_CPUS=8       # of a task, one process each
+# ---- Parallelism ------------------------------------------------------------------------------------------------------
+NODES=1              # training nodes; overridden by pipeline.sh --nodes
+CONVERT_TASKS=64     # tasks of the conversion array
+CONVERT_AT_ONCE=16   # tasks that run at the same time: limited by the file system, not by Slurm
+CONVERT_CPUS=8       # CPUs per task, one process each
 CONVERT_MEMORY=16G
-EVALUATE_TASKS=8     # of one GPU each; a task's least portion is 16 episodes
+EVALUATE_TASKS=8     # tasks of the evaluation array, one GPU each; a task predicts at least 16 episodes
 EVALUATE_AT_ONCE=8
 EVALUATE_MEMORY=64G
 
 # ---- Time limits ------------------------------------------------------------------------------------------------------
 CONVERT_TIME=04:00:00
-TRAIN_TIME=24:00:00  # longer training goes on in a second turn by itself, so take what the queue likes
+TRAIN_TIME=24:00:00  # longer training is requeued and resumes, so choose a limit that is scheduled soon
 EVALUATE_TIME=04:00:00
-NOTICE_SECONDS=300   # before a time limit, a job is told to save and stop; more than a step and a checkpoint take, above 60
+NOTICE_SECONDS=300   # notice before the time limit; longer than one step and one checkpoint, and more than 60
 
-# ---- Where vlm-agent is: in a Python environment, or in a container -----------------------------------------------------
-MODULES=()    # (python/3.11 cuda/12.4), loaded first
-VENV=.venv    # empty where a container has everything
-CONTAINER=()  # the words that enter one: (apptainer exec --nv --bind /scratch vlm-agent.sif)
+# ---- Environment: a virtual environment or a container ------------------------------------------------------------------
+MODULES=()    # modules to load first: (python/3.11 cuda/12.4)
+VENV=.venv    # empty with a container
+CONTAINER=()  # the command that starts a container: (apptainer exec --nv --bind /scratch vlm-agent.sif)
 
 # ---- Files ------------------------------------------------------------------------------------------------------------
-SCRATCH=""  # a large folder that all nodes see; Hugging Face's cache goes there instead of into your home
-OFFLINE=1   # 1 where compute nodes cannot reach the internet: download a recipe's checkpoints on the login node before
+SCRATCH=""  # a large folder on a shared file system, for Hugging Face's cache; empty: your home
+OFFLINE=1   # 1 if compute nodes have no internet access: download checkpoints on the login node first
 
 # ---- The network between nodes ------------------------------------------------------------------------------------------
-# NCCL finds InfiniBand by itself. What goes wrong is the first meeting over TCP, when a node has several interfaces and
-# takes one that the others cannot reach: training then hangs at its start. `ip -brief address` on a node tells them.
+# NCCL finds InfiniBand by itself. The rendezvous over TCP fails when a node has several interfaces and chooses one that
+# the others cannot reach: training hangs at its start. `ip -brief address` on a node lists its interfaces.
 NETWORK_INTERFACE=""  # ib0, eno1, …; empty: NCCL and Gloo choose
-export NCCL_DEBUG=WARN  # INFO: which interface and transport was chosen, in logs/JOB/rank-0.log
-# export NCCL_IB_HCA=mlx5_0,mlx5_1  # which InfiniBand adapters, where some are for storage
-# export NCCL_IB_DISABLE=1          # to find out whether InfiniBand is what is broken: slow, but it has to work
+export NCCL_DEBUG=WARN  # INFO logs the chosen interface and transport to logs/JOB/rank-0.log
+# export NCCL_IB_HCA=mlx5_0,mlx5_1  # InfiniBand adapters to use, if some are reserved for storage
+# export NCCL_IB_DISABLE=1          # to test whether InfiniBand is broken: slow, but must work

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# One node's part of training, started by train.sbatch: torchrun with a process for each GPU of the node.
+# Training on one node, started by train.sbatch: torchrun with one process per GPU.
 #
-# A notice (USR1) has to reach the processes that train and spare torchrun, which would die of it: it ignores the signal,
-# and each of them leaves its number in a folder.
+# USR1 must reach the training processes but not torchrun, which it would kill. So torchrun ignores it, and every training
+# process writes its process id to a folder.
 source slurm/common.sh
 
 processes=1
@@ -10,8 +10,8 @@ if [ "$GPUS_PER_NODE" -gt 0 ]; then
     processes=${SLURM_GPUS_ON_NODE:?the job has no GPUs: submit it with --gres=gpu:$GPUS_PER_NODE}
     found=$("${CONTAINER[@]}" python -c 'import torch; print(torch.cuda.device_count())')
     if [ "$found" != "$processes" ]; then
-        echo "$SLURMD_NODENAME: PyTorch sees $found GPU(s) of $processes. A driver that is down, a container without" \
-            "--nv, or a PyTorch for CPUs" >&2
+        echo "$SLURMD_NODENAME: PyTorch sees $found GPU(s) of $processes. Possible causes: a broken driver, a" \
+            "container without --nv, a PyTorch build for CPUs" >&2
         exit 1
     fi
 fi
@@ -33,6 +33,6 @@ torchrun=$!
 trap 'cat "$RANKS"/* 2>/dev/null | xargs --no-run-if-empty kill -s USR1 2>/dev/null || true' USR1
 trap 'kill -s TERM "$torchrun" 2>/dev/null || true' TERM
 
-# A signal ends the waiting, not torchrun.
+# A signal interrupts `wait`, not torchrun.
 while kill -0 "$torchrun" 2>/dev/null; do wait "$torchrun" || true; done
 wait "$torchrun"

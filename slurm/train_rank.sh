@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One process of training, started by torchrun: its number, for notices, and a log of its own.
+# One training process, started by torchrun: writes its process id (see train_node.sh) and its own log.
 set -euo pipefail
 echo $$ >"$RANKS/$LOCAL_RANK"
 exec >>"$LOGS/rank-$RANK.log" 2>&1

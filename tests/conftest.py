@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+import vlm_agent.models  # noqa: F401  (before peft and timm, which fail to import without torchvision's operators)
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

@@ -1,4 +1,4 @@
-"""The demo: the whole chain runs, and nobody's folder is removed."""
+"""The demo: every stage runs, and no folder of other files is removed."""
 
 import json
 import subprocess
@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from vlm_agent import demo
-from vlm_agent.demo import OURS, DemoError, PeakMemory, claim
-from vlm_agent.episodes import SUBSETS
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.demo import MARKER, DemoError, PeakMemory, claim
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RUNS = {"trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"}
 
 
-def test_the_quick_demo_runs_the_whole_chain(tmp_path):
-    """Well under a minute on two idle cores: everything of the demo but its size."""
+def test_the_quick_demo_runs_every_stage(tmp_path):
+    """Takes less than a minute on two idle cores: every stage of the demo, at tiny sizes."""
     output = tmp_path / "demo"
     command = [sys.executable, "-m", "vlm_agent.cli", "demo", "--quick", "--output", str(output)]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
-    said = [line.split()[2] for line in result.stdout.splitlines() if line.startswith("$ vlm-agent ")]
-    assert said == ["simulate", "convert", "inspect", "train", "evaluate", "evaluate", "inspect"]
+    commands = [line.split()[2] for line in result.stdout.splitlines() if line.startswith("$ vlm-agent ")]
+    assert commands == ["simulate", "convert", "inspect", "train", "evaluate", "evaluate", "inspect"]
     assert (output / "contact_sheet.png").stat().st_size > 0
     assert (output / "evaluation" / "report.html").stat().st_size > 0
     assert 0 < (output / "agent.gif").stat().st_size < 1_000_000
@@ -40,48 +40,48 @@ def test_the_quick_demo_runs_the_whole_chain(tmp_path):
             assert 0 <= summary[run][scorer]["overall"] <= 100
 
 
-def test_a_folder_that_no_demo_made_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(DemoError, match="no demo made"):
+    with pytest.raises(DemoError, match="is not the output of a demo"):
         claim(tmp_path)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 
 
-def test_a_file_in_the_way_is_left_alone(tmp_path):
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     path = tmp_path / "demo"
     path.write_text("mine")
-    with pytest.raises(DemoError, match="no demo made"):
+    with pytest.raises(DemoError, match="is not the output of a demo"):
         claim(path)
     assert path.read_text() == "mine"
 
 
-def test_what_an_earlier_demo_left_is_removed(tmp_path, capsys):
+def test_the_files_of_an_earlier_demo_are_removed(tmp_path, capsys):
     claim(tmp_path / "demo")
     (tmp_path / "demo" / "summary.json").write_text("{}")
     claim(tmp_path / "demo")
-    assert [path.name for path in (tmp_path / "demo").iterdir()] == [OURS]
-    assert "Removing what an earlier demo left" in capsys.readouterr().out
+    assert [path.name for path in (tmp_path / "demo").iterdir()] == [MARKER]
+    assert "Removing the earlier demo" in capsys.readouterr().out
 
 
-def test_without_recipes_nothing_is_removed(tmp_path, monkeypatch):
+def test_without_its_recipe_nothing_is_removed(tmp_path, monkeypatch):
     claim(tmp_path / "demo")
     (tmp_path / "demo" / "summary.json").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DemoError, match="root of the repository"):
+    monkeypatch.setattr(demo, "RECIPE", Path("recipes/absent.yaml"))
+    with pytest.raises(DemoError, match="not part of this installation"):
         demo.run_demo(tmp_path / "demo")
     assert (tmp_path / "demo" / "summary.json").exists()
 
 
 def test_a_command_that_fails_stops_the_demo(capfd):
-    with pytest.raises(DemoError, match="inspect` ended with status 1"):
+    with pytest.raises(DemoError, match="inspect` failed with status 1"):
         demo._run("inspect", "no-such-folder")
-    said = capfd.readouterr()
-    assert said.out == "$ vlm-agent inspect no-such-folder\n"
-    assert "no manifest.json" in said.err
+    printed = capfd.readouterr()
+    assert printed.out == "$ vlm-agent inspect no-such-folder\n"
+    assert "no manifest.json" in printed.err
 
 
 def test_memory_of_child_processes_counts():
-    code = "import time; held = b'x' * 200_000_000; print(flush=True); time.sleep(60)"
+    code = "import time; block = b'x' * 200_000_000; print(flush=True); time.sleep(60)"
     with PeakMemory() as alone:
         pass
     with PeakMemory() as memory, subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:

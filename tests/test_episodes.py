@@ -9,17 +9,18 @@ from hypothesis import strategies as st
 
 from vlm_agent.episodes import (
     ACTION_NAMES,
+    KINDS_WITH_TEXT,
+    KINDS_WITH_TOUCH,
     NO_POINT,
-    TAP_DISTANCE,
     Action,
     ActionKind,
     Episode,
     Step,
     UiElement,
-    aitw_distance,
-    distance,
     element_at,
+    shown_action_names,
 )
+from vlm_agent.geometry import TAP_DISTANCE, aitw_distance
 
 fractions = st.floats(0, 1)
 points = st.tuples(fractions, fractions)
@@ -35,18 +36,36 @@ def test_a_gesture_needs_two_points_on_the_screen(point):
         Action(ActionKind.DUAL_POINT, (0.5, 0.5), point)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ActionKind if kind is not ActionKind.DUAL_POINT])
+@pytest.mark.parametrize("kind", [kind for kind in ActionKind if kind not in KINDS_WITH_TOUCH])
 def test_only_a_gesture_has_points(kind):
     with pytest.raises(ValueError, match="no points"):
         Action(kind, (0.5, 0.5), (0.5, 0.5))
+    with pytest.raises(ValueError, match="no points"):
+        Action(kind, (0.5, 0.5))
     assert Action(kind).touch_yx == NO_POINT
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ActionKind if kind is not ActionKind.TYPE])
-def test_only_typing_has_text(kind):
-    place = (0.5, 0.5) if kind is ActionKind.DUAL_POINT else NO_POINT
+@pytest.mark.parametrize("kind", [kind for kind in ActionKind if kind not in KINDS_WITH_TEXT])
+def test_only_typing_opening_and_answering_have_text(kind):
+    touch = (0.5, 0.5) if kind in KINDS_WITH_TOUCH else NO_POINT
+    lift = (0.5, 0.5) if kind is ActionKind.DUAL_POINT else NO_POINT
     with pytest.raises(ValueError, match="no text"):
-        Action(kind, place, place, "hello")
+        Action(kind, touch, lift, "hello")
+
+
+def test_a_long_press_has_a_touch_point_on_the_screen_and_no_lift_point():
+    assert Action.long_press(0.25, 0.5) == Action(ActionKind.LONG_PRESS, (0.25, 0.5), NO_POINT)
+    with pytest.raises(ValueError, match="touch_yx"):
+        Action(ActionKind.LONG_PRESS)
+    with pytest.raises(ValueError, match="lift_yx"):
+        Action(ActionKind.LONG_PRESS, (0.25, 0.5), (0.25, 0.5))
+    assert not Action.long_press(0.25, 0.5).is_tap
+    assert Action.long_press(0.25, 0.5).direction is None
+
+
+def test_kinds_keep_aitws_numbers_and_later_ones_use_numbers_that_aitw_never_uses():
+    assert {int(kind) for kind in ActionKind if kind.is_in_aitw} == {3, 4, 5, 6, 7, 10, 11}
+    assert [int(kind) for kind in ActionKind if not kind.is_in_aitw] == [100, 101, 102, 103, 104]
 
 
 def test_text_that_no_file_can_hold_is_refused():
@@ -119,11 +138,19 @@ def test_only_swipes_have_a_direction():
 def test_names_are_the_action_mix():
     gestures = [Action.tap(0, 0), Action.swipe((0, 0), (1, 1)), Action.type_text("x")]
     buttons = [Action.press(button) for button in ("back", "home", "enter")]
-    assert tuple(a.name for a in [*gestures, *buttons, Action.complete(), Action.impossible()]) == ACTION_NAMES
+    later = [Action.long_press(0, 0), Action.open_app("x"), Action.wait(), Action.recents(), Action.answer("x")]
+    actions = [*gestures, *buttons, Action.complete(), Action.impossible(), *later]
+    assert tuple(action.name for action in actions) == ACTION_NAMES
+    assert ACTION_NAMES[:8] == ("tap", "swipe", "type", "back", "home", "enter", "complete", "impossible")
+
+
+def test_tables_show_aitws_names_and_those_of_the_others_that_occur():
+    assert shown_action_names(()) == ACTION_NAMES[:8]
+    assert shown_action_names({"answer", "tap", "wait"}) == (*ACTION_NAMES[:8], "wait", "answer")
 
 
 def test_only_the_two_status_actions_end_an_episode():
-    assert [kind.name for kind in ActionKind if kind is not ActionKind.DUAL_POINT and Action(kind).is_status] == [
+    assert [kind.name for kind in ActionKind if kind not in KINDS_WITH_TOUCH and Action(kind).is_status] == [
         "STATUS_TASK_COMPLETE",
         "STATUS_TASK_IMPOSSIBLE",
     ]
@@ -155,5 +182,5 @@ def test_a_step_without_pixels_has_no_size_and_an_episode_is_as_long_as_its_step
 
 @given(points, points)
 def test_the_matchers_distance_is_the_distance_to_float32(a, b):
-    assert aitw_distance(a, b) == pytest.approx(distance(a, b), abs=1e-6)
+    assert aitw_distance(a, b) == pytest.approx(math.dist(a, b), abs=1e-6)
     assert aitw_distance(np.array([a, b]), np.array([b, a])).tolist() == [aitw_distance(a, b)] * 2

@@ -1,7 +1,7 @@
-"""The path from pixels to taps, proven whole: what the tiny network is shown it can learn to the last step.
+"""Overfitting, end to end: the tiny network learns a few episodes to the last step.
 
-A tap is right only if the model saw where to tap, wrote it in words that parse, and every room between the TFRecord and
-the matcher kept (y, x) in order. No fault in any of them survives these two tests.
+A tap is correct only if the model located the target on the screen, wrote an action that parses, and every stage
+between the TFRecord and the matcher kept the order (y, x). A fault in any stage fails these two tests.
 """
 
 import io
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.simulated_phone import simulate
-from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
-from vlm_agent.evaluation.sources import Checkpoint
-from vlm_agent.training.recipe import read_recipe
+from vlm_agent.datasets.simulate import simulate
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.run import AGENT, evaluate
+from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training.train import train
 
 RECIPE = Path(__file__).parents[1] / "recipes/llama_vit_tiny.yaml"
@@ -21,13 +22,13 @@ ACTIONS_ONLY = {"model.element_loss": "0", "training.save_steps": "null"}
 
 
 def _overfit(records: Path, folder: Path, **keys) -> dict:
-    """Scores on the very episodes that the tiny recipe, changed by `keys`, was trained on."""
+    """Scores on the episodes that the tiny recipe, with `keys` overridden, was trained on."""
     console = Console(file=io.StringIO())
     convert("aitw", [records], folder / "shards", console=console)
     overrides = ACTIONS_ONLY | {"output": str(folder / "run"), "data.shards": str(folder / "shards")} | keys
     run = train(read_recipe(RECIPE, overrides), console)
-    benchmark = Benchmark(folder / "shards", "train")
-    return evaluate(Checkpoint(run), benchmark, folder / "scores", console, controls=False)[AGENT]
+    benchmark = Benchmark(shards=folder / "shards", split="train")
+    return evaluate(VlmSettings(run=str(run)), benchmark, folder / "scores", console, controls=False)[AGENT]
 
 
 def test_the_real_episode_is_converted_learned_and_predicted_4_of_4(shared, tmp_path):

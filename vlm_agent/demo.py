@@ -1,16 +1,15 @@
-"""The whole spine, small: from a simulated phone to a scored agent, through the commands that anybody would type.
+"""Every stage at a small size, from a simulated phone to a scored agent, through the same commands that users type.
 
     OUT/aitw/               demonstrations in AITW's format, with splits.json and groups.json
-    OUT/shards/             the same, converted
-    OUT/contact_sheet.png   one demonstration that needs memory
+    OUT/shards/             the demonstrations as shards
+    OUT/contact_sheet.png   a demonstration whose goal needs memory
     OUT/agent/              the training run
     OUT/evaluation/         predictions.parquet, metrics.json, report.html
-    OUT/online/             tasks on simulated phones: online.json, and a trace of each
-    OUT/agent.gif           the agent doing one of them
-    OUT/summary.json        the partial match of every run in percent, success on phones, seconds, peak memory; written
-                            last
+    OUT/online/             tasks on simulated phones: online.json, and a trace per task
+    OUT/agent.gif           the agent carrying out one of these tasks
+    OUT/summary.json        partial match of every run (percent), success on phones, seconds, peak memory; written last
 
-Every number of it is in the recipe or in the constants below.
+Every number is set in the recipe or in the constants below.
 """
 
 import json
@@ -27,56 +26,57 @@ from pathlib import Path
 
 import psutil
 
-from vlm_agent.datasets import written_whole
-from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.evaluation.metrics import headline
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, ONLINE
-from vlm_agent.models.precision import has_bf16
+from vlm_agent.evaluation.scoring.metrics import headline
+from vlm_agent.files import atomic_write, is_free
+from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.recipe.shipped import find_shipped
 
 RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")
 SEED = 0
 
-OURS = ".vlm-agent-demo"
-"""A file that marks the folder as a demo's own, which the next demo may remove."""
+MARKER = ".vlm-agent-demo"
+"""A file that marks the folder as written by a demo, so that the next demo may remove it."""
 
 _SAMPLE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much of everything: `episodes` simulated, at most `scored` of them tested, `tasks` done on phones; `changes`
-    to the recipe."""
+    """`episodes` to simulate, test episodes to score at most, online `tasks`, and `overrides` of the recipe."""
 
     episodes: int
-    scored: int
+    scored_episodes: int
     tasks: int
-    changes: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
 
 
-FULL = Sizes(episodes=1600, scored=160, tasks=25)
-SLOW = replace(FULL, changes=("--training.steps", "650"))
-"""`FULL` where the cores have no bfloat16 arithmetic: ten minutes hold half of the trajectories."""
+FULL = Sizes(episodes=1600, scored_episodes=160, tasks=25)
+SLOW = replace(FULL, overrides=("--training.steps", "650"))
+"""`FULL` for CPUs without bfloat16 arithmetic, which process half as many trajectories in ten minutes."""
 
 QUICK = Sizes(
     episodes=60,
-    scored=2,
+    scored_episodes=2,
     tasks=2,
-    changes=("--training.steps", "3", "--training.save_steps", "null"),
+    overrides=("--training.steps", "3", "--training.save_steps", "null"),
 )
 
 
-class DemoError(ValueError):
+class DemoError(UserError):
     """The demo cannot run here, or one of its commands failed."""
 
 
 def run_demo(output: Path, quick: bool = False) -> int:
     """Runs everything into `output` and returns 0.
 
-    Raises DemoError, before anything is removed, where `output` holds what no demo made or where there is no recipe;
-    and when a command fails, whose own message stands above.
+    Raises DemoError, before anything is removed, if `output` holds files of others or the recipe is missing, and when
+    a command fails, which then has printed its own message.
     """
-    if not RECIPE.is_file():
-        raise DemoError(f"{RECIPE} is not here; run the demo in the root of the repository")
+    if not find_shipped(RECIPE).is_file():
+        raise DemoError(f"{RECIPE} is not part of this installation; install the package again")
     claim(output)
     began = time.monotonic()
     with PeakMemory() as memory:
@@ -86,10 +86,10 @@ def run_demo(output: Path, quick: bool = False) -> int:
         "seconds": round(time.monotonic() - began, 1),
         "peak_rss_gb": round(memory.peak / 1e9, 2),
     }
-    with written_whole(output / "summary.json") as part:
+    with atomic_write(output / "summary.json") as part:
         part.write_text(json.dumps(summary, indent=2) + "\n")
     _say(
-        f"{summary['seconds']:.0f} s, at most {summary['peak_rss_gb']} GB of memory. To look at:\n"
+        f"{summary['seconds']:.0f} s, at most {summary['peak_rss_gb']} GB of memory. Results:\n"
         f"  {output / 'contact_sheet.png'}\n  {output / 'evaluation' / 'report.html'}\n  {output / 'agent.gif'}\n"
         f"  {output / 'summary.json'}"
     )
@@ -97,49 +97,52 @@ def run_demo(output: Path, quick: bool = False) -> int:
 
 
 def claim(output: Path) -> None:
-    """Makes `output` an empty folder of the demo's own; what an earlier demo left in it is removed."""
-    if (output / OURS).is_file():
-        _say(f"Removing what an earlier demo left in {output}")
+    """Makes `output` an empty folder with the demo's marker; removes the files of an earlier demo.
+
+    Raises DemoError where `output` holds other files.
+    """
+    if (output / MARKER).is_file():
+        _say(f"Removing the earlier demo in {output}")
         shutil.rmtree(output)
-    elif output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise DemoError(f"{output} holds something that no demo made; remove it, or name another folder with --output")
+    elif not is_free(output):
+        raise DemoError(f"{output} is not the output of a demo; remove it, or choose another folder with --output")
     output.mkdir(parents=True, exist_ok=True)
-    (output / OURS).write_text("Made by `vlm-agent demo`, which removes this folder when it starts again.\n")
+    (output / MARKER).write_text("Written by `vlm-agent demo`, which removes this folder at its next start.\n")
 
 
 def _run_commands(output: Path, sizes: Sizes) -> None:
     aitw, shards, agent = (output / name for name in ("aitw", "shards", "agent"))
     _run("simulate", "--output", aitw, "--episodes", sizes.episodes, "--seed", SEED)
     _run("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
-    _run("inspect", shards, "--draw", _telling_episode(shards, aitw), "--output", output / "contact_sheet.png")
-    _run("train", "--config", RECIPE, "--output", agent, "--data.shards", shards, *sizes.changes)
+    _run("inspect", shards, "--draw", _episode_to_draw(shards, aitw), "--output", output / "contact_sheet.png")
+    _run("train", "--config", RECIPE, "--output", agent, "--data.shards", shards, *sizes.overrides)
     precision = ["--bf16"] if has_bf16() else []
-    scored = ["--split", "test", "--limit", sizes.scored, "--groups", aitw / "groups.json", *precision]
+    scored = ["--split", "test", "--limit", sizes.scored_episodes, "--groups", aitw / "groups.json", *precision]
     _run("evaluate", "--checkpoint", agent, "--shards", shards, "--output", output / "evaluation", *scored)
     acted = ["--tasks", sizes.tasks, "--seed", SEED, "--no-controls", *precision]
     _run("evaluate", "--online", "--checkpoint", agent, "--output", output / "online", *acted)
-    _run("inspect", _telling_trace(output / "online"), "--animate", output / "agent.gif")
+    _run("inspect", _trace_to_draw(output / "online"), "--animate", output / "agent.gif")
 
 
 def _run(*words) -> None:
-    """One command in a process of its own, as from a terminal."""
+    """Runs one command in its own process, as from a terminal."""
     arguments = [str(word) for word in words]
     _say(f"$ {shlex.join(['vlm-agent', *arguments])}")
     began = time.monotonic()
     command = [sys.executable, "-m", "vlm_agent.cli", *arguments]
-    environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # those of loading 3 million weights
-    status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 (our own words, no shell)
+    environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # loading 3 million weights needs none
+    status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 (fixed arguments, no shell)
     if status != 0:
-        raise DemoError(f"`vlm-agent {arguments[0]}` ended with status {status}; what it said is above")
+        raise DemoError(f"`vlm-agent {arguments[0]}` failed with status {status}; its message is above")
     _say(f"({arguments[0]}: {time.monotonic() - began:.0f} s)\n")
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)  # flushed, or a pipe would show it after what the next command says
+    print(text, flush=True)  # flushed, or a pipe would show it after the next command's output
 
 
-def _telling_episode(shards: Path, aitw: Path) -> str:
-    """Which episode to draw: the shortest held-out shopping goal that needs memory, the first episode without one."""
+def _episode_to_draw(shards: Path, aitw: Path) -> str:
+    """The id of the shortest test episode of web_shopping that needs memory; "first" without one."""
     memory = set(json.loads((aitw / "groups.json").read_text())["memory_goals"])
     shopping = ShardDataset(shards, split="test", subset="web_shopping")
     lengths = {
@@ -150,11 +153,11 @@ def _telling_episode(shards: Path, aitw: Path) -> str:
     return min(lengths, key=lengths.__getitem__, default="first")
 
 
-def _telling_trace(online: Path) -> Path:
-    """Which task to draw: the longest that the agent has done, the shortest if it has done none."""
-    told = [task["runs"][AGENT] for task in json.loads((online / ONLINE).read_text(encoding="utf-8"))["tasks"]]
-    done = [run for run in told if run["success"]]
-    chosen = max(done, key=lambda run: run["steps"]) if done else min(told, key=lambda run: run["steps"])
+def _trace_to_draw(online: Path) -> Path:
+    """The agent's longest successful task; without any success, its shortest task."""
+    runs = [task["runs"][AGENT] for task in json.loads((online / ONLINE).read_text(encoding="utf-8"))["tasks"]]
+    successes = [run for run in runs if run["success"]]
+    chosen = max(successes, key=lambda run: run["steps"]) if successes else min(runs, key=lambda run: run["steps"])
     return online / chosen["trace"]
 
 
@@ -181,10 +184,10 @@ def _scores(output: Path) -> dict[str, dict]:
 
 
 class PeakMemory:
-    """The most memory that this process and all below it held at once, in bytes, while the block ran.
+    """Measures the peak memory of this process and its descendants, in bytes, while the block runs.
 
-    The sum of their resident sets, twice a second. Pages that processes share are counted for each of them, so the
-    truth is lower; a peak between two samples is missed.
+    Sums their resident sets twice a second. Pages that processes share are counted once per process, so the sum is too
+    high; a peak between two samples is missed.
     """
 
     def __enter__(self) -> "PeakMemory":
@@ -206,6 +209,6 @@ class PeakMemory:
 def _resident_bytes() -> int:
     here, total = psutil.Process(), 0
     for process in (here, *here.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):  # it ended since it was listed, and holds nothing
+        with suppress(psutil.NoSuchProcess):  # it has ended since it was listed
             total += process.memory_info().rss
     return total

@@ -1,29 +1,28 @@
-"""The nouns of the field: Action, UiElement, CoatTexts, Step, Episode.
+"""The data types of the field: Action, UiElement, Screen, CoatTexts, Step, Episode.
 
-Everything else in the package speaks in these. Points and boxes are fractions of the screen, always in
-(y, x) order, as Android in the Wild (AITW) stores them.
+The whole package exchanges these. Points and boxes are fractions of the screen, always in (y, x) order, as Android in
+the Wild (AITW) stores them.
 """
 
-import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
-SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
+from vlm_agent.geometry import DIRECTIONS, are_taps, box_at, contains, directions
 
 NO_POINT = (-1.0, -1.0)
-"""What AITW stores as touch and lift of an action that is no gesture."""
-
-TAP_DISTANCE = 0.04
-"""A dual-point gesture whose ends are at most this far apart (Euclidean, screen fractions) is a tap
-(AITW, `action_matching.py`: `_TAP_DISTANCE_THRESHOLD` decides matches, 0.04 decides taps)."""
+"""Touch and lift point of an action without points, as AITW stores them."""
 
 BUTTONS = ("back", "home", "enter")
 
 
 class ActionKind(IntEnum):
-    """AITW's action types, with its numbers."""
+    """The types of actions. Those below 100 are AITW's, with AITW's numbers; the others came with later data sets.
+
+    Numbers from 100 up are never used by AITW.
+    """
 
     TYPE = 3
     DUAL_POINT = 4
@@ -32,16 +31,44 @@ class ActionKind(IntEnum):
     PRESS_ENTER = 7
     STATUS_TASK_COMPLETE = 10
     STATUS_TASK_IMPOSSIBLE = 11
+    LONG_PRESS = 100
+    OPEN_APP = 101
+    WAIT = 102
+    RECENTS = 103
+    ANSWER = 104
+
+    @property
+    def is_in_aitw(self) -> bool:
+        """Whether AITW has this type, so that its files can hold such an action."""
+        return self < ActionKind.LONG_PRESS
+
+    @property
+    def short_name(self) -> str:
+        """The type's name in lower case, without the prefixes PRESS and STATUS_TASK: back, complete, long_press, …"""
+        return self.name.removeprefix("PRESS_").removeprefix("STATUS_TASK_").lower()
+
+
+KINDS_WITH_TOUCH = (ActionKind.DUAL_POINT, ActionKind.LONG_PRESS)
+"""The types with a touch point. Only DUAL_POINT also has a lift point."""
+
+KINDS_WITH_TEXT = (ActionKind.TYPE, ActionKind.OPEN_APP, ActionKind.ANSWER)
+"""The types with a text: what is typed, the name of the app, the answer to the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What was done on a screen.
+    """One action on a screen.
 
-    `touch_yx` and `lift_yx` are (y, x) in [0, 1] for DUAL_POINT and `NO_POINT` for every other kind; `text` is
-    what was typed and empty for every other kind.
+    | kind                              | touch_yx | lift_yx | text                            |
+    |-----------------------------------|----------|---------|---------------------------------|
+    | DUAL_POINT (tap or swipe)         | yes      | yes     |                                 |
+    | LONG_PRESS                        | yes      |         |                                 |
+    | TYPE, OPEN_APP, ANSWER            |          |         | typed text, app's name, answer  |
+    | PRESS_…, STATUS_…, WAIT, RECENTS  |          |         |                                 |
 
-    Raises ValueError when the parts do not fit the kind, so that an Action that exists is a valid one.
+    Points are (y, x) in [0, 1], as Python floats. A field that the kind does not use is `NO_POINT` or empty.
+
+    Raises ValueError for fields that do not fit the kind, so every Action that exists is valid.
     """
 
     kind: ActionKind
@@ -49,22 +76,26 @@ class Action:
     lift_yx: tuple[float, float] = NO_POINT
     text: str = ""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "kind", ActionKind(self.kind))
-        if self.kind is ActionKind.DUAL_POINT:
-            for name in ("touch_yx", "lift_yx"):
-                point = tuple(float(value) for value in getattr(self, name))
-                if len(point) != 2 or not all(0.0 <= value <= 1.0 for value in point):
-                    raise ValueError(f"{name} is {point}; a gesture needs (y, x) within [0, 1]")
-                object.__setattr__(self, name, point)
-        elif self.touch_yx != NO_POINT or self.lift_yx != NO_POINT:
-            raise ValueError(f"{self.kind.name} has no points, got touch {self.touch_yx} and lift {self.lift_yx}")
-        if self.text and self.kind is not ActionKind.TYPE:
+        self._check_point("touch_yx", self.kind in KINDS_WITH_TOUCH)
+        self._check_point("lift_yx", self.kind is ActionKind.DUAL_POINT)
+        if self.text and self.kind not in KINDS_WITH_TEXT:
             raise ValueError(f"{self.kind.name} has no text, got {self.text!r}")
         try:
             self.text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError(f"text {self.text!r} is not valid Unicode: {error.reason}") from None
+
+    def _check_point(self, name: str, is_used: bool) -> None:
+        if not is_used:
+            if getattr(self, name) != NO_POINT:
+                raise ValueError(f"{self.kind.name} has no points like {name}, got {getattr(self, name)}")
+            return
+        point = tuple(float(value) for value in getattr(self, name))
+        if len(point) != 2 or not all(0.0 <= value <= 1.0 for value in point):
+            raise ValueError(f"{name} is {point}; {self.kind.name} needs (y, x) within [0, 1]")
+        object.__setattr__(self, name, point)
 
     @classmethod
     def tap(cls, y: float, x: float) -> "Action":
@@ -72,17 +103,41 @@ class Action:
 
     @classmethod
     def swipe(cls, touch_yx: tuple[float, float], lift_yx: tuple[float, float]) -> "Action":
-        """A gesture between two points; one of at most `TAP_DISTANCE` is, by AITW's rule, a tap."""
+        """A gesture between two points. By AITW's rule, it is a tap if they are at most `TAP_DISTANCE` apart."""
         return cls(ActionKind.DUAL_POINT, touch_yx, lift_yx)
+
+    @classmethod
+    def long_press(cls, y: float, x: float) -> "Action":
+        return cls(ActionKind.LONG_PRESS, (y, x))
 
     @classmethod
     def type_text(cls, text: str) -> "Action":
         return cls(ActionKind.TYPE, text=text)
 
     @classmethod
+    def open_app(cls, name: str) -> "Action":
+        """Open the app with this name, as the launcher shows it."""
+        return cls(ActionKind.OPEN_APP, text=name)
+
+    @classmethod
+    def answer(cls, text: str) -> "Action":
+        """Answer the user's question; nothing on the phone changes."""
+        return cls(ActionKind.ANSWER, text=text)
+
+    @classmethod
     def press(cls, button: str) -> "Action":
         """`button` is one of `BUTTONS`."""
         return cls(ActionKind[f"PRESS_{button.upper()}"])
+
+    @classmethod
+    def recents(cls) -> "Action":
+        """Show the list of recently used apps."""
+        return cls(ActionKind.RECENTS)
+
+    @classmethod
+    def wait(cls) -> "Action":
+        """Do nothing, until the screen has loaded."""
+        return cls(ActionKind.WAIT)
 
     @classmethod
     def complete(cls) -> "Action":
@@ -94,10 +149,7 @@ class Action:
 
     @property
     def is_tap(self) -> bool:
-        """In float32, as the official matcher computes it, so that both agree at the threshold."""
-        if self.kind is not ActionKind.DUAL_POINT:
-            return False
-        return bool(aitw_distance(self.touch_yx, self.lift_yx) <= np.float32(TAP_DISTANCE))
+        return self.kind is ActionKind.DUAL_POINT and bool(are_taps(self.touch_yx, self.lift_yx))
 
     @property
     def is_swipe(self) -> bool:
@@ -110,31 +162,31 @@ class Action:
 
     @property
     def direction(self) -> str | None:
-        """Where the finger of a swipe moves: up, down, left or right; None for every other action.
-
-        A tie between the axes goes to the vertical one, as in the official matcher.
-        """
-        if not self.is_swipe:
-            return None
-        dy, dx = (self.lift_yx[0] - self.touch_yx[0], self.lift_yx[1] - self.touch_yx[1])
-        if abs(dy) >= abs(dx):
-            return "down" if dy > 0 else "up"
-        return "right" if dx > 0 else "left"
+        """Direction in which the finger of a swipe moves: up, down, left or right. None for every other action."""
+        return DIRECTIONS[int(directions(self.touch_yx, self.lift_yx))] if self.is_swipe else None
 
     @property
     def name(self) -> str:
-        """The action mix's categories: tap, swipe, type, back, home, enter, complete, impossible."""
+        """One of `ACTION_NAMES`."""
         if self.kind is ActionKind.DUAL_POINT:
             return "tap" if self.is_tap else "swipe"
-        return self.kind.name.removeprefix("PRESS_").removeprefix("STATUS_TASK_").lower()
+        return self.kind.short_name
 
 
-ACTION_NAMES = ("tap", "swipe", "type", "back", "home", "enter", "complete", "impossible")
+ACTION_NAMES = ("tap", "swipe", *(kind.short_name for kind in ActionKind if kind is not ActionKind.DUAL_POINT))
+"""The categories of the action mix. The first eight are those of AITW's types."""
+
+_AITW_ACTION_NAMES = ACTION_NAMES[: 1 + sum(kind.is_in_aitw for kind in ActionKind)]
+
+
+def shown_action_names(present: Collection[str]) -> tuple[str, ...]:
+    """The rows or columns of a table of actions: AITW's eight names, and those of the others that are `present`."""
+    return tuple(name for name in ACTION_NAMES if name in _AITW_ACTION_NAMES or name in present)
 
 
 @dataclass(frozen=True, slots=True)
 class UiElement:
-    """One annotation on a screen: `box` is (y, x, height, width) in screen fractions, `type` is `TEXT` or `ICON_…`."""
+    """An annotated element: `box` is (y, x, height, width) in screen fractions, `type` is `TEXT` or `ICON_…`."""
 
     box: tuple[float, float, float, float]
     text: str = ""
@@ -142,7 +194,7 @@ class UiElement:
 
     @property
     def name(self) -> str:
-        """What it is called: its text, else its icon type."""
+        """Its text, or its type if it has no text."""
         return self.text or self.type
 
     @property
@@ -152,33 +204,46 @@ class UiElement:
 
     def contains(self, point_yx: tuple[float, float]) -> bool:
         """Whether the point lies in the box, edges included."""
-        y, x, height, width = self.box
-        return y <= point_yx[0] <= y + height and x <= point_yx[1] <= x + width
+        return contains(self.box, point_yx)
 
 
 @dataclass(frozen=True, slots=True)
 class CoatTexts:
-    """What Chain-of-Action-Thought (Android in the Zoo) says about one step in words; with each, its key in AitZ files.
+    """The four texts of Chain-of-Action-Thought (Android in the Zoo) for one step, each with its key in AitZ files.
 
-    One that the source leaves out is the empty string; a step of a source without any has no CoatTexts at all.
+    A text that the source lacks is the empty string. A step of a source without such texts has no CoatTexts.
     """
 
     screen: str = ""
-    """What the screen shows, whatever the goal is: `coat_screen_desc`."""
+    """Description of the screen, independent of the goal: `coat_screen_desc`."""
     think: str = ""
-    """Why this action, given goal, screen and history: `coat_action_think`."""
+    """Reasoning that leads from goal, screen and history to the action: `coat_action_think`."""
     action: str = ""
-    """The action and the element it touches: `coat_action_desc`."""
+    """Description of the action and the element it touches: `coat_action_desc`."""
     result: str = ""
-    """What the action leads to, told by the screen behind it: `coat_action_result`."""
+    """Result of the action, as the next screen shows it: `coat_action_result`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Screen:
+    """What an agent may see of a phone.
+
+    `pixels`: uint8 (height, width, 3), RGB; None if they were not read. `elements`: None if the source does not provide
+    them. `activity`: `package/activity`, empty if unknown.
+    """
+
+    pixels: np.ndarray | None
+    elements: tuple[UiElement, ...] | None = None
+    activity: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A screen and what was done on it.
+    """A screen and the action on it.
 
-    `screenshot` is uint8 (height, width, 3), RGB, or None where pixels were not asked for. `coat` is None where the
-    source has no such texts.
+    `screenshot` is uint8 (height, width, 3), RGB, or None if the pixels were not read. `coat` is None if the source has
+    no such texts. `instruction` is the low-level instruction of this one step, such as "tap the search field", which
+    AndroidControl has for each step; None if the source has none.
     """
 
     screenshot: np.ndarray | None
@@ -186,16 +251,27 @@ class Step:
     elements: tuple[UiElement, ...] = ()
     activity: str = ""
     coat: CoatTexts | None = None
+    instruction: str | None = None
+
+    @property
+    def screen(self) -> Screen:
+        return Screen(self.screenshot, self.elements, self.activity)
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) in pixels."""
-        return self.screenshot.shape[:2]
+        """(height, width) in pixels. Raises ValueError if the pixels were not read."""
+        if self.screenshot is None:
+            raise ValueError("a step without pixels has no size")
+        height, width = self.screenshot.shape[:2]
+        return height, width
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episode:
-    """One demonstration: a goal in words and the steps that reach it, in order."""
+    """One demonstration: a goal in words and the steps that reach it, in order.
+
+    `subset` is any name; a data set chooses its own.
+    """
 
     id: str
     subset: str
@@ -208,26 +284,7 @@ class Episode:
         return len(self.steps)
 
 
-def element_at(elements: tuple[UiElement, ...], point_yx: tuple[float, float]) -> UiElement | None:
-    """The smallest element that holds the point, None where there is none.
-
-    The smallest, because annotations nest: the icon in a button in a row is what was meant.
-    """
-    holding = [element for element in elements if element.contains(point_yx)]
-    return min(holding, key=lambda element: element.box[2] * element.box[3], default=None)
-
-
-def aitw_distance(a_yx: np.ndarray, b_yx: np.ndarray) -> np.ndarray:
-    """Euclidean between points (..., 2), float32 (...), to the last bit what AITW's matcher computes.
-
-    Its JAX norm squares x, rounds, and adds y squared in a fused multiply-add, which rounds once; float64 holds the
-    square of a float32 exactly, so adding there and rounding is the same. Without that, thresholds fall differently.
-    """
-    delta = np.asarray(a_yx, np.float32) - np.asarray(b_yx, np.float32)
-    dy, dx = delta[..., 0].astype(np.float64), delta[..., 1]
-    return np.sqrt((dy * dy + dx * dx).astype(np.float32))
-
-
-def distance(a_yx: tuple[float, float], b_yx: tuple[float, float]) -> float:
-    """Euclidean, in screen fractions; the two axes count alike whatever the aspect ratio (AITW's convention)."""
-    return math.hypot(a_yx[0] - b_yx[0], a_yx[1] - b_yx[1])
+def element_at(elements: Sequence[UiElement], point_yx: tuple[float, float]) -> UiElement | None:
+    """The smallest element that contains the point, None where no element does (`geometry.box_at`)."""
+    index = box_at((element.box for element in elements), point_yx)
+    return None if index is None else elements[index]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from vlm_agent.action_languages.binned import PHRASES, BinnedLanguage
-from vlm_agent.episodes import BUTTONS, TAP_DISTANCE, Action, ActionKind
+from vlm_agent.action_languages.binned import LATER_PHRASES, PHRASES, BinnedLanguage
+from vlm_agent.episodes import BUTTONS, Action, ActionKind
+from vlm_agent.geometry import TAP_DISTANCE
 
 BINS = (2, 10, 100, 1000)
 languages = st.sampled_from([BinnedLanguage(bins) for bins in BINS])
@@ -31,7 +32,11 @@ gestures = st.one_of(
 )
 actions = st.one_of(
     gestures,
+    points.map(lambda point: Action.long_press(*point)),
     unicode_text.map(Action.type_text),
+    unicode_text.map(Action.open_app),
+    unicode_text.map(Action.answer),
+    st.sampled_from([Action.wait(), Action.recents()]),
     st.sampled_from([*(Action.press(button) for button in BUTTONS), Action.complete(), Action.impossible()]),
 )
 
@@ -51,12 +56,18 @@ actions = st.one_of(
         (Action.impossible(), "impossible"),
         (Action.tap(0, 0), "tap at 0 0"),
         (Action.tap(1, 1), "tap at 99 99"),
+        (Action.long_press(0.075, 0.905), "long press at 7 90"),
+        (Action.open_app("Maps"), 'open app "Maps"'),
+        (Action.open_app('"M"\n'), 'open app "\\"M\\"\\n"'),
+        (Action.answer("4 o'clock"), 'answer "4 o\'clock"'),
+        (Action.wait(), "wait"),
+        (Action.recents(), "press recents"),
     ],
 )
 def test_the_papers_sentences(action, text):
     language = BinnedLanguage()
-    assert language.render(action) == text
-    assert language.parse(text).kind is action.kind
+    assert language.encode(action) == text
+    assert language.decode(text).kind is action.kind
 
 
 @given(languages, actions)
@@ -64,7 +75,7 @@ def test_the_papers_sentences(action, text):
 @example(BinnedLanguage(1000), Action.swipe((0.9999, 0.5), (0.9559, 0.5)))
 @example(BinnedLanguage(10), Action.swipe((1.0, 1.0), (1.0, 0.95)))
 def test_an_action_comes_back_as_what_it_was(language, action):
-    back = language.parse(language.render(action))
+    back = language.decode(language.encode(action))
     assert back.kind is action.kind
     assert back.name == action.name
     assert back.text == action.text
@@ -72,15 +83,21 @@ def test_an_action_comes_back_as_what_it_was(language, action):
 
 @given(languages, points)
 def test_a_tap_comes_back_within_half_a_bin(language, point):
-    back = language.parse(language.render(Action.tap(*point)))
+    back = language.decode(language.encode(Action.tap(*point)))
     assert back.touch_yx == back.lift_yx
     assert all(abs(a - b) <= 0.5 / language.bins + 1e-9 for a, b in zip(back.touch_yx, point, strict=True))
+
+
+@given(languages, points)
+def test_a_long_press_is_at_the_place_of_a_tap(language, point):
+    back = language.decode(language.encode(Action.long_press(*point)))
+    assert back == Action.long_press(*language.decode(language.encode(Action.tap(*point))).touch_yx)
 
 
 @given(languages, points, points)
 def test_a_swipe_longer_than_the_threshold_and_two_bins_comes_back_within_half_a_bin(language, touch, lift):
     assume(max(abs(touch[0] - lift[0]), abs(touch[1] - lift[1])) > TAP_DISTANCE + 2 / language.bins)
-    back = language.parse(language.render(Action.swipe(touch, lift)))
+    back = language.decode(language.encode(Action.swipe(touch, lift)))
     ends = zip(back.touch_yx + back.lift_yx, touch + lift, strict=True)
     assert all(abs(a - b) <= 0.5 / language.bins + 1e-9 for a, b in ends)
 
@@ -88,7 +105,7 @@ def test_a_swipe_longer_than_the_threshold_and_two_bins_comes_back_within_half_a
 @given(gestures)
 def test_a_short_swipe_moves_by_no_more_than_the_threshold_and_a_bin(gesture):
     language = BinnedLanguage(100)
-    back = language.parse(language.render(gesture))
+    back = language.decode(language.encode(gesture))
     moved = max(
         abs(a - b) for a, b in zip(back.lift_yx + back.touch_yx, gesture.lift_yx + gesture.touch_yx, strict=True)
     )
@@ -98,22 +115,24 @@ def test_a_short_swipe_moves_by_no_more_than_the_threshold_and_a_bin(gesture):
 @given(languages, unicode_text)
 @example(BinnedLanguage(), '"\\\n\r\t\x00\x7f\u2028 </s> \\u0041')
 def test_typed_text_survives_exactly(language, text):
-    assert language.parse(language.render(Action.type_text(text))) == Action.type_text(text)
+    for action in (Action.type_text(text), Action.open_app(text), Action.answer(text)):
+        assert language.decode(language.encode(action)) == action
 
 
 @given(languages, actions)
 @example(BinnedLanguage(), Action.type_text('\x00\x08\t\x0b\x1f\x7f"\\\u2028 \U0001f44b'))
 def test_every_beginning_of_an_action_begins(language, action):
-    text = language.render(action)
+    text = language.encode(action)
     assert all(language.ending(text[:end]) is not None for end in range(len(text) + 1))
     assert language.ending(text) == ""
 
 
 beginnings = st.one_of(
-    st.tuples(languages, actions, st.integers(0, 40)).map(lambda drawn: drawn[0].render(drawn[1])[: drawn[2]]),
+    st.tuples(languages, actions, st.integers(0, 40)).map(lambda drawn: drawn[0].encode(drawn[1])[: drawn[2]]),
     st.builds("swipe from {} {} to {} {}".format, *(st.integers(0, 1005) for _ in range(4))),
     st.builds("swipe from {0} {1} to {0} {2}".format, *(st.integers(0, 120) for _ in range(3))),
     st.text(st.sampled_from('0abcdefnrtu1"\\\x08\x1f ü'), max_size=8).map('Input text "{}'.format),
+    st.text(st.sampled_from('0abcdefnrtu1"\\\x08\x1f ü'), max_size=8).map('open app "{}'.format),
     st.text(max_size=4),
 )
 
@@ -125,8 +144,8 @@ beginnings = st.one_of(
 @example(BinnedLanguage(), 'Input text "\\u000a')
 def test_what_begins_becomes_an_action_by_its_ending(language, text):
     ending = language.ending(text)
-    assert ending is None or language.parse(text + ending) is not None
-    assert language.parse(text) is None or ending == ""
+    assert ending is None or language.decode(text + ending) is not None
+    assert language.decode(text) is None or ending == ""
 
 
 @given(languages, beginnings)
@@ -153,7 +172,7 @@ def test_a_swipe_begins_exactly_where_some_swipe_begins_so(bins, y, x, rest):
     """Against every swipe there is, one by one."""
     language, start = BinnedLanguage(bins), f"swipe from {y} {x} to "
     ends = (f"{to_y} {to_x}" for to_y in range(bins) for to_x in range(bins))
-    some = any(end.startswith(rest) and language.parse(start + end) is not None for end in ends)
+    some = any(end.startswith(rest) and language.decode(start + end) is not None for end in ends)
     assert (language.ending(start + rest) is not None) == some
 
 
@@ -178,6 +197,11 @@ def test_a_swipe_begins_exactly_where_some_swipe_begins_so(bins, y, x, rest):
         'Input text "\ud800',
         'Input text "a" ',
         "Input text  ",
+        "long press at 100",
+        "press recent ",
+        "waiting",
+        'answer "a" ',
+        "open app M",
     ],
 )
 def test_what_no_words_can_mend_does_not_begin(text):
@@ -191,10 +215,14 @@ def test_the_ending_of_a_very_long_text_is_found():
 @st.composite
 def almost_sentences(draw):
     """A valid sentence with a piece of it removed, replaced or added."""
-    text = draw(languages).render(draw(actions))
+    text = draw(languages).encode(draw(actions))
     at = draw(st.integers(0, len(text)))
     cut = draw(st.integers(0, 3))
-    new = draw(st.one_of(st.text(max_size=3), st.text('0123456789 "\\un', max_size=4), st.sampled_from(PHRASES)))
+    new = draw(
+        st.one_of(
+            st.text(max_size=3), st.text('0123456789 "\\un', max_size=4), st.sampled_from(PHRASES + LATER_PHRASES)
+        )
+    )
     return text[:at] + new + text[at + cut :]
 
 
@@ -203,8 +231,8 @@ def almost_sentences(draw):
 @example(BinnedLanguage(), "Input text " + "9" * 5_000)
 @example(BinnedLanguage(), "tap at " + "9" * 5_000 + " 1")
 def test_nothing_raises_and_what_is_accepted_is_what_would_be_written(language, text):
-    action = language.parse(text)
-    assert action is None or language.render(action) == text
+    action = language.decode(text)
+    assert action is None or language.encode(action) == text
 
 
 @pytest.mark.parametrize(
@@ -249,10 +277,20 @@ def test_nothing_raises_and_what_is_accepted_is_what_would_be_written(language, 
         "complete.",
         "Complete",
         "impossible\n",
+        "long press at 7",
+        "long press at 7 90 1",
+        "long press at 100 5",
+        "long press at 07 5",
+        "open app Maps",
+        'open app "Maps',
+        "answer yes",
+        'answer ""x',
+        "wait 5",
+        "press recents ",
     ],
 )
 def test_near_misses_are_no_sentences(text):
-    assert BinnedLanguage().parse(text) is None
+    assert BinnedLanguage().decode(text) is None
 
 
 def test_the_instructions_name_every_form():
@@ -261,12 +299,22 @@ def test_the_instructions_name_every_form():
     assert "from 0 to 49" in told
 
 
+def test_instructions_and_vocabulary_contain_the_later_kinds_only_by_the_setting():
+    plain, all_kinds = BinnedLanguage(50), BinnedLanguage(50, all_action_kinds=True)
+    forms = [phrase.strip().rstrip('"') for phrase in LATER_PHRASES]
+    assert not any(form in plain.instructions for form in forms)
+    assert all(form in all_kinds.instructions for form in forms)
+    assert plain.vocabulary().phrases == PHRASES
+    assert all_kinds.vocabulary().phrases == PHRASES + LATER_PHRASES
+    assert plain.vocabulary().coordinates == all_kinds.vocabulary().coordinates
+
+
 def test_a_lone_surrogate_from_a_model_is_no_sentence():
-    assert BinnedLanguage().parse('Input text "\ud800"') is None
+    assert BinnedLanguage().decode('Input text "\ud800"') is None
 
 
 def test_a_step_changes_nothing():
-    assert BinnedLanguage().parse("complete", step=None).kind is ActionKind.STATUS_TASK_COMPLETE
+    assert BinnedLanguage().decode("complete", screen=None).kind is ActionKind.STATUS_TASK_COMPLETE
 
 
 @pytest.mark.parametrize("bins", [1, 0, -5])

@@ -5,10 +5,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages.binned import BinnedLanguage
-from vlm_agent.action_languages.named import MAX_NAME_CHARACTERS, NamedLanguage
-from vlm_agent.episodes import Action, Step, UiElement
+from vlm_agent.action_languages.named import NamedLanguage
+from vlm_agent.action_languages.names import MAX_NAME_CHARACTERS
+from vlm_agent.episodes import Action, Screen, UiElement
 
-LANGUAGE, PLAIN, SEEKING = NamedLanguage(), BinnedLanguage(), NamedLanguage(sought=True)
+LANGUAGE, PLAIN, SEEKING = NamedLanguage(), BinnedLanguage(), NamedLanguage(name_swipe_targets=True)
 SCREEN = (
     UiElement((0.0, 0.0, 1.0, 1.0), "", "ICON_IMAGE"),
     UiElement((0.2, 0.0, 0.2, 1.0), "Wi-Fi  settings"),
@@ -22,21 +23,39 @@ SCREEN = (
 
 fractions = st.floats(0, 1)
 taps = st.builds(Action.tap, fractions, fractions)
+long_presses = st.builds(Action.long_press, fractions, fractions)
 swipes = st.builds(Action.swipe, st.tuples(st.just(0.1), fractions), st.tuples(st.just(0.9), fractions))
 others = st.one_of(
     swipes,
     st.text(st.characters(exclude_categories=["Cs"])).map(Action.type_text),
-    st.sampled_from([Action.press("back"), Action.complete(), Action.impossible()]),
+    st.text(st.characters(exclude_categories=["Cs"])).map(Action.open_app),
+    st.text(st.characters(exclude_categories=["Cs"])).map(Action.answer),
+    st.sampled_from([Action.press("back"), Action.complete(), Action.impossible(), Action.wait(), Action.recents()]),
 )
 names = st.one_of(
     st.text(),
     st.text(st.sampled_from('=tap at 05"\\I'), max_size=40),
-    st.sampled_from(["complete", "press back", "tap at 5 5", "a=tap at 3", 'Input text "x"', "=", "", "  ", "swipe"]),
+    st.sampled_from(
+        [
+            "complete",
+            "press back",
+            "wait",
+            'answer "x"',
+            'open app "a=tap at 3',
+            "tap at 5 5",
+            "a=tap at 3",
+            'Input text "x"',
+            "=",
+            "",
+            "  ",
+            "swipe",
+        ]
+    ),
 )
 
 
-def on(name: str, action: Action) -> Step:
-    return Step(None, action, (UiElement((0.0, 0.0, 1.0, 1.0), name),))
+def on(name: str) -> Screen:
+    return Screen(None, (UiElement((0.0, 0.0, 1.0, 1.0), name),))
 
 
 @pytest.mark.parametrize(
@@ -54,48 +73,50 @@ def on(name: str, action: Action) -> Step:
 )
 def test_a_tap_says_the_smallest_element_under_it(y, x, said):
     action = Action.tap(y, x)
-    assert LANGUAGE.render(action, Step(None, action, SCREEN)) == said
-    assert LANGUAGE.parse(said).is_tap
+    assert LANGUAGE.encode(action, Screen(None, SCREEN)) == said
+    assert LANGUAGE.decode(said).is_tap
 
 
-@given(names, st.one_of(taps, others))
+@given(names, st.one_of(taps, long_presses, others))
 @example("Wi-Fi=tap at 1 2", Action.tap(0.5, 0.5))
 def test_whatever_an_element_is_called_the_action_comes_back(name, action):
-    said = LANGUAGE.render(action, on(name, action))
-    assert LANGUAGE.parse(said) == PLAIN.parse(PLAIN.render(action))
+    said = LANGUAGE.encode(action, on(name))
+    assert LANGUAGE.decode(said) == PLAIN.decode(PLAIN.encode(action))
 
 
 @given(others)
 def test_all_but_taps_are_written_as_ever(action):
-    assert LANGUAGE.render(action, on("Wi-Fi", action)) == PLAIN.render(action)
+    assert LANGUAGE.encode(action, on("Wi-Fi")) == PLAIN.encode(action)
 
 
 @given(swipes)
 def test_a_swipe_says_what_it_is_to_bring_where_that_is_asked_for(swipe):
-    said = SEEKING.render(swipe, on("Wi-Fi", swipe), "Maps")
-    assert said == "Maps=" + PLAIN.render(swipe)
-    assert SEEKING.parse(said) == PLAIN.parse(PLAIN.render(swipe))
-    assert SEEKING.render(swipe, on("Wi-Fi", swipe)) == PLAIN.render(swipe)
-    assert LANGUAGE.render(swipe, on("Wi-Fi", swipe), "Maps") == PLAIN.render(swipe)
-    assert LANGUAGE.parse(said) is None
+    said = SEEKING.encode(swipe, on("Wi-Fi"), "Maps")
+    assert said == "Maps=" + PLAIN.encode(swipe)
+    assert SEEKING.decode(said) == PLAIN.decode(PLAIN.encode(swipe))
+    assert SEEKING.encode(swipe, on("Wi-Fi")) == PLAIN.encode(swipe)
+    assert LANGUAGE.encode(swipe, on("Wi-Fi"), "Maps") == PLAIN.encode(swipe)
+    assert LANGUAGE.decode(said) is None
 
 
 @given(names, st.one_of(taps, others))
 def test_nothing_but_a_swipe_is_told_by_what_is_sought(name, action):
-    step = on(name, action)
+    screen = on(name)
     if not action.is_swipe:
-        assert SEEKING.render(action, step, "Maps") == LANGUAGE.render(action, step)
+        assert SEEKING.encode(action, screen, "Maps") == LANGUAGE.encode(action, screen)
 
 
 @given(taps)
 def test_without_a_screen_or_on_nothing_a_tap_is_written_as_ever(tap):
-    assert LANGUAGE.render(tap) == LANGUAGE.render(tap, Step(None, tap)) == PLAIN.render(tap)
+    assert LANGUAGE.encode(tap) == LANGUAGE.encode(tap, Screen(None)) == PLAIN.encode(tap)
 
 
 @pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
-@given(names, st.one_of(taps, others))
+@given(names, st.one_of(taps, long_presses, others))
+@example('open app "a', Action.tap(0.5, 0.5))
+@example('answer "a', Action.long_press(0.5, 0.5))
 def test_every_beginning_begins_and_the_whole_needs_no_ending(language, name, action):
-    said = language.render(action, on(name, action), "Maps")
+    said = language.encode(action, on(name), "Maps")
     assert all(language.ending(said[:end]) is not None for end in range(len(said) + 1))
     assert language.ending(said) == ""
 
@@ -108,11 +129,14 @@ def test_every_beginning_begins_and_the_whole_needs_no_ending(language, name, ac
 @example("Wifi=swi")
 @example("Wifi=swipe from 3")
 @example("Wifi=swipe at")
+@example("Wifi=long press at 3")
+@example('answer "=tap at 0 0')
+@example('open app "x=tap at 0 0')
 @example("n" * (MAX_NAME_CHARACTERS + 1))
 def test_what_begins_becomes_an_action_by_its_ending_character_by_character(language, text):
     ending = language.ending(text)
-    assert ending is None or language.parse(text + ending) is not None
-    assert language.parse(text) is None or ending == ""
+    assert ending is None or language.decode(text + ending) is not None
+    assert language.decode(text) is None or ending == ""
     while ending:
         text += ending[0]
         rest = language.ending(text)
@@ -137,7 +161,7 @@ def test_what_begins_becomes_an_action_by_its_ending_character_by_character(lang
     ],
 )
 def test_near_misses_are_no_actions(text):
-    assert LANGUAGE.parse(text) is None
+    assert LANGUAGE.decode(text) is None
 
 
 @pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
@@ -146,10 +170,18 @@ def test_near_misses_are_no_actions(text):
 @example("a=tap at " + "9" * 5_000 + " 1")
 @example("a=swipe from 1 2 to 50 2")
 def test_nothing_raises_and_what_is_an_action_is_what_needs_no_ending(language, text):
-    assert (language.parse(text) is not None) == (language.ending(text) == "")
+    assert (language.decode(text) is not None) == (language.ending(text) == "")
+
+
+def test_a_long_press_names_what_it_touches_like_a_tap():
+    action = Action.long_press(0.305, 0.125)
+    assert LANGUAGE.encode(action, Screen(None, SCREEN)) == "Wi-Fi settings=long press at 30 12"
+    assert LANGUAGE.decode("Wi-Fi settings=long press at 30 12") == action
 
 
 def test_the_instructions_tell_of_names():
+    assert "Settings=long press" not in LANGUAGE.instructions
+    assert "Settings=long press at Y X" in NamedLanguage(all_action_kinds=True).instructions
     assert "Settings=tap at Y X" in LANGUAGE.instructions
     assert "Settings=swipe" not in LANGUAGE.instructions
     assert "Settings=swipe from Y X to Y X" in SEEKING.instructions

@@ -1,4 +1,4 @@
-"""An agent behind a chat endpoint: what the model is shown, and what becomes of its answer."""
+"""An agent behind a chat endpoint: its prompts, and how its answers are decoded."""
 
 import base64
 import threading
@@ -7,20 +7,21 @@ from io import StringIO
 
 import numpy as np
 import pytest
-import tiny
-from chat_server import Reply, serving
+from helpers import tiny
+from helpers.chat_server import Reply, serving
 from rich.console import Console
 
-from vlm_agent.agents.chat import ChatEndpoint, Completion, EndpointError
-from vlm_agent.agents.endpoint import EndpointAgent
-from vlm_agent.datasets.images import decode_screen
+from vlm_agent.agents import demonstrated
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
+from vlm_agent.agents.llm.client import ChatEndpoint, Completion, EndpointError
+from vlm_agent.datasets.shards.images import decode_screen
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.offline import Benchmark, evaluate
-from vlm_agent.evaluation.sources import Endpoint
-from vlm_agent.training.recipe import LanguageRecipe
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.run import evaluate
 
 EPISODE = tiny.episode(1)
-ACTIONS = [tiny.LANGUAGE.render(step.action) for step in EPISODE.steps]
+ACTIONS = [tiny.LANGUAGE.encode(step.action) for step in EPISODE.steps]
 
 
 def agent(url: str = "http://localhost:1", **options) -> EndpointAgent:
@@ -28,9 +29,9 @@ def agent(url: str = "http://localhost:1", **options) -> EndpointAgent:
     return EndpointAgent(chat, tiny.LANGUAGE, **options)
 
 
-def asked(past_screens: int, number: int = 4, **senses) -> list[dict]:
-    step = EPISODE.steps[number]
-    return agent(past_screens=past_screens, **senses).messages(EPISODE.goal, EPISODE.steps[:number], step.screenshot)
+def asked(past_screens: int, number: int = 4) -> list[dict]:
+    history = demonstrated(EPISODE, number)
+    return agent(past_screens=past_screens).messages(EPISODE.goal, history, EPISODE.steps[number].screen)
 
 
 def texts(messages: list[dict]) -> list[str]:
@@ -43,17 +44,17 @@ def screens(messages: list[dict]) -> list[np.ndarray]:
     return [decode_screen(base64.b64decode(url.partition(",")[2])) for url in urls]
 
 
-def test_past_screens_and_actions_take_turns_and_older_actions_are_told():
+def test_past_screens_and_actions_take_turns_and_older_actions_are_text():
     messages = asked(past_screens=2)
     assert [turn["role"] for turn in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
-    said = texts(messages)
-    assert tiny.LANGUAGE.instructions in said[0]
-    assert said[1].splitlines() == [f"Goal: {EPISODE.goal}", *_told(ACTIONS[:2]), "Screen 3:"]
-    assert said[2:] == [ACTIONS[2], "Screen 4:", ACTIONS[3], "Screen 5:"]
+    prompts = texts(messages)
+    assert tiny.LANGUAGE.instructions in prompts[0]
+    assert prompts[1].splitlines() == [f"Goal: {EPISODE.goal}", *_numbered(ACTIONS[:2]), "Screen 3:"]
+    assert prompts[2:] == [ACTIONS[2], "Screen 4:", ACTIONS[3], "Screen 5:"]
     assert all(map(np.array_equal, screens(messages), [step.screenshot for step in EPISODE.steps[2:5]]))
 
 
-def _told(actions: list[str]) -> list[str]:
+def _numbered(actions: list[str]) -> list[str]:
     return [f"Action {number}: {action}" for number, action in enumerate(actions, 1)]
 
 
@@ -61,16 +62,22 @@ def _told(actions: list[str]) -> list[str]:
 def test_so_many_screens_are_shown_and_every_action_is_known(past_screens, shown):
     messages = asked(past_screens)
     assert len(screens(messages)) == shown
-    assert all(any(action in said for said in texts(messages)) for action in ACTIONS[:4])
+    assert all(any(action in prompt for prompt in texts(messages)) for action in ACTIONS[:4])
 
 
-def test_senses_can_be_taken_away():
-    assert {screen.max() for screen in screens(asked(past_screens=2, grey=True))} == {128}
-    forgetful = asked(past_screens=2, remember=False)
-    assert texts(forgetful)[1:] == [f"Goal: {EPISODE.goal}\nScreen 1:"]
-    plain = agent()
-    assert plain.on_grey_screens() == replace(plain, grey=True)
-    assert plain.without_history() == replace(plain, remember=False)
+@pytest.mark.parametrize("control", CONTROLS)
+def test_under_a_control_the_endpoint_is_shown_nothing_else(control):
+    with serving(lambda n, body: Reply("press back")) as (url, requests):
+        controlled = ControlledAgent(agent(url, past_screens=9), CONTROLS[control])
+        controlled.act(EPISODE.goal, demonstrated(EPISODE, 4), EPISODE.steps[4].screen)
+        controlled.answer_episodes([EPISODE])
+    shown = [call.body["messages"] for call in requests]
+    assert len(shown) == 1 + len(EPISODE)
+    if control == "grey_screens":
+        assert {(screen.min(), screen.max()) for messages in shown for screen in screens(messages)} == {(128, 128)}
+        assert len(screens(shown[0])) == 5
+    else:
+        assert {tuple(texts(messages)[1:]) for messages in shown} == {(f"Goal: {EPISODE.goal}\nScreen 1:",)}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,7 @@ def test_senses_can_be_taken_away():
 )
 def test_an_answer_is_read_as_it_stands(text, action):
     with serving(lambda n, body: Reply(text)) as (url, _):
-        answer = agent(url).act(EPISODE.goal, (), EPISODE.steps[0].screenshot)
+        answer = agent(url).act(EPISODE.goal, (), EPISODE.steps[0].screen)
     assert answer.action == action
     assert answer.text == (text or "")
 
@@ -92,7 +99,7 @@ def what_was_done(n: int, body: dict) -> Reply:
 def test_every_step_is_asked_for_and_answers_come_back_in_order():
     with serving(what_was_done) as (url, _):
         eager = replace(agent(url, workers=4), chat=ChatEndpoint(url, "vlm", attempts=9, sleep=lambda seconds: None))
-        answers = eager.answer_episodes([EPISODE, EPISODE])
+        [answers] = eager.answer_episodes([EPISODE, EPISODE])
     assert [[answer.text for answer in episode] for episode in answers] == [ACTIONS, ACTIONS]
 
 
@@ -106,34 +113,34 @@ def test_calls_are_under_way_together():
 
     three = replace(EPISODE, steps=EPISODE.steps[:3])
     together = EndpointAgent(Meeting("http://localhost:1", "vlm"), tiny.LANGUAGE, workers=3)
-    assert len(together.answer_episodes([three])[0]) == 3
+    assert len(together.answer_episodes([three])[0][0]) == 3
 
 
 def test_the_first_failure_ends_it():
     with (
-        serving(lambda n, body: Reply(b"no such model", 404)) as (url, heard),
+        serving(lambda n, body: Reply(b"no such model", 404)) as (url, requests),
         pytest.raises(EndpointError, match="no such model"),
     ):
         agent(url, workers=1).answer_episodes([EPISODE] * 4)
-    assert len(heard) < 20
+    assert len(requests) < 20
 
 
 def test_an_endpoint_is_scored_like_a_checkpoint_and_resumed_after_a_fault(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(number) for number in range(2)], "test")
-    source = lambda url: Endpoint(  # noqa: E731
-        ChatEndpoint(url, "small-vlm", attempts=1), LanguageRecipe(bins=tiny.BINS), past_screens=9, workers=1
+    settings = lambda url: EndpointSettings(  # noqa: E731
+        endpoint=url, model="small-vlm", action_language={"bins": tiny.BINS}, past_screens=9, concurrency=1
     )
     score = lambda url: evaluate(  # noqa: E731
-        source(url), Benchmark(shards, "test"), tmp_path / "out", Console(file=StringIO())
+        settings(url), Benchmark(shards=shards, split="test"), tmp_path / "out", Console(file=StringIO())
     )
     with (
         serving(lambda n, body: Reply(b"gone", 410) if n == 12 else Reply("press enter")) as (url, _),
         pytest.raises(EndpointError, match="410"),
     ):
         score(url)
-    with serving(lambda n, body: Reply("press enter")) as (url, heard):
+    with serving(lambda n, body: Reply("press enter")) as (url, requests):
         scores = score(url)
-    assert len(heard) == 20  # the first pass was done; grey screens and no history remained
+    assert len(requests) == 20  # the first pass was done; grey screens and no history remained
     assert scores["trained"]["official"]["general"]["partial_match"] == 20
     assert scores["trained"]["about"]["settled_by_prefill"] is None
     assert "small-vlm at http://127.0.0.1" in (tmp_path / "out" / "report.html").read_text()

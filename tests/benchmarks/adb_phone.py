@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "devices"))
-from adb_servers import PROGRAMS, AdbServer
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from helpers.adb_servers import PROGRAMS, AdbServer
 
-from vlm_agent.devices.adb import AdbPhone
+from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action

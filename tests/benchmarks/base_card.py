@@ -20,10 +20,9 @@ from pathlib import Path
 from PIL import Image
 
 from vlm_agent.models.build import load
-from vlm_agent.models.embedded import WEIGHTS
-from vlm_agent.models.trained import CHECKPOINTS, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER
-from vlm_agent.training.recipe import Recipe, read_recipe
-from vlm_agent.training.run_folder import FINISHED
+from vlm_agent.models.run_layout import CHECKPOINTS, MODEL_FOLDER, RECIPE_FILE, TOKENIZER_FOLDER, WEIGHTS
+from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.run_folder.layout import FINISHED
 
 CARD = Path(__file__).with_suffix(".md")
 CURVES = {

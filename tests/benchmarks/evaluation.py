@@ -30,16 +30,16 @@ from rich.table import Table
 from safetensors.torch import load_model, save_model
 from transformers import DynamicCache
 
-from vlm_agent.action_languages.binned import PHRASES
-from vlm_agent.agents.greedy import Limits, answer_sentences, most_likely
-from vlm_agent.agents.llama_vit_reader import LlamaViTReader
-from vlm_agent.agents.vlm import MAX_ACTION_TOKENS, VlmAgent
-from vlm_agent.datasets.simulated_phone import simulate_episode
+from vlm_agent.agents.decoding.greedy import Limits, answer_sentences, most_likely
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
-from vlm_agent.models.reading import llama_vit_rows, reading_of
+from vlm_agent.models.family import processor_of
+from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
+from vlm_agent.models.llama_vit.family import collate
+from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
-from vlm_agent.training.recipe import read_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes" / "llama_vit_tiny.yaml"
@@ -95,10 +95,10 @@ def trained_agent(episodes: list[Episode], steps: int, weights: Path) -> VlmAgen
     recipe = read_recipe(RECIPE)
     torch.manual_seed(0)
     texts = [text for episode in episodes for text in (episode.goal, *(step.action.text for step in episode.steps))]
-    bins = recipe.action_language.bins
-    tokenizer = build_tokenizer(recipe.model, Vocabulary(PHRASES, bins, texts))
-    model = build(recipe.model, tokenizer, bins)
-    sentences = reading_of(model.config).sentences(tokenizer, recipe.action_language.build())
+    language = recipe.action_language.build()
+    tokenizer = build_tokenizer(recipe.model, Vocabulary(language.vocabulary(), texts))
+    model = build(recipe.model, tokenizer, language)
+    sentences = processor_of(model.config).sentences(tokenizer, language)
     if weights.is_file():
         load_model(model, weights)
     elif steps:
@@ -113,7 +113,7 @@ def learn(model, sentences: list[Sentence], steps: int) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     began = time.perf_counter()
     for step in range(steps):
-        row = llama_vit_rows([sentences[step % len(sentences)]])
+        row = collate([sentences[step % len(sentences)]])
         loss = model.train()(row["input_ids"], row["screens"], row["labels"]).loss
         optimizer.zero_grad()
         loss.backward()
@@ -155,9 +155,9 @@ Answers = list[list[tuple[list[int], bool]]]
 
 def by_engine(agent: VlmAgent, episodes: list[Episode]) -> Answers:
     sentences = [agent.sentences.build(episode) for episode in episodes]
-    limits = Limits(agent.tokenizer.eos_token_id, MAX_ACTION_TOKENS)
-    (said,) = answer_sentences(LlamaViTReader(agent.model), sentences, limits, [most_likely])
-    return [[(one.ids, one.settled) for one in episode] for episode in said]
+    limits = Limits(agent.tokenizer.eos_token_id, agent.sentences.language.max_tokens)
+    (said,) = answer_sentences(LlamaViTDecoder(agent.model), sentences, limits, [most_likely])
+    return [[(one.ids, one.from_prefill) for one in episode] for episode in said]
 
 
 def by_generate(agent: VlmAgent, episodes: list[Episode]) -> Answers:
@@ -166,7 +166,7 @@ def by_generate(agent: VlmAgent, episodes: list[Episode]) -> Answers:
             inputs_embeds=embeddings,
             attention_mask=mask,
             do_sample=False,
-            max_new_tokens=MAX_ACTION_TOKENS,
+            max_new_tokens=agent.sentences.language.max_tokens,
             eos_token_id=agent.tokenizer.eos_token_id,
             pad_token_id=agent.tokenizer.pad_token_id,
         )
@@ -180,7 +180,7 @@ def by_loop(agent: VlmAgent, episodes: list[Episode]) -> Answers:
         model, cache, said = agent.model, DynamicCache(), []
         given, places = {"inputs_embeds": embeddings}, (mask.cumsum(-1) - 1).clamp(min=0)
         ended = torch.zeros(len(embeddings), dtype=torch.bool)
-        while len(said) < MAX_ACTION_TOKENS and not ended.all():
+        while len(said) < agent.sentences.language.max_tokens and not ended.all():
             read = model.language_model.model(
                 **given, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True
             )

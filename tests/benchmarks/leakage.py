@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from vlm_agent.datasets.goals import find_leaks
-from vlm_agent.datasets.simulated_phone import phone_seed, simulate_episode, subset_of
+from vlm_agent.datasets.simulate import phone_seed, simulate_episode, subset_of
+from vlm_agent.datasets.statistics.leakage import find_leaks
 from vlm_agent.devices.simulated_phone import SPLITS, sample_task
 
 SHARES = {"train": 8, "validation": 1, "test": 1}

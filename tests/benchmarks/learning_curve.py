@@ -17,13 +17,14 @@ from base_card import polyline, text
 from online import checkpoints_of
 from rich.console import Console
 
-from vlm_agent.evaluation.metrics import headline
-from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
-from vlm_agent.evaluation.sources import Checkpoint
-from vlm_agent.models.precision import has_bf16
-from vlm_agent.models.trained import RECIPE_FILE
-from vlm_agent.training.recipe import read_recipe
-from vlm_agent.training.run_folder import FINISHED
+from vlm_agent.agents.vlm import VlmSettings
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.run import AGENT, evaluate
+from vlm_agent.evaluation.scoring.metrics import headline
+from vlm_agent.models.run_layout import RECIPE_FILE
+from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM, LINE = 560, 260, 44, 150, 16, 40, 14
@@ -37,9 +38,9 @@ def main() -> None:
     rows_a_step = trajectories_a_step(options.run)
     points = []
     for name, checkpoint in checkpoints_of(options.run).items():
-        benchmark = Benchmark(options.shards, "test", limit=options.limit)
+        benchmark = Benchmark(shards=options.shards, split="test", limit=options.limit)
         quiet = Console(file=StringIO())
-        agent = Checkpoint(checkpoint, bf16=has_bf16())
+        agent = VlmSettings(run=str(checkpoint), bf16=has_bf16())
         told = headline(evaluate(agent, benchmark, options.output / name, quiet, controls=False)[AGENT])
         point = {"trajectories": step_of(checkpoint, options.run) * rows_a_step}
         points.append(point | {scorer: round(told[scorer]["overall"], 2) for scorer in TARGETS})

@@ -29,7 +29,7 @@ from matching.made_steps import BOXES, make_arrays, make_hard_arrays
 from matching.one_step import match_step, match_step_lean
 from matching.test_set import write_test_set
 
-from vlm_agent.evaluation.aitw_matcher import actions_match
+from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
 
 TEST_SET_STEPS, QUICK_STEPS = 570_000, 57_000
 _KEYS = ("touch_1", "lift_1", "type_1", "touch_2", "lift_2", "type_2", "boxes")
@@ -37,8 +37,8 @@ _KEYS = ("touch_1", "lift_1", "type_1", "touch_2", "lift_2", "type_2", "boxes")
 _SCORE = """
 import json, resource, sys, time
 from pathlib import Path
-from vlm_agent.evaluation.metrics import score
-from vlm_agent.evaluation.step_files import step_tables
+from vlm_agent.evaluation.scoring.metrics import score
+from vlm_agent.evaluation.scoring.steps import step_tables
 path = Path(sys.argv[1])
 began, processor = time.perf_counter(), time.process_time()
 scores = score(path)

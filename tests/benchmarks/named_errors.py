@@ -15,10 +15,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.action_languages.named import NAMES, spoken_name
+from vlm_agent.action_languages.names import NAME_SEPARATOR, spoken_name
 from vlm_agent.episodes import element_at
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
-from vlm_agent.evaluation.strict import strictly_match
+from vlm_agent.evaluation.scoring.strict import strictly_match
 
 PREDICTIONS = Path("runs/demo/evaluation/predictions.parquet")
 
@@ -65,7 +65,7 @@ def what_happened(row: Prediction) -> str:
 
 def _for_what(row: Prediction) -> str:
     """What a swipe was to bring where the expert tapped."""
-    name, named, _ = row.text.partition(NAMES)
+    name, named, _ = row.text.partition(NAME_SEPARATOR)
     if not named:
         return "nothing named"
     return "for what the expert tapped" if name == _touched(row) else "for something else"
@@ -77,7 +77,7 @@ def _touched(row: Prediction) -> str | None:
 
 
 def _tap(row: Prediction, right: bool) -> str:
-    name, named, _ = row.text.partition(NAMES)
+    name, named, _ = row.text.partition(NAME_SEPARATOR)
     here = {spoken_name(element) for element in row.elements}
     if not named:
         told = "nothing named"

@@ -11,18 +11,21 @@ the success.
 
 import argparse
 import json
+import sys
 from io import StringIO
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from helpers.correlation import correlate_success
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.evaluation.offline import AGENT, Benchmark, evaluate
+from vlm_agent.agents.vlm import VlmSettings
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.run import AGENT, evaluate
 from vlm_agent.evaluation.online import evaluate_online
-from vlm_agent.evaluation.online.correlation import correlate_success
-from vlm_agent.evaluation.sources import Checkpoint
-from vlm_agent.models.trained import CHECKPOINTS
-from vlm_agent.training.run_folder import FINISHED
+from vlm_agent.models.run_layout import CHECKPOINTS
+from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARES = ("partial_match", "complete_match")
@@ -63,11 +66,11 @@ def checkpoints_of(run: Path) -> dict[str, Path]:
 
 
 def scores(checkpoint: Path, name: str, options: argparse.Namespace) -> dict[str, float]:
-    source, quiet = Checkpoint(checkpoint), Console(file=StringIO())
-    benchmark = Benchmark(options.shards, "test", limit=options.limit)
-    offline = evaluate(source, benchmark, options.output / "offline" / name, quiet, controls=False)[AGENT]
+    settings, quiet = VlmSettings(run=str(checkpoint)), Console(file=StringIO())
+    benchmark = Benchmark(shards=options.shards, split="test", limit=options.limit)
+    offline = evaluate(settings, benchmark, options.output / "offline" / name, quiet, controls=False)[AGENT]
     online = evaluate_online(
-        source, options.output / "online" / name, quiet, options.tasks, options.seed, False, options.workers
+        settings, options.output / "online" / name, quiet, options.tasks, options.seed, False, options.workers
     )["runs"][AGENT]["overall"]
     row = {f"{scorer}_{share}": offline[scorer]["overall"][share] for scorer in SCORERS for share in SHARES}
     return row | {"success": online["success"], "interval": online["interval"], "reached": online["reached"]}

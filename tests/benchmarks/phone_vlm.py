@@ -1,30 +1,33 @@
-"""What a pretrained phone model knows: held-out drawn screens by task, and real screens, as it is.
+"""Accuracy of a pretrained phone model: held-out drawn screens by task, and real screens without fine-tuning.
 
     python tests/benchmarks/phone_vlm.py --run runs/phone_vlm_tiny [--screens 400] [--seed 0] [--real FOLDER]
         [--draw answers.png] [--draw-real real.png]
 
-`--real` names a folder of pairs NAME.jpg and NAME.json whose elements have `text` and `bounds_ltrb` (fractions left,
-top, right, bottom), perhaps `checkable` and `checked`. `--draw` and `--draw-real` draw the answers to questions for
-places on unseen screens, drawn and real: green where right, red where wrong. Ends with one line of JSON.
+`--real` is a folder of pairs NAME.jpg and NAME.json whose elements have `text` and `bounds_ltrb` (fractions left, top,
+right, bottom), and optionally `checkable` and `checked`. `--draw` and `--draw-real` draw answers that are taps on
+held-out screens, drawn and real: green if correct, red if wrong. The last line of output is JSON.
 """
 
 import argparse
 import json
 import random
+import sys
 import time
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from helpers.exam import accuracy_by_task, answer_questions, held_out_questions, questions_about, walk_accuracy
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.agents.vlm import VlmAgent
-from vlm_agent.datasets.drawn_screens import DrawnScreen
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.drawing.actions import draw_action
 from vlm_agent.episodes import Action, Step, UiElement
-from vlm_agent.evaluation.exam import drawn_exam, errand_marks, marks, questions_about, sit
-from vlm_agent.screens.drawing import draw_action
-from vlm_agent.sentences.lessons import Lessons
+from vlm_agent.pretraining.lessons import Lessons
+from vlm_agent.pretraining.screens import DrawnScreen
 
 RIGHT, WRONG = (20, 140, 60), (205, 40, 40)
 DRAWN, HEIGHT = 12, 640
@@ -35,18 +38,23 @@ def main() -> None:
     agent = VlmAgent.from_run(options.run)
     lessons = Lessons(agent.sentences)
     began = time.monotonic()
-    answers = list(sit(agent, drawn_exam(lessons, options.screens, options.seed)))
-    figures = {"run": str(options.run), "screens": options.screens, "seed": options.seed, "drawn": marks(answers)}
-    figures["drawn"] |= errand_marks(agent, options.screens // 3, options.seed)
+    answers = list(answer_questions(agent, held_out_questions(lessons, options.screens, options.seed)))
+    figures = {
+        "run": str(options.run),
+        "screens": options.screens,
+        "seed": options.seed,
+        "drawn": accuracy_by_task(answers),
+    }
+    figures["drawn"] |= walk_accuracy(agent, options.screens // 3, options.seed)
     show("Drawn screens, held out", figures["drawn"])
     if options.real is not None:
         rng = random.Random(0)
         real = [real_screen(path) for path in sorted(options.real.glob("*.json"))]
         if not real:
-            raise SystemExit(f"{options.real} holds no NAME.json")
+            raise SystemExit(f"{options.real} contains no NAME.json")
         questions = (question for screen in real for question in questions_about(lessons, screen, rng))
-        of_real = list(sit(agent, questions))
-        figures["real"] = marks(of_real)
+        of_real = list(answer_questions(agent, questions))
+        figures["real"] = accuracy_by_task(of_real)
         show("Real screens", figures["real"])
         if options.draw_real is not None:
             draw(of_real, options.draw_real)
@@ -84,27 +92,27 @@ def real_screen(path: Path) -> DrawnScreen:
     return DrawnScreen(Step(screenshot, Action.complete(), tuple(elements)), switches)
 
 
-def show(title: str, told: dict[str, dict]) -> None:
+def show(title: str, figures: dict[str, dict]) -> None:
     table = Table(title=title, box=None)
     for column in ("task", "questions", "right, %", "95 %"):
         table.add_column(column, justify="left" if column == "task" else "right")
-    for task, row in told.items():
+    for task, row in figures.items():
         low, high = row["interval"]
         table.add_row(task, str(row["questions"]), f"{row['percent']:.1f}", f"{low:.1f} – {high:.1f}")
     Console().print(table)
 
 
 def draw(answers, output: Path) -> None:
-    """The first `DRAWN` screens that were asked for a place, with one answer on each and what was asked."""
+    """The first `DRAWN` screens with a question for a tap, with one answer and its question on each."""
     chosen = {id(answer.question.screen): answer for answer in answers if answer.question.element is not None}
     if not chosen:
-        raise SystemExit("no question asked for a place: there is nothing to draw")
+        raise SystemExit("no question asks for a tap, so there is nothing to draw")
     cells = []
     for answer in list(chosen.values())[:DRAWN]:
         picture = Image.fromarray(answer.question.screen.step.screenshot)
         picture = picture.resize((round(picture.width * HEIGHT / picture.height), HEIGHT), Image.Resampling.LANCZOS)
         if answer.action is not None and answer.action.is_tap:
-            colour = RIGHT if answer.right else WRONG
+            colour = RIGHT if answer.correct else WRONG
             picture = draw_action(picture, answer.action, colour, answer.question.element.name)
         cells.append(picture)
     columns = 6

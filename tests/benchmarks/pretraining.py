@@ -28,12 +28,12 @@ from statistics import mean, stdev
 from rich.console import Console
 from rich.table import Table
 
-from vlm_agent.evaluation.metrics import headline
-from vlm_agent.evaluation.offline import AGENT
-from vlm_agent.models.embedded import EMBEDDED
-from vlm_agent.models.precision import has_bf16
-from vlm_agent.training.recipe import Recipe, read_recipe
-from vlm_agent.training.run_folder import FINISHED
+from vlm_agent.evaluation.offline.run import AGENT
+from vlm_agent.evaluation.scoring.metrics import headline
+from vlm_agent.models.run_layout import EMBEDDED
+from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama_vit_tiny.yaml"
@@ -55,7 +55,7 @@ def base_network() -> tuple[str, ...]:
         "model.language_model.config.num_attention_heads": heads["num_attention_heads"],
         "model.language_model.config.num_key_value_heads": heads["num_key_value_heads"],
         "action_language.name": language.name,
-        "action_language.sought": language.sought,
+        "action_language.name_swipe_targets": language.name_swipe_targets,
     }
     return tuple(word for key, value in keys.items() for word in (f"--{key}", json.dumps(value).strip('"')))
 

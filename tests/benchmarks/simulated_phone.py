@@ -5,8 +5,9 @@
 Plays held-out episodes with the expert on one core and prints, last, one line of JSON: `screens_per_second` (of
 processor time; the screen, its annotations and the expert's part included), `action_mix` and `swipe_mix` (percent),
 `mean_length`, `memory_share`, the `blind_ceiling` (percent, official and strict partial match; see
-`vlm_agent.evaluation.baselines`), and, of goals that need memory, the `memoryless_ceiling`: what an agent could reach
-that knows all but what it saw and did before, so that a screen which comes again, pixel for pixel, is answered alike.
+`vlm_agent.evaluation.offline.baselines`), and, of goals that need memory, the `memoryless_ceiling`: what an agent
+could reach that knows all but what it saw and did before, so that a screen which comes again, pixel for pixel, is
+answered alike.
 """
 
 import argparse
@@ -16,12 +17,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from statistics import mean
 
-from vlm_agent.datasets.simulated_phone import simulate_episode
+from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.episodes import Episode, Step
-from vlm_agent.evaluation.baselines import blind_ceiling, constant_predictions
-from vlm_agent.evaluation.metrics import headline
+from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions
 from vlm_agent.evaluation.predictions import Prediction, predictions_for
-from vlm_agent.evaluation.verdicts import SCORERS, verdicts
+from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
+from vlm_agent.evaluation.scoring.metrics import headline
 
 
 def percent(counts: Counter) -> dict[str, float]:

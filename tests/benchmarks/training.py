@@ -1,7 +1,6 @@
 """How fast a phone agent is trained, and in how much memory: ours against the field's habits, and against a peer.
 
     python tests/benchmarks/training.py [--with-peer] [--in-proportion] [--quick]
-    python tests/benchmarks/training.py --gpu
 
 The same random weights, the same LoRA upon them, the same episodes of 8 steps of the simulated phone and the same
 optimiser go along each road in turn, every time in a fresh process, several rounds; the best round of each counts:
@@ -23,7 +22,7 @@ its layers as in 7B, because in a small model a real vocabulary makes leaving lo
 TRL lives in an environment of its own: `--peer-python` names its Python, `--with-peer` makes one in build/; without
 either it is left out. `--quick` (short episodes, a small vocabulary, one round, roads at the same time) shows that
 everything runs and agrees, and no more.
-`--gpu` measures ours alone at the shapes of Qwen2.5-VL-7B and Llama-2-7B + ViT-L on one CUDA GPU: tokens/s and MFU.
+gpu.py measures ours alone at the shapes of 7B models on a GPU.
 Linux only. Prints, last, one line of JSON, where a road's figures are those of its best round.
 """
 
@@ -40,13 +39,12 @@ from pathlib import Path
 from rich.console import Console
 from training.episodes import STEPS, write_episodes
 from training.figures import figures_of, show
-from training.rounds import ROADS, Bench, run_process
-from training.shapes import GPU_SHAPES, IN_PROPORTION, SHAPES, Shape
+from training.rounds import ROADS, Bench
+from training.shapes import IN_PROPORTION, SHAPES, Shape
 from training.words import write_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 EPISODES = 6
-GPU_EPISODES = 32
 QUICK_STEPS = 2
 QUICK_VOCABULARY = 4096
 PEER = {"trl": "1.16.0"}
@@ -59,10 +57,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     python = peer_python(options)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        if options.gpu:
-            figures = measure_gpu(Path(folder), options)
-        else:
-            figures = measure(Bench(Path(folder), python, options.roads, options.threads, options.quick), options)
+        figures = measure(Bench(Path(folder), python, options.roads, options.threads, options.quick), options)
     print(json.dumps(figures))
 
 
@@ -79,8 +74,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--in-proportion", action="store_true", help="also with heads in 7B's proportion")
     parser.add_argument("--with-peer", action="store_true", help="install TRL into build/trl-venv")
     parser.add_argument("--peer-python", type=Path, metavar="PATH", help="the Python that has TRL")
-    parser.add_argument("--gpu", action="store_true", help="ours at 7B on a CUDA GPU, and nothing else")
-    parser.add_argument("--batch", type=int, metavar="N", help="with --gpu: episodes in a row")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="(default: all)")
     parser.add_argument("--folder", type=Path, default=ROOT / "build", metavar="DIR", help="where to work")
     return parser.parse_args()
@@ -111,25 +104,6 @@ def chosen_shapes(options: argparse.Namespace) -> list[Shape]:
     if not options.quick:
         return chosen
     return [replace(shape, vocabulary=min(shape.vocabulary, QUICK_VOCABULARY)) for shape in chosen]
-
-
-def measure_gpu(folder: Path, options: argparse.Namespace) -> dict:
-    import torch
-
-    if not torch.cuda.is_available():
-        raise SystemExit("--gpu: torch sees no CUDA GPU here; run it where one is, with a CUDA build of torch")
-    figures = {}
-    for shape in GPU_SHAPES:
-        prepare(folder, shape, GPU_EPISODES, STEPS)
-        command = [sys.executable, "-m", "training.gpu_road", "--shape", shape.name, "--data", folder]
-        command += [] if options.batch is None else ["--batch", options.batch]
-        command += ["--warm-up", 1, "--steps", 2] if options.quick else []
-        found = figures[shape.name] = run_process(command, options.threads)
-        mfu = "unknown" if found["mfu"] is None else f"{found['mfu']:.1%}"
-        print(f"{shape.about} on {found['device']}, {found['attention']}: MFU {mfu} (target ≥ 50 %), ", end="")
-        print(f"{found['tokens_per_second']:,.0f} tokens/s, {found['seconds_a_step']:.2f} s a step, ", end="")
-        print(f"{found['peak_bytes'] / 1e9:.1f} GB")
-    return figures
 
 
 def prepare(folder: Path, shape: Shape, episodes: int, steps: int) -> None:

@@ -1,29 +1,29 @@
-"""`vlm-agent act`: what it shows, what it leaves behind, when it asks, how it ends."""
+"""`vlm-agent act`: its output, its trace, its questions and its exit status."""
 
 import io
 import json
 import os
 import pty
-import sys
-from pathlib import Path
+from contextlib import contextmanager
 
+import numpy as np
 import pytest
+from helpers.browser_phone import needs_browser, tap
+from helpers.prepared_agent import Prepared
+from helpers.replay import replay
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "devices"))
-from browser_phone import needs_browser, tap
-
+from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, act, main
 from vlm_agent.cli.keys import Keys
-from vlm_agent.datasets.traces import read_trace
-from vlm_agent.devices import adb
-from vlm_agent.devices.browser import BrowserPhone
-from vlm_agent.devices.browser_tasks import browser_task
-from vlm_agent.devices.browser_world import make_world
+from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.devices import DEVICES, DeviceAddress, DeviceKind, OpenedDevice
+from vlm_agent.devices.adb import phone as adb
+from vlm_agent.devices.browser.phone import BrowserPhone
+from vlm_agent.devices.browser.tasks import browser_task
+from vlm_agent.devices.browser.world import make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.replay import replay
-from vlm_agent.evaluation.online.runs import Scripted
 
 TASK = "general/test/7"
 SHOP = 0
@@ -69,7 +69,7 @@ def run(tmp_path, monkeypatch):
     """Runs the command with an agent that does these actions; `typed` is the standard input."""
 
     def run(actions, *more, device=f"simulated:{TASK}", typed=""):
-        monkeypatch.setattr(act, "_agent", lambda _: (Scripted(actions), "scripted"))
+        monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(actions)))
         monkeypatch.setattr("sys.stdin", io.StringIO(typed))
         given = ["act", "--agent", "RUN", "--device", device, "--trace", str(tmp_path / "trace"), *more]
         return main(given)
@@ -80,12 +80,12 @@ def run(tmp_path, monkeypatch):
 def test_each_step_is_shown_and_the_trace_is_whole(run, tmp_path, capsys):
     actions = expert()
     assert run(actions, "--animation", str(tmp_path / "a.gif")) == OK
-    said = capsys.readouterr().out
-    assert f"Goal: {sample_task('general', 'test', 7).goal}" in said
+    printed = capsys.readouterr().out
+    assert f"Goal: {sample_task('general', 'test', 7).goal}" in printed
     for number in range(len(actions)):
-        assert f"{tmp_path}/trace/screen_{number:03d}.png" in said
-    assert "'complete' → complete" in said
-    assert "The task is reached" in said
+        assert f"{tmp_path}/trace/screen_{number:03d}.png" in printed
+    assert "'complete' → complete" in printed
+    assert "The task is reached" in printed
     trace = read_trace(tmp_path / "trace")
     assert [step.action for step in trace.steps] == actions
     assert trace.heading.task == TASK
@@ -103,9 +103,9 @@ def test_a_task_in_the_browser_is_reached_and_the_trace_is_whole(run, tmp_path, 
     actions, goal = shop_expert(), browser_task("shop", SHOP).goal
     assert any(action.is_swipe for action in actions)
     assert run(actions, device=f"browser:shop/{SHOP}") == OK
-    said = capsys.readouterr().out
-    assert f"Goal: {goal}" in said
-    assert "The task is reached" in said
+    printed = capsys.readouterr().out
+    assert f"Goal: {goal}" in printed
+    assert "The task is reached" in printed
     trace = read_trace(tmp_path / "trace")
     assert (trace.heading.goal, trace.heading.subset) == (goal, "web_shopping")
     assert [(step.action, step.outcome) for step in trace.steps] == [(action, "done") for action in actions]
@@ -123,13 +123,50 @@ def test_a_browser_without_a_task_does_the_goal_that_was_given(run, tmp_path, ca
     assert [step.activity for step in trace.steps] == ["launcher/home"]
 
 
+class DummyPhone:
+    """A grey screen that gets lighter with every action."""
+
+    activity, size, status = "dummy/main", (96, 64), None
+
+    def __init__(self):
+        self.performed = []
+
+    def screenshot(self):
+        return np.full((*self.size, 3), 128 + len(self.performed), np.uint8)
+
+    def elements(self):
+        return ()
+
+    def perform(self, action):
+        self.performed.append(action)
+
+
+def test_a_new_kind_of_device_is_one_entry_of_the_registry(run, tmp_path, monkeypatch, capsys):
+    opened = []
+
+    @contextmanager
+    def open_dummy(which):
+        opened.append(DummyPhone())
+        yield OpenedDevice(opened[-1], f"dummy_{which}")
+
+    kind = DeviceKind(("dummy:NAME",), lambda which: which and DeviceAddress(lambda: open_dummy(which)))
+    monkeypatch.setitem(DEVICES, "dummy", kind)
+    assert run([Action.tap(0.5, 0.5), Action.complete()], "--goal", "tap", device="dummy:one") == OK
+    trace = read_trace(tmp_path / "trace")
+    assert (trace.heading.device, trace.heading.goal, trace.heading.task) == ("dummy_one", "tap", None)
+    assert [phone.performed for phone in opened] == [[Action.tap(0.5, 0.5), Action.complete()]]
+    with pytest.raises(SystemExit):
+        run([], device="dummy")
+    assert "dummy:NAME" in capsys.readouterr().err
+
+
 def test_what_a_model_says_cannot_steer_the_terminal(run, capsys):
     hostile = "\x1b[2J\u202e[red]"
     run([Action.type_text(hostile), Action.complete()])
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert "\u202e" not in said
-    assert "[red]" in said
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert "\u202e" not in printed
+    assert "[red]" in printed
 
 
 @pytest.mark.parametrize(
@@ -178,15 +215,15 @@ def test_apps_that_are_not_allowed_are_left_alone(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--agent", "R", "--device", "phone"], "is no device"),
-        (["--agent", "R", "--device", "simulated:a/b"], "is no device"),
-        (["--agent", "R", "--device", "browser:nowhere"], "browser or browser:shop/7"),
+        (["--agent", "R", "--device", "phone"], "is not a device"),
+        (["--agent", "R", "--device", "simulated:a/b"], "is not a device"),
+        (["--agent", "R", "--device", "browser:nowhere"], "browser:settings or browser:shop/7"),
         (["--agent", "R", "--device", "adb"], "--goal is missing"),
         (["--agent", "R", "--device", "browser:shop"], "--goal is missing"),
         (["--device", "adb", "--goal", "x"], "either --agent"),
         (["--agent", "R", "--endpoint", "http://x", "--device", "adb", "--goal", "x"], "either --agent"),
         (["--endpoint", "http://x", "--device", "adb", "--goal", "x"], "go together"),
-        (["--agent", "R", "--device", "simulated", "--goal", " "], "one line of words"),
+        (["--agent", "R", "--device", "simulated", "--goal", " "], "must be one line of words"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, message, capsys):
@@ -202,13 +239,13 @@ def test_a_trace_is_not_written_over_another(run, tmp_path, capsys):
     assert "not an empty folder" in capsys.readouterr().err
 
 
-def test_a_phone_that_is_not_there_is_named_before_a_model_is_loaded(monkeypatch):
+def test_a_phone_that_is_not_there_is_named_before_a_model_is_loaded(monkeypatch, capsys):
     def absent(serial):
         raise NoDeviceError(f"no phone {serial} is connected")
 
     monkeypatch.setattr(adb, "AdbPhone", absent)
-    with pytest.raises(NoDeviceError, match="X1:5"):
-        main(["act", "--agent", "no-such-run", "--device", "adb:X1:5", "--goal", "x"])
+    assert main(["act", "--agent", "no-such-run", "--device", "adb:X1:5", "--goal", "x"]) == FAILED
+    assert "no phone X1:5 is connected" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -222,7 +259,7 @@ def terminal(monkeypatch):
 
 
 def test_q_stops_it_before_the_next_action(terminal, tmp_path, monkeypatch):
-    monkeypatch.setattr(act, "_agent", lambda _: (Scripted(expert()), "scripted"))
+    monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(expert())))
     seen = iter([False, True])
     monkeypatch.setattr(Keys, "wants_stop", lambda _: next(seen))
     arguments = ["act", "--agent", "R", "--device", f"simulated:{TASK}", "--trace", str(tmp_path / "trace")]

@@ -2,12 +2,12 @@
 
 import json
 
-import published_qwen_vl as published
 import pytest
+from helpers import published_qwen_vl as published
 from transformers import AutoTokenizer
 
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.models.llama_vit import LlamaViT
+from vlm_agent.models.llama_vit.model import LlamaViT
 
 
 @pytest.fixture

@@ -1,38 +1,26 @@
-"""`vlm-agent evaluate --online`: what it writes, and what it does not take."""
+"""`vlm-agent evaluate --online`: its output, and the options it refuses."""
 
 import json
-from dataclasses import dataclass
 
 import pytest
+from helpers.prepared_agent import Prepared
 
+from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, evaluate, main
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.online.runs import Scripted
-from vlm_agent.training.recipe import LanguageRecipe
-
-
-@dataclass
-class Source:
-    place = "here"
-    language = LanguageRecipe()
-
-    def described(self):
-        return {"weights": "a"}
-
-    def load(self):
-        return Scripted((Action.press("home"),))
 
 
 def test_success_is_written_and_told(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(evaluate, "_source", lambda _: Source())
+    agent = Prepared(prepared=ScriptedAgent((Action.press("home"),)))
+    monkeypatch.setattr(evaluate, "chosen_agent", lambda *_, **__: agent)
     given = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--no-controls"]
     assert main(["evaluate", "--online", *given, "--output", str(tmp_path / "out")]) == OK
     content = json.loads((tmp_path / "out" / "online.json").read_text())
     assert content["about"]["seed"] == 3
     assert [row["overall"]["success"] for row in content["runs"].values()] == [0, 100, 0]
-    said = capsys.readouterr().out
-    assert "Success on 2 tasks" in said
-    assert "expert" in said
+    printed = capsys.readouterr().out
+    assert "Success on 2 tasks" in printed
+    assert "expert" in printed
 
 
 @pytest.mark.parametrize(
@@ -45,9 +33,9 @@ def test_success_is_written_and_told(tmp_path, monkeypatch, capsys):
         ),
         (["--online", "--checkpoint", "R", "--constrained"], "--constrained is for recorded"),
         (["--online", "--finish"], "--finish is for recorded"),
-        (["--online"], "either --checkpoint"),
-        (["--checkpoint", "R", "--shards", "S", "--tasks", "3"], "--tasks is for --online"),
-        (["--checkpoint", "R", "--shards", "S", "--seed", "0"], "--seed is for --online"),
+        (["--online"], "either --agent"),
+        (["--checkpoint", "R", "--shards", "S", "--tasks", "3"], "--tasks needs --online"),
+        (["--checkpoint", "R", "--shards", "S", "--seed", "0"], "--seed needs --online"),
     ],
 )
 def test_recorded_episodes_and_phones_are_not_mixed(arguments, message, tmp_path, capsys):

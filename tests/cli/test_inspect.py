@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-import tiny
 import yaml
+from helpers import tiny
 
 from vlm_agent.cli import FAILED, OK, main
 

@@ -2,11 +2,10 @@
 
 import json
 
-import adapted_run
 import pytest
-import tiny
+from helpers import adapted_run, tiny
 
-from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import FAILED, OK, main
 
 

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from made_episodes import made_episode
+from helpers.made_episodes import made_episode
 
-from vlm_agent.datasets.aitw import write_episodes
+from vlm_agent.datasets.sources.aitw import write_episodes
 
 
 @pytest.fixture

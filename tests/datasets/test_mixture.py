@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.datasets import DatasetError, mixture
-from vlm_agent.datasets.mixture import check_mixture, in_mixture
-from vlm_agent.episodes import SUBSETS
+from vlm_agent.datasets import selection as mixture
+from vlm_agent.datasets.selection import check_mixture, in_mixture
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.datasets.sources.registry import check_subsets
+from vlm_agent.errors import DatasetError
 
 IDS = tuple(str(number) for number in range(4000))
 
@@ -86,8 +88,8 @@ def test_a_share_that_is_none_is_refused(share):
 
 
 def test_a_subset_that_does_not_exist_is_refused_and_the_known_ones_are_named():
-    with pytest.raises(DatasetError, match=r"the mixture names apps, shopping; subsets are .*google_apps"):
-        check_mixture({"shopping": 0.5, "apps": 1, "general": 1})
+    with pytest.raises(DatasetError, match=r"the mixture names apps, shopping; subsets are .*google_apps.*, kitchen"):
+        check_subsets({"shopping": 0.5, "apps": 1, "general": 1, "kitchen": 1}, ["kitchen"], "the mixture")
 
 
 @pytest.mark.parametrize("fractions", [{}, {"google_apps": 0.1}, dict.fromkeys(SUBSETS, 0), dict.fromkeys(SUBSETS, 1)])

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.splits import read_splits
+from vlm_agent.datasets.selection import read_splits
+from vlm_agent.errors import DatasetError
 
 AMBIGUOUS = 246  # in the four files there; each would leak
 

@@ -1,8 +1,8 @@
-"""Fixtures: a served phone, and adb's server to reach it by."""
+"""Fixtures: a phone served over ADB, and adb servers to reach it."""
 
 import adbutils
 import pytest
-from adb_servers import MISSING, PROGRAMS, AdbServer
+from helpers.adb_servers import MISSING, PROGRAMS, AdbServer
 
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.simulated_phone import SimulatedPhone
@@ -10,7 +10,7 @@ from vlm_agent.devices.simulated_phone import SimulatedPhone
 
 @pytest.fixture(scope="session")
 def adb_servers(tmp_path_factory):
-    """Name → running server; started when asked for, and stopped in the end."""
+    """Program → its running server, started on first use and stopped at the end."""
     running = {}
 
     def server(name: str) -> AdbServer:
@@ -27,7 +27,7 @@ def adb_servers(tmp_path_factory):
 
 @pytest.fixture
 def use_adb(adb_servers, monkeypatch):
-    """Has this process's clients use the server of the program that is named, and returns it."""
+    """Makes the clients of this process use the server of a program, and returns it."""
     used = []
 
     def use(name: str) -> AdbServer:
@@ -39,23 +39,23 @@ def use_adb(adb_servers, monkeypatch):
 
     yield use
     for server in used:
-        adbutils.AdbClient(port=server.port).disconnect("")  # all there are
+        adbutils.AdbClient(port=server.port).disconnect("")  # all phones
 
 
 @pytest.fixture(params=tuple(PROGRAMS))
 def adb(request, use_adb) -> AdbServer:
-    """Either program's server."""
+    """The server of each program in turn."""
     return use_adb(request.param)
 
 
 @pytest.fixture
 def one_adb(use_adb) -> AdbServer:
-    """The server inside adbutils, for what does not depend on the program."""
+    """The server inside adbutils, for tests that do not depend on the program."""
     return use_adb("adbutils")
 
 
 @pytest.fixture
 def served():
-    """A phone under ADB, `served.handset`, at `served.serial`."""
+    """A phone served over ADB: `served.handset`, at `served.serial`."""
     with PhoneServer(Handset(SimulatedPhone(7))) as server:
         yield server

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from gold_steps import episode, random_action
+from helpers.gold_steps import episode, random_action
 
-from vlm_agent.episodes import SUBSETS, UiElement
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.episodes import UiElement
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlm_agent.datasets import DatasetError
-from vlm_agent.evaluation.completeness import check_episodes
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.predictions import check_episodes
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 4), st.integers(1, 4)), max_size=12)
 

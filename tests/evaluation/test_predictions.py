@@ -3,11 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from gold_steps import answered, episode
+from helpers.gold_steps import answered, episode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import (
     check_complete,
     predictions_for,
@@ -69,10 +70,10 @@ def test_other_files_are_refused_by_name(tmp_path):
     import pyarrow.parquet as pq
 
     (tmp_path / "text.parquet").write_text("no parquet")
-    with pytest.raises(ValueError, match=r"text\.parquet is no Parquet file"):
+    with pytest.raises(UserError, match=r"text\.parquet is not a Parquet file"):
         read_predictions(tmp_path / "text.parquet")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(ValueError, match=r"other\.parquet is no predictions file"):
+    with pytest.raises(UserError, match=r"other\.parquet is not a predictions file"):
         read_predictions(tmp_path / "other.parquet")
 
 
@@ -83,26 +84,26 @@ def test_an_episode_needs_an_answer_to_each_step():
         (0, 2, Action.press("home"), Action.complete()),
         (1, 2, Action.complete(), None),
     ]
-    with pytest.raises(ValueError, match="episode e has 2 steps, but 1 texts and 2 actions"):
+    with pytest.raises(UserError, match="episode e has 2 steps, but 1 texts and 2 actions"):
         predictions_for(gold, ["complete"], [None, None])
 
 
 def test_a_missing_step_is_named():
-    with pytest.raises(ValueError, match="episode e1, 3 steps: no prediction of step 1;"):
+    with pytest.raises(UserError, match="episode e1, 3 steps: no prediction of step 1;"):
         check_complete([GOLD[0], GOLD[2]])
 
 
 def test_a_step_predicted_twice_is_named():
-    with pytest.raises(ValueError, match="episode e1, 3 steps: step 2 is predicted twice"):
+    with pytest.raises(UserError, match="episode e1, 3 steps: step 2 is predicted twice"):
         check_complete([*GOLD, GOLD[2]])
 
 
 def test_a_missing_episode_is_named():
     check_complete(GOLD, ["e1"])
-    with pytest.raises(ValueError, match="no prediction of 2 episodes, the first e2"):
+    with pytest.raises(UserError, match="no prediction of 2 episodes, the first e2"):
         check_complete(GOLD, ["e1", "e2", "e3"])
 
 
 def test_one_episode_has_one_subset():
-    with pytest.raises(ValueError, match="episode e1 occurs with two subsets"):
+    with pytest.raises(UserError, match="episode e1 occurs with two subsets"):
         check_complete([GOLD[0], replace(GOLD[1], subset="general"), GOLD[2]])

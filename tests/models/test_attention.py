@@ -1,15 +1,16 @@
 """Sentences that share a row are learned as if each had one to itself, by every family of models."""
 
-import families
 import pytest
-import tiny
 import torch
+from helpers import families, tiny
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicLayer
 
+from vlm_agent.errors import UserError
+from vlm_agent.models import attention
 from vlm_agent.models.attention import WITHIN_SENTENCES, choose_attention, packed_options, within_sentences
-from vlm_agent.models.llama_vit import LlamaViT
-from vlm_agent.models.supervised import supervise
+from vlm_agent.models.llama_vit.model import LlamaViT
+from vlm_agent.models.loss import supervise
 
 EPISODES = [
     tiny.episode(0, tiny.ACTIONS[:2]),
@@ -128,7 +129,7 @@ def test_the_loss_of_each_action_is_the_same_in_the_whole_and_when_the_sentence_
         whole = family.model(**family.row(family.sentences.build(episode))).token_losses
         at = 0
         for number, step in enumerate(episode.steps):
-            cut = family.sentences.build(episode, last=number + 1, learned=number)
+            cut = family.sentences.build(episode, last=number + 1, first_supervised_step=number)
             losses = family.model(**family.row(cut)).token_losses
             assert len(losses) == len(family.sentences.action_ids(step.action))
             assert torch.allclose(losses, whole[at : at + len(losses)], atol=1e-5)
@@ -190,7 +191,7 @@ def test_a_row_that_is_learned_makes_no_cache(name, monkeypatch):
 def test_a_language_model_that_attends_otherwise_is_refused(changes, reason):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**tiny.LLAMA | changes, vocab_size=8))
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(UserError, match=reason):
         choose_attention(model, model)
 
 
@@ -199,3 +200,22 @@ def test_a_mistral_without_a_window_is_taken():
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     choose_attention(model, model)
+
+
+@pytest.mark.parametrize(
+    ("installed", "capability", "chosen"),
+    [(True, (9, 0), "flash_attention_2"), (True, (7, 5), WITHIN_SENTENCES), (False, (9, 0), WITHIN_SENTENCES)],
+    ids=["Hopper", "Turing", "not installed"],
+)
+def test_flash_attention_is_chosen_where_it_is_installed_and_the_gpu_can_run_it(
+    installed, capability, chosen, monkeypatch
+):
+    found = []
+    model = tiny.model(8).to(torch.bfloat16)
+    monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: installed)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(type(model.language_model), "set_attn_implementation", lambda self, name: found.append(name))
+    monkeypatch.setattr(type(model.vision), "set_attn_implementation", lambda self, name: None)
+    choose_attention(model.vision, model.language_model)
+    assert found == [chosen]

@@ -4,18 +4,15 @@ import copy
 import shutil
 from pathlib import Path
 
-import families
 import pytest
-import tiny
-import tiny_qwen
 import torch
 import transformers
+from helpers import families, tiny, tiny_qwen
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-from vlm_agent.action_languages.binned import PHRASES
+from vlm_agent.errors import CheckpointError, UserError
 from vlm_agent.models.build import (
-    CheckpointError,
     Vocabulary,
     build,
     build_model,
@@ -24,21 +21,23 @@ from vlm_agent.models.build import (
     load,
     save,
 )
-from vlm_agent.models.llama_vit import LlamaViT
-from vlm_agent.models.reading import MIN_PIXELS, reading_of
-from vlm_agent.models.recipe import ModelRecipe, Source
-from vlm_agent.models.sources import FAMILIES, configuration
+from vlm_agent.models.family import family as family_named
+from vlm_agent.models.family import processor_of
+from vlm_agent.models.llama_vit.model import LlamaViT
+from vlm_agent.models.pretrained import configuration
+from vlm_agent.models.qwen_vl.family import MIN_PIXELS
+from vlm_agent.recipe.model import ModelRecipe, Source
 
 VIT = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "patch_size": 8}
 WORDS = tiny.tokenizer()
-VOCABULARY = Vocabulary(PHRASES, tiny.BINS, ("hello world",))
+VOCABULARY = Vocabulary(tiny.LANGUAGE.vocabulary(), ("hello world",))
 SHAPE = {"screen_size": tiny.SCREEN, "visual_grid": tiny.GRID}
 
 
 def built(recipe: ModelRecipe):
     """(model, tokenizer)"""
     tokenizer = build_tokenizer(recipe, VOCABULARY)
-    return build(recipe, tokenizer, tiny.BINS), tokenizer
+    return build(recipe, tokenizer, tiny.LANGUAGE), tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +102,9 @@ def test_from_nothing_the_vocabulary_is_the_tokenizers_and_the_seed_decides():
 
 
 def test_from_nothing_an_ordinary_llama_of_another_kind_is_refused():
-    with pytest.raises(ValueError, match="as many key-value heads as heads"):
+    with pytest.raises(UserError, match="as many key-value heads as heads"):
         built(from_nothing(num_key_value_heads=1))
-    with pytest.raises(ValueError, match="untied head"):
+    with pytest.raises(UserError, match="untied head"):
         built(from_nothing(tie_word_embeddings=True))
 
 
@@ -114,7 +113,7 @@ def test_from_nothing_in_bfloat16_is_the_start_in_float32_rounded():
     for dtype in ("float32", "bfloat16"):
         torch.manual_seed(3)
         recipe = from_nothing().model_copy(update={"dtype": dtype})
-        states.append(build(recipe, WORDS, tiny.BINS).language_model.state_dict())
+        states.append(build(recipe, WORDS, tiny.LANGUAGE).language_model.state_dict())
     exact, rounded = states
     assert all(torch.equal(weight.bfloat16(), rounded[name]) for name, weight in exact.items())
 
@@ -205,7 +204,7 @@ def test_the_family_is_chosen_by_the_configuration_whatever_the_folder_is_called
     shutil.copytree(whole_checkpoints[family], misnamed)
     recipe = ModelRecipe(vlm={"checkpoint": str(misnamed)})
     model, tokenizer = built(recipe)
-    assert type(model) is FAMILIES[family]
+    assert type(model) is family_named(family).model
     expected = families.shared(family).model.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
     assert tokenizer.get_vocab() == families.shared(family).words.get_vocab()
@@ -218,9 +217,9 @@ def test_pixel_limits_are_saved_with_the_model_and_come_back(family, whole_check
     assert configuration_of(recipe, tokenizer).max_pixels == 1024
     save(model, tokenizer, tmp_path)
     loaded, _ = load(tmp_path)
-    screens = reading_of(loaded.config).screens
+    screens = processor_of(loaded.config).screens
     assert (screens.min_pixels, screens.max_pixels) == (512, 1024)
-    assert type(loaded) is FAMILIES[family]
+    assert type(loaded) is family_named(family).model
 
 
 @every_family
@@ -254,7 +253,7 @@ def test_a_model_that_sees_one_size_takes_no_pixel_limits(tmp_path):
 
 
 def test_a_whole_model_of_another_kind_is_refused(checkpoints):
-    with pytest.raises(CheckpointError, match=r"model.vlm is a 'llama', and there are llama_vit, qwen2_vl"):
+    with pytest.raises(CheckpointError, match=r"model.vlm: models of type 'llama' are not.* llama_vit, qwen2_vl"):
         built(ModelRecipe(vlm=checkpoints["language_model"]))
 
 

@@ -9,16 +9,16 @@ import pytest
 from rich.console import Console
 
 from vlm_agent.action_languages.binned import BinnedLanguage
-from vlm_agent.agents import Answer
-from vlm_agent.agents.vlm import VlmAgent
+from vlm_agent.agents import Answer, demonstrated
+from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import save
-from vlm_agent.models.reading import reading_of
-from vlm_agent.models.trained import BASE_FOLDER
+from vlm_agent.models.family import processor_of
+from vlm_agent.models.run_layout import BASE_FOLDER
+from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training import train as training
-from vlm_agent.training.recipe import read_recipe
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "llama_vit_smollm2.yaml"
 STEPS = 6
@@ -64,7 +64,7 @@ def run(language_model, shared, tmp_path_factory) -> Run:
     answers = []
 
     def answer_and_save(model, tokenizer, run: Path) -> None:
-        sentences = reading_of(model.config).sentences(tokenizer, BinnedLanguage())
+        sentences = processor_of(model.config).sentences(tokenizer, BinnedLanguage())
         answers.extend(VlmAgent(model.eval(), tokenizer, sentences).answer_episode(episode))
         save(model, tokenizer, run)
 
@@ -91,6 +91,6 @@ def test_only_the_adapter_and_the_projection_are_saved(run):
 def test_the_loaded_agent_answers_as_it_did_before_it_was_saved(run):
     agent = VlmAgent.from_run(run.folder)
     assert agent.answer_episode(run.episode) == run.answers
-    stepwise = agent.act(run.episode.goal, run.episode.steps[:2], run.episode.steps[2].screenshot)
+    stepwise = agent.act(run.episode.goal, demonstrated(run.episode, 2), run.episode.steps[2].screen)
     assert stepwise == run.answers[2]
     assert any(answer.action is not None for answer in run.answers), "a few steps teach at least an action's form"

@@ -1,16 +1,19 @@
 """A word is a token, a coordinate is a token, and any text comes back."""
 
 import pytest
-import tiny
+from helpers import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.action_languages.binned import PHRASES, BinnedLanguage
+from vlm_agent.action_languages import Coordinate, LanguageVocabulary
+from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.episodes import Action
 from vlm_agent.models.word_tokenizer import build_word_tokenizer, coordinate_ids
 
 WORDS = ("Settings", "naïve", "ICON_HOME", "don't", "completely", "homepage", "東京", "to", "tap")
-TOKENIZER = build_word_tokenizer(WORDS, PHRASES, 100, 4096)
+PLACES = [(axis, place) for axis in (0, 1) for place in range(10)]
+VOCABULARY = BinnedLanguage().vocabulary()
+TOKENIZER = build_word_tokenizer(WORDS, VOCABULARY, 4096)
 
 
 def encode(text: str, tokenizer=TOKENIZER) -> list[int]:
@@ -39,7 +42,7 @@ def test_a_known_word_is_one_token(word):
 
 @pytest.mark.parametrize("number", range(100))
 def test_every_coordinate_is_one_token_on_each_axis(number):
-    rows, columns = coordinate_ids(TOKENIZER, 100)
+    rows, columns = (coordinate_ids(TOKENIZER, VOCABULARY.axis(axis)) for axis in (0, 1))
     assert encode(f"tap at {number} {number}")[1:] == [rows[number], columns[number]]
     assert not set(rows) & set(columns)
 
@@ -64,20 +67,20 @@ def test_unknown_words_fall_to_bytes():
     st.builds(Action.swipe, st.tuples(st.floats(0, 1), st.floats(0, 1)), st.tuples(st.floats(0, 1), st.floats(0, 1)))
 )
 def test_every_gesture_is_phrases_and_coordinates(gesture):
-    text = BinnedLanguage().render(gesture)
+    text = BinnedLanguage().encode(gesture)
     assert len(encode(text)) == (3 if gesture.is_tap else 6)
     assert decode(encode(text)) == text
 
 
 def test_the_same_words_in_any_order_make_the_same_tokenizer():
     texts = ["b a c", "a d", "e"]
-    one, other = (build_word_tokenizer(order, PHRASES, 100, 4096).get_vocab() for order in (texts, texts[::-1]))
+    one, other = (build_word_tokenizer(order, VOCABULARY, 4096).get_vocab() for order in (texts, texts[::-1]))
     assert one == other
 
 
 def test_the_vocabulary_is_bounded_and_keeps_the_commonest_words():
-    size = len(build_word_tokenizer([], PHRASES, 100, 4096)) + 2  # "aa" and "bb"; the space is there already
-    small = build_word_tokenizer(["aa aa aa bb bb cc"], PHRASES, 100, size)
+    size = len(build_word_tokenizer([], VOCABULARY, 4096)) + 2  # "aa" and "bb"; the space is there already
+    small = build_word_tokenizer(["aa aa aa bb bb cc"], VOCABULARY, size)
     assert len(small) <= size
     assert [len(encode(word, small)) for word in ("aa", "bb", "cc")] == [1, 1, 2]
 
@@ -90,3 +93,13 @@ def test_it_saves_and_loads(tmp_path):
     for text in ("tap at 7 90", "naïve </s> 東京 zqx", tiny.episode().goal):
         assert encode(text, loaded) == encode(text)
     assert (loaded.bos_token_id, loaded.eos_token_id, loaded.pad_token_id) == (1, 2, 0)
+
+
+def test_coordinates_that_are_no_numbers_are_one_token_each():
+    language = LanguageVocabulary(
+        ("touch ",), tuple(Coordinate(f"<{axis}{place}>", axis, 0.5) for axis, place in PLACES)
+    )
+    tokenizer = build_word_tokenizer(["touch"], language, 4096)
+    assert encode("<03><17>", tokenizer) == coordinate_ids(
+        tokenizer, [language.coordinates[3], language.coordinates[17]]
+    )

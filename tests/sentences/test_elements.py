@@ -4,11 +4,12 @@ import random
 from dataclasses import replace
 
 import pytest
-import tiny
+from helpers import tiny
 
+from vlm_agent.action_languages.names import NAME_SEPARATOR
 from vlm_agent.episodes import Step, UiElement
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
-from vlm_agent.sentences.elements import ANSWER, ITEM, ElementSentences, label_elements
+from vlm_agent.sentences.elements import ITEM, ElementSentences, label_elements
 
 WORDS = tiny.tokenizer()
 TRAJECTORY = tiny.sentences(WORDS)
@@ -49,7 +50,7 @@ def test_what_is_asked_is_not_learned_and_what_is_answered_is():
         given = TRAJECTORY.text(sentence.input_ids[1 + TOKENS :]).removesuffix(learned)
         name = next(name for name in places if name in given + learned)
         question, answer = (name, places[name]) if name in given else (places[name], name)
-        assert (given, learned) == (ITEM + question + ANSWER, answer)
+        assert (given, learned) == (ITEM + question + NAME_SEPARATOR, answer)
         assert sentence.labels[-1] == WORDS.eos_token_id
         seen.add((question == name, name))
     assert len(seen) == 6

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import tiny
+from helpers import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
-from vlm_agent.sentences.packing import fill_rows, lay_end_to_end, lay_side_by_side
+from vlm_agent.sentences.packing import fill_rows, pack, pad
 
 SENTENCES = tiny.sentences(tiny.tokenizer())
 
@@ -45,7 +45,7 @@ def test_rows_are_filled_longest_first():
 
 
 def test_a_row_is_the_sentences_end_to_end_each_counted_from_its_own_start(built):
-    row = lay_end_to_end(built)
+    row = pack(built)
     assert row["input_ids"].tolist() == [[id_ for sentence in built for id_ in sentence.input_ids]]
     assert row["labels"].tolist() == [[label for sentence in built for label in sentence.labels]]
     assert row["position_ids"].tolist() == [[at for sentence in built for at in range(len(sentence))]]
@@ -54,7 +54,7 @@ def test_a_row_is_the_sentences_end_to_end_each_counted_from_its_own_start(built
 
 
 def test_a_row_says_which_kind_of_action_each_learned_token_belongs_to(built):
-    row = lay_end_to_end(built)
+    row = pack(built)
     ends = (row["labels"] == SENTENCES.tokenizer.eos_token_id).nonzero()[:, 1]
     names = [ACTION_NAMES[int(row["kinds"][0, at])] for at in ends]
     assert names == [action.name for last in (5, 1, 2) for action in tiny.ACTIONS[:last]]
@@ -62,14 +62,27 @@ def test_a_row_says_which_kind_of_action_each_learned_token_belongs_to(built):
 
 
 def test_no_sentence_learns_its_first_token_which_would_be_predicted_by_another(built):
-    row = lay_end_to_end(built)
+    row = pack(built)
     assert (row["labels"][0, row["cu_seqlens"][:-1].long()] == IGNORED).all()
 
 
 def test_side_by_side_each_has_a_row_padded_on_the_right_without_labels(built):
-    batch = lay_side_by_side(built)
+    batch = pad(built)
     assert batch["input_ids"].shape == batch["labels"].shape == (3, len(built[0]))
     for row, sentence in enumerate(built):
         assert batch["input_ids"][row, : len(sentence)].tolist() == sentence.input_ids
         assert batch["labels"][row, : len(sentence)].tolist() == sentence.labels
         assert set(batch["labels"][row, len(sentence) :].tolist()) <= {IGNORED}
+
+
+def test_roles_and_weights_are_columns_only_where_they_differ():
+    plain, special = Sentence(), Sentence()
+    for sentence in (plain, special):
+        sentence.read([1, 2])
+        sentence.learn([3], kind=0)
+    special.learn([4, 5], role="thought", weight=0.25)
+    assert not {"roles", "loss_weights"} & pack([plain, plain]).keys()
+    row = pack([plain, special])
+    assert row["roles"].tolist() == [[0, 0, 0, 0, 0, 0, 1, 1]]
+    assert row["loss_weights"].tolist() == [[1, 1, 1, 1, 1, 1, 0.25, 0.25]]
+    assert special.prefix(4).weights == [1, 1, 1, 0.25]

@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import tiny
 import torch
+from helpers import tiny
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from vlm_agent.episodes import Action
-from vlm_agent.models.reading import llama_vit_rows
+from vlm_agent.errors import UserError
+from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
-from vlm_agent.sentences.frames import PLAIN
-from vlm_agent.sentences.screens import grey_screen, prepare_screen
+from vlm_agent.sentences.image_sizes import grey_screen, prepare_screen
+from vlm_agent.sentences.templates import PLAIN
 
 WORDS = tiny.tokenizer()
 SENTENCES = tiny.sentences(WORDS)
@@ -65,7 +66,7 @@ def test_exactly_the_actions_and_their_end_marks_are_learned():
 
 
 def test_an_action_that_stands_in_the_goal_has_no_label_there():
-    action = tiny.LANGUAGE.render(EPISODE.steps[0].action)
+    action = tiny.LANGUAGE.encode(EPISODE.steps[0].action)
     sentence = SENTENCES.build(replace(EPISODE, goal=f"first {action} then {action}"))
     before_the_first_screen = sentence.input_ids.index(SCREEN_TOKEN)
     assert set(sentence.labels[:before_the_first_screen]) == {IGNORED}
@@ -91,7 +92,7 @@ def test_the_loss_of_each_action_is_the_same_in_the_whole_and_when_cut_after_it(
 
 def test_the_models_own_loss_is_the_mean_over_the_actions_tokens(model):
     whole = SENTENCES.build(EPISODE)
-    row = llama_vit_rows([whole])
+    row = collate([whole])
     with torch.inference_mode():
         loss = model(row["input_ids"], row["screens"], row["labels"]).loss
     assert loss.item() == pytest.approx(token_losses(model, whole).sum().item() / whole.supervised, abs=1e-5)
@@ -135,7 +136,7 @@ def test_a_tokenizer_that_cannot_say_an_action_is_refused():
     marks = {"unk_token": "<unk>", "eos_token": "</s>"}
     letters = Tokenizer(models.WordLevel({"<unk>": 0, "</s>": 1}, unk_token=marks["unk_token"]))
     mute = PreTrainedTokenizerFast(tokenizer_object=letters, **marks)
-    with pytest.raises(ValueError, match="tap at 2 7"):
+    with pytest.raises(UserError, match="tap at 2 7"):
         tiny.sentences(mute).action_ids(Action.tap(0.25, 0.75))
 
 

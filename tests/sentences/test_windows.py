@@ -21,9 +21,9 @@ def episodes(draw) -> tuple[int, list[int], int]:
 @given(episodes())
 def test_every_step_is_learned_once_and_in_order(episode):
     found = windows(*episode)
-    learned = [step for window in found for step in range(window.learned, window.last)]
+    learned = [step for window in found for step in range(window.first_supervised, window.last)]
     assert learned == list(range(len(episode[1])))
-    assert all(window.learned < window.last for window in found)
+    assert all(window.first_supervised < window.last for window in found)
 
 
 @given(episodes())
@@ -38,9 +38,9 @@ def test_what_is_only_read_takes_at_most_half_of_the_budget(episode):
     """Beside the goal and the first step that is learned, which have to be there anyhow."""
     goal, steps, budget = episode
     for window in windows(goal, steps, budget):
-        read = goal + sum(steps[window.first : window.learned + 1])
-        assert 0 <= window.first <= window.learned
-        assert window.first == window.learned or read <= budget // 2
+        read = goal + sum(steps[window.first : window.first_supervised + 1])
+        assert 0 <= window.first <= window.first_supervised
+        assert window.first == window.first_supervised or read <= budget // 2
 
 
 @given(episodes())
@@ -50,7 +50,7 @@ def test_a_window_has_as_much_history_and_as_many_steps_as_there_is_room_for(epi
         if len(steps) == window.last - window.first:
             continue
         if window.first > 0:
-            assert goal + sum(steps[window.first - 1 : window.learned + 1]) > budget // 2
+            assert goal + sum(steps[window.first - 1 : window.first_supervised + 1]) > budget // 2
         if window.last < len(steps):
             assert window.tokens + steps[window.last] > budget
 
@@ -84,7 +84,7 @@ def test_an_example():
 def test_without_history_every_step_is_a_window_of_its_own(episode):
     goal, steps, budget = episode
     found = single_steps(goal, steps, budget)
-    assert [(window.first, window.learned, window.last) for window in found] == [
+    assert [(window.first, window.first_supervised, window.last) for window in found] == [
         (step, step, step + 1) for step in range(len(steps))
     ]
     assert [window.tokens for window in found] == [goal + tokens for tokens in steps]

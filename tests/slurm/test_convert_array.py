@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-import tiny
-from cluster import soon
+from helpers import tiny
+from helpers.cluster import soon
 
 from vlm_agent.cli import main
-from vlm_agent.datasets.aitw import write_episodes
+from vlm_agent.datasets.sources.aitw import write_episodes
 
 SECONDS, TASKS = 90, 3
 
@@ -84,4 +84,4 @@ def _until_begun(workplace, job, *tasks):
 def test_a_part_of_an_array_has_to_say_how_many_parts_there_are(workplace, aitw):
     job = workplace.submit("--array=2", "slurm/convert.sbatch", *_inputs(aitw), "--output", "shards")
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
-    assert "give --shard-count" in workplace.said("convert", job)
+    assert "set --shard-count" in workplace.said("convert", job)

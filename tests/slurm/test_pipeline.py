@@ -4,7 +4,7 @@ node; and a road that ends half way."""
 import shutil
 
 import pytest
-from whole_runs import (
+from helpers.whole_runs import (
     SECONDS,
     difference,
     in_one_process,
@@ -15,9 +15,9 @@ from whole_runs import (
     wait_for_training,
     write_recipe,
 )
-from workplace import REPOSITORY
+from helpers.workplace import REPOSITORY
 
-from vlm_agent.datasets.simulated_phone import simulate
+from vlm_agent.datasets.simulate import simulate
 
 STOPS = 1
 STEPS, ROWS_A_STEP = 4 + STOPS, 16

@@ -1,10 +1,10 @@
 """A training that loses its nodes again and again ends with the weights of one that nobody disturbed."""
 
 import pytest
-import tiny
-from whole_runs import SECONDS, difference, ledger, lose_node, wait_for_training, weights, write_recipe
+from helpers import tiny
+from helpers.whole_runs import SECONDS, difference, ledger, lose_node, wait_for_training, weights, write_recipe
 
-from vlm_agent.training.status import read_status
+from vlm_agent.training.run_folder.status import read_status
 
 NOTICES = 4
 STEPS = 3 * (NOTICES + 1)

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from workplace import REPOSITORY, Workplace
+from helpers.workplace import REPOSITORY, Workplace
 
 JOBS = sorted(path.name for path in (REPOSITORY / "slurm").glob("*.sbatch"))
 EVERYTHING = shlex.split(
@@ -92,7 +92,7 @@ def test_what_is_said_is_not_replaced(alone):
     assert train[-1] == "other"
 
 
-@pytest.mark.parametrize("nodes, gpus", [(1, 8), (16, 4)])
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (16, 4)])
 def test_training_gets_the_nodes_and_gpus_that_were_asked_for(alone, nodes, gpus):
     alone.set(GPUS_PER_NODE=gpus, GPU_TYPE="a100", CPUS_PER_GPU=6)
     train, _ = _submissions(alone, "--nodes", nodes, "train", "--config", "recipe.yaml", "--output", "r")
@@ -101,16 +101,16 @@ def test_training_gets_the_nodes_and_gpus_that_were_asked_for(alone, nodes, gpus
 
 
 @pytest.mark.parametrize(
-    "words, complaint",
+    ("words", "complaint"),
     [
         ("", "name a stage"),
-        ("evaluate --output e then train --config recipe.yaml --output r", "'train' is no stage that can stand here"),
-        ("convert --input a --output s then", "a stage has to follow `then`"),
+        ("evaluate --output e then train --config recipe.yaml --output r", "unexpected stage 'train'"),
+        ("convert --input a --output s then", "a stage must follow `then`"),
         ("convert --input a", "convert needs --output"),
         ("train --output r", "train needs --config"),
-        ("train --config nowhere.yaml --output r", "there is no recipe nowhere.yaml"),
+        ("train --config nowhere.yaml --output r", "the recipe nowhere.yaml does not exist"),
         ("evaluate --checkpoint r", "evaluate needs --output"),
-        ("--nodes 0 train --config recipe.yaml --output r", "--nodes is a number from 1 up, not 0"),
+        ("--nodes 0 train --config recipe.yaml --output r", "--nodes must be 1 or greater, not 0"),
     ],
 )
 def test_what_cannot_work_is_refused_before_it_waits_in_a_queue(alone, words, complaint):

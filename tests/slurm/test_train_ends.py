@@ -4,8 +4,8 @@ shell in place of the training, and a torchrun that starts it and nothing else."
 from dataclasses import dataclass
 
 import pytest
-from cluster import soon
-from workplace import Workplace
+from helpers.cluster import soon
+from helpers.workplace import Workplace
 
 SECONDS = 90
 RESTARTED = '[ -n "${SLURM_RESTART_COUNT:-}" ]'
@@ -78,7 +78,7 @@ def test_a_job_that_got_nowhere_twice_stops_and_says_so(ended):
     job = ended["gets nowhere"]
     assert job.events == ["start", "again", "start", "stopped"]
     assert job.state == "FAILED"
-    assert "it ended twice in a row without getting further than 0 steps in a checkpoint" in job.said
+    assert "no progress beyond 0 steps in a checkpoint in two turns in a row" in job.said
 
 
 def test_a_run_that_was_stopped_and_has_saved_is_queued_again_and_goes_on(ended):
@@ -106,10 +106,10 @@ def test_a_good_end_without_the_record_is_a_failure(ended):
     job = ended["ends without its record"]
     assert job.events == ["start", "failed"]
     assert job.state == "FAILED"
-    assert "left no run/run.json" in job.said
+    assert "did not write run/run.json" in job.said
 
 
-@pytest.mark.parametrize("name, done", [("does not listen yet", [0, 7, 7, 7]), ("never listens", [0, 0, 0, 0])])
+@pytest.mark.parametrize(("name", "done"), [("does not listen yet", [0, 7, 7, 7]), ("never listens", [0, 0, 0, 0])])
 def test_a_notice_comes_again_until_somebody_listens_and_then_it_goes_without(ended, name, done):
     assert ended[name].events == ["start", "again", "start", "done"]
     assert ended[name].done == done
@@ -128,7 +128,7 @@ def test_a_job_that_died_twice_without_a_word_at_the_same_step_is_not_started_ag
     (workplace.folder / "run" / "slurm.tsv").write_text(earlier * 2)
     workplace.run("scontrol", "release", job)
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
-    assert "twice in a row" in workplace.said("train", job)
+    assert "two turns in a row" in workplace.said("train", job)
     assert not (workplace.folder / "run" / "logs" / job / "node-0.log").exists()
 
 
@@ -143,7 +143,7 @@ def test_a_run_that_was_finished_before_a_restart_is_not_trained_again(workplace
 
 
 @pytest.mark.parametrize(
-    "options, complaint",
+    ("options", "complaint"),
     [((), "the job has no GPUs: submit it with --gres=gpu:2"), (["--gres=gpu:2"], "PyTorch sees 0 GPU(s) of 2")],
 )
 def test_a_node_without_its_gpus_does_not_train_on_its_cpus(workplace, options, complaint):

@@ -5,14 +5,13 @@ import sys
 from pathlib import Path
 
 import pytest
-import tiny
-import tiny_qwen
 import yaml
+from helpers import tiny, tiny_qwen
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main
 from vlm_agent.models.build import load
-from vlm_agent.training.preemption import EXIT_STATUS
+from vlm_agent.training.loop.preemption import EXIT_STATUS
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 6

@@ -10,18 +10,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import tiny
 import torch
 import yaml
+from helpers import tiny
 from rich.console import Console
 from safetensors.torch import load_file
 
-from vlm_agent.agents.vlm import VlmAgent
-from vlm_agent.evaluation.sources import Checkpoint
+from vlm_agent.agents.controls import CONTROLS
+from vlm_agent.agents.vlm import VlmSettings
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.errors import RecipeError, TrainingError, UserError
 from vlm_agent.models.build import load
-from vlm_agent.models.trained import BASE_FOLDER
-from vlm_agent.training.errors import TrainingError
-from vlm_agent.training.recipe import RecipeError, read_recipe
+from vlm_agent.models.run_layout import BASE_FOLDER
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+from vlm_agent.training.run_folder.status import read_status
 from vlm_agent.training.train import train
 
 EPISODES = [tiny.episode(number) for number in range(4)]
@@ -87,6 +90,18 @@ def test_a_run_tells_what_trains_and_how_fast(finished):
     lines = [line for line in printed.splitlines() if line.startswith("step ")]
     assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
     assert all("tokens/s" in line and "actions/s" in line and "elements " in line for line in lines)
+    assert all("loader wait " in line for line in lines)
+    assert lines[-1].endswith("ETA 0:00")
+
+
+def test_a_run_records_its_progress_for_status(finished):
+    lines = read_progress(finished[0] / PROGRESS)
+    assert [(line["step"], line["steps"]) for line in lines] == [(1, 3), (2, 3), (3, 3)]
+    figures = ("seconds", "eta_seconds", "loss", "action_loss", "tokens_per_second", "actions_per_second", "memory_gib")
+    assert all(line[name] >= 0 for line in lines for name in figures)
+    assert 0 <= lines[-1]["data_wait"] <= 1
+    status = read_status(finished[0])
+    assert (status.state, status.step, status.loss) == ("finished", 3, lines[-1]["loss"])
 
 
 def test_the_curves_hold_losses_and_speeds(finished):
@@ -111,7 +126,7 @@ def test_a_finished_run_is_left_alone(shards, finished):
 
 
 def test_a_start_that_failed_does_not_bar_the_corrected_one(shards, tmp_path):
-    with pytest.raises(ValueError, match="manifest"):
+    with pytest.raises(UserError, match="manifest"):
         run(tmp_path / "no shards here", tmp_path)
     assert run(shards, tmp_path)
 
@@ -133,7 +148,7 @@ def test_what_leaves_the_weights_alone_may_change_when_a_run_goes_on(shards, fin
 def test_what_makes_a_recipe_another_is_named(shards, tmp_path):
     folder, _ = run(shards, tmp_path, training__steps="1")
     (folder / "run.json").unlink()
-    with pytest.raises(RecipeError, match=r"differs in seed, training\.steps; take these"):
+    with pytest.raises(RecipeError, match=r"differs in seed, training\.steps; restore these"):
         run(shards, tmp_path, training__steps="2", seed="1")
 
 
@@ -149,12 +164,12 @@ def test_dropout_leaves_out_other_numbers_on_another_rank(shards, tmp_path, monk
     ("config", "options", "said"),
     [
         (None, {}, "cannot be read: No such file"),
-        ("{", {}, "is no DeepSpeed configuration"),
+        ("{", {}, "is not a DeepSpeed configuration"),
         ("{}", {}, "needs a launcher"),
         (
             '{"zero_optimization": {"stage": 3}}',
             {"model.train": "{}", "model.quantisation": "nf4"},
-            "would cut quantised weights apart",
+            "would partition quantised weights",
         ),
     ],
     ids=["missing", "no json", "not launched", "quantised"],
@@ -172,7 +187,7 @@ def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
     folder, _ = run(shards, tmp_path, training__steps="1")
     (folder / "run.json").unlink()
     before = (folder / "recipe.yaml").read_text()
-    with pytest.raises(RecipeError, match="begun with another recipe"):
+    with pytest.raises(RecipeError, match="started with another recipe"):
         run(shards, tmp_path, training__steps="2")
     assert (folder / "recipe.yaml").read_text() == before
     assert not list(folder.glob("*.new"))
@@ -219,8 +234,9 @@ def test_elements_alone_can_be_trained_on(shards, tmp_path):
 @pytest.mark.parametrize("control", ["grey_screens", "no_history"])
 def test_an_agent_that_was_trained_without_a_sense_acts_without_it(shards, tmp_path, control):
     folder, _ = run(shards, tmp_path, data__control=control, training__steps="2")
-    agent = VlmAgent.from_run(folder)
-    assert (agent.sentences.grey, agent.remember) == (control == "grey_screens", control != "no_history")
+    agent = VlmSettings(run=str(folder)).load()
+    assert agent.control == CONTROLS[control]
+    assert isinstance(agent.agent, VlmAgent)
 
 
 @pytest.mark.parametrize("overrides", [{}, LORA], ids=["whole", "adapter"])
@@ -229,12 +245,12 @@ def test_a_checkpoint_is_the_model_that_the_run_would_have_become(shards, tmp_pa
     checkpoint = folder / "checkpoints" / "checkpoint-3"
     finished, on_the_way = VlmAgent.from_run(folder), VlmAgent.from_run(checkpoint)
     assert on_the_way.answer_episode(EPISODES[0]) == finished.answer_episode(EPISODES[0])
-    before = Checkpoint(checkpoint).described()
+    before = VlmSettings(run=str(checkpoint)).described()
     shutil.rmtree(folder / "model")
     (folder / "run.json").unlink()
-    assert Checkpoint(checkpoint).described() == before
+    assert VlmSettings(run=str(checkpoint)).described() == before
     with pytest.raises(FileNotFoundError, match="neither a finished run"):
-        Checkpoint(folder).described()
+        VlmSettings(run=str(folder)).described()
 
 
 def test_a_finished_run_is_a_base_for_another(shards, finished, tmp_path):
@@ -290,7 +306,7 @@ _TRAIN = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from vlm_agent.training.recipe import read_recipe
+from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training.train import train
 from rich.console import Console
 train(read_recipe(Path(sys.argv[1])), Console())
@@ -320,7 +336,7 @@ sys.path.insert(0, sys.argv[3])
 from vlm_agent.training import train as module
 from transformers import TrainerCallback
 from rich.console import Console
-from vlm_agent.training.recipe import read_recipe
+from vlm_agent.recipe.run import read_recipe
 
 class Kill(TrainerCallback):
     def __init__(self, console): pass
@@ -355,4 +371,6 @@ def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(shards, tmp_pa
     train(recipe, console)
     steps = [line.split()[1] for line in console.file.getvalue().splitlines() if line.startswith("step ")]
     assert steps == ["5/6", "6/6"]
+    recorded = read_progress(tmp_path / "killed" / PROGRESS)
+    assert [line["step"] for line in recorded] == [1, 2, 3, 4, 5, 6]
     assert_same_weights(undisturbed, tmp_path / "killed")

@@ -1,27 +1,53 @@
-"""Action languages: how an action is written for a model, and read back. One codec a file."""
+"""Action languages: how an action is written for a model, and read back. One language per file.
 
-from typing import Protocol
+To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, and add a line to `LANGUAGES`.
+"""
 
-from vlm_agent.episodes import Action, Step
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import TypeAdapter
+
+from vlm_agent.action_languages.binned import BinnedSettings
+from vlm_agent.action_languages.language import ActionLanguage, Coordinate, LanguageSettings, LanguageVocabulary
+from vlm_agent.action_languages.named import NamedSettings
+from vlm_agent.settings import chosen_from
+
+__all__ = [
+    "DEFAULT",
+    "LANGUAGES",
+    "ActionLanguage",
+    "ChosenLanguage",
+    "Coordinate",
+    "LanguageSettings",
+    "LanguageVocabulary",
+    "default_language",
+    "default_settings",
+    "language_settings",
+]
+
+LANGUAGES: dict[str, type[LanguageSettings]] = {
+    "binned": BinnedSettings,
+    "named": NamedSettings,
+}
+
+DEFAULT = "binned"
+"""The language of a recipe that names none, and of everything that has no recipe."""
+
+ChosenLanguage = Annotated[LanguageSettings, chosen_from(LANGUAGES, default=DEFAULT)]
+"""The type of a settings field that chooses a language by its `name`."""
+
+_CHOSEN: TypeAdapter[LanguageSettings] = TypeAdapter(ChosenLanguage)
 
 
-class ActionLanguage(Protocol):
-    """`parse(render(a))` is `a` up to the language's stated resolution; `parse` never raises.
+def language_settings(content: Mapping[str, Any]) -> LanguageSettings:
+    """Settings from the keys and values of YAML or JSON; pydantic's ValidationError where they are wrong."""
+    return _CHOSEN.validate_python(content)
 
-    `ending(text)` are words that make an action of `text`, "" where it is one and None where no words do: what keeps
-    decoding to the language, and brings it to an end. `instructions` tell the language to a model that never saw it.
-    `step` gives the screen to languages that name elements, `sought` what a swipe is to bring to those that say it;
-    others ignore them.
-    """
 
-    sought: bool
-    """Whether its swipes may say what they are to bring."""
+def default_settings() -> LanguageSettings:
+    return language_settings({})
 
-    def render(self, action: Action, step: Step | None = None, sought: str | None = None) -> str: ...
 
-    def parse(self, text: str, step: Step | None = None) -> Action | None: ...
-
-    def ending(self, text: str) -> str | None: ...
-
-    @property
-    def instructions(self) -> str: ...
+def default_language() -> ActionLanguage:
+    return default_settings().build()

@@ -1,118 +1,191 @@
 """Actions in words with binned coordinates (Smartphone Assistant, section 3.2 and table 2).
 
-    tap at Y X                    swipe from Y X to Y X       Input text "…"
-    press back|home|enter         complete                    impossible
+    tap at Y X                    swipe from Y X to Y X         Input text "…"
+    press back|home|enter         complete                      impossible
 
-Coordinates are y then x, in `bins` equal bins 0 … bins-1 (the paper's number is lost in its text; 100 is ours).
-Parsing returns the centre of the bin, so a point comes back within half a bin on each axis. Typed text is a JSON
-string: quotes, backslashes and control characters are escaped, everything else stands as it is. `ending` reads what is
-not finished yet, so that decoding can be kept to words that become an action.
+Types of actions that AITW does not have, in words of ours:
+
+    long press at Y X             open app "NAME"               answer "TEXT"
+    press recents                 wait
+
+Coordinates are y, then x, in `bins` equal bins 0 … bins-1. The paper's number of bins is missing from its text; the
+default of 100 is ours. Decoding returns the centre of a bin, so a point survives within half a bin on each axis. A text
+is a JSON string: quotes, backslashes and control characters are escaped, every other character is unchanged. `ending`
+completes a prefix of an action, for constrained decoding.
 """
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from vlm_agent.episodes import BUTTONS, Action, ActionKind, Step
+import numpy as np
+from pydantic import Field, model_validator
+
+from vlm_agent.action_languages.language import (
+    ActionColumns,
+    ActionLanguage,
+    Coordinate,
+    LanguageSettings,
+    LanguageVocabulary,
+    combined_keys,
+    text_codes,
+)
+from vlm_agent.episodes import BUTTONS, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, Screen
+from vlm_agent.geometry import DIRECTIONS
 
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _TAP = re.compile(rf"tap at {_NUMBER} {_NUMBER}", re.ASCII)
+_LONG_PRESS = re.compile(rf"long press at {_NUMBER} {_NUMBER}", re.ASCII)
 _SWIPE = re.compile(rf"swipe from {_NUMBER} {_NUMBER} to {_NUMBER} {_NUMBER}", re.ASCII)
-_TYPE_PREFIX = "Input text "
 TAP_OPENING = "tap at "
+LONG_PRESS_OPENING = "long press at "
 SWIPE_OPENING = "swipe from "
-TYPE_OPENING = _TYPE_PREFIX + '"'
+_TYPE_OPENING, _OPEN_APP_OPENING, _ANSWER_OPENING = 'Input text "', 'open app "', 'answer "'
+_KIND_BY_OPENING = {
+    _TYPE_OPENING: ActionKind.TYPE,
+    _OPEN_APP_OPENING: ActionKind.OPEN_APP,
+    _ANSWER_OPENING: ActionKind.ANSWER,
+}
+_OPENING_BY_KIND = {kind: opening for opening, kind in _KIND_BY_OPENING.items()}
+QUOTED_OPENINGS = tuple(_KIND_BY_OPENING)
+"""The first characters of the actions with a text, quotation mark included."""
+
 _FIXED = {f"press {button}": Action.press(button) for button in BUTTONS} | {
     "complete": Action.complete(),
     "impossible": Action.impossible(),
 }
-PHRASES = (TAP_OPENING, SWIPE_OPENING, " to ", TYPE_OPENING, *_FIXED)
-"""The fixed words of the language; a tokenizer from scratch gives each one token."""
+_LATER_FIXED = {"wait": Action.wait(), "press recents": Action.recents()}
+_ALL_FIXED = _FIXED | _LATER_FIXED
+_FIXED_TEXT = {action.kind: text for text, action in _ALL_FIXED.items()}
 
-_FIXED_TEXT = {action.kind: text for text, action in _FIXED.items()}
+PHRASES = (TAP_OPENING, SWIPE_OPENING, " to ", _TYPE_OPENING, *_FIXED)
+"""The fixed phrases for AITW's types; a tokenizer trained from scratch gives each one token."""
+
+LATER_PHRASES = (LONG_PRESS_OPENING, _OPEN_APP_OPENING, _ANSWER_OPENING, *_LATER_FIXED)
+"""The fixed phrases for the other types."""
 
 _PLACE = "#"
-_GESTURES = (f"tap at {_PLACE} {_PLACE}", f"swipe from {_PLACE} {_PLACE} to {_PLACE} {_PLACE}")
+_GESTURES = (
+    f"{TAP_OPENING}{_PLACE} {_PLACE}",
+    f"{LONG_PRESS_OPENING}{_PLACE} {_PLACE}",
+    f"{SWIPE_OPENING}{_PLACE} {_PLACE} to {_PLACE} {_PLACE}",
+)
 _DIGITS = re.compile(r"[0-9]*")
 _CONTROL = r"\\u00(?:0[0-7be-f]|1[0-9a-f])"  # control characters for which JSON has no short escape
 _LITERAL = re.compile(rf'(?:[^"\\\x00-\x1f\ud800-\udfff]|\\["\\nrtfb]|{_CONTROL})*')
 _LITERAL_TAILS = {"": '"', '"': ""} | {
     escape[:cut]: escape[cut:] + '"' for escape in (r"\u0000", r"\u0010", r"\n") for cut in range(1, len(escape))
 }
-"""What may stand behind the last whole character of typed text, and what ends the action from there."""
+"""Text after the last complete character of a quoted text, and the text that completes the action from there."""
 
 
 @dataclass(frozen=True)
-class BinnedLanguage:
+class BinnedLanguage(ActionLanguage):
     """The codec; `bins` per axis, at least 2.
 
-    A swipe so short that its bins' centres would read as a tap is written with its far end moved along its main axis
-    to the next bin that keeps it a swipe: the kind of an action always survives, at the cost of a few hundredths of
-    the screen on swipes shorter than about 0.05.
+    A swipe so short that the centres of its bins are a tap is written with its end moved along its main axis to the
+    next bin that keeps it a swipe. So the kind of an action always survives, at the cost of a few hundredths of the
+    screen for swipes shorter than about 0.05.
+
+    `all_action_kinds`: whether instructions and vocabulary contain the types that AITW does not have. Every type can be
+    encoded and decoded in any case.
     """
 
     bins: int = 100
-    sought: ClassVar[bool] = False
+    all_action_kinds: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.bins < 2:
             raise ValueError(f"bins is {self.bins}; a swipe needs at least 2 bins")
 
     @property
     def instructions(self) -> str:
-        """The language told to a model that was not trained on it."""
-        last = self.bins - 1
+        last, later, explained = self.bins - 1, "", ""
+        if self.all_action_kinds:
+            later = f'long press at Y X\nopen app "NAME"\nanswer "TEXT"\n{chr(10).join(_LATER_FIXED)}\n'
+            explained = (
+                " NAME is the name of an app and TEXT answers the question of the user, both as JSON strings. `press "
+                "recents` shows the recently used apps, `wait` does nothing until the screen has loaded."
+            )
         return (
             "Answer with one action and nothing else, in one of these forms:\n"
             "tap at Y X\n"
             "swipe from Y X to Y X\n"
             'Input text "WORDS"\n'
-            f"{chr(10).join(_FIXED)}\n"
+            f"{chr(10).join(_FIXED)}\n{later}"
             f"Y and X are whole numbers from 0 to {last}: Y from the top of the screen ({last} is its bottom), X from "
             f"the left ({last} is the right edge). WORDS is what is typed into the field in focus, as a JSON string. "
-            "`complete` says that the goal is reached, `impossible` that it cannot be."
+            f"`complete` says that the goal is reached, `impossible` that it cannot be.{explained}"
         )
 
-    def render(self, action: Action, step: Step | None = None, sought: str | None = None) -> str:
-        if action.kind is ActionKind.TYPE:
-            return _TYPE_PREFIX + json.dumps(action.text, ensure_ascii=False)
-        if action.kind is not ActionKind.DUAL_POINT:
+    def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
+        if action.kind in _OPENING_BY_KIND:
+            return _OPENING_BY_KIND[action.kind] + json.dumps(action.text, ensure_ascii=False)[1:]
+        if action.kind in _FIXED_TEXT:
             return _FIXED_TEXT[action.kind]
+        if action.kind is ActionKind.LONG_PRESS:
+            return "long press at {} {}".format(*self._bin(action.touch_yx))
         if action.is_tap:
             return "tap at {} {}".format(*self._bin(action.touch_yx))
         return "swipe from {} {} to {} {}".format(*self._swipe_bins(action))
 
-    def parse(self, text: str, step: Step | None = None) -> Action | None:
-        action = self._read(text)
-        # Rendering again is what makes the language exact: leading zeros, needless escapes, swipes that are taps and
-        # bins out of range are all refused by one comparison.
-        if action is None or self.render(action) != text:
+    def decode(self, text: str, screen: Screen | None = None) -> Action | None:
+        action = self._decode_loosely(text)
+        # Encoding again makes the language exact: one comparison refuses leading zeros, needless escapes, swipes that
+        # are taps, and bins out of range.
+        if action is None or self.encode(action) != text:
             return None
         return action
 
-    def ending(self, text: str) -> str | None:
-        """Words that make an action of `text`, few if not the fewest; None where no words do, "" where it is one.
+    def vocabulary(self) -> LanguageVocabulary:
+        """Rows end in a space and columns do not, so "7 " and "7" are different tokens in "tap at 7 7"."""
+        phrases = PHRASES + LATER_PHRASES if self.all_action_kinds else PHRASES
+        places = [(number, (number + 0.5) / self.bins) for number in range(self.bins)]
+        rows = [Coordinate(f"{number} ", 0, place) for number, place in places]
+        columns = [Coordinate(str(number), 1, place) for number, place in places]
+        return LanguageVocabulary(phrases, (*rows, *columns))
 
-        A swipe may not end where it would be a tap: nothing reads that as an action.
+    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
+        """Taps and long presses are written from the bins of the touch point, swipes from those of both ends and the
+        direction."""
+        touch, lift = (
+            np.minimum((points.astype(np.float64) * self.bins).astype(np.int64), self.bins - 1)
+            for points in (columns.touch_yx, columns.lift_yx)
+        )
+        swipes = columns.steps_that("swipe")
+        has_touch, has_text = (np.isin(columns.action_kind, kinds) for kinds in (KINDS_WITH_TOUCH, KINDS_WITH_TEXT))
+        start = np.where(has_touch, touch[:, 0] * self.bins + touch[:, 1], 0)
+        end_or_text = np.where(
+            swipes, lift[:, 0] * self.bins + lift[:, 1], np.where(has_text, text_codes(columns.text), 0)
+        )
+        kind = columns.action * len(DIRECTIONS) + np.where(swipes, columns.direction, 0)
+        return combined_keys(start, end_or_text, kind)
+
+    def ending(self, text: str) -> str | None:
+        """Text that completes `text` to an action, short but not always the shortest.
+
+        A swipe must not end where it would be a tap, because such a text is not an action.
         """
-        if text.startswith(TYPE_OPENING):
-            return _LITERAL_TAILS.get(text[_LITERAL.match(text, len(TYPE_OPENING)).end() :])
+        for opening in QUOTED_OPENINGS:
+            if text.startswith(opening):
+                return _LITERAL_TAILS.get(text[len(opening) + len(_matched(_LITERAL, text, len(opening))) :])
         return _short_ending(self, text)
 
     def _fixed_or_gesture_ending(self, text: str) -> str | None:
-        whole = (*_FIXED, TYPE_OPENING + '"')
+        whole = (*_ALL_FIXED, *(opening + '"' for opening in QUOTED_OPENINGS))
         endings = [fixed[len(text) :] for fixed in whole if fixed.startswith(text)]
         endings += [ending for shape in _GESTURES if (ending := self._gesture_ending(text, shape)) is not None]
         return min(endings, key=len, default=None)
 
     def _gesture_ending(self, text: str, shape: str) -> str | None:
-        """`ending` for gestures of one `shape`, in which every `_PLACE` stands for a bin."""
+        """`ending` for gestures of one `shape`, in which each `_PLACE` is a bin."""
         at = 0
         for index, expected in enumerate(shape):
             if expected == _PLACE:
-                digits = _DIGITS.match(text, at)[0]
+                digits = _matched(_DIGITS, text, at)
                 at += len(digits)
                 if at == len(text):
                     return self._number_ending(text, digits, shape[index + 1 :])
@@ -127,65 +200,98 @@ class BinnedLanguage:
         return None
 
     def _number_ending(self, text: str, digits: str | None, rest: str) -> str | None:
-        """`ending` where `text` stops at a number of which `digits` are there (None: before a number's place).
+        """`ending` where `text` stops at a number with the digits `digits` so far (None: before the number's place).
 
-        Zeros are enough to try behind a number: of a swipe's end that is too near, either ten times as far is not, or
-        a hundred times as far is on the screen. A swipe ends in a corner of the screen: of two opposite ones, one is
-        always far enough.
+        It is enough to try zeros after the digits: if the end of a swipe is too near, then ten times as far is far
+        enough, or a hundred times as far is still on the screen. A swipe ends in a corner of the screen: of two
+        opposite corners one is always far enough.
         """
         rest = _PLACE + rest if digits == "" else rest
         rest = rest.replace(_PLACE, "0", max(rest.count(_PLACE) - 2, 0))
         for more in range(len(str(self.bins - 1))) if digits else (0,):
             for corner in ("0", str(self.bins - 1)):
                 ending = "0" * more + rest.replace(_PLACE, corner)
-                if self.parse(text + ending) is not None:
+                if self.decode(text + ending) is not None:
                     return ending
         return None
 
     def _is_bin(self, digits: str) -> bool:
         return digits.isdigit() and len(digits) <= len(str(self.bins)) and str(int(digits)) == digits
 
-    def _read(self, text: str) -> Action | None:
-        if text in _FIXED:
-            return _FIXED[text]
-        if text.startswith(_TYPE_PREFIX):
-            return _read_typing(text[len(_TYPE_PREFIX) :])
-        if match := _TAP.fullmatch(text) or _SWIPE.fullmatch(text):
-            numbers = [int(number) for number in match.groups()]
-            if max(numbers) < self.bins:
-                centres = [(number + 0.5) / self.bins for number in numbers]
-                return Action.swipe(tuple(centres[:2]), tuple(centres[-2:]))
-        return None
+    def _decode_loosely(self, text: str) -> Action | None:
+        """`decode`, except that other spellings of an action may be accepted too."""
+        if text in _ALL_FIXED:
+            return _ALL_FIXED[text]
+        for opening, kind in _KIND_BY_OPENING.items():
+            if text.startswith(opening):
+                return _decode_quoted(kind, text[len(opening) - 1 :])
+        is_long_press = text.startswith(LONG_PRESS_OPENING)
+        match = _LONG_PRESS.fullmatch(text) if is_long_press else _TAP.fullmatch(text) or _SWIPE.fullmatch(text)
+        if match is None:
+            return None
+        numbers = [int(number) for number in match.groups()]
+        if max(numbers) >= self.bins:
+            return None
+        touch, lift = self._centre(numbers[:2]), self._centre(numbers[-2:])
+        return Action.long_press(*touch) if is_long_press else Action.swipe(touch, lift)
 
     def _bin(self, point_yx: tuple[float, float]) -> tuple[int, int]:
-        return tuple(min(int(value * self.bins), self.bins - 1) for value in point_yx)
+        y, x = (min(int(value * self.bins), self.bins - 1) for value in point_yx)
+        return y, x
+
+    def _centre(self, bins_yx: Sequence[int]) -> tuple[float, float]:
+        y, x = ((number + 0.5) / self.bins for number in bins_yx)
+        return y, x
 
     def _swipe_bins(self, swipe: Action) -> tuple[int, int, int, int]:
         touch, lift = list(self._bin(swipe.touch_yx)), list(self._bin(swipe.lift_yx))
         axis = 0 if swipe.direction in ("up", "down") else 1
         away = 1 if swipe.direction in ("down", "right") else -1
-        while not self._centres(touch, lift).is_swipe:
+        while not Action.swipe(self._centre(touch), self._centre(lift)).is_swipe:
             if 0 <= lift[axis] + away < self.bins:
                 lift[axis] += away
             else:
                 touch[axis] -= away
-        return (*touch, *lift)
+        return touch[0], touch[1], lift[0], lift[1]
 
-    def _centres(self, touch: list[int], lift: list[int]) -> Action:
-        return Action.swipe(
-            tuple((value + 0.5) / self.bins for value in touch), tuple((value + 0.5) / self.bins for value in lift)
-        )
+
+class BinnedSettings(LanguageSettings):
+    """`bins`: per axis. `all_action_kinds`: whether instructions and the vocabulary of a tokenizer from scratch contain
+    long presses, opening an app, answers, waiting and the list of recent apps, which AITW does not have."""
+
+    REMOVED: ClassVar = {"sought": False}  # earlier versions wrote it for every language
+
+    name: Literal["binned"] = "binned"
+    bins: Annotated[int, Field(ge=2)] = 100
+    all_action_kinds: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_no_swipe_targets(cls, content: Any) -> Any:
+        for key in ("name_swipe_targets", "sought"):
+            if isinstance(content, dict) and content.get(key):
+                raise ValueError(f"{key} needs a language with names: name: named")
+        return content
+
+    def build(self) -> BinnedLanguage:
+        return BinnedLanguage(self.bins, self.all_action_kinds)
 
 
 @lru_cache(maxsize=1 << 16)
 def _short_ending(language: BinnedLanguage, text: str) -> str | None:
-    """Kept, because decoding asks for the same few beginnings over and over."""
+    """Cached, because decoding asks for the same few prefixes repeatedly."""
     return language._fixed_or_gesture_ending(text)
 
 
-def _read_typing(literal: str) -> Action | None:
+def _matched(pattern: re.Pattern[str], text: str, start: int) -> str:
+    """The text that `pattern` matches at `start`."""
+    match = pattern.match(text, start)
+    return "" if match is None else match[0]
+
+
+def _decode_quoted(kind: ActionKind, literal: str) -> Action | None:
     try:
         text = json.loads(literal)
-        return Action.type_text(text) if isinstance(text, str) else None
-    except (ValueError, RecursionError):  # not JSON, or a lone surrogate, which is no text
+        return Action(kind, text=text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):  # not JSON, or a lone surrogate, which is not valid Unicode
         return None

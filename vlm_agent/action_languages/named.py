@@ -1,96 +1,125 @@
-"""The binned language in which a tap says first what it touches.
+"""The binned language in which a tap or long press begins with the name of the element that it touches.
 
-    Wifi=tap at 30 12        everything else as `BinnedLanguage` has it
+    Wifi=tap at 30 12        every other action as in `BinnedLanguage`
 
-The name is that of the smallest annotated element under the finger. So the choice of an element and the search for its
-place are two steps for a model, the second of which is what pretraining on elements teaches (`sentences/elements.py`
-writes places the same way), and whoever reads an answer sees what was meant. A tap on nothing, or on something whose
-name is too long to be said, is written without.
+The name is that of the smallest annotated element under the touch point. A model then chooses an element and finds its
+place in two steps, and pretraining on elements teaches the second one (`sentences/elements.py` writes places the same
+way). The text also shows which element was meant. Where no element is touched, or one whose name is too long, the text
+has no name.
 
-With `sought` a swipe says first what it is to bring, where its caller knows (`sentences/sought.py`):
+With `name_swipe_targets` a swipe begins with the name of the element that it should bring into view, if the caller
+knows it (`sentences/trajectory.py`):
 
     Wifi=swipe from 70 48 to 30 48
 
-Whether to tap or to swipe is then asked of a model that has already said what it looks for, and so is the same search
-as for a place, that finds nothing. Without a name, it has to know before it has looked.
+The model then chooses between tap and swipe after it has named the element that it looks for. Without a name it has to
+decide before it has searched the screen.
 """
 
-import re
-import unicodedata
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
 
-from vlm_agent.action_languages.binned import SWIPE_OPENING, TAP_OPENING, TYPE_OPENING, BinnedLanguage
-from vlm_agent.episodes import Action, Step, UiElement, element_at
+import numpy as np
+import pyarrow as pa
+from pydantic import Field
 
-NAMES = "="
-"""Between a name and the place that has it."""
+from vlm_agent.action_languages.binned import LONG_PRESS_OPENING, SWIPE_OPENING, TAP_OPENING, BinnedLanguage
+from vlm_agent.action_languages.language import (
+    ActionColumns,
+    ActionLanguage,
+    LanguageSettings,
+    LanguageVocabulary,
+    combined_keys,
+    text_codes,
+)
+from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name, touched_name
+from vlm_agent.episodes import Action, ActionKind, Screen
 
-MAX_NAME_CHARACTERS = 32
 _A_TAP = TAP_OPENING + "0 0"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
-
-
-def is_name(text: str) -> bool:
-    """Whether a tap can be told by it: one short line that could be nothing else."""
-    return (
-        0 < len(text) <= MAX_NAME_CHARACTERS
-        and NAMES not in text
-        and not text.startswith(TYPE_OPENING)
-        and not _CONTROL.search(text)
-    )
 
 
 @dataclass(frozen=True)
-class NamedLanguage(BinnedLanguage):
-    """The codec; without a step, or on a screen without annotations, it writes what `BinnedLanguage` writes."""
+class NamedLanguage(ActionLanguage):
+    """The codec; without a screen, or on one without annotations, it encodes as `BinnedLanguage` does."""
 
-    sought: bool = False
+    bins: int = 100
+    name_swipe_targets: bool = False
+    all_action_kinds: bool = False
+
+    @property
+    def names_touched_elements(self) -> bool:
+        return True
+
+    @cached_property
+    def _binned(self) -> BinnedLanguage:
+        return BinnedLanguage(self.bins, self.all_action_kinds)
 
     @property
     def instructions(self) -> str:
-        told = f"\nBefore a tap say what you touch, by its text, and {NAMES!r}: Settings{NAMES}tap at Y X"
-        if self.sought:
-            told += f"\nBefore a swipe say what it is to bring: Settings{NAMES}swipe from Y X to Y X"
-        return super().instructions + told
+        named = f"Settings{NAME_SEPARATOR}"
+        names = f"\nBefore a tap say what you touch, by its text, and {NAME_SEPARATOR!r}: {named}tap at Y X"
+        if self.name_swipe_targets:
+            names += f"\nBefore a swipe say what it is to bring: {named}swipe from Y X to Y X"
+        if self.all_action_kinds:
+            names += f"\nA long press too: {named}long press at Y X"
+        return self._binned.instructions + names
 
-    def render(self, action: Action, step: Step | None = None, sought: str | None = None) -> str:
-        text = super().render(action, step)
-        if action.is_tap:
-            sought = None if step is None else touched_name(action, step)
-        elif not (self.sought and action.is_swipe):
-            sought = None
-        return text if sought is None else sought + NAMES + text
+    def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
+        text, name = self._binned.encode(action), None
+        if _touches(action):
+            name = None if screen is None else touched_name(action, screen)
+        elif self.name_swipe_targets and action.is_swipe:
+            name = swipe_target
+        return text if name is None else name + NAME_SEPARATOR + text
 
-    def parse(self, text: str, step: Step | None = None) -> Action | None:
-        name, found, gesture = text.partition(NAMES)
-        if not found or not is_name(name):
-            return super().parse(text)
-        action = super().parse(gesture)
-        return action if action is not None and (action.is_tap or (self.sought and action.is_swipe)) else None
+    def decode(self, text: str, screen: Screen | None = None) -> Action | None:
+        name, separator, gesture = text.partition(NAME_SEPARATOR)
+        if not separator or not is_name(name):
+            return self._binned.decode(text)
+        action = self._binned.decode(gesture)
+        may_be_named = action is not None and (_touches(action) or (self.name_swipe_targets and action.is_swipe))
+        return action if may_be_named else None
+
+    def vocabulary(self) -> LanguageVocabulary:
+        return self._binned.vocabulary()
+
+    def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
+        keys = self._binned.text_keys(columns)
+        return keys if names is None else combined_keys(keys, text_codes(pa.array(names, pa.string())))
 
     def ending(self, text: str) -> str | None:
-        plain = super().ending(text)
+        plain = self._binned.ending(text)
         if plain is not None:
             return plain
-        name, found, gesture = text.partition(NAMES)
+        name, separator, gesture = text.partition(NAME_SEPARATOR)
         if not is_name(name):
             return None
-        if not found:
-            return NAMES + _A_TAP
+        if not separator:
+            return NAME_SEPARATOR + _A_TAP
         if not gesture:
             return _A_TAP
-        openings = (TAP_OPENING, SWIPE_OPENING) if self.sought else (TAP_OPENING,)
-        named = any(opening.startswith(gesture[: len(opening)]) for opening in openings)
-        return super().ending(gesture) if named else None
+        swipes = (SWIPE_OPENING,) if self.name_swipe_targets else ()
+        openings = (TAP_OPENING, LONG_PRESS_OPENING, *swipes)
+        is_gesture = any(opening.startswith(gesture[: len(opening)]) for opening in openings)
+        return self._binned.ending(gesture) if is_gesture else None
 
 
-def touched_name(action: Action, step: Step) -> str | None:
-    """What a tap on the screen is told by; None where nothing there can be told."""
-    element = element_at(step.elements, action.touch_yx)
-    return None if element is None else spoken_name(element)
+class NamedSettings(LanguageSettings):
+    """`bins`, `all_action_kinds`: see `BinnedSettings`. `name_swipe_targets`: whether a swipe begins with the name of
+    the element that it should bring into view."""
+
+    RENAMED: ClassVar = {"sought": "name_swipe_targets"}
+
+    name: Literal["named"] = "named"
+    bins: Annotated[int, Field(ge=2)] = 100
+    name_swipe_targets: bool = False
+    all_action_kinds: bool = False
+
+    def build(self) -> NamedLanguage:
+        return NamedLanguage(self.bins, self.name_swipe_targets, self.all_action_kinds)
 
 
-def spoken_name(element: UiElement) -> str | None:
-    """In the one spelling that every tokenizer keeps: what is on a screen was often read by a machine."""
-    name = unicodedata.normalize("NFC", " ".join(element.name.split()))
-    return name if is_name(name) else None
+def _touches(action: Action) -> bool:
+    """Whether the action touches one element: a tap or a long press."""
+    return action.is_tap or action.kind is ActionKind.LONG_PRESS

@@ -1,42 +1,41 @@
-"""Agents: who decides what to do next. One harness scores them all, offline on episodes and online on a phone."""
+"""Agents: each decides the next action from a goal, the earlier steps and the current screen.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+To add one: write a file with an `Agent` and its `AgentSettings`, and add a line to `AGENTS`. `vlm-agent evaluate`,
+`evaluate --online` and `act` then build it from an agent file (`--agent FILE.yaml`, see `loading.py`).
+"""
 
-import numpy as np
+from vlm_agent.agents.agent import (
+    Agent,
+    AgentSettings,
+    Answer,
+    BatchedAgent,
+    NoAnswerError,
+    Turn,
+    Usage,
+    answer_episodes,
+    answer_step_by_step,
+    demonstrated,
+)
+from vlm_agent.agents.endpoint import EndpointSettings
+from vlm_agent.agents.scripted import ScriptedSettings
+from vlm_agent.agents.vlm import VlmSettings
 
-from vlm_agent.episodes import Action, Episode, Step
+__all__ = [
+    "AGENTS",
+    "Agent",
+    "AgentSettings",
+    "Answer",
+    "BatchedAgent",
+    "NoAnswerError",
+    "Turn",
+    "Usage",
+    "answer_episodes",
+    "answer_step_by_step",
+    "demonstrated",
+]
 
-
-@dataclass(frozen=True)
-class Answer:
-    """What an agent said, and the action it means; None where it means none, which is a wrong answer, not a missing
-    one.
-
-    `settled`: whether it was known without decoding a token (see `greedy.py`); None where there is no such thing.
-    `tokens`: how many were read and how many said; None where it is not known.
-    """
-
-    text: str
-    action: Action | None
-    settled: bool | None = field(default=None, compare=False)
-    tokens: tuple[int, int] | None = field(default=None, compare=False)
-
-
-class Agent(Protocol):
-    """`history` are the steps so far, screens and actions; `screenshot` is uint8 (height, width, 3), the screen now."""
-
-    def act(self, goal: str, history: Sequence[Step], screenshot: np.ndarray) -> Answer: ...
-
-    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
-        """What it says at each step of each episode when every earlier step went as demonstrated."""
-        ...
-
-    def on_grey_screens(self) -> "Agent":
-        """The same agent without sight."""
-        ...
-
-    def without_history(self) -> "Agent":
-        """The same agent without memory: each step is its first."""
-        ...
+AGENTS: dict[str, type[AgentSettings]] = {
+    "vlm": VlmSettings,
+    "endpoint": EndpointSettings,
+    "scripted": ScriptedSettings,
+}

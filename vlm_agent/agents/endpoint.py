@@ -1,41 +1,42 @@
-"""An agent that asks a model behind a chat endpoint: any vision-language model that somebody serves.
+"""A vision-language model behind an OpenAI-compatible chat endpoint, as an agent.
 
-    system     what the task is, and the action language
-    user       the goal, earlier actions in words, and the first screen shown
-    assistant  the action taken there
+    system     the task, and the action language
+    user       the goal, older actions as text, and the oldest screen shown
+    assistant  the action executed on that screen
     user       the next screen
     …
-    user       the screen now
+    user       the current screen
 
-Its answer is read by the action language as it stands, but for white space around it.
+The action language decodes the answer as it is, except for white space around it.
 """
 
 import base64
+import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents import Answer
-from vlm_agent.agents.chat import ChatEndpoint
-from vlm_agent.datasets.images import encode_png
-from vlm_agent.episodes import Episode, Step
+from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
+from vlm_agent.agents.agent import AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.datasets.shards.images import encode_png
+from vlm_agent.episodes import Episode, Screen
+from vlm_agent.errors import UserError
 
 _TASK = (
     "You operate a phone to reach a goal. You see its screen and do one action at a time; the next screen shows what "
     "came of it. "
 )
-_GREY = 128
 
 
 @dataclass(frozen=True)
 class EndpointAgent:
-    """`past_screens`: how many screens before this one are shown; actions further back are told in words.
+    """`past_screens`: earlier screens in the prompt; older actions are written as text.
 
-    `max_tokens` bounds an answer; one that is cut off is read as it stands. `workers` calls are under way at once.
-    `remember` False and `grey` take memory and sight away.
+    `max_tokens` bounds an answer; a truncated one is decoded as it is. `workers`: concurrent calls for whole episodes.
     """
 
     chat: ChatEndpoint
@@ -43,57 +44,90 @@ class EndpointAgent:
     past_screens: int = 2
     max_tokens: int = 128
     workers: int = 8
-    remember: bool = True
-    grey: bool = False
 
-    def on_grey_screens(self) -> "EndpointAgent":
-        return replace(self, grey=True)
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        """Raises EndpointError if the endpoint cannot be used."""
+        started = time.perf_counter()
+        completion = self.chat.completion(self.messages(goal, history, screen), self.max_tokens)
+        read, written = completion.tokens or (None, None)
+        usage = Usage(read, written, completion.calls, seconds=time.perf_counter() - started)
+        return Answer(completion.text, self.language.decode(completion.text.strip(), screen), usage=usage)
 
-    def without_history(self) -> "EndpointAgent":
-        return replace(self, remember=False)
+    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """Step by step with `workers` concurrent calls. Raises EndpointError at the first failure."""
+        if variants:
+            raise UserError(f"an endpoint has no variant {variants[0]!r}; it decodes as its server is configured")
+        return [answer_step_by_step(self, episodes, self.workers)]
 
-    def act(self, goal: str, history: Sequence[Step], screenshot: np.ndarray) -> Answer:
-        """Raises EndpointError where the endpoint cannot be used."""
-        said = self.chat.completion(self.messages(goal, history, screenshot), self.max_tokens)
-        return Answer(said.text, self.language.parse(said.text.strip()), tokens=said.tokens)
-
-    def answer_episodes(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
-        """Every step of every episode after its history as demonstrated. Raises EndpointError at the first failure."""
-        pool = ThreadPoolExecutor(self.workers)
-        try:
-            asked = [
-                [
-                    pool.submit(self.act, episode.goal, episode.steps[:number], step.screenshot)
-                    for number, step in enumerate(episode.steps)
-                ]
-                for episode in episodes
-            ]
-            return [[answer.result() for answer in steps] for steps in asked]
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-    def messages(self, goal: str, history: Sequence[Step], screenshot: np.ndarray) -> list[dict]:
-        """The conversation so far, ending with the screen that wants an action."""
-        history = history if self.remember else ()
-        told = max(len(history) - self.past_screens, 0)
+    def messages(self, goal: str, history: Sequence[Turn], screen: Screen) -> list[dict[str, Any]]:
+        """The conversation up to the current screen."""
+        older = max(len(history) - self.past_screens, 0)
         opening = f"Goal: {goal}\n" + "".join(
-            f"Action {number}: {self.language.render(step.action, step)}\n"
-            for number, step in enumerate(history[:told], 1)
+            f"Action {number}: {self._text(turn)}\n" for number, turn in enumerate(history[:older], 1)
         )
-        turns = [{"role": "system", "content": _TASK + self.language.instructions}]
-        for number, step in enumerate(history[told:], told + 1):
-            turns.append(self._shown(opening, number, step.screenshot))
-            turns.append({"role": "assistant", "content": self.language.render(step.action, step)})
+        messages: list[dict[str, Any]] = [{"role": "system", "content": _TASK + self.language.instructions}]
+        for number, turn in enumerate(history[older:], older + 1):
+            messages.append(_screen_message(opening, number, turn.screen))
+            messages.append({"role": "assistant", "content": self._text(turn)})
             opening = ""
-        return [*turns, self._shown(opening, len(history) + 1, screenshot)]
+        return [*messages, _screen_message(opening, len(history) + 1, screen)]
 
-    def _shown(self, opening: str, number: int, screenshot: np.ndarray) -> dict:
-        screen = np.full_like(screenshot, _GREY) if self.grey else screenshot
-        url = f"data:image/png;base64,{base64.b64encode(encode_png(screen)).decode()}"
-        return {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": f"{opening}Screen {number}:"},
-                {"type": "image_url", "image_url": {"url": url}},
-            ],
-        }
+    def _text(self, turn: Turn) -> str:
+        return self.language.encode(turn.action, turn.screen)
+
+
+def _screen_message(opening: str, number: int, screen: Screen) -> dict[str, Any]:
+    url = f"data:image/png;base64,{base64.b64encode(encode_png(_pixels(screen))).decode()}"
+    return {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": f"{opening}Screen {number}:"},
+            {"type": "image_url", "image_url": {"url": url}},
+        ],
+    }
+
+
+def _pixels(screen: Screen) -> np.ndarray:
+    if screen.pixels is None:
+        raise UserError("a chat endpoint needs screenshots, and this source has none")
+    return screen.pixels
+
+
+class EndpointSettings(AgentSettings):
+    """`endpoint`: base URL such as http://localhost:8000/v1; `model`: the model's name there.
+
+    `past_screens`: earlier screens in the prompt. `max_tokens`: length of an answer, at most. `concurrency`: calls at a
+    time. The key is read from the environment variable OPENAI_API_KEY.
+    """
+
+    agent: str = "endpoint"
+    endpoint: str
+    model: str
+    action_language: ChosenLanguage = Field(default_factory=default_settings)
+    past_screens: NonNegativeInt = 2
+    max_tokens: PositiveInt = 128
+    concurrency: PositiveInt = 8
+
+    @model_validator(mode="after")
+    def _usable(self) -> "EndpointSettings":
+        self._chat()
+        return self
+
+    @property
+    def place(self) -> str:
+        return f"{self.model} at {self.endpoint}"
+
+    @property
+    def language(self) -> LanguageSettings:
+        return self.action_language
+
+    def described(self) -> dict[str, Any]:
+        """Without the address: the same model on another server is the same agent."""
+        return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens}
+
+    def load(self) -> EndpointAgent:
+        language = self.action_language.build()
+        return EndpointAgent(self._chat(), language, self.past_screens, self.max_tokens, self.concurrency)
+
+    def _chat(self) -> ChatEndpoint:
+        return ChatEndpoint(self.endpoint, self.model)

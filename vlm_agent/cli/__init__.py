@@ -6,28 +6,28 @@
     vlm-agent convert-checkpoint --input DIR --output DIR
                                                        Qwen-VL (2023) as published becomes one without remote code
     vlm-agent inspect DIR                              what is in shards; draws an episode
+    vlm-agent recipes [NAME --output FILE]             the recipes that come with the package, and a copy of one
     vlm-agent train --config recipes/X.yaml            a recipe becomes a run folder
-    vlm-agent status RUN                               how far a run is, from its folder alone
-    vlm-agent merge RUN --output DIR                   an adapter folded into its base, and proven the same
+    vlm-agent status RUN                               progress of a run, from its folder alone
+    vlm-agent merge RUN --output DIR                   an adapter merged into its base, and verified
     vlm-agent evaluate --checkpoint RUN --shards DIR   a run becomes numbers and pictures
     vlm-agent act --agent RUN --device adb --goal "…"  an agent does a goal on a phone
     vlm-agent score PREDICTIONS [--against OTHER]      its numbers again, by other scorers or against another run
     vlm-agent demo                                     all of these, small
 
-Exit status: 0 when all went well; 1 when something asked for cannot be done, with one message that says what; 2 when a
-conversion quarantined records; 75 when training was told to stop and the same command goes on from there; 130 after
-Ctrl-C. Every command imports what it needs when it runs, so that `--help` does not wait for PyTorch. A new command is
-one file here, with `add(commands)`, and one line in `COMMANDS`.
+Exit status: 0 on success; 1 when a request cannot be carried out, with one message that explains why; 2 when a
+conversion quarantined records; 75 when a signal stopped training, which the same command resumes; 130 after Ctrl-C.
+Every command imports what it needs when it runs, so that `--help` does not wait for PyTorch. A new command is one file
+here, with `add(commands)`, and one line in `COMMANDS`.
 """
 
 import importlib
 import sys
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 
 import vlm_agent
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, Parser
+from vlm_agent.errors import UserError
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "main"]
 
@@ -37,6 +37,7 @@ COMMANDS = (
     "convert",
     "convert_checkpoint",
     "inspect",
+    "recipes",
     "train",
     "status",
     "merge",
@@ -48,9 +49,9 @@ COMMANDS = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns its exit status; leaves by SystemExit where the arguments are wrong.
+    """Runs one command and returns its exit status. Raises SystemExit for wrong arguments.
 
-    Without `arguments`, those of the process count, which then is this command's alone.
+    Without `arguments`, those of the process apply, and the process runs this command alone.
     """
     options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
     options.is_program = arguments is None
@@ -62,20 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (OSError, ValueError) as error:
-        if not _is_expected(error):
-            raise
+    except (UserError, OSError) as error:
         print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
         return FAILED
-
-
-def _is_expected(error: Exception) -> bool:
-    """Whether the message is for the person at the terminal: about a file, or raised by a check of this package.
-
-    A ValueError from inside a library is a bug here, and keeps its traceback.
-    """
-    raised_in = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
-    return isinstance(error, OSError) or raised_in.is_relative_to(Path(vlm_agent.__file__).parent)
 
 
 def _message(error: Exception) -> str:

@@ -1,172 +1,164 @@
-"""`vlm-agent act`: an agent does a goal on a phone, in front of whoever watches."""
+"""`vlm-agent act`: an agent pursues a goal on a phone, and every step is shown."""
 
 import argparse
-import re
 import time
+import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from vlm_agent.cli.agent_options import add_agent_options, check_agent_options, chosen_agent
 from vlm_agent.cli.keys import Keys
-from vlm_agent.cli.opened_phone import OpenedPhone, opened_phone
-from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, add_command, count, file_name
-from vlm_agent.cli.terminal import make_console, quiet_libraries
+from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Parser, add_command, count, file_name
+from vlm_agent.console import make_console, quiet_libraries
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vlm_agent.acting.loop import Ending, ProposedStep
+    from vlm_agent.datasets.sources.traces import Heading
+    from vlm_agent.devices import DeviceAddress, OpenedDevice
 
 _DESCRIPTION = """\
-Every step is shown before it is done: the picture of the screen, what the agent says, the action that is. Ctrl-C stops
-it at once, q before the next action. The trace is written as it goes:
+Shows every step before its action is executed: the screenshot's file, the agent's answer and the action. Ctrl-C stops
+the run at once, q before the next action. The trace is written step by step:
 
   vlm-agent act --agent RUN --device adb:SERIAL --goal "Open the settings" --confirm
   vlm-agent act --agent RUN --device simulated:general/test/7 --animation agent.gif
   vlm-agent inspect TRACE
   vlm-agent convert --source trace --input TRACE … --output SHARDS
 
-What could spend money is asked for first, and not done where nobody answers. That is told by words: by those on the
-screen and in the name of what is in front. It is a net and no proof; watch an agent that has a card to pay with.
+An action that could spend money needs confirmation, and is refused without an answer. Such actions are detected by
+words on the screen and in the activity's name. This is a filter without guarantee: watch an agent that can pay.
 
-Exit status 0: the agent said that it is done, or that the goal is impossible."""
-
-_DEVICE = re.compile(
-    r"adb(?::(?P<serial>\S+))?"
-    r"|simulated(?::(?P<subset>[a-z_]+)/(?P<split>[a-z]+)/(?P<seed>[0-9]+))?"
-    r"|browser(?::(?P<site>shop|settings)(?:/(?P<number>[0-9]+))?)?"
-)
+Exit status 0: the agent declared the goal complete or impossible."""
 
 
-def add(commands) -> None:
-    parser = add_command(commands, "act", run, "have an agent do a goal on a phone", _DESCRIPTION)
-    parser.add_argument("--agent", type=Path, metavar="RUN", help="a run's folder, or one of its checkpoints")
-    parser.add_argument("--endpoint", metavar="URL", help="instead of --agent: http://localhost:8000/v1, say")
-    parser.add_argument("--model", metavar="NAME", help="what the endpoint calls the model")
+def add(commands: "argparse._SubParsersAction[Parser]") -> None:
+    parser = add_command(commands, "act", run, "run an agent on a phone", _DESCRIPTION)
+    add_agent_options(parser)
     parser.add_argument(
         "--device",
         type=_device,
         required=True,
         metavar="WHICH",
-        help="adb (the only phone there is), adb:SERIAL, adb:HOST:PORT, simulated, or simulated:SUBSET/SPLIT/S, "
-        "a simulated phone at the start of a task; browser, browser:shop or browser:settings, a phone in Chromium, "
-        "browser:shop/S at the start of a task",
+        help="the phone: adb, adb:SERIAL, simulated:general/test/7, browser:shop/7 …; an unknown one lists all forms",
     )
-    parser.add_argument("--goal", metavar="WORDS", help="what to do (of a task: its own goal)")
-    parser.add_argument("--trace", type=Path, metavar="DIR", help="where it is written (default: a new one in traces/)")
-    parser.add_argument("--steps", type=count, default=30, metavar="N", help="stop after so many (default 30)")
+    parser.add_argument("--goal", metavar="WORDS", help="the goal (default: the task's own)")
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="folder of the trace (default: a new one in traces/)")
+    parser.add_argument("--steps", type=count, default=30, metavar="N", help="stop after N steps (default 30)")
     parser.add_argument("--confirm", action="store_true", help="ask before each action")
     parser.add_argument(
         "--apps",
         nargs="+",
         metavar="NAME",
-        help="packages, or package/activity, in which it may act, beside the launcher (default: all)",
+        help="packages, or package/activity, in which the agent may act, besides the launcher (default: all)",
     )
-    parser.add_argument("--allow-purchases", action="store_true", help="do not ask before what could spend money")
-    parser.add_argument("--animation", type=file_name(".gif"), metavar="FILE", help="draw the run as a moving picture")
+    parser.add_argument(
+        "--allow-purchases", action="store_true", help="do not ask before actions that could spend money"
+    )
+    parser.add_argument("--animation", type=file_name(".gif"), metavar="FILE", help="write the run as an animated GIF")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     _check(options)
     quiet_libraries()
 
-    from vlm_agent.agents.acting import Limits, act
-    from vlm_agent.agents.guard import Guard
-    from vlm_agent.datasets.trace_writer import TraceWriter
+    from vlm_agent.acting.guard import Guard
+    from vlm_agent.acting.loop import Limits, act
+    from vlm_agent.datasets.sources.trace_writer import TraceWriter
 
     console = make_console()
-    with opened_phone(options) as phone:
-        agent, name = _agent(options)
-        with TraceWriter(_folder(options), phone.heading(name)) as trace, Keys() as keys:
-            _say(console, f"Goal: {phone.goal}\nTrace: {trace.folder}")
+    settings = chosen_agent(options)
+    with options.device.open() as phone:
+        goal = phone.task.goal if options.goal is None else options.goal
+        agent = settings.load()
+        with TraceWriter(_folder(options), _heading(phone, goal, settings.place)) as trace, Keys() as keys:
+            _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
             _warn(console, phone, options)
             guard = Guard(keys.agrees, options.confirm, options.apps, options.allow_purchases)
 
-            def watch(shown) -> bool:
-                _say(console, _told(shown))
+            def watch(step: "ProposedStep") -> bool:
+                _say(console, _described(step))
                 return keys.wants_stop()
 
-            ending = act(agent, phone.device, phone.goal, trace, guard, Limits(options.steps), watch)
+            ending = act(agent, phone.device, goal, trace, guard, Limits(options.steps), watch)
         _say(console, _summary(ending, phone))
     if options.animation is not None:
-        _animate(trace.folder, options.animation)
+        from vlm_agent.datasets.sources.traces import read_trace
+        from vlm_agent.drawing.animation import animate
+
+        animate(read_trace(trace.folder), options.animation)
         _say(console, f"Drew {options.animation}")
     if ending.reason == "stopped":
         return INTERRUPTED
     return OK if ending.is_declared else FAILED
 
 
-def _agent(options):
-    """The agent, and what to call it."""
-    if options.agent is not None:
-        from vlm_agent.agents.vlm import VlmAgent
+def _heading(phone: "OpenedDevice", goal: str, agent: str) -> "Heading":
+    from vlm_agent.datasets.sources.traces import Heading
 
-        return VlmAgent.from_run(options.agent), str(options.agent)
-
-    from vlm_agent.agents.chat import ChatEndpoint
-    from vlm_agent.agents.endpoint import EndpointAgent
-    from vlm_agent.training.recipe import LanguageRecipe
-
-    chat = ChatEndpoint(options.endpoint, options.model)
-    return EndpointAgent(chat, LanguageRecipe().build()), f"{options.model} at {options.endpoint}"
+    identity = (uuid.uuid4().hex, goal, agent, phone.name)
+    if phone.task is None:
+        return Heading(*identity)
+    if phone.replay_address is None:
+        return Heading(*identity, phone.task.subset)
+    # Another goal than the task's own is another episode, but the same phone to replay it on.
+    return Heading(*identity, phone.task.subset, phone.replay_address, phone.device.size)
 
 
-def _folder(options) -> Path:
+def _folder(options: argparse.Namespace) -> Path:
     return Path("traces", time.strftime("%Y%m%d-%H%M%S")) if options.trace is None else options.trace
 
 
-def _warn(console, phone: OpenedPhone, options) -> None:
+def _warn(console: "Console", phone: "OpenedDevice", options: argparse.Namespace) -> None:
     if not options.allow_purchases and phone.device.elements() is None:
         _say(
             console,
-            "This phone does not tell the texts on its screen now; while it does not, purchases are recognised by the "
-            "names of its screens and by the goal only.",
+            "This phone does not report the texts on its screen now; until it does, purchases are recognised by the "
+            "activity's name and by the goal only.",
         )
 
 
-def _told(shown) -> str:
-    from vlm_agent.screens.drawing import describe
+def _described(step: "ProposedStep") -> str:
+    from vlm_agent.drawing.actions import describe
 
-    action = "no action" if shown.answer.action is None else describe(shown.answer.action)
-    where = f"  in {shown.activity}" if shown.activity else ""
-    return f"{shown.number + 1:3d}  {shown.screen}{where}\n     {shown.answer.text!r} → {_printable(action)}"
+    action = "no action" if step.answer.action is None else describe(step.answer.action)
+    activity = f"  in {step.activity}" if step.activity else ""
+    return f"{step.number + 1:3d}  {step.picture}{activity}\n     {step.answer.text!r} → {_printable(action)}"
 
 
 def _printable(text: str) -> str:
-    """Model output is data: nothing in it may move the cursor or turn the line around."""
+    """Model output is data: without control characters it cannot move the cursor or reverse the line."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-def _summary(ending, phone: OpenedPhone) -> str:
-    why = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
+def _summary(ending: "Ending", phone: "OpenedDevice") -> str:
+    reason = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
     doubt = f", {ending.in_doubt} of them in doubt" if ending.in_doubt else ""
     reached = ""
     if phone.task is not None:
         reached = ". The task is reached" if phone.task.reached(phone.device) else ". The task is not reached"
-    return f"{_printable(why)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){reached}"
+    return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){reached}"
 
 
-def _animate(folder: Path, output: Path) -> None:
-    from vlm_agent.datasets.traces import read_trace
-    from vlm_agent.screens.animation import animate
-
-    animate(read_trace(folder), output)
-
-
-def _say(console, text: str) -> None:
+def _say(console: "Console", text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def _check(options) -> None:
+def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
-    if (options.agent is None) == (options.endpoint is None):
-        error("give either --agent, a finished run, or --endpoint and --model")
-    if (options.endpoint is None) != (options.model is None):
-        error("--endpoint and --model go together")
-    if options.goal is None and options.device["subset"] is None and options.device["number"] is None:
-        error("--goal is missing: what the agent is to do, in words")
+    check_agent_options(options)
+    if options.goal is None and not options.device.has_task:
+        error("--goal is missing: describe in words what the agent should do")
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
-        error("--goal is to be one line of words")
+        error("--goal must be one line of words")
 
 
-def _device(text: str) -> dict[str, str | None]:
-    match = _DEVICE.fullmatch(text)
-    if match is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no device; write adb, adb:SERIAL, simulated, simulated:general/test/7, browser or "
-            "browser:shop/7"
-        )
-    return {"kind": text.partition(":")[0], **match.groupdict()}
+def _device(text: str) -> "DeviceAddress":
+    from vlm_agent.devices import device_address
+    from vlm_agent.devices.errors import DeviceError
+
+    try:
+        return device_address(text)
+    except DeviceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

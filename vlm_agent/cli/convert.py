@@ -1,32 +1,34 @@
-"""`vlm-agent convert`: a source's files become shards."""
+"""`vlm-agent convert`: convert the files of a source into shards."""
 
 import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, QUARANTINED, add_command, count
-from vlm_agent.cli.terminal import make_console
+from vlm_agent.console import make_console
 
 _DESCRIPTION = """\
 Writes Parquet shards, a manifest, and quarantine.jsonl with every record that could not be used.
-Exit status 2 says that there were such records; the good ones are written all the same.
+Exit status 2 means that such records exist; all others are converted.
 
-The same command again goes on where a run was stopped, and ends with the same bytes. On a job array, each task takes
-a part of the files, and one command at the end checks and finishes what they made:
+The same command resumes a run that was stopped, and produces the same bytes. In a job array, each task converts a part
+of the files, and one command at the end checks and completes the result:
 
   vlm-agent convert --input AITW --output SHARDS --shard-index $SLURM_ARRAY_TASK_ID --shard-count 64
   vlm-agent convert --finish --output SHARDS"""
 
 
 def add(commands) -> None:
-    parser = add_command(commands, "convert", run, "turn a source's files into shards", _DESCRIPTION)
-    parser.add_argument("--source", default="aitw", metavar="NAME", help="aitw (default), aitz, or trace: agents' own")
+    parser = add_command(commands, "convert", run, "convert a source's files into shards", _DESCRIPTION)
+    parser.add_argument(
+        "--source", default="aitw", metavar="NAME", help="kind of data set (default aitw); an unknown NAME lists all"
+    )
     parser.add_argument("--input", type=Path, nargs="+", metavar="PATH", help="files, or folders to search for them")
     parser.add_argument(
         "--output",
         type=Path,
         required=True,
         metavar="DIR",
-        help="a new folder, or one to go on in with the same options",
+        help="a new folder, or one with the same conversion, which is resumed",
     )
     parser.add_argument(
         "--splits",
@@ -34,7 +36,7 @@ def add(commands) -> None:
         nargs="+",
         default=(),
         metavar="FILE",
-        help="JSON: label → episode ids (without: the source's own, or everything is train)",
+        help="JSON: label → episode ids (default: the source's own splits, or all train)",
     )
     parser.add_argument(
         "--mixture",
@@ -45,16 +47,16 @@ def add(commands) -> None:
         help="keep this share of a subset's episodes, chosen by their ids: google_apps=0.1",
     )
     _add_screens(parser)
-    parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
-        "--max-bad-fraction", type=_fraction, metavar="F", help="fail as soon as more than this share of steps is bad"
+        "--max-bad-fraction", type=_fraction, metavar="F", help="fail if more than this fraction of the steps is bad"
     )
-    parser.add_argument("--shard-index", type=int, metavar="I", help="convert only part I (from 0) of the files …")
-    parser.add_argument("--shard-count", type=count, metavar="N", help="… dealt out to N")
+    parser.add_argument("--shard-index", type=int, metavar="I", help="convert only part I (from 0) of the files")
+    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
     parser.add_argument(
         "--finish",
         action="store_true",
-        help="check what all parts have made, and write the manifest; needs --output only",
+        help="check the results of all parts, and write the manifest; needs only --output",
     )
 
 
@@ -63,25 +65,26 @@ def _add_screens(parser) -> None:
         "--image-format",
         default="png",
         choices=("png", "webp", "jpeg"),
-        help="png and webp are lossless; png is by far the fastest, webp half its size (default png)",
+        help="png and webp are lossless; png is by far the fastest, webp has half its size (default png)",
     )
     parser.add_argument("--quality", type=count, default=90, metavar="Q", help="of jpeg, 1 to 100 (default 90)")
     parser.add_argument(
-        "--max-pixels", type=count, metavar="N", help="make screens of more pixels smaller, as Qwen-VL itself would"
+        "--max-pixels", type=count, metavar="N", help="downscale larger screens, with the arithmetic of Qwen-VL"
     )
     parser.add_argument(
         "--multiple",
         type=count,
         default=28,
         metavar="N",
-        help="sides of a screen made smaller: 28 for Qwen2-VL and 2.5, 32 for Qwen3-VL (default 28)",
+        help="sides of downscaled screens are multiples of N: 28 for Qwen2-VL and 2.5, 32 for Qwen3-VL (default 28)",
     )
 
 
 def run(options) -> int:
     from vlm_agent.datasets.convert import convert, finish
-    from vlm_agent.datasets.convert.memory import leave_pandas_out
-    from vlm_agent.datasets.images import ScreenFormat
+    from vlm_agent.datasets.convert.workers import leave_pandas_out
+    from vlm_agent.datasets.shards.images import ScreenFormat
+    from vlm_agent.jobs import ArrayTask
 
     _check(options)
     if options.is_program:
@@ -99,7 +102,7 @@ def run(options) -> int:
         screens=ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple),
         workers=options.workers,
         max_bad_fraction=options.max_bad_fraction,
-        part=None if options.shard_index is None else (options.shard_index, options.shard_count),
+        task=None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
     )
     return QUARANTINED if summary.quarantined else OK
 
@@ -108,7 +111,7 @@ def _check(options) -> None:
     if (options.shard_index is None) != (options.shard_count is None):
         options.parser.error("--shard-index and --shard-count go together")
     if options.finish and (options.input is not None or options.shard_index is not None):
-        options.parser.error("--finish takes what the parts were given: name only --output")
+        options.parser.error("--finish uses the inputs and options of the parts: name only --output")
     if not options.finish and options.input is None:
         options.parser.error("--input is missing: the files to convert, or folders to search for them")
 
@@ -124,5 +127,5 @@ def _fraction(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number within 0 and 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
     return value

@@ -1,9 +1,9 @@
-"""`vlm-agent convert-checkpoint`: a published checkpoint becomes a folder that this package trains and runs."""
+"""`vlm-agent convert-checkpoint`: converts a published checkpoint to a folder that this package trains and runs."""
 
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, add_command
-from vlm_agent.cli.terminal import make_console, quiet_libraries
+from vlm_agent.console import make_console, quiet_libraries
 
 
 def add(commands) -> None:
@@ -11,12 +11,14 @@ def add(commands) -> None:
         commands,
         "convert-checkpoint",
         run,
-        "turn a published checkpoint into one that needs no remote code",
-        "For Qwen-VL (2023), whose published folder holds code for an old library. Nothing in that folder is run. See\n"
-        "docs/qwen_vl_2023.md. Checkpoints of models that transformers knows need no conversion.",
+        "convert a published checkpoint to one that needs no remote code",
+        "For Qwen-VL (2023), whose published folder contains code for an old version of transformers. That code is\n"
+        "not executed. See docs/qwen_vl_2023.md. Checkpoints that transformers supports need no conversion.",
     )
     parser.add_argument("--input", type=Path, required=True, metavar="FOLDER", help="the published folder")
-    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="a folder that does not exist yet")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="FOLDER", help="the folder to write; must not exist"
+    )
 
 
 def run(options) -> int:
@@ -26,12 +28,12 @@ def run(options) -> int:
 
     console = make_console()
 
-    def say(file: str) -> None:
+    def report(file: str) -> None:
         console.print(f"Wrote {file}", highlight=False, markup=False, soft_wrap=True)
 
-    convert_checkpoint(options.input, options.output, say)
+    convert_checkpoint(options.input, options.output, report)
     console.print(
-        f"Converted {options.input} to {options.output}; name it in a recipe as the model's checkpoint",
+        f"Converted {options.input} to {options.output}; use it in a recipe as model.vlm.checkpoint",
         highlight=False,
         markup=False,
         soft_wrap=True,

@@ -1,4 +1,4 @@
-"""`vlm-agent demo`: every stage, small."""
+"""`vlm-agent demo`: every stage at a small size."""
 
 from pathlib import Path
 
@@ -10,14 +10,14 @@ def add(commands) -> None:
         commands,
         "demo",
         run,
-        "simulate, convert, adapt the embedded base by LoRA and evaluate the agent, small",
-        "Runs the commands above as anybody would type them. What an earlier demo left in the output folder is\n"
-        "removed first; a folder that no demo made is left alone.",
+        "simulate, convert, train the embedded base with LoRA and evaluate the agent, at a small size",
+        "Runs the other commands as typed at a terminal. Files of an earlier demo in the output folder are removed\n"
+        "first; a folder with other files is refused.",
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("runs/demo"), metavar="DIR", help="where it all goes (default runs/demo)"
+        "--output", type=Path, default=Path("runs/demo"), metavar="DIR", help="the folder to write (default runs/demo)"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, not what it learns")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: tests that it runs; the agent learns nothing")
 
 
 def run(options) -> int:

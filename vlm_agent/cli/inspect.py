@@ -5,7 +5,8 @@ from pathlib import Path
 
 from vlm_agent.cli.inspect_trace import inspect_trace
 from vlm_agent.cli.parser import OK, add_command, count, file_name
-from vlm_agent.cli.terminal import make_console, quiet_libraries
+from vlm_agent.console import make_console, quiet_libraries
+from vlm_agent.errors import UserError
 
 
 def add(commands) -> None:
@@ -43,17 +44,17 @@ def add(commands) -> None:
 
 
 def run(options) -> int:
-    from vlm_agent.datasets.traces import is_trace
+    from vlm_agent.datasets.sources.traces import is_trace
 
     if is_trace(options.shards):
         _check_for_trace(options)
         return inspect_trace(options)
     _check(options)
 
-    from vlm_agent.datasets.columns import read_columns
-    from vlm_agent.datasets.shards import ShardDataset
-    from vlm_agent.datasets.statistics import summarise
-    from vlm_agent.datasets.statistics_tables import print_statistics
+    from vlm_agent.datasets.shards.columns import read_columns
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.datasets.statistics.summary import summarise
+    from vlm_agent.datasets.statistics.tables import print_statistics
 
     console = make_console()
     dataset = ShardDataset(options.shards, split=options.split, subset=options.subset)
@@ -90,9 +91,9 @@ def _check_for_trace(options) -> None:
 def _count_tokens(dataset, columns, options):
     quiet_libraries()
 
-    from vlm_agent.datasets.statistics import TokenBudget, by_subset
-    from vlm_agent.training.recipe import read_recipe
-    from vlm_agent.training.token_counts import columns_for, context_length, count_tokens, recipe_sentences
+    from vlm_agent.datasets.statistics.summary import TokenBudget, by_subset
+    from vlm_agent.recipe.run import read_recipe
+    from vlm_agent.training.data.token_counts import columns_for, context_length, count_tokens, recipe_sentences
 
     recipe = read_recipe(options.config)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
@@ -103,7 +104,7 @@ def _count_tokens(dataset, columns, options):
 
 
 def _write_page(dataset, statistics, tokens, options) -> None:
-    from vlm_agent.datasets.statistics_page import write_page
+    from vlm_agent.datasets.statistics.page import write_page
 
     asked = {"shards": str(options.shards), "split": options.split, "subset": options.subset}
     facts = {name: value for name, value in asked.items() if value is not None}
@@ -111,13 +112,13 @@ def _write_page(dataset, statistics, tokens, options) -> None:
 
 
 def _choose_episode(dataset, which: str):
-    """An episode of a ShardDataset, by id or by `first` or `random`; ValueError where there is none."""
+    """An episode of a ShardDataset, by id or by `first` or `random`; UserError where there is none."""
     if not len(dataset):
-        raise ValueError(f"{dataset.directory} has no such episodes, so there is none to draw")
+        raise UserError(f"{dataset.directory} has no such episodes, so there is none to draw")
     if which in ("first", "random"):
         return dataset[0 if which == "first" else random.randrange(len(dataset))]  # noqa: S311
     if which not in dataset.ids:
-        raise ValueError(
+        raise UserError(
             f"{dataset.directory} has no episode {which} among the {len(dataset)} asked for; the first is "
             f"{dataset.ids[0]}"
         )
@@ -125,10 +126,8 @@ def _choose_episode(dataset, which: str):
 
 
 def _draw(episode, output: Path) -> None:
-    from vlm_agent.action_languages.binned import BinnedLanguage
-    from vlm_agent.screens.drawing import contact_sheet
+    from vlm_agent.action_languages import default_language
+    from vlm_agent.drawing.contact_sheet import save_contact_sheet
 
-    language = BinnedLanguage()
-    sheet = contact_sheet(episode, [language.render(step.action, step) for step in episode.steps])
-    output.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(output)
+    language = default_language()
+    save_contact_sheet(episode, output, [language.encode(step.action, step.screen) for step in episode.steps])

@@ -1,4 +1,4 @@
-"""The keyboard of the person who watches an agent: q stops it, y agrees."""
+"""The keyboard of the person who supervises an agent: q stops it, y confirms."""
 
 import os
 import select
@@ -8,8 +8,8 @@ import tty
 
 
 class Keys:
-    """A context manager. On a terminal keys count at once, without return; elsewhere questions are answered by lines of
-    the standard input, and nothing stops the agent but a signal."""
+    """A context manager. On a terminal single keys take effect without return. Otherwise each question reads a line of
+    standard input, and only a signal stops the agent."""
 
     def __enter__(self) -> "Keys":
         self._terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
@@ -23,7 +23,7 @@ class Keys:
             termios.tcsetattr(self._terminal, termios.TCSADRAIN, self._before)
 
     def wants_stop(self) -> bool:
-        """Whether q was pressed since it was asked last."""
+        """Whether q was pressed since the last call."""
         pressed = b""
         while self._terminal is not None and select.select([self._terminal], [], [], 0)[0]:
             key = os.read(self._terminal, 64)
@@ -33,7 +33,7 @@ class Keys:
         return b"q" in pressed.lower()
 
     def agrees(self, question: str) -> bool:
-        """Whether the answer to the question is yes. What was typed before it was asked is no answer."""
+        """Asks on the terminal; True for y. Keys typed before the question are discarded."""
         print(f"     {question} [y/N] ", end="", flush=True)
         if self._terminal is None:
             answer = "" if sys.stdin is None else sys.stdin.readline()

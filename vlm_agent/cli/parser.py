@@ -1,4 +1,9 @@
-"""What the commands share before they run: exit statuses, a parser that names the nearest option, argument types."""
+"""Shared by all commands: exit statuses, a parser that suggests the nearest option, argument types.
+
+jsonargparse and tyro derive options from settings classes, so `vlm-agent --help` would import the settings of every
+command. Only `train` overrides settings, by dotted keys that take a few lines here and in `recipe/run.py`, so argparse
+is enough.
+"""
 
 import argparse
 import difflib
@@ -13,10 +18,10 @@ OK, FAILED, QUARANTINED, INTERRUPTED = 0, 1, 2, 130
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses with status 1, because 2 means quarantined records; takes no abbreviation, because `--split` of one
-    command is not `--splits` of another; names the option nearest to an unknown one.
+    """Exits with status 1 on wrong arguments, because 2 means quarantined records, and suggests the nearest option.
 
-    With `takes_keys` an unknown option is not refused: it may be a key of a recipe.
+    Abbreviations are off, because `--split` of one command is not `--splits` of another. With `takes_keys` an unknown
+    option is accepted: it may be a recipe key.
     """
 
     def __init__(self, takes_keys: bool = False, **options):
@@ -24,7 +29,7 @@ class Parser(argparse.ArgumentParser):
         self.takes_keys = takes_keys
 
     def parse_known_args(self, args=None, namespace=None):
-        # Before argparse, which would say that --input is missing where somebody wrote --imput.
+        # Checked before argparse, which would report --input as missing where the user wrote --imput.
         leading = args if self._subparsers is None else itertools.takewhile(lambda text: text.startswith("-"), args)
         for argument in leading:
             if argument.startswith("--") and not self.takes_keys:
@@ -46,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 def add_command(
     commands, name: str, run: Callable[[argparse.Namespace], int], summary: str, description: str = "", takes_keys=False
 ) -> Parser:
-    """A subcommand: `run` gets the parsed options and gives the exit status."""
+    """Adds a subcommand. `run` takes the parsed options and returns the exit status."""
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()
     parser = commands.add_parser(name, help=summary, description=text, takes_keys=takes_keys)
     parser.set_defaults(run=run, parser=parser)
@@ -60,7 +65,7 @@ def count(text: str) -> int:
 
 
 def file_name(ending: str) -> Callable[[str], Path]:
-    """A type of arguments: the name of a file that ends in `ending`."""
+    """An argument type: a file name that ends in `ending`."""
 
     def read(text: str) -> Path:
         if not text.lower().endswith(ending):
@@ -68,6 +73,13 @@ def file_name(ending: str) -> Callable[[str], Path]:
         return Path(text)
 
     return read
+
+
+def shipped_file(text: str) -> Path:
+    """A path; where no such file exists, the file of that relative path that comes with the package, if any."""
+    from vlm_agent.recipe.shipped import find_shipped
+
+    return find_shipped(Path(text))
 
 
 def size(text: str) -> tuple[int, int]:

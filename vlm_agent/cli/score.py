@@ -1,47 +1,55 @@
-"""`vlm-agent score`: predictions become numbers again, without a model."""
+"""`vlm-agent score`: scores predictions again, without a model."""
 
+import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, add_command, count, file_name
-from vlm_agent.cli.terminal import make_console
+from vlm_agent.cli.parser import OK, Parser, add_command, count, file_name
+from vlm_agent.console import make_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vlm_agent.evaluation.scoring.judged import JudgedSteps
+    from vlm_agent.evaluation.scoring.metrics import Groups
 
 
-def add(commands) -> None:
+def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser = add_command(
         commands,
         "score",
         run,
         "score predictions again, without a model",
-        "By the official matcher and the strict one, and by every dialect named: a published variant of the score.\n"
-        "A name that is none lists those there are. With --against also what changed between two runs over the same\n"
-        "steps, with paired intervals. With --report a page with every number, and pictures from the shards.",
+        "Uses the official matcher, the strict one and every --dialect, a published variant of the score; an unknown\n"
+        "name lists them. With --against also compares two runs over the same steps, with paired intervals. With\n"
+        "--report writes a page with every number, and pictures from the shards.",
     )
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="predictions.parquet of an evaluation")
     parser.add_argument(
-        "--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="scorers beside official and strict"
+        "--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="scorers besides official and strict"
     )
     parser.add_argument(
-        "--against", type=Path, metavar="OTHER_PREDICTIONS", help="an earlier run over the same steps, to compare with"
+        "--against", type=Path, metavar="OTHER_PREDICTIONS", help="predictions of an earlier run over the same steps"
     )
-    parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON: name → episode ids, to score apart")
-    parser.add_argument("--output", type=file_name(".json"), metavar="FILE", help="write every number here too")
-    parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page of it, with pictures")
-    parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the folder that was evaluated on")
+    parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON: name → episode ids, groups to score")
+    parser.add_argument("--output", type=file_name(".json"), metavar="FILE", help="also write every number here")
+    parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page with pictures")
+    parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the folder of the evaluated shards")
     parser.add_argument(
-        "--episodes", type=count, default=40, metavar="N", help="shown in the report: half the worst, half at random"
+        "--episodes", type=count, default=40, metavar="N", help="episodes in the report: half the worst, half at random"
     )
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     if (options.report is None) != (options.shards is None):
-        options.parser.error("--report and --shards go together: the page shows screens, which the shards hold")
+        options.parser.error("--report and --shards go together: the page shows screens from the shards")
 
-    from vlm_agent.evaluation.groups import read_groups
-    from vlm_agent.evaluation.judged import judge_steps
-    from vlm_agent.evaluation.metrics import score
-    from vlm_agent.evaluation.score_tables import print_rules, print_scores
-    from vlm_agent.evaluation.verdicts import SCORERS
+    from vlm_agent.evaluation.benchmark import read_groups
+    from vlm_agent.evaluation.report.terminal import print_rules, print_scores
+    from vlm_agent.evaluation.scoring.dialects import SCORERS
+    from vlm_agent.evaluation.scoring.judged import judge_steps
+    from vlm_agent.evaluation.scoring.metrics import score
 
     console = make_console()
     scorers = list(dict.fromkeys((*SCORERS, *options.dialect)))
@@ -59,22 +67,29 @@ def run(options) -> int:
         _say_written(console, options.output)
     if options.report is not None:
         earlier = None if before is None else score(before, groups, scorers=scorers)
-        _write_report(scores, earlier, options)
+        _write_report(scores, steps, earlier, options)
         _say_written(console, options.report)
     return OK
 
 
-def _compare(console, before, steps, groups, scorers: list[str], options) -> dict:
-    from vlm_agent.evaluation.comparison import compare
-    from vlm_agent.evaluation.score_tables import print_comparison
+def _compare(
+    console: "Console",
+    before: "JudgedSteps",
+    steps: "JudgedSteps",
+    groups: "Groups | None",
+    scorers: list[str],
+    options: argparse.Namespace,
+) -> dict:
+    from vlm_agent.evaluation.report.terminal import print_comparison
+    from vlm_agent.evaluation.scoring.comparison import compare
 
     comparison = compare(before, steps, groups, scorers=scorers)
     print_comparison(console, comparison, str(options.against), str(options.predictions))
     return {"first": str(options.against), "second": str(options.predictions), **comparison}
 
 
-def _write_report(scores: dict, scores_before: dict | None, options) -> None:
-    from vlm_agent.datasets.shards import ShardDataset
+def _write_report(scores: dict, steps: "JudgedSteps", scores_before: dict | None, options: argparse.Namespace) -> None:
+    from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.evaluation.report import Earlier, write_report
 
     name, name_before = _names(options.predictions, options.against)
@@ -90,13 +105,14 @@ def _write_report(scores: dict, scores_before: dict | None, options) -> None:
         options.predictions,
         ShardDataset(options.shards),
         facts,
+        judged=steps,
         earlier=earlier,
         episodes=options.episodes,
     )
 
 
 def _names(path: Path, other: Path | None) -> tuple[str, str]:
-    """Short ones that tell two files apart: predictions.parquet is what most are called."""
+    """Short names that distinguish the files: most are called predictions.parquet."""
     if other is None:
         return path.stem, ""
     for names in ((path.stem, other.stem), (path.resolve().parent.name, other.resolve().parent.name)):
@@ -106,12 +122,12 @@ def _names(path: Path, other: Path | None) -> tuple[str, str]:
 
 
 def _write(path: Path, scores: dict) -> None:
-    from vlm_agent.datasets import written_whole
+    from vlm_agent.files import atomic_write
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as part:
+    with atomic_write(path) as part:
         part.write_text(json.dumps(scores, indent=2), encoding="utf-8")
 
 
-def _say_written(console, path: Path) -> None:
+def _say_written(console: "Console", path: Path) -> None:
     console.print(f"Wrote {path}", highlight=False, markup=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, add_command, count, size
-from vlm_agent.cli.terminal import make_console
+from vlm_agent.console import make_console
 
 
 def add(commands) -> None:
@@ -13,7 +13,7 @@ def add(commands) -> None:
         run,
         "write demonstrations on a simulated phone, in AITW's format",
         "Writes gzip TFRecords, splits.json (train, validation, test) for `convert --splits`, and groups.json (goals\n"
-        "that need memory) for `evaluate --groups`.",
+        "that require memory) for `evaluate --groups`.",
     )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a folder that does not exist yet")
     parser.add_argument("--episodes", type=count, required=True, metavar="N", help="how many demonstrations")
@@ -21,11 +21,11 @@ def add(commands) -> None:
     parser.add_argument(
         "--size", type=size, nargs="+", metavar="HxW", help="screen sizes in pixels to choose from (default 448x208)"
     )
-    parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one a core)")
+    parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
 
 
 def run(options) -> int:
-    from vlm_agent.datasets.simulated_phone import SIZE, simulate
+    from vlm_agent.datasets.simulate import SIZE, simulate
 
     simulate(
         options.output,

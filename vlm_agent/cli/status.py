@@ -1,10 +1,16 @@
-"""`vlm-agent status`: how a training run is doing, from its folder."""
+"""`vlm-agent status`: the state of a training run, from its folder."""
 
+import argparse
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, add_command
-from vlm_agent.cli.terminal import make_console
+from vlm_agent.console import make_console
+
+if TYPE_CHECKING:
+    from vlm_agent.training.run_folder.status import Status
 
 
 def add(commands) -> None:
@@ -12,14 +18,14 @@ def add(commands) -> None:
         commands,
         "status",
         run,
-        "tell how a training run is doing",
-        "Progress, time left, restarts and the last error, from the run folder alone: on any machine that sees it.",
+        "show the progress of a training run",
+        "Step, losses, speed, ETA, restarts and the last error, read from the run folder: on any machine that sees it.",
     )
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the recipe's output")
 
 
-def run(options) -> int:
-    from vlm_agent.training.status import read_status
+def run(options: argparse.Namespace) -> int:
+    from vlm_agent.training.run_folder.status import read_status
 
     status = read_status(options.run_folder)
     console = make_console()
@@ -29,27 +35,36 @@ def run(options) -> int:
     return OK
 
 
-def _lines(status, now: datetime):
+def _lines(status: "Status", now: datetime) -> Iterator[tuple[str, str]]:
     if status.step is not None:
         share = "" if not status.steps else f" of {status.steps} ({status.step / status.steps:.0%})"
         loss = "" if status.loss is None else f", loss {status.loss:.3f}"
         yield "step", f"{status.step}{share}{loss}"
-    if status.left is not None:
-        yield "left", f"{_short(status.left)} after the newest checkpoint, at the speed since the last start"
+    if status.eta is not None:
+        yield "ETA", f"{_short(status.eta)} from step {status.step}, at the speed since the last start"
+    if figures := status.figures:
+        yield (
+            "speed",
+            f"{figures['tokens_per_second']:,.0f} tokens/s, {figures['actions_per_second']:.1f} actions/s, "
+            f"loader wait {figures['data_wait']:.0%}, {figures['memory_gib']:.1f} GiB",
+        )
+    if validation := status.validation:
+        exact = f"{validation['eval_accuracy']:.1%} of actions exact"
+        yield "validation", f"step {validation['step']}: loss {validation['eval_loss']:.3f}, {exact}"
     if status.checkpoint is not None:
         yield "checkpoint", f"step {status.checkpoint.step}, {_short(now - status.checkpoint.time)} ago"
     if status.starts:
         first = status.starts[0].time.astimezone()
         restarts = len(status.starts) - 1
-        yield "started", f"{first:%Y-%m-%d %H:%M}, and again {restarts} time(s)"
-    if status.alive is not None:
-        yield "last sign", f"{_short(now - status.alive)} ago"
+        yield "started", f"{first:%Y-%m-%d %H:%M}, {restarts} restart(s) since"
+    if status.last_write is not None:
+        yield "last write", f"{_short(now - status.last_write)} ago"
     if status.error is not None:
         yield "last error", status.error
 
 
 def _short(span: timedelta) -> str:
-    """Two figures of the largest units: `3 d 4 h`, `2 h 5 min`, `40 s`."""
+    """The two largest units: `3 d 4 h`, `2 h 5 min`, `40 s`."""
     seconds = max(0, round(span.total_seconds()))
     sizes = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
     at = next((number for number, (size, _) in enumerate(sizes) if seconds >= size), 3)

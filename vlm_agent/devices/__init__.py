@@ -1,35 +1,23 @@
-"""Phones that an agent can operate: simulated, or real over ADB."""
+"""Phones that an agent can operate, and the registry of their kinds: over ADB, simulated, in a browser."""
 
-from typing import Protocol
+from vlm_agent.devices.adb.opening import ADB
+from vlm_agent.devices.browser.opening import BROWSER
+from vlm_agent.devices.device import Device, DeviceAddress, DeviceKind, DeviceTask, OpenedDevice
+from vlm_agent.devices.errors import DeviceError
+from vlm_agent.devices.simulated_phone.opening import SIMULATED
 
-import numpy as np
+__all__ = ["DEVICES", "Device", "DeviceAddress", "DeviceKind", "DeviceTask", "OpenedDevice", "device_address"]
 
-from vlm_agent.episodes import Action, ActionKind, UiElement
+DEVICES: dict[str, DeviceKind] = {"adb": ADB, "simulated": SIMULATED, "browser": BROWSER}
+"""Kind → how the command line opens a device of it. The kind is what an address has before its first colon."""
 
 
-class Device(Protocol):
-    """A phone: what it shows, and doing something on it.
-
-    Raises a DeviceError (`vlm_agent.devices.errors`) when the phone is not to be had; a simulated one always is.
-    """
-
-    @property
-    def activity(self) -> str:
-        """What is in front, `package/activity`, as of the last screenshot; empty where the phone does not tell."""
-
-    @property
-    def status(self) -> ActionKind | None:
-        """The status action that was noted last."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(height, width) of the screen in pixels."""
-
-    def screenshot(self) -> np.ndarray:
-        """What the screen shows: uint8 (height, width, 3), RGB."""
-
-    def elements(self) -> tuple[UiElement, ...] | None:
-        """The texts and icons on the screen as it was at the last screenshot; None where the phone does not tell."""
-
-    def perform(self, action: Action) -> None:
-        """Do the action; a status action is noted and changes nothing on the screen."""
+def device_address(text: str) -> DeviceAddress:
+    """The parsed address `KIND` or `KIND:WHICH`. Raises DeviceError that lists the known forms."""
+    name, colon, which = text.partition(":")
+    kind = DEVICES.get(name)
+    address = None if kind is None else kind.parse(which if colon else None)
+    if address is None:
+        forms = [form for kind in DEVICES.values() for form in kind.forms]
+        raise DeviceError(f"{text!r} is not a device; use {', '.join(forms[:-1])} or {forms[-1]}")
+    return address

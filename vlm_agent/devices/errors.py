@@ -1,43 +1,45 @@
-"""What goes wrong with phones. Every message says what it is and what the person at the terminal can do about it."""
+"""Errors of devices. Every message names the problem and what the user can do about it."""
+
+from vlm_agent.errors import UserError
 
 
-class DeviceError(ValueError):
-    """Something about the phone; the message is for the person at the terminal."""
+class DeviceError(UserError):
+    """A device cannot be opened or used."""
 
 
 class NoAdbError(DeviceError):
-    """There is no program `adb` that runs, or its server does not start."""
+    """The program `adb` is not installed, or its server does not start."""
 
 
 class NoDeviceError(DeviceError):
-    """No phone is connected, or not the one that was named."""
+    """No phone is connected, or not the requested one."""
 
 
 class SeveralDevicesError(DeviceError):
-    """More than one phone is connected and none was named."""
+    """More than one phone is connected and none was requested by name."""
 
 
 class UnauthorisedError(DeviceError):
-    """The phone has not allowed this computer to debug it, or this computer does not let adb open it."""
+    """The phone has not authorised this computer for debugging, or adb has no permission to open it."""
 
 
 class OfflineError(DeviceError):
-    """The phone is connected and does not answer, or is in a state in which nothing can be done."""
+    """The phone is connected but does not respond, or is in an unusable state."""
 
 
 class DeviceLostError(DeviceError):
-    """The phone was there, went away, and did not come back in time. No action is in doubt."""
+    """The connection was lost and not restored in time. No action is in doubt."""
 
 
 class ActionInDoubtError(DeviceError):
-    """The connection was cut while an action was under way: whether it was done is not known.
+    """The connection was cut during an action, so it is unknown whether the action took effect.
 
-    It is not done again. The phone can be used on; a screenshot tells.
+    The action is not repeated. The phone remains usable; a screenshot shows its state.
     """
 
 
 class ScreenOffError(DeviceError):
-    """The screen is dark."""
+    """The screen is off."""
 
 
 class LockedError(DeviceError):
@@ -45,8 +47,12 @@ class LockedError(DeviceError):
 
 
 class UntypableTextError(DeviceError):
-    """Text that cannot be typed on this phone as it is set up; nothing of it was typed."""
+    """The text cannot be typed with the phone's current setup; none of it was typed."""
+
+
+class UnknownAppError(DeviceError):
+    """No app, or several apps, have this name; none was opened."""
 
 
 class RefusedError(DeviceError):
-    """The phone has run a command and says that it failed."""
+    """A command on the phone reported a failure."""

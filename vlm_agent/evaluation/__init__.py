@@ -1,7 +1,6 @@
-"""How good an agent is: verdicts, numbers, baselines, and the report that shows them.
+"""Evaluation: how good an agent is.
 
-`predictions` is what a run leaves behind and what everything else here is computed from. `aitw_matcher` and `strict`
-decide whether an action is right, `dialects` by which published rule; `metrics` counts, `comparison` holds two runs
-against each other, `baselines` says what needs no looking at the screen, `table`, `score_tables` and `report/` show it.
-`online/` counts success on phones, `exam` what a model has learned from lessons.
+`offline/` has an agent answer recorded episodes and writes `predictions`, from which `scoring/` computes every score
+and `report/` every table and picture. `online/` has it do tasks on simulated phones. `benchmark` defines episodes and
+scorers, `identity` which results may share an output folder.
 """

@@ -1,22 +1,28 @@
-"""What an evaluation run leaves behind: one row a gold step, with what the model said about it.
+"""Predictions: one row per gold step with the agent's answer, and the check that no step is missing.
 
-The file is self-contained: the gold action, the screen's elements and the model's words are in it, so that any score
-can be computed again without the model and without the shards.
+The file is self-contained: it holds the gold action, the screen's elements, the model's text and the cost of the
+answer, so that every score can be computed again without the model and without the shards.
+
+Every step of every episode has to be answered exactly once: a missing answer must not shrink the denominator, an error
+that has inflated published scores.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlm_agent.datasets import DatasetError, written_whole
+from vlm_agent.agents import Usage
 from vlm_agent.episodes import Action, Episode, UiElement
-from vlm_agent.evaluation.completeness import check_episodes, check_present
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import atomic_write
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
+_READABLE = ("1", "2")  # version 1 has no usage
 _VERSION_KEY = b"vlm_agent_predictions"
 
 _POINT = pa.list_(pa.float64(), 2)
@@ -33,13 +39,18 @@ SCHEMA = pa.schema(
         "elements": pa.list_(_ELEMENT),
         "text": pa.string(),
         "predicted": _ACTION,
+        "tokens_read": pa.int64(),
+        "tokens_written": pa.int64(),
+        "calls": pa.int32(),
+        "seconds": pa.float64(),
+        "from_prefill": pa.bool_(),
     },
     metadata={_VERSION_KEY: SCHEMA_VERSION.encode()},
 )
-_ROWS_A_GROUP = 4096
+_ROWS_PER_GROUP = 4096
 WRITING = {
     "compression": "zstd",
-    # Words repeat. Numbers do not, and are a third smaller by the bytes of equal weight.
+    # Texts repeat. Numbers do not, and become a third smaller with their bytes grouped by significance.
     "use_dictionary": [
         *("episode_id", "subset", "goal", "text", "gold.text", "predicted.text"),
         *("elements.list.element.text", "elements.list.element.type"),
@@ -51,10 +62,10 @@ WRITING = {
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What was said about one gold step.
+    """The answer to one gold step.
 
-    `step` counts from 0, `episode_length` is the number of steps of the gold episode, `text` is the model's output as
-    it came, and `predicted` is None where that output is no action: a wrong answer like any other.
+    `step` counts from 0, `episode_length` is the number of steps of the gold episode, `text` is the model's unchanged
+    output. `predicted` is None if that output is not an action, which is a wrong answer like any other.
     """
 
     episode_id: str
@@ -66,25 +77,32 @@ class Prediction:
     elements: tuple[UiElement, ...]
     text: str
     predicted: Action | None
+    usage: Usage = Usage()  # noqa: RUF009 (frozen)
 
 
-def predictions_for(episode: Episode, texts: Sequence[str], predicted: Sequence[Action | None]) -> list[Prediction]:
-    """One Prediction a step of `episode`; DatasetError unless there is a text and an action (or None) for each."""
+def predictions_for(
+    episode: Episode,
+    texts: Sequence[str],
+    predicted: Sequence[Action | None],
+    usages: Sequence[Usage] | None = None,
+) -> list[Prediction]:
+    """One Prediction per step of `episode`. Raises DatasetError unless every step has a text and an action or None."""
     if not len(episode) == len(texts) == len(predicted):
         raise DatasetError(
             f"episode {episode.id} has {len(episode)} steps, but {len(texts)} texts and {len(predicted)} actions came"
         )
     about = (episode.id, episode.subset, episode.goal)
+    usages = [Usage()] * len(episode) if usages is None else usages
     return [
-        Prediction(*about, index, len(episode), step.action, step.elements, text, action)
-        for index, (step, text, action) in enumerate(zip(episode.steps, texts, predicted, strict=True))
+        Prediction(*about, index, len(episode), step.action, step.elements, text, action, usage)
+        for index, (step, text, action, usage) in enumerate(zip(episode.steps, texts, predicted, usages, strict=True))
     ]
 
 
 def check_complete(predictions: Sequence[Prediction], episode_ids: Collection[str] = ()) -> None:
-    """Raises DatasetError unless every step of every episode met is there exactly once, naming what is not.
+    """Raises DatasetError unless every step of every episode occurs exactly once; the message names the first gap.
 
-    `episode_ids` are the episodes that must be met; without them an episode missing as a whole cannot be seen.
+    `episode_ids` are the expected episodes; without them an episode that is missing as a whole is not detected.
     """
     numbers: dict[str, int] = {}
     for row in predictions:
@@ -100,35 +118,35 @@ def check_complete(predictions: Sequence[Prediction], episode_ids: Collection[st
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
-    """Writes Parquet under a temporary name beside `path` and renames it, so that `path` is never half a file."""
+    """Writes Parquet atomically (`files.atomic_write`), so that `path` is never incomplete."""
     batch: list[dict] = []
-    with written_whole(Path(path)) as part, pq.ParquetWriter(part, SCHEMA, **WRITING) as writer:
+    with atomic_write(Path(path)) as part, pq.ParquetWriter(part, SCHEMA, **WRITING) as writer:
         for prediction in predictions:
             batch.append(_row(prediction))
-            if len(batch) == _ROWS_A_GROUP:
+            if len(batch) == _ROWS_PER_GROUP:
                 writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
                 batch = []
         writer.write_table(pa.Table.from_pylist(batch, SCHEMA))
 
 
 def read_predictions(path: Path) -> list[Prediction]:
-    """The rows in the order written; DatasetError naming the file where it is not one of `write_predictions`."""
+    """The rows in the order written. Raises DatasetError naming the file if `write_predictions` did not write it."""
     with open_predictions(path) as file:
-        return [_prediction(row) for batch in file.iter_batches(_ROWS_A_GROUP) for row in batch.to_pylist()]
+        return [_prediction(row) for batch in file.iter_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
 
 
 def open_predictions(path: Path) -> pq.ParquetFile:
-    """Closed by the caller. DatasetError naming the file where it is not one of `write_predictions`."""
+    """The caller closes it. Raises DatasetError naming the file if `write_predictions` did not write it."""
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise DatasetError(f"{path} is no Parquet file: {error}") from error
+        raise DatasetError(f"{path} is not a Parquet file: {error}") from error
     version = (file.schema_arrow.metadata or {}).get(_VERSION_KEY, b"").decode()
-    if version != SCHEMA_VERSION:
+    if version not in _READABLE:
         file.close()
         raise DatasetError(
-            f"{path} is no predictions file of version {SCHEMA_VERSION} "
-            f"(found {version or 'none'}); give the predictions.parquet of an evaluation run"
+            f"{path} is not a predictions file of version {' or '.join(_READABLE)} "
+            f"(found {version or 'none'}); pass the predictions.parquet of an evaluation"
         )
     return file
 
@@ -138,9 +156,10 @@ def _row(prediction: Prediction) -> dict:
         **{name: getattr(prediction, name) for name in ("episode_id", "subset", "goal", "step", "episode_length")},
         "gold": _action_row(prediction.gold),
         "elements": [{"box": e.box, "text": e.text, "type": e.type} for e in prediction.elements],
-        # A lone surrogate cannot be stored; it stays visible rather than stopping a run at its last step.
+        # A lone surrogate cannot be stored; it is escaped rather than failing an evaluation at its last step.
         "text": prediction.text.encode("utf-8", "backslashreplace").decode(),
         "predicted": None if prediction.predicted is None else _action_row(prediction.predicted),
+        **asdict(prediction.usage),
     }
 
 
@@ -151,9 +170,57 @@ def _action_row(action: Action) -> dict:
 def _prediction(row: dict) -> Prediction:
     row["gold"] = _action(row["gold"])
     row["predicted"] = None if row["predicted"] is None else _action(row["predicted"])
+    row["usage"] = Usage(**{field.name: row.pop(field.name, None) for field in fields(Usage)})
     row["elements"] = tuple(UiElement(tuple(e["box"]), e["text"], e["type"]) for e in row["elements"])
     return Prediction(**row)
 
 
 def _action(row: dict) -> Action:
     return Action(row["kind"], tuple(row["touch_yx"]), tuple(row["lift_yx"]), row["text"])
+
+
+_NAMED = 10
+
+
+def check_episodes(
+    ids: Sequence[str], episode: np.ndarray, subset: np.ndarray, length: np.ndarray, step: np.ndarray
+) -> None:
+    """Raises DatasetError naming the first episode that is incomplete, or that occurs with two subsets or lengths.
+
+    Arrays have shape (N,) for N steps: `episode` numbers the episodes of `ids` in order of their first step, `subset`
+    is anything comparable, `length` the number of steps of the gold episode, `step` counts from 0.
+    """
+    first = np.unique(episode, return_index=True)[1]
+    unlike = (subset != subset[first[episode]]) | (length != length[first[episode]])
+    if unlike.any():
+        raise DatasetError(f"episode {ids[episode[unlike.argmax()]]} occurs with two subsets or two lengths")
+    lengths = length[first]
+    whole = np.bincount(episode, minlength=len(ids)) == lengths
+    inside = whole[episode] & (step >= 0) & (step < length)
+    starts = np.cumsum(np.where(whole, lengths, 0)) - np.where(whole, lengths, 0)
+    seen = np.zeros(lengths[whole].sum(), bool)
+    seen[starts[episode[inside]] + step[inside]] = True
+    owner = np.repeat(np.flatnonzero(whole), lengths[whole])
+    whole[owner[~seen]] = False
+    if not whole.all():
+        number = whole.argmin()
+        found = step[episode == number].tolist()
+        raise DatasetError(f"episode {ids[number]}, {lengths[number]} steps: {_gap(found, lengths[number])}")
+
+
+def check_present(ids: Collection[str], expected: Collection[str]) -> None:
+    """Raises DatasetError if an expected episode is not in `ids`."""
+    ids = set(ids)
+    absent = [episode_id for episode_id in expected if episode_id not in ids]
+    if absent:
+        raise DatasetError(f"no prediction of {len(absent)} episodes, the first {absent[0]}; run the evaluation again")
+
+
+def _gap(found: list[int], length: int) -> str:
+    known = set(found)
+    missing = list(islice((step for step in range(length) if step not in known), _NAMED + 1))
+    if missing:
+        named = ", ".join(map(str, missing[:_NAMED])) + (" …" if len(missing) > _NAMED else "")
+        return f"no prediction of step {named}; run the evaluation again to complete it"
+    surplus = next(step for step in sorted(found) if found.count(step) > 1 or not 0 <= step < length)
+    return f"step {surplus} is predicted twice or does not exist; were two runs written into one file?"

@@ -1,12 +1,25 @@
-"""Models that read screens and write actions, and how they are adapted."""
+"""Models that read screens and write actions: families, how a recipe builds them, and how they are adapted."""
 
 import logging
 
-from vlm_agent.models.torchvision_on_cpu import declare_operators
+import torch
 
-declare_operators()
+# The package index holds torchvision only as built for CUDA. Beside a CPU build of PyTorch its compiled operators do
+# not load and its import fails, and with it the imports of peft and timm. Declaring the two operators that the import
+# looks up is enough: the package calls neither.
+_OPERATORS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_FRAGMENTS = []
+"""The declarations live as long as this list."""
 
-# peft imports bitsandbytes, which on some CPUs warns that an optional kernel, nothing we use, is not installed.
+if torch.version.cuda is None:
+    _FRAGMENTS.append(torch.library.Library("torchvision", "FRAGMENT"))
+    for operator in _OPERATORS:
+        _FRAGMENTS[0].define(operator)
+
+# peft imports bitsandbytes, which on some CPUs warns that an optional kernel, unused here, is not installed.
 logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(
     lambda record: not str(record.msg).startswith("Failed to load CPU gemm_4bit_forward")
 )

@@ -1,31 +1,35 @@
-"""Which attention runs, and how a row of sentences laid end to end keeps each to itself.
+"""The choice of attention, and attention within each sentence of a packed row.
 
-Where flash-attn is installed, a GPU is there and the weights are in half precision, its variable-length kernel reads a
-whole row. Everywhere else PyTorch's own attention (SDPA) is called once a sentence: on a CPU that takes less than half
-the time of one call with a block-diagonal mask, and on a GPU it is flash attention too, which no such mask allows.
+With flash-attn, a GPU and weights in half precision, its variable-length kernel reads a whole row. Otherwise PyTorch's
+attention (SDPA) is called once per sentence: on a CPU that takes less than half the time of one call with a
+block-diagonal mask; on a GPU it selects a flash kernel, which a mask would rule out.
 """
 
-from importlib.util import find_spec
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
+from transformers.utils import is_flash_attn_2_available
+
+from vlm_agent.errors import RecipeError
 
 WITHIN_SENTENCES = "within_sentences"
 _FLASH = "flash_attention_2"
 
 
 def choose_attention(vision: PreTrainedModel, language_model: PreTrainedModel) -> None:
-    """Sets both, in place. flash-attn computes in half precision only, so float32 keeps PyTorch's.
+    """Sets the attention implementation of both, in place. flash-attn supports half precision only, so float32 keeps
+    PyTorch's.
 
-    Raises ValueError for a language model that mixes tokens in another way than attention to all that came before:
-    here it would be trained as if it did that, or its sentences would see each other.
+    Raises RecipeError for a language model without full causal attention in every layer: it would train with another
+    attention than its own, or its packed sentences would attend to each other.
     """
     _check_mixing(language_model)
-    flash = find_spec("flash_attn") is not None and torch.cuda.is_available()
+    flash = _has_flash_attention_2()
     half = language_model.dtype != torch.float32
     language_model.set_attn_implementation(
         _FLASH if flash and half and language_model._supports_flash_attn else WITHIN_SENTENCES
@@ -34,6 +38,11 @@ def choose_attention(vision: PreTrainedModel, language_model: PreTrainedModel) -
         vision.set_attn_implementation(_FLASH)
     elif vision._supports_sdpa:
         vision.set_attn_implementation("sdpa")
+
+
+def _has_flash_attention_2() -> bool:
+    """The check of transformers (flash-attn 4 has a module of the same name), and a GPU that supports the kernel."""
+    return is_flash_attn_2_available() and torch.cuda.is_available() and torch.cuda.get_device_capability() >= (8, 0)
 
 
 def _check_mixing(language_model: PreTrainedModel) -> None:
@@ -50,14 +59,14 @@ def _check_mixing(language_model: PreTrainedModel) -> None:
         reason = "its attention caps logits, which PyTorch's does not"
     else:
         return
-    raise ValueError(
+    raise RecipeError(
         f"a {config.model_type!r} language model like this one cannot read packed sentences here: {reason}. Take one "
         "with full attention in every layer, such as llama, qwen2 or a mistral without sliding_window"
     )
 
 
 def packed_options(language_model: PreTrainedModel, cu_seqlens: torch.Tensor | None) -> dict:
-    """What the attention of this language model has to be told about a row of sentences; nothing where there is one."""
+    """The keyword arguments that keep attention within the sentences of a row; empty for a single sentence."""
     if cu_seqlens is None or len(cu_seqlens) <= 2:
         return {}
     if language_model.config._attn_implementation == WITHIN_SENTENCES:
@@ -85,10 +94,11 @@ def within_sentences(
     sentence_bounds: list[int] | None = None,
     **options,
 ) -> tuple[torch.Tensor, None]:
-    """Causal attention within each sentence of one row; without bounds, and with a mask, as SDPA does it.
+    """Causal attention within each sentence of one row; without bounds, PyTorch's SDPA.
 
     `query` (1, heads, L, width); `key`, `value` (1, key heads, L, width). Returns (1, L, heads, width).
-    Raises ValueError for several tokens behind a cache without a mask: nobody could tell what each of them sees.
+    Raises ValueError for several tokens behind a cache without a mask: which of the cached tokens each
+    attends to would be undefined.
     """
     if sentence_bounds is None:
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
@@ -103,11 +113,13 @@ def within_sentences(
     return torch.cat(parts, dim=1), None
 
 
-def _mask(*sizes, attention_mask: torch.Tensor | None = None, q_offset: int = 0, **options) -> torch.Tensor | None:
-    """SDPA's, where there is padding or a cache; a row of sentences has neither, and its L × L mask is never built."""
+def _mask(
+    *sizes: Any, attention_mask: torch.Tensor | None = None, q_offset: int = 0, **options: Any
+) -> torch.Tensor | None:
+    """SDPA's mask for padding or a cache. A packed row has neither, and its L × L mask is never built."""
     if attention_mask is None and isinstance(q_offset, int) and q_offset == 0:
         return None
-    return sdpa_mask(*sizes, attention_mask=attention_mask, q_offset=q_offset, **options)
+    return sdpa_mask(*sizes, **options | {"attention_mask": attention_mask, "q_offset": q_offset})
 
 
 AttentionInterface.register(WITHIN_SENTENCES, within_sentences)

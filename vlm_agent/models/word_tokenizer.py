@@ -1,8 +1,8 @@
-"""A tokenizer for models trained from scratch: one token a known word, bytes for the rest.
+"""A tokenizer for models trained from scratch: one token per known word, bytes for the rest.
 
-A checkpoint brings its own tokenizer. A small model from random weights cannot learn to spell within minutes, so this
-one gives every word that its training data holds a token, every coordinate one token on each axis ("7 " is row 7,
-"90" column 90: the space after a row tells them apart), and falls back to bytes, so that any text survives.
+A small model from random weights cannot learn to spell within minutes. This tokenizer has one token for every word of
+the training data and one for every coordinate of each axis ("7 " is row 7, "90" is column 90; the space marks a row).
+Other text falls back to bytes, so that every text decodes to itself.
 """
 
 import re
@@ -10,34 +10,38 @@ from collections import Counter
 from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from vlm_agent.action_languages import Coordinate, LanguageVocabulary
 
 _SPECIAL = ("<pad>", "<s>", "</s>")
 _WORD = r"\p{L}[\p{L}\p{M}'_]*"
 _ROW = r"\d+ (?=\d)"
+_NUMBER = re.compile(r"\d+ ?")
 
 
-def build_word_tokenizer(
-    texts: Iterable[str], phrases: Iterable[str], bins: int, vocabulary: int
-) -> PreTrainedTokenizerFast:
-    """Tokens for the `phrases` of an action language, its coordinates, and the commonest words of `texts`.
+def build_word_tokenizer(texts: Iterable[str], language: LanguageVocabulary, size: int) -> PreTrainedTokenizerFast:
+    """A tokenizer of at most `size` tokens: the language's phrases and coordinates, and the most frequent words of
+    `texts`.
 
-    `vocabulary` bounds the number of tokens. Deterministic: ties between words go to the alphabet.
+    Deterministic: equally frequent words are added in alphabetical order.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    phrases = sorted(phrases, key=len, reverse=True)
+    coordinates = [coordinate.piece for coordinate in language.coordinates]
+    phrases = sorted(language.phrases, key=len, reverse=True)
+    marks = [re.escape(piece) for piece in coordinates if not _NUMBER.fullmatch(piece)]
     splitter = pre_tokenizers.Split(
-        Regex("|".join([*(_phrase_pattern(phrase) for phrase in phrases), _ROW, r"\d+", _WORD, "."])), "isolated"
+        Regex("|".join([*map(_phrase_pattern, phrases), *marks, _ROW, r"\d+", _WORD, "."])), "isolated"
     )
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    fixed = [*phrases, *(f"{number} " for number in range(bins)), *(str(number) for number in range(bins))]
-    tokens = dict.fromkeys([*_SPECIAL, *alphabet, *(_as_bytes(byte_level, piece) for piece in fixed)])
+    fixed = [_as_bytes(byte_level, piece) for piece in (*phrases, *coordinates)]
+    tokens = dict.fromkeys([*_SPECIAL, *alphabet, *fixed])
     counts = Counter(piece for text in texts for piece, _ in splitter.pre_tokenize_str(text))
     for piece, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        if len(tokens) >= vocabulary:
+        if len(tokens) >= size:
             break
         tokens[_as_bytes(byte_level, piece)] = None
-    # ignore_merges: a piece that is in the vocabulary is taken whole; with no merges, any other falls to its bytes.
+    # ignore_merges: a piece of the vocabulary is one token; without merges, any other piece becomes bytes.
     model = models.BPE({token: index for index, token in enumerate(tokens)}, [], ignore_merges=True)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([splitter, byte_level])
@@ -51,19 +55,20 @@ def build_word_tokenizer(
     )
 
 
-def coordinate_ids(tokenizer, bins: int) -> tuple[list[int], list[int]]:
-    """Token ids of the rows and of the columns 0 … bins-1 in a tokenizer made here."""
+def coordinate_ids(tokenizer: PreTrainedTokenizerBase, coordinates: Iterable[Coordinate]) -> list[int]:
+    """The token ids of coordinates in a tokenizer that `build_word_tokenizer` built."""
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     vocabulary = tokenizer.get_vocab()
-    return [vocabulary[f"{number}Ġ"] for number in range(bins)], [vocabulary[str(number)] for number in range(bins)]
+    return [vocabulary[_as_bytes(byte_level, coordinate.piece)] for coordinate in coordinates]
 
 
 def _phrase_pattern(phrase: str) -> str:
-    # Only before a number, or " to " would swallow that word in every goal; and whole words only, or "complete" would
-    # cut "completed" in two.
+    # Only before a number, or " to " would match in every goal; whole words only, or "complete" would split
+    # "completed".
     end = r"(?=\d)" if phrase.endswith(" ") else r"(?![\p{L}\p{M}'_])" if phrase[-1].isalpha() else ""
     return re.escape(phrase) + end
 
 
 def _as_bytes(byte_level, piece: str) -> str:
-    """The piece as ByteLevel spells it, which is how the vocabulary holds it."""
+    """The piece in ByteLevel's spelling, which is the spelling of the vocabulary."""
     return "".join(part for part, _ in byte_level.pre_tokenize_str(piece))

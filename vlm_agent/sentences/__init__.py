@@ -1,26 +1,33 @@
-"""Vision-language sentences: what a model reads, token by token, and which tokens it is to learn."""
+"""Vision-language sentences: token ids, labels and screens."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 SCREEN_TOKEN = -1
-"""Stands in `input_ids` for one visual token; negative, so that no tokenizer's vocabulary can hold it."""
+"""The id of a visual token in `input_ids`; negative, so that it is in no vocabulary."""
 
 IGNORED = -100
-"""The label of a position that carries no loss."""
+"""The label of a position without loss."""
 
 NO_ACTION = -1
-"""The kind of a token that belongs to no learned action."""
+"""The kind of a token outside supervised actions."""
+
+ROLES = ("action", "thought", "plan")
+"""The roles of supervised tokens. Accuracy and losses by kind count `action` only."""
+
+ACTION_ROLE = 0
+"""The index of `action` in `ROLES`."""
 
 
 @dataclass
 class Sentence:
     """Token ids, their labels (`IGNORED` or the id itself, unshifted) and the screens that fill the `SCREEN_TOKEN`s.
 
-    `kinds`: for each token of a learned action, which of `ACTION_NAMES` it is, else `NO_ACTION`. `screens` are uint8
-    (3, height, width) in reading order; `element_labels` int64 (tokens per screen,) beside each, where a model wants to
-    be told what lies under every visual token. `about`: what it was made of, for messages.
+    `kinds`: for each supervised token of an action, the index of its name in `ACTION_NAMES`, else `NO_ACTION`. `roles`:
+    for each supervised token, the index of its role in `ROLES`. `weights`: the weight of each token's loss. `screens`
+    are uint8 (3, height, width) in reading order; `element_labels` int64 (tokens per screen,) beside each, for a model
+    with an element loss. `about`: the source of the sentence, for messages.
     """
 
     input_ids: list[int] = field(default_factory=list)
@@ -29,23 +36,42 @@ class Sentence:
     screens: list[np.ndarray] = field(default_factory=list)
     element_labels: list[np.ndarray] = field(default_factory=list)
     about: str = ""
+    roles: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
 
     def read(self, ids: list[int]) -> None:
-        """Append tokens that are given, not learned."""
-        self.input_ids += ids
-        self.labels += [IGNORED] * len(ids)
-        self.kinds += [NO_ACTION] * len(ids)
+        """Append tokens without a loss."""
+        self._append(ids, [IGNORED] * len(ids), NO_ACTION, ACTION_ROLE, 1.0)
 
-    def learn(self, ids: list[int], kind: int = NO_ACTION) -> None:
-        """Append tokens that carry loss."""
+    def learn(self, ids: list[int], kind: int = NO_ACTION, role: str = "action", weight: float = 1.0) -> None:
+        """Append supervised tokens. Raises ValueError for a role that is not in `ROLES` and for a negative weight."""
+        if role not in ROLES:
+            raise ValueError(f"the role is {role!r}; it must be one of {', '.join(ROLES)}")
+        if weight < 0:
+            raise ValueError(f"the loss weight is {weight}; it must be 0 or greater")
+        self._append(ids, ids, kind, ROLES.index(role), weight)
+
+    def _append(self, ids: list[int], labels: list[int], kind: int, role: int, weight: float) -> None:
         self.input_ids += ids
-        self.labels += ids
+        self.labels += labels
         self.kinds += [kind] * len(ids)
+        self.roles += [role] * len(ids)
+        self.weights += [weight] * len(ids)
 
     def see(self, screen: np.ndarray, tokens: int) -> None:
-        """Append a screen, which takes the place of `tokens` tokens."""
+        """Append a screen, which fills `tokens` tokens."""
         self.screens.append(screen)
         self.read([SCREEN_TOKEN] * tokens)
+
+    def prefix(self, end: int) -> "Sentence":
+        """The first `end` tokens with their screens. `end` must not be inside a screen."""
+        is_screen = [id_ == SCREEN_TOKEN for id_ in self.input_ids[:end]]
+        screens = sum(now and not before for before, now in zip([False, *is_screen], is_screen, strict=False))
+        cut = replace(self)
+        for name in ("input_ids", "labels", "kinds", "roles", "weights"):
+            setattr(cut, name, getattr(self, name)[:end])
+        cut.screens, cut.element_labels = self.screens[:screens], self.element_labels[:screens]
+        return cut
 
     def __len__(self) -> int:
         return len(self.input_ids)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.action_languages.named import NAMES as ANSWER
-from vlm_agent.action_languages.named import is_name
+from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name
 from vlm_agent.episodes import ACTION_NAMES, Action, Step, UiElement
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -38,7 +37,7 @@ class ElementSentences:
         return sentence
 
     def begin(self, step: Step) -> Sentence:
-        """The screen, of which something is going to be asked."""
+        """A sentence with the screen, before any question."""
         sentence = Sentence()
         sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
         screen = self.trajectory.screen(step)
@@ -50,21 +49,21 @@ class ElementSentences:
 
     def read(self, sentence: Sentence, element: UiElement) -> None:
         ids, place = self.trajectory.ids, self.trajectory.action_ids(tap_on(element))[:-1]
-        sentence.read([*ids(ITEM), *place, *ids(ANSWER)])
-        sentence.learn(self.said(element.name))
+        sentence.read([*ids(ITEM), *place, *ids(NAME_SEPARATOR)])
+        sentence.learn(self.answer_ids(element.name))
 
     def ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
         """A question that is read, and its answer, which is learned."""
-        sentence.read(self.trajectory.ids(question + ANSWER))
+        sentence.read(self.trajectory.ids(question + NAME_SEPARATOR))
         sentence.learn(answer, kind)
 
-    def said(self, text: str) -> list[int]:
+    def answer_ids(self, text: str) -> list[int]:
         """A text as an answer: its tokens and the end mark."""
         return [*self.trajectory.ids(text), self.trajectory.tokenizer.eos_token_id]
 
 
 def nameable(elements: Iterable[UiElement]) -> list[UiElement]:
-    """Those with a name short enough to be said."""
+    """Those with a name short enough to be written."""
     return [element for element in elements if is_name(element.name)]
 
 
@@ -105,7 +104,7 @@ def label_elements(
 
 
 def _middles(first: float, last: float) -> slice:
-    """The cells of which the stretch from `first` to `last`, in cells, covers the middle."""
+    """The cells whose middle lies between `first` and `last`, in cells."""
     return slice(int(np.ceil(first - 0.5)), int(np.floor(last - 0.5)) + 1)
 
 

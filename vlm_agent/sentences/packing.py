@@ -1,4 +1,4 @@
-"""Packing: sentences laid end to end in one row, without padding; no token of one ever attends to another's.
+"""Packing: sentences concatenated in one row without padding. No token attends to another sentence.
 
 Which sentences share a row is decided from their lengths alone, before any is built.
 """
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from vlm_agent.sentences import IGNORED, Sentence
+from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
 
 
 def fill_rows(lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -30,9 +30,10 @@ def fill_rows(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return [sorted(row) for row in rows]
 
 
-def lay_end_to_end(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor | list[str]]:
+def pack(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor | list[str]]:
     """`input_ids`, `labels`, `kinds`, `position_ids`: int64 (1, L), positions starting at 0 in every sentence;
-    `cu_seqlens`: int32 (sentences + 1,), where each begins and the last ends. `about`: what each was made of.
+    `cu_seqlens`: int32 (sentences + 1,), where each begins and the last ends. `about`: the source of each. Where they
+    differ from the default: `roles` int64 (1, L), `loss_weights` float32 (1, L).
 
     The label of a sentence's first token would be predicted by the sentence before it: a sentence never learns it.
     """
@@ -44,10 +45,23 @@ def lay_end_to_end(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor | li
         "position_ids": _row([range(length) for length in lengths]),
         "cu_seqlens": torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32),
         "about": [sentence.about for sentence in sentences],
+        **supervision_columns([sentence.roles for sentence in sentences], [sentence.weights for sentence in sentences]),
     }
 
 
-def lay_side_by_side(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor]:
+def supervision_columns(roles: Sequence[Sequence[int]], weights: Sequence[Sequence[float]]) -> dict[str, torch.Tensor]:
+    """`roles` int64 (1, L) if one is not `action`, `loss_weights` float32 (1, L) if one is not 1; else no column."""
+    columns = {}
+    if any(part.count(ACTION_ROLE) < len(part) for part in roles):
+        columns["roles"] = _row(roles)
+    if any(part.count(1) < len(part) for part in weights):
+        columns["loss_weights"] = torch.from_numpy(np.concatenate([np.asarray(part, np.float32) for part in weights]))[
+            None
+        ]
+    return columns
+
+
+def pad(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor]:
     """`input_ids` and `labels`, int64 (sentences, longest), padded on the right, where causal attention never looks."""
     longest = max(len(sentence) for sentence in sentences)
     return {

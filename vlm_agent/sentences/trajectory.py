@@ -2,108 +2,126 @@
 
     goal  screen 1  action 1 end  screen 2  action 2 end  …
 
-Every action of the episode is learned in one forward pass: causal attention makes action t depend on exactly what an
-agent at step t knows. Token ids are built segment by segment with the same tokenizer calls that an agent makes when it
-acts, so training and acting cannot differ, and labels are known by construction, never searched for in text.
+All actions of the episode are supervised in one forward pass: by causal attention, action t depends on exactly what an
+agent knows at step t. Token ids are built segment by segment with the same tokenizer calls that an agent makes when it
+acts, so training and acting cannot differ, and labels are known by construction.
+
+The target of a swipe is the element that it brings into view, found in hindsight from the next tap. An agent does not
+know it in advance. So a target may be supervised, but it is never part of a history, where a swipe is the
+gesture alone (`TrajectorySentences.build`).
 """
 
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import cast
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Step
+from vlm_agent.action_languages.names import spoken_name, touched_name
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Screen, Step
+from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.frames import PLAIN, Frame
-from vlm_agent.sentences.screens import ScreenRule
-from vlm_agent.sentences.sought import sought_names
+from vlm_agent.sentences.image_sizes import ScreenRule
+from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 
 
 @dataclass(frozen=True)
 class TrajectorySentences:
-    """Writes episodes for one model: its tokenizer, action language, way to take screens and form of conversation.
+    """Builds the sentences of one model from its tokenizer, action language, image sizes and chat template.
 
-    `grey` replaces every screen by a grey one (a control).
-    Raises ValueError when the tokenizer cannot give an action back as it was written: such a model could not say it.
+    `grey` replaces every screen by a grey one (a control). Raises UserError if the tokenizer does not decode the tokens
+    of an action to the same text, because such a model could not write the action.
     """
 
     tokenizer: PreTrainedTokenizerBase
     language: ActionLanguage
     screens: ScreenRule
-    frame: Frame = PLAIN
+    template: ChatTemplate = PLAIN
     grey: bool = False
 
     def build(
-        self, episode: Episode, first: int = 0, last: int | None = None, learned: int = 0, told: bool = False
+        self,
+        episode: Episode,
+        first: int = 0,
+        last: int | None = None,
+        first_supervised_step: int = 0,
+        with_swipe_targets: bool = False,
     ) -> Sentence:
-        """The sentence of steps `first` … `last`-1; earlier steps are unknown to it, as to an agent without history.
+        """The sentence of steps `first` … `last`-1, without the earlier steps, as for an agent without history.
 
-        Actions before step `learned` are read and not learned. With `told`, to train a language whose swipes say what
-        they are to bring, half of them do; of the others, written as an agent has them in its history, the gesture is
-        learned and the choice of it is not.
+        Actions before `first_supervised_step` have no loss. `with_swipe_targets`: for training with a language that
+        names swipe targets. Half of the swipes with a target then name it. The others are written as in a history;
+        their gesture is supervised, and their first token, which decides between tap and swipe, is not.
         """
         sentence = Sentence()
         sentence.read(self.goal_ids(episode.goal))
         steps = episode.steps[first:last]
-        sought = sought_names(steps) if told and self.language.sought else [None] * len(steps)
-        for number, (step, name) in enumerate(zip(steps, sought, strict=True), first):
+        names_targets = with_swipe_targets and self.language.name_swipe_targets
+        targets = swipe_targets(steps) if names_targets else [None] * len(steps)
+        for number, (step, target) in enumerate(zip(steps, targets, strict=True), first):
             self.add_screen(sentence, step)
             kind = ACTION_NAMES.index(step.action.name)
-            named = number >= learned and name is not None and _falls(episode.goal, number)
-            ids = self.action_ids(step.action, step, name if named else None)
-            if number < learned:
+            is_supervised = number >= first_supervised_step
+            named = is_supervised and target is not None and _names_swipe_target(episode.goal, number)
+            ids = self.action_ids(step.action, step.screen, target if named else None)
+            if not is_supervised:
                 sentence.read(ids)
-            elif named or name is None:
+            elif named or target is None:
                 sentence.learn(ids, kind)
             else:
-                sentence.read(ids[:1])  # with the first token it is chosen
+                sentence.read(ids[:1])  # the first token decides between tap and swipe
                 sentence.learn(ids[1:], kind)
         return sentence
 
     def add_screen(self, sentence: Sentence, step: Step) -> None:
-        """The screen and the cue after which an action is due."""
+        """Append the screen and the cue before the action."""
         sentence.read(self.before_screen(is_first=not sentence.screens))
         screen = self.screen(step)
         sentence.see(screen, self.screens.tokens(*screen.shape[1:]))
-        sentence.read(self.marks(self.frame.cue))
+        sentence.read(self.marks(self.template.cue))
 
-    def screen(self, step: Step):
-        height, width = step.screenshot.shape[:2]
-        return self.screens.blank(height, width) if self.grey else self.screens.prepare(step.screenshot)
+    def screen(self, step: Step) -> np.ndarray:
+        """uint8 (3, height', width') for the model. Raises ValueError for a step without pixels."""
+        if self.grey or step.screenshot is None:
+            return self.screens.blank(*step.size)
+        return self.screens.prepare(step.screenshot)
 
     def before_screen(self, is_first: bool) -> list[int]:
-        """What stands between the goal, or the action before, and a screen."""
-        return self.marks(self.frame.before_screen if is_first else self.frame.next_turn + self.frame.before_screen)
+        """The tokens between a screen and the goal or the previous action."""
+        turn = "" if is_first else self.template.next_turn
+        return self.marks(turn + self.template.before_screen)
 
     def goal_ids(self, goal: str) -> list[int]:
-        return self.start_ids() + self.ids(self.frame.goal.format(goal=goal))
+        return self.start_ids() + self.ids(self.template.goal.format(goal=goal))
 
     def start_ids(self) -> list[int]:
-        """What every sentence begins with: the tokenizer's start mark, where it has one, and the frame's."""
+        """The first tokens of every sentence: the tokenizer's start mark, if any, and the chat template's `start`."""
         mark = [] if self.tokenizer.bos_token_id is None else [self.tokenizer.bos_token_id]
-        return mark + self.marks(self.frame.start)
+        return mark + self.marks(self.template.start)
 
-    def action_ids(self, action: Action, step: Step | None = None, sought: str | None = None) -> list[int]:
+    def action_ids(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> list[int]:
         """The action's tokens and the end mark."""
-        text = self.language.render(action, step, sought)
+        text = self.language.encode(action, screen, swipe_target)
         ids = self.ids(text)
         if self.text(ids) != text:
-            raise ValueError(f"the tokenizer gives {text!r} back as {self.text(ids)!r}")
+            raise UserError(f"the tokenizer gives {text!r} back as {self.text(ids)!r}")
         return [*ids, self.tokenizer.eos_token_id]
 
     def ids(self, text: str) -> list[int]:
-        """Tokens of a segment by itself, as plain text; the same few segments come again and again, so they stay."""
-        # An end mark that somebody typed is text, not the end of an action.
+        """Tokens of a segment as plain text, cached because few segments are different."""
+        # An end mark in a typed text is text, not the end of an action.
         return list(self._cached_ids(text, True))
 
     def marks(self, text: str) -> list[int]:
-        """Tokens of a text of the frame, special tokens among them."""
+        """Tokens of a text of the chat template, which may contain special tokens."""
         return list(self._cached_ids(text, False)) if text else []
 
     @cached_property
-    def _cached_ids(self):
+    def _cached_ids(self) -> Callable[[str, bool], tuple[int, ...]]:
         def tokenise(text: str, plain: bool) -> tuple[int, ...]:
             return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=plain).input_ids)
 
@@ -113,10 +131,29 @@ class TrajectorySentences:
         return {key: value for key, value in self.__dict__.items() if key != "_cached_ids"}
 
     def text(self, ids: list[int]) -> str:
-        """What the model said: `ids` up to the end mark, decoded."""
-        return self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        """`ids` decoded, without special tokens."""
+        return cast(
+            str, self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        )  # a list of ids decodes to one text
 
 
-def _falls(goal: str, number: int) -> bool:
-    """A coin for a step, the same whenever the sentence is written."""
+def _names_swipe_target(goal: str, number: int) -> bool:
+    """A coin flip for a step, the same whenever the sentence is built."""
     return random.Random(f"{goal} {number}").random() < 0.5  # noqa: S311 (no secret)
+
+
+def swipe_targets(steps: Sequence[Step]) -> list[str | None]:
+    """For each step the name of the element that its swipe should bring into view; None if unknown or not a swipe.
+
+    It is the element that the first action after the run of swipes touches, if that is a tap on a named element that
+    the screen of the swipe does not show yet.
+    """
+    names: list[str | None] = []
+    target = None
+    for step in reversed(steps):
+        if step.action.is_swipe:
+            names.append(None if target in map(spoken_name, step.elements) else target)
+        else:
+            target = touched_name(step.action, step.screen) if step.action.is_tap else None
+            names.append(None)
+    return names[::-1]

@@ -1,53 +1,56 @@
-"""Windows: an episode over the token budget becomes several sentences, each action learned in exactly one of them.
+"""Windows: an episode over the token budget becomes several sentences; each action is supervised in exactly one.
 
-A window begins with the goal and with earlier steps, read and not learned, so that its first action has a history too;
-at most half of the budget goes to them. The first window of an episode that fits is the whole of it.
+A window begins with the goal and with earlier steps without a loss, so that its first supervised action has a history
+too. The earlier steps take at most half of the budget. An episode within the budget is one window.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vlm_agent.errors import UserError
 
-class TooLongError(ValueError):
-    """A single step that no budget of this size holds."""
+
+class TooLongError(UserError):
+    """A single step is longer than the budget."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Steps `first` … `last`-1 are read, the actions of `learned` … `last`-1 carry loss; `tokens` in all."""
+    """Steps `first` … `last`-1 of an episode, `tokens` long; actions from step `first_supervised` on are supervised."""
 
     first: int
-    learned: int
+    first_supervised: int
     last: int
     tokens: int
 
 
 def windows(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:
-    """Cuts an episode of `goal` tokens and, step by step, `steps` tokens (screen, cue and action together). A step that
-    is not the episode's first has `saved` fewer where a window begins with it: nothing stands between goal and screen.
+    """Splits an episode with `goal` tokens before the first step and `steps` tokens per step (screen, cue and action).
 
-    Raises TooLongError where the goal and one step alone are over the budget.
+    A later step has `saved` fewer tokens at the start of a window, where no turn lies between goal and screen. `budget`
+    None: one window. Raises TooLongError if the goal and a single step are over the budget.
     """
     if budget is None or goal + sum(steps) <= budget:
         return [Window(0, 0, len(steps), goal + sum(steps))]
-    found, learned = [], 0
-    while learned < len(steps):
-        if goal + steps[learned] > budget:
-            raise TooLongError(f"step {learned} takes {goal + steps[learned]} tokens with its goal, over {budget}")
-        first, used = learned, goal + steps[learned]
+    found: list[Window] = []
+    start = 0  # the first step that is not supervised yet
+    while start < len(steps):
+        if goal + steps[start] > budget:
+            raise TooLongError(f"step {start} takes {goal + steps[start]} tokens with its goal, over {budget}")
+        first, used = start, goal + steps[start]
         while first > 0 and used + steps[first - 1] <= max(budget // 2, used):
             first, used = first - 1, used + steps[first - 1]
         used -= saved if first > 0 else 0
-        last = learned + 1
+        last = start + 1
         while last < len(steps) and used + steps[last] <= budget:
             last, used = last + 1, used + steps[last]
-        found.append(Window(first, learned, last, used))
-        learned = last
+        found.append(Window(first, start, last, used))
+        start = last
     return found
 
 
 def single_steps(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:
-    """A window for each step, which knows no other; arguments and TooLongError as of `windows`."""
+    """One window per step, without history. Arguments and TooLongError as for `windows`."""
     found = []
     for step, tokens in enumerate(steps):
         whole = goal + tokens - (saved if step else 0)

@@ -1,101 +1,146 @@
-"""A training run, from recipe to run folder (`run_folder.py` says what is in it)."""
+"""A training run, from a recipe to a run folder (`run_folder/layout.py` lists its files): read `_train` first."""
 
 import os
 import time
 from pathlib import Path
+from typing import cast
 
 import torch
+from peft import PeftModel
 from rich.console import Console
-from transformers import set_seed
+from torch import nn
+from transformers import PreTrainedModel, set_seed
 from transformers.trainer_callback import PrinterCallback
 
-from vlm_agent.models.adapters import choose_trained_weights, count_parameters
+from vlm_agent.errors import Stopped
 from vlm_agent.models.build import build, save
-from vlm_agent.models.quantisation import quantise
-from vlm_agent.models.trained import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
-from vlm_agent.models.zero3 import made_whole, saved_weights_whole
-from vlm_agent.training import ranks
-from vlm_agent.training.arguments import arguments
-from vlm_agent.training.checkpoints import Checkpoints, identity_of, resume_point
-from vlm_agent.training.errors import Stopped
-from vlm_agent.training.plan import plan_of
-from vlm_agent.training.preemption import Preemption, forget_stop
-from vlm_agent.training.recipe import Recipe
-from vlm_agent.training.run_folder import claim, finish, refuse_other_runs
-from vlm_agent.training.run_plan import RunPlan
-from vlm_agent.training.trainer import AgentTrainer, ConsoleProgress
-from vlm_agent.training.validation import Validation
+from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
+from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
+from vlm_agent.models.weights.quantisation import quantise
+from vlm_agent.models.weights.zero3 import gathered_for_saving, without_zero3_partitioning
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.data.data_module import DataModule
+from vlm_agent.training.data.shard_data import data_module_of
+from vlm_agent.training.loop import ranks
+from vlm_agent.training.loop.arguments import arguments
+from vlm_agent.training.loop.preemption import Preemption, forget_stop
+from vlm_agent.training.loop.trainer import AgentTrainer, ConsoleProgress, ProgressFile
+from vlm_agent.training.loop.validation import Validation
+from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point
+from vlm_agent.training.run_folder.layout import claim, mark_finished, refuse_other_runs
+from vlm_agent.training.run_folder.progress import PROGRESS
 
 
 def train(recipe: Recipe, console: Console) -> Path:
-    """Runs the recipe and returns its run folder; goes on from the newest whole checkpoint of an interrupted run.
+    """Trains `recipe` and returns its run folder. An interrupted run resumes from its newest complete checkpoint.
 
-    Raises RecipeError when the folder holds a finished run or one of another recipe, TrainingError when the loss is no
-    longer a number, Stopped when SIGTERM or SIGUSR1 came: everything is saved then.
+    Under torchrun every rank calls this. Raises RecipeError where the folder holds a finished run or a run of another
+    recipe, TrainingError where the loss or a gradient is not finite, Stopped after SIGTERM or SIGUSR1 and a checkpoint.
     """
     with Preemption() as preemption:
         return _train(recipe, console, preemption)
 
 
 def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
-    run, is_first = Path(recipe.output), os.environ.get("RANK", "0") == "0"
-    if is_first:
+    run = Path(recipe.output)
+    if is_first_rank():
         refuse_other_runs(run, recipe)
-    plan = plan_of(recipe)
-    validation = recipe.training.validation
-    stream, sample = plan.stream(), None if validation is None else plan.validation_rows(validation)
-    made = arguments(recipe, run, plan.steps)
+
+    # The data: which rows every step reads, known before any weight is loaded.
+    plan = data_module_of(recipe)
+    stream, validation = plan.stream(), make_validation(plan)
+    training_args = arguments(recipe, run, plan.steps)
+
+    # The model: base weights, then adapters on the parts that train.
     set_seed(recipe.seed)
-    with made_whole(recipe.model.starts_random):
-        base = build(recipe.model, plan.tokenizer, recipe.action_language.bins)
-    if recipe.model.starts_random and "lora" in recipe.model.train.model_dump().values() and is_first:
-        base.save_pretrained(run / BASE_FOLDER)
-    if recipe.model.quantisation is not None:
-        base = quantise(base.to(made.device), recipe.model.quantisation)  # minutes for 7 B weights on a CPU
-    model = choose_trained_weights(base, recipe.model.train, recipe.model.lora)
-    if is_first:
-        _describe(console, model, plan)
-        claim(run, recipe)
-        plan.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)  # now, so that checkpoints can be tried while it goes on
-        forget_stop(run)
-    identity = identity_of(recipe, plan.data_digest, made.world_size)
+    base = load_base(recipe, plan, run)
+    model = adapt(base, recipe, training_args.device)
+    if is_first_rank():
+        describe(console, model, plan)
+        prepare_run_folder(run, recipe, plan)
+
+    # The loop: all ranks have equal weights here. Their dropout may differ; a resumed run restores its random state.
+    identity = identity_of(recipe, plan.data_digest, training_args.world_size)
     checkpoints = Checkpoints(
         run / CHECKPOINTS, identity, plan.rows_per_step, console.print, recipe.training.keep_checkpoints
     )
     trainer = AgentTrainer(
         model=model,
-        args=made,
+        args=training_args,
         train_dataset=stream,
-        validation=None if sample is None else Validation(sample, recipe.data.workers),
-        callbacks=[ConsoleProgress(console), preemption, checkpoints],
+        validation=validation,
+        callbacks=[ConsoleProgress(console), ProgressFile(run / PROGRESS), preemption, checkpoints],
         optimizer_recipe=recipe.training.optimizer,
     )
     trainer.remove_callback(PrinterCallback)
-    # The weights are alike on all ranks by now. What dropout leaves out need not be; a checkpoint brings its own state.
     torch.manual_seed(recipe.seed + ranks.number())
     started = time.monotonic()
-    newest = resume_point(run / CHECKPOINTS, identity, console.print)
+    newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is not None:
         raise Stopped(preemption.report(run))
-    figures = {"steps": trainer.state.global_step, "seconds_since_last_start": time.monotonic() - started}
-    with saved_weights_whole(model):
-        if is_first:
-            save(model, plan.tokenizer, run)
-    if is_first:
-        finish(run, recipe, plan.manifest, figures | {"last_losses": _last_losses(trainer)})
-        seconds = figures["seconds_since_last_start"]
-        console.print(f"{run}: {figures['steps']} steps, {seconds:.0f} s since the last start")
+
+    finish(run, recipe, plan, trainer, time.monotonic() - started, console)
     return run
 
 
-def _last_losses(trainer: AgentTrainer) -> dict[str, float]:
-    """The losses of the last log line, by name."""
-    last = next((line for line in reversed(trainer.state.log_history) if "loss" in line), {})
-    return {name: value for name, value in last.items() if name.endswith("loss")}
+def is_first_rank() -> bool:
+    """Whether this process writes the run folder. Known from the launcher, before the ranks are connected."""
+    return os.environ.get("RANK", "0") == "0"
 
 
-def _describe(console: Console, model, plan: RunPlan) -> None:
+def make_validation(plan: DataModule) -> Validation | None:
+    settings = plan.recipe.training.validation
+    return None if settings is None else Validation(plan.validation_rows(settings), plan.recipe.data.workers)
+
+
+def load_base(recipe: Recipe, plan: DataModule, run: Path) -> PreTrainedModel:
+    """The model before training. Random weights under an adapter are saved to RUN/base: no checkpoint holds them."""
+    with without_zero3_partitioning(recipe.model.starts_random):
+        base = build(recipe.model, plan.tokenizer, recipe.action_language.build())
+    has_adapter = "lora" in recipe.model.train.model_dump().values()
+    if is_first_rank() and recipe.model.starts_random and has_adapter:
+        base.save_pretrained(run / BASE_FOLDER)
+    return base
+
+
+def adapt(base: PreTrainedModel, recipe: Recipe, device: torch.device) -> PreTrainedModel | PeftModel:
+    """The base, quantised where the recipe asks for it, with adapters; each part trains as `model.train` states."""
+    if recipe.model.quantisation is not None:
+        on_device = cast(nn.Module, base).to(device)  # quantising 7 B weights on a CPU would take minutes
+        base = cast(PreTrainedModel, quantise(on_device, recipe.model.quantisation))
+    return choose_trained_weights(base, recipe.model.train, recipe.model.lora)
+
+
+def describe(console: Console, model: nn.Module, plan: DataModule) -> None:
+    """Prints the size of the run, and of each part of the model."""
     console.print(f"{plan.recipe.output}: {plan.reads}; {plan.steps} steps of {plan.rows_per_step} rows")
     for part, counts in count_parameters(model).items():
         console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)
+
+
+def prepare_run_folder(run: Path, recipe: Recipe, plan: DataModule) -> None:
+    """Writes what agents need beside the weights, so that checkpoints can be evaluated while the run continues."""
+    claim(run, recipe)
+    plan.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
+    forget_stop(run)
+
+
+def finish(
+    run: Path, recipe: Recipe, plan: DataModule, trainer: AgentTrainer, seconds: float, console: Console
+) -> None:
+    """Writes the trained weights, then run.json. Every rank calls it: ZeRO-3 gathers the weights from all of them."""
+    model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
+    with gathered_for_saving(model):
+        if is_first_rank():
+            save(model, plan.tokenizer, run)
+    if is_first_rank():
+        figures = {"steps": steps, "seconds_since_last_start": seconds, "last_losses": last_losses(trainer)}
+        mark_finished(run, recipe, plan.manifest, figures)
+        console.print(f"{run}: {steps} steps, {seconds:.0f} s since the last start")
+
+
+def last_losses(trainer: AgentTrainer) -> dict[str, float]:
+    """The losses of the last log step, by name."""
+    last = next((line for line in reversed(trainer.state.log_history) if "loss" in line), {})
+    return {name: value for name, value in last.items() if name.endswith("loss")}

@@ -18,7 +18,7 @@ import numpy as np
 from isal import igzip
 from PIL import Image
 
-from vlm_agent.datasets.aitw import write_episodes
+from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 
 STEPS = 5

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from matching.made_steps import BOXES, make_arrays
-from vlm_agent.episodes import SUBSETS
+from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.evaluation.predictions import SCHEMA, WRITING
 
 _AT_ONCE = 4096

@@ -15,13 +15,13 @@ STEPS = 8
 def write_episodes(folder: Path, count: int, size: tuple[int, int], steps: int = STEPS) -> list[str]:
     """`count` episodes of exactly `steps` steps, the longer ones cut; their texts, for a tokenizer to be made of."""
     from vlm_agent.action_languages.binned import BinnedLanguage
-    from vlm_agent.datasets.simulated_phone import simulate_episode
+    from vlm_agent.datasets.simulate import simulate_episode
 
     every = (simulate_episode(seed, "train", size)[0] for seed in itertools.count())
     chosen = list(itertools.islice((episode for episode in every if len(episode) >= steps), count))
     language = BinnedLanguage()
     rows = [
-        {"goal": episode.goal, "actions": [language.render(step.action, step) for step in episode.steps[:steps]]}
+        {"goal": episode.goal, "actions": [language.encode(step.action, step.screen) for step in episode.steps[:steps]]}
         for episode in chosen
     ]
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def read_episodes(folder: Path) -> list:
             str(number),
             "general",
             row["goal"],
-            tuple(Step(np.array(s), language.parse(text)) for s, text in zip(screens, row["actions"], strict=True)),
+            tuple(Step(np.array(s), language.decode(text)) for s, text in zip(screens, row["actions"], strict=True)),
         )
         for number, (row, screens) in enumerate(read_rows(folder))
     ]

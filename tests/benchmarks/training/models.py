@@ -60,7 +60,7 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 def _llama_vit(shape: Shape):
     from transformers import AutoConfig
 
-    from vlm_agent.models.llama_vit import LlamaViT, LlamaViTConfig
+    from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig
 
     text = AutoConfig.for_model("llama", vocab_size=shape.vocabulary, tie_word_embeddings=False, **shape.text)
     # A ViT's positions are a square that it resizes to the screen.
@@ -69,9 +69,11 @@ def _llama_vit(shape: Shape):
 
 
 def _qwen(shape: Shape, special: dict[str, int], model_class: type | None):
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+    from transformers import AutoConfig, AutoModelForImageTextToText
 
     marks = {"bos_token_id": None, "eos_token_id": None}  # transformers' defaults are ids of the real tokenizer
     text = {"vocab_size": shape.vocabulary} | marks | shape.text
-    config = Qwen2_5_VLConfig(text_config=text, vision_config=shape.vision, tie_word_embeddings=False, **special)
-    return (model_class or Qwen2_5_VLForConditionalGeneration)(config)
+    config = AutoConfig.for_model(
+        shape.family, text_config=text, vision_config=shape.vision, tie_word_embeddings=False, **special
+    )
+    return AutoModelForImageTextToText.from_config(config) if model_class is None else model_class(config)

@@ -5,21 +5,18 @@ from collections.abc import Sequence
 import torch
 
 from training.shapes import Shape
-from vlm_agent.models.attention import choose_attention
-from vlm_agent.models.qwen_vl import QWEN_VL
-from vlm_agent.models.reading import Reading
+from vlm_agent.models.family import Processor, family, family_of
+from vlm_agent.models.loss import NOT_FOR_MODELS
+from vlm_agent.models.weights.adapters import leave_input_dtype_to_autocast
 from vlm_agent.sentences import Sentence
-
-_NOT_READ = {"about", "kinds"}
-"""What of a row is for messages and the log."""
 
 
 def model_class(shape: Shape) -> type | None:
-    return QWEN_VL.get(shape.family)
+    return None if shape.family == "llama_vit" else family(shape.family).model
 
 
-def collate(sentences: Sequence[Sentence], reading: Reading, special: dict[str, int]) -> dict[str, torch.Tensor]:
-    return {name: value for name, value in reading.rows(list(sentences)).items() if name not in _NOT_READ}
+def collate(sentences: Sequence[Sentence], processor: Processor, special: dict[str, int]) -> dict[str, torch.Tensor]:
+    return {name: value for name, value in processor.collate(list(sentences)).items() if name not in NOT_FOR_MODELS}
 
 
 def loss(model, batch: dict[str, torch.Tensor], items: int) -> torch.Tensor:
@@ -28,4 +25,5 @@ def loss(model, batch: dict[str, torch.Tensor], items: int) -> torch.Tensor:
 
 def prepare(model) -> None:
     base = model.get_base_model()
-    choose_attention(base.vision, base.language_model)
+    family_of(base.config).prepare(base)
+    leave_input_dtype_to_autocast(model)

@@ -8,9 +8,9 @@ import torch
 
 from training.sentences import cut_into_steps
 from training.shapes import Shape
-from vlm_agent.models.llama_vit import LlamaViT
-from vlm_agent.models.qwen_vl import IMAGE_MEAN, IMAGE_STD
-from vlm_agent.models.reading import Reading
+from vlm_agent.models.family import Processor
+from vlm_agent.models.llama_vit.model import LlamaViT
+from vlm_agent.models.qwen_vl.model import IMAGE_MEAN, IMAGE_STD
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 
 
@@ -31,7 +31,7 @@ def model_class(shape: Shape) -> None:
     """transformers' own."""
 
 
-def collate(sentences: Sequence[Sentence], reading: Reading, special: dict[str, int]) -> dict[str, torch.Tensor]:
+def collate(sentences: Sequence[Sentence], processor: Processor, special: dict[str, int]) -> dict[str, torch.Tensor]:
     """Padded on the right, with an attention mask, as transformers' collators do it."""
     longest = max(map(len, sentences))
     batch = {
@@ -40,7 +40,7 @@ def collate(sentences: Sequence[Sentence], reading: Reading, special: dict[str, 
         "labels": _padded([sentence.labels for sentence in sentences], longest, IGNORED),
     }
     screens = torch.from_numpy(np.stack([screen for sentence in sentences for screen in sentence.screens]))
-    if not hasattr(reading.screens, "multiple"):
+    if not hasattr(processor.screens, "multiple"):
         return batch | {"screens": screens}
     is_screen = batch["input_ids"] == SCREEN_TOKEN
     batch["input_ids"] = batch["input_ids"].masked_fill(is_screen, special["image_token_id"])

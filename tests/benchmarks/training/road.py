@@ -30,7 +30,7 @@ from training.stopwatch import Stopwatch
 from training.words import read_tokenizer, special_ids
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.episodes import Episode
-from vlm_agent.models.reading import reading_of
+from vlm_agent.models.family import processor_of
 from vlm_agent.sentences import Sentence
 
 ROADS = {
@@ -67,20 +67,23 @@ def main() -> None:
 
 class Run:
     """A model, how it is fed, and its optimiser. `counts`: what all steps since `start_anew` have computed, `positions`
-    with padding, `tokens` without, of them `supervised`, in so many `actions`.
+    with padding, `tokens` without, of them `supervised`, in so many `actions`. `parts`: time those of each step, which
+    only means something on a CPU.
     """
 
-    def __init__(self, shape: Shape, road: ModuleType, group, tokenizer, device: str = "cpu", dtype=torch.float32):
+    def __init__(
+        self, shape: Shape, road: ModuleType, group, tokenizer, device: str = "cpu", dtype=torch.float32, parts=True
+    ):
         self.shape, self.road, self.group, self.special = shape, road, group, special_ids(tokenizer)
         self.device, self.dtype = device, dtype
         self.model = build(shape, self.special, road.model_class(shape), device, dtype)
         road.prepare(self.model)
-        self.reading = reading_of(self.model.get_base_model().config)
-        self.writer = self.reading.sentences(tokenizer, BinnedLanguage())
+        self.processor = processor_of(self.model.get_base_model().config)
+        self.writer = self.processor.sentences(tokenizer, BinnedLanguage())
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
         self.optimizer = torch.optim.AdamW(trained, LEARNING_RATE, BETAS, weight_decay=WEIGHT_DECAY)
         self.stopwatch = Stopwatch()
-        if device == "cpu":
+        if parts:
             self.stopwatch.watch(self.model, *timed_modules(self.model, shape))
         self.start_anew()
 
@@ -123,7 +126,7 @@ class Run:
             return self.road.loss(self.model, batch, items)
 
     def _collated(self, sentences: list[Sentence]) -> dict[str, torch.Tensor]:
-        batch = self.road.collate(sentences, self.reading, self.special)
+        batch = self.road.collate(sentences, self.processor, self.special)
         self.counts.positions += batch["input_ids"].numel()
         self.counts.tokens += sum(map(len, sentences))
         self.counts.supervised += sum(sentence.supervised for sentence in sentences)

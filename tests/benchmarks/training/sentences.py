@@ -16,6 +16,8 @@ def cut_into_steps(sentence: Sentence) -> list[Sentence]:
             [IGNORED] * begin + sentence.labels[begin:end],
             sentence.kinds[:end],
             sentence.screens[: number + 1],
+            roles=sentence.roles[:end],
+            weights=sentence.weights[:end],
         )
         for number, (begin, end) in enumerate(zip(begins, ends, strict=True))
     ]

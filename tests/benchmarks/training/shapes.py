@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Shape:
-    """`family` is llama_vit or qwen2_5_vl; `text` and `vision` are transformers' keys, without the vocabulary.
+    """`family`: llama_vit, qwen2_5_vl or qwen3_vl. `text` and `vision`: transformers' keys, without the vocabulary.
 
     `screen` is (height, width) in pixels, `grid` (rows, columns) of visual tokens; `batch`: the episodes of one
-    optimiser step. Qwen2.5-VL makes a token of 28 x 28 pixels, so there `grid` follows from `screen`.
+    optimiser step. Qwen2.5-VL makes a token of 28 x 28 pixels, Qwen3-VL of 32 x 32, so there `grid` follows from
+    `screen`.
     """
 
     name: str
@@ -90,6 +91,31 @@ _QWEN_7B_VISION = {
     "fullatt_block_indexes": [7, 15, 23, 31],
 }
 
+_QWEN_3_8B = {
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_hidden_layers": 36,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "rope_parameters": {
+        "rope_type": "default",
+        "rope_theta": 5e6,
+        "mrope_section": [24, 20, 20],
+        "mrope_interleaved": True,
+    },
+}
+_QWEN_3_8B_VISION = {
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "depth": 27,
+    "num_heads": 16,
+    "out_hidden_size": 4096,
+    "patch_size": 16,
+    "num_position_embeddings": 2304,
+    "deepstack_visual_indexes": [8, 16, 24],
+}
+
 SHAPES = (
     Shape("llama_vit", "Llama + ViT, Llama-2's vocabulary", "llama_vit", 32_000, _SMALL_LLAMA, _SMALL_VIT),
     Shape("qwen2_5_vl", "Qwen2.5-VL, its vocabulary", "qwen2_5_vl", 152_064, _SMALL_QWEN, _SMALL_QWEN_VISION),
@@ -102,10 +128,10 @@ IN_PROPORTION = (
 )
 """The same with a vocabulary so small that head and layers weigh as in 7B: 2 % (Llama-2) and 8 % (Qwen2.5-VL)."""
 
-_LARGE = {"screen": (896, 448), "batch": 4}
-
 GPU_SHAPES = (
-    Shape("llama2_7b_vit_l", "Llama-2-7B + ViT-L", "llama_vit", 32_000, _LLAMA_7B, _VIT_L, **_LARGE),
-    Shape("qwen2_5_vl_7b", "Qwen2.5-VL-7B", "qwen2_5_vl", 152_064, _QWEN_7B, _QWEN_7B_VISION, grid=(32, 16), **_LARGE),
+    Shape("llama2_7b_vit_l", "Llama-2-7B + ViT-L", "llama_vit", 32_000, _LLAMA_7B, _VIT_L, (896, 448), batch=8),
+    Shape("qwen2_5_vl_7b", "Qwen2.5-VL-7B", "qwen2_5_vl", 152_064, _QWEN_7B, _QWEN_7B_VISION, (1092, 532), (39, 19)),
+    Shape("qwen3_vl_8b", "Qwen3-VL-8B", "qwen3_vl", 151_936, _QWEN_3_8B, _QWEN_3_8B_VISION, (1088, 544), (34, 17)),
 )
-"""What a GPU trains: the sizes of the real models."""
+"""What a GPU trains: the sizes of the real models, and screens of a phone with twice the height of its width, as the
+recipes' limits leave them. Two episodes of Qwen-VL are 12,000 tokens, eight of Llama+ViT 9,000."""

@@ -3,14 +3,13 @@
 import json
 
 import pytest
-from conversions import STEPS, converted, tree, write_files
-from made_episodes import ACTIONS, assert_same_episode, made_episode
+from helpers.conversions import STEPS, converted, tree, write_files
+from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode
 
-from vlm_agent.datasets.aitw import write_episodes
-from vlm_agent.datasets.aitw_record import encode_step
-from vlm_agent.datasets.mixture import in_mixture
-from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.datasets.tfrecord import write_records
+from vlm_agent.datasets.formats.tfrecord import write_records
+from vlm_agent.datasets.selection import in_mixture
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources.aitw import encode_step, write_episodes
 
 
 def _splits_of(output):

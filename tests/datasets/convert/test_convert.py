@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 
 import pytest
-from conversions import COUNTS, converted, tree, write_files
-from made_episodes import assert_same_episode, made_episode
+from helpers.conversions import COUNTS, converted, tree, write_files
+from helpers.made_episodes import assert_same_episode, made_episode
 
 from vlm_agent.cli import FAILED, QUARANTINED, main
-from vlm_agent.datasets import DatasetError
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import DatasetError
 
 
 def test_a_folder_becomes_shards_that_hold_its_episodes(source, tmp_path):
@@ -73,7 +73,7 @@ def test_what_is_named_like_data_and_is_no_file_is_not_passed_over(source, tmp_p
     make(path)
     for given in (source, path):
         with pytest.raises(
-            DatasetError, match=f"{path} (is no file, or a link to one that is not there|does not exist)"
+            DatasetError, match=f"{path} (is not a file, or a link to a file that does not exist|does not exist)"
         ):
             convert("aitw", [given], tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -204,14 +204,12 @@ def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):
     for arguments, options, reason in [
         (("aitv", [general], output), {}, "source 'aitv' is unknown; there are aitw"),
         (("aitw", [], output), {}, "no input"),
-        (("aitw", [tmp_path / "empty"], output), {}, "empty holds no file of this source"),
+        (("aitw", [tmp_path / "empty"], output), {}, "empty holds no file of source aitw"),
         (("aitw", [tmp_path / "nowhere"], output), {}, "nowhere does not exist"),
         (("aitw", [source], output), {}, "cannot tell the subset of .*part-00000-of-00001"),
         (("aitw", [general, other], output), {}, "would both become general/general-00000-of-00001.parquet"),
         (("aitw", [general], output, [tmp_path / "splits.json"]), {}, "not JSON"),
-        (("aitw", [general], other), {}, "is a file; the shards need a folder"),
-        (("aitw", [general], output), {"part": (2, 2)}, "--shard-index 2 of --shard-count 2 does not exist"),
-        (("aitw", [general], output), {"part": (-1, 2)}, "--shard-index -1 of --shard-count 2 does not exist"),
+        (("aitw", [general], other), {}, "is a file; a conversion needs a folder"),
         (("aitw", [general], output), {"mixture": {"googleapps": 0.1}}, "the mixture names googleapps"),
         (("aitw", [general], output), {"mixture": {"general": 1.5}}, "share of general is 1.5"),
     ]:
@@ -223,7 +221,7 @@ def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):
 @pytest.mark.parametrize("left", ["manifest.json", "general", ".git"])
 def test_an_output_that_holds_anything_else_is_refused_and_left_alone(source, tmp_path, left):
     (tmp_path / "out" / left).mkdir(parents=True)
-    with pytest.raises(DatasetError, match="holds something that is no conversion of this program"):
+    with pytest.raises(DatasetError, match="is not empty and does not hold a conversion"):
         convert("aitw", [source], tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == [left]
 

@@ -6,8 +6,8 @@ import numpy as np
 from rich.console import Console
 
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.datasets.traces import read_trace
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
 

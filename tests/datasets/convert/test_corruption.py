@@ -4,13 +4,13 @@ import gzip
 import itertools
 import random
 
-from conversions import books_of
-from damage import OF_FEATURES, OF_WIRE, damaged, flip, framed
-from made_episodes import ACTIONS, assert_same_episode, made_episode
+from helpers.conversions import books_of
+from helpers.damage import OF_FEATURES, OF_WIRE, damaged, flip, framed
+from helpers.made_episodes import ACTIONS, assert_same_episode, made_episode
 
 from vlm_agent.cli import OK, QUARANTINED, main
-from vlm_agent.datasets.aitw_record import encode_step
-from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources.aitw import encode_step
 
 KINDS = (*OF_FEATURES, *OF_WIRE, None)
 TIMES = 43

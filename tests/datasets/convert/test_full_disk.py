@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conversions import CLI, command, converted, tree, write_files
+from helpers.conversions import CLI, command, converted, tree, write_files
 
 from vlm_agent.cli import FAILED, OK, main
 
@@ -50,8 +50,8 @@ def undisturbed(tmp_path):
 def _check_refusal(result, output, words):
     assert result.returncode == FAILED
     assert result.stderr.splitlines() == [
-        f"vlm-agent convert: nothing more can be written to {output}: {words}; when that is mended, the same command "
-        "goes on from here"
+        f"vlm-agent convert: nothing more can be written to {output}: {words}; after that is fixed, the same command "
+        "resumes here"
     ]
 
 
@@ -115,11 +115,11 @@ def test_whatever_finds_no_room_is_told_of_and_the_same_command_goes_on(tmp_path
     converted(inputs, output=tmp_path / "undisturbed")
     arguments = ["convert", "--input", str(inputs), "--output", str(output), "--workers", "1"]
     with monkeypatch.context() as full:
-        full.setattr("vlm_agent.datasets.secrets", _Names(output, written))
+        full.setattr("vlm_agent.files.secrets", _Names(output, written))
         assert main(arguments) == FAILED
     assert capsys.readouterr().err == (
-        f"vlm-agent convert: nothing more can be written to {output}: {FULL}; when that is mended, the same command "
-        "goes on from here\n"
+        f"vlm-agent convert: nothing more can be written to {output}: {FULL}; after that is fixed, the same command "
+        "resumes here\n"
     )
     left = tree(output)
     assert not any(name.endswith((".partial", written)) for name in left)

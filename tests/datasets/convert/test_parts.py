@@ -4,11 +4,12 @@ import json
 import subprocess
 
 import pytest
-from conversions import CLI, command, converted, tree, write_files
+from helpers.conversions import CLI, command, converted, tree, write_files
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
-from vlm_agent.datasets import DatasetError
 from vlm_agent.datasets.convert import convert, finish
+from vlm_agent.errors import DatasetError
+from vlm_agent.jobs import ArrayTask
 
 FILES = "ab cd ea f g"
 """The third of five files has an episode of the first."""
@@ -29,7 +30,7 @@ def undisturbed(inputs, tmp_path):
 def test_parts_and_a_finish_give_the_bytes_of_one_run(inputs, undisturbed, tmp_path, order):
     output = tmp_path / "out"
     for index in order:
-        summary = convert("aitw", [inputs], output, part=(index, 3), workers=1)
+        summary = convert("aitw", [inputs], output, task=ArrayTask(index, 3), workers=1)
         assert [file.name for file in summary.files] == [f"general-{n:05d}-of-00005" for n in range(index, 5, 3)]
         assert not (output / "manifest.json").exists()
     finish(output, workers=1)
@@ -65,16 +66,16 @@ def test_parts_at_once_give_the_bytes_of_one_run(inputs, undisturbed, tmp_path):
 
 def test_a_part_again_and_a_whole_run_behind_parts_change_nothing(inputs, undisturbed, tmp_path):
     output = tmp_path / "out"
-    convert("aitw", [inputs], output, part=(1, 2), workers=1)
+    convert("aitw", [inputs], output, task=ArrayTask(1, 2), workers=1)
     converted(inputs, output=output)
     assert tree(output) == undisturbed
-    convert("aitw", [inputs], output, part=(0, 2), workers=1)
+    convert("aitw", [inputs], output, task=ArrayTask(0, 2), workers=1)
     assert tree(output) == undisturbed
 
 
 def test_a_finish_before_all_parts_are_done_names_what_is_missing(inputs, tmp_path, capsys):
     output = tmp_path / "out"
-    summary = convert("aitw", [inputs], output, part=(0, 2), workers=1)
+    summary = convert("aitw", [inputs], output, task=ArrayTask(0, 2), workers=1)
     assert summary.waiting == 2
     capsys.readouterr()
     assert main(["convert", "--finish", "--output", str(output)]) == FAILED
@@ -84,29 +85,29 @@ def test_a_finish_before_all_parts_are_done_names_what_is_missing(inputs, tmp_pa
 
 
 def test_a_finish_where_there_is_no_conversion_is_refused(tmp_path):
-    with pytest.raises(DatasetError, match="holds no conversion"):
+    with pytest.raises(DatasetError, match="does not hold a conversion"):
         finish(tmp_path)
-    with pytest.raises(DatasetError, match="holds no conversion"):
+    with pytest.raises(DatasetError, match="does not hold a conversion"):
         finish(tmp_path / "nowhere")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_more_parts_than_files_leave_some_with_nothing_to_do(inputs, tmp_path):
-    summary = convert("aitw", [inputs], tmp_path / "out", part=(6, 7), workers=1)
+    summary = convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(6, 7), workers=1)
     assert summary.files == [] and summary.waiting == 5
 
 
 def test_a_part_with_another_option_is_refused(inputs, tmp_path):
-    convert("aitw", [inputs], tmp_path / "out", part=(0, 2), workers=1)
+    convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(0, 2), workers=1)
     with pytest.raises(DatasetError, match=r"option mixture was \{\}"):
-        convert("aitw", [inputs], tmp_path / "out", mixture={"general": 0.5}, part=(1, 2), workers=1)
+        convert("aitw", [inputs], tmp_path / "out", mixture={"general": 0.5}, task=ArrayTask(1, 2), workers=1)
 
 
 def test_a_finish_with_a_split_file_that_has_changed_is_refused(inputs, tmp_path):
     splits = tmp_path / "splits.json"
     splits.write_text(json.dumps({"train": list("abcdefg")}))
     for index in (0, 1):
-        convert("aitw", [inputs], tmp_path / "out", [splits], part=(index, 2), workers=1)
+        convert("aitw", [inputs], tmp_path / "out", [splits], task=ArrayTask(index, 2), workers=1)
     splits.write_text(json.dumps({"train": list("ab")}))
     with pytest.raises(DatasetError, match="option splits was"):
         finish(tmp_path / "out", workers=1)
@@ -114,7 +115,7 @@ def test_a_finish_with_a_split_file_that_has_changed_is_refused(inputs, tmp_path
 
 
 def test_a_finish_whose_inputs_have_gone_says_which(inputs, tmp_path, capsys):
-    convert("aitw", [inputs], tmp_path / "out", part=(0, 1), workers=1)
+    convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(0, 1), workers=1)
     gone = inputs / "general-00003-of-00005"
     gone.unlink()
     capsys.readouterr()
@@ -125,7 +126,7 @@ def test_a_finish_whose_inputs_have_gone_says_which(inputs, tmp_path, capsys):
 def test_finish_and_parts_take_no_arguments_that_contradict(inputs, tmp_path, capsys):
     for arguments, words in [
         (["--input", inputs, "--shard-index", "0"], "--shard-index and --shard-count go together"),
-        (["--input", inputs, "--finish"], "--finish takes what the parts were given"),
+        (["--input", inputs, "--finish"], "--finish uses the inputs and options of the parts"),
         ([], "--input is missing"),
     ]:
         with pytest.raises(SystemExit) as leaving:

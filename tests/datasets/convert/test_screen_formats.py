@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from conversions import converted
-from made_episodes import ACTIONS
+from helpers.conversions import converted
+from helpers.made_episodes import ACTIONS
 from PIL import Image
 
-from vlm_agent.datasets.aitw import write_episodes
-from vlm_agent.datasets.images import ScreenFormat
-from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.images import ScreenFormat
+from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.episodes import Episode, Step
 
 

@@ -6,14 +6,14 @@ import subprocess
 import sys
 
 import pytest
-from conversions import command, converted, tree, write_files
-from made_episodes import made_episode
+from helpers.conversions import command, converted, tree, write_files
+from helpers.made_episodes import made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
-from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.aitw import write_episodes
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.convert.output_folder import held
+from vlm_agent.datasets.sources.aitw import write_episodes
+from vlm_agent.errors import DatasetError
 
 
 def _arguments(source, output, *more):
@@ -112,7 +112,7 @@ def test_a_changed_option_or_input_is_refused_and_the_difference_named(source, t
     capsys.readouterr()
     assert main([*arguments, *(word.format(tmp=tmp_path, shared=aitz) for word in changed)]) == FAILED
     said = capsys.readouterr().err
-    assert "holds a conversion that was made otherwise" in said
+    assert "holds a conversion with other settings" in said
     assert all(word in said for word in words)
     assert tree(tmp_path / "out") == made
     assert main(arguments) == OK
@@ -131,7 +131,7 @@ def test_an_input_of_another_size_is_refused(source, tmp_path):
     path = source / "general/general-00000-of-00001"
     before = path.stat().st_size
     path.write_bytes(path.read_bytes() + b"x")
-    named = f"input general-00000-of-00001 had {before:,} bytes, and has {before + 1:,}"
+    named = f"input general-00000-of-00001 has {before + 1:,} bytes, and {before:,} before"
     with pytest.raises(DatasetError, match=named):
         convert("aitw", [source], tmp_path / "out", workers=1)
 
@@ -157,7 +157,7 @@ def test_inputs_may_lie_elsewhere_the_second_time(source, tmp_path):
     assert tree(tmp_path / "out") == made
 
 
-@pytest.mark.parametrize("stopped_at", ["note_duplicates", "read_had"])
+@pytest.mark.parametrize("stopped_at", ["note_duplicates", "read_duplicates"])
 def test_stopped_between_finding_a_duplicate_and_reading_its_file_again(tmp_path, monkeypatch, stopped_at):
     write_files(tmp_path / "in", "ab ca d")
     converted(tmp_path / "in", output=tmp_path / "undisturbed")
@@ -191,10 +191,10 @@ def test_a_run_is_refused_while_another_holds_the_folder(source, tmp_path, capsy
         for more in ([], ["--shard-index", "0", "--shard-count", "2"]):
             assert main(_arguments(source, output, *more)) == FAILED
             said = capsys.readouterr().err
-            assert said.startswith(f"vlm-agent convert: another run is converting into {output};")
+            assert said.startswith(f"vlm-agent convert: another process is writing a conversion to {output};")
             assert len(said.splitlines()) == 1
         refused = command("--input", source, "--output", output)
-        assert refused.returncode == FAILED and "another run is converting" in refused.stderr
+        assert refused.returncode == FAILED and "another process is writing a conversion" in refused.stderr
     assert main(_arguments(source, output)) == OK
 
 
@@ -203,7 +203,7 @@ def test_a_finish_is_refused_while_a_part_is_going_on_and_another_part_is_not(so
     converted(source, output=output)
     with held(output, shared=True):
         assert main(["convert", "--finish", "--output", str(output)]) == FAILED
-        assert "another run is converting into" in capsys.readouterr().err
+        assert "another process is writing a conversion to" in capsys.readouterr().err
         assert main(_arguments(source, output, "--shard-index", 0, "--shard-count", 2)) == OK
 
 
@@ -238,7 +238,7 @@ def test_a_worker_that_is_killed_is_told_of_and_the_same_command_goes_on(source,
     run = [sys.executable, str(script), str(source), str(tmp_path / "out")]
     result = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert result.returncode == FAILED
-    assert "died (exit code -9;" in result.stderr and "the same command goes on from here" in result.stderr
+    assert "died (exit code -9;" in result.stderr and "the same command resumes here" in result.stderr
     converted(source, output=tmp_path / "out")
     assert tree(tmp_path / "out") == tree(tmp_path / "undisturbed")
 

@@ -1,4 +1,4 @@
-"""Other programs operate the simulated phone: the client `adb` itself, of Debian and of adbutils, and adbutils' API."""
+"""Other programs operate the simulated phone: `adb` of Debian and of adbutils, and the API of adbutils."""
 
 import base64
 import io
@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
-from vlm_agent.devices.adb_daemon.handset import UNICODE_KEYBOARD
+from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
 
 
 @pytest.fixture
 def client(adb, served):
-    """Runs the program `adb` on the phone and gives its standard output."""
+    """Runs the program `adb` on the phone and returns its standard output."""
     adb.run("connect", served.serial)
     yield lambda *arguments: adb.run("-s", served.serial, *arguments).stdout
     adb.run("disconnect", served.serial)
@@ -24,7 +24,7 @@ def client(adb, served):
 
 @pytest.fixture
 def device(adb, served):
-    """adbutils' own device, over the server of either program."""
+    """The device of adbutils, over the server of each program."""
     api = adbutils.AdbClient()
     api.connect(served.serial)
     yield api.device(served.serial)
@@ -40,7 +40,7 @@ def test_it_is_listed_with_its_name(client):
     assert client("shell", "getprop", "ro.product.model") == b"Simulated Phone\n"
 
 
-def test_the_screen_comes_pixel_by_pixel(client, served, tmp_path):
+def test_screencap_returns_the_exact_pixels(client, served, tmp_path):
     screen = served.handset.phone.screenshot()
     np.testing.assert_array_equal(pixels(client("exec-out", "screencap", "-p")), screen)
     client("shell", "screencap", "-p", "/sdcard/screen.png")
@@ -48,7 +48,7 @@ def test_the_screen_comes_pixel_by_pixel(client, served, tmp_path):
     np.testing.assert_array_equal(pixels((tmp_path / "screen.png").read_bytes()), screen)
 
 
-def test_files_come_back_as_they_were_pushed(client, tmp_path):
+def test_pushed_files_are_pulled_unchanged(client, tmp_path):
     there, back = tmp_path / "there", tmp_path / "back"
     there.write_bytes(np.random.default_rng(0).bytes(700_001))
     client("push", str(there), "/data/local/tmp/file")
@@ -57,7 +57,7 @@ def test_files_come_back_as_they_were_pushed(client, tmp_path):
     client("shell", "rm", "/data/local/tmp/file")
 
 
-def test_fingers_and_keys_arrive(client, served):
+def test_taps_swipes_text_and_keys_are_performed(client, served):
     height, width = served.handset.phone.size
     client("shell", "input", "tap", "100", "200")
     client("shell", "input swipe 10 400 20 100 300")
@@ -74,31 +74,46 @@ def test_fingers_and_keys_arrive(client, served):
     "words",
     ["tap 1", "tap a b", "tap nan 1", "tap inf 1", "tap 9999 1", "tap -1 1", "swipe 1 2 3", "text", "keyevent 999", ""],
 )
-def test_input_that_android_would_refuse_does_nothing(adb, client, served, words):
+def test_input_that_android_refuses_has_no_effect(adb, client, served, words):
     result = adb.run("-s", served.serial, "shell", f"input {words}", check=False)
     assert result.returncode != 0
     assert result.stderr.startswith(b"Error: ")
     assert not served.handset.performed
 
 
-def test_exit_status_and_both_outputs_are_told_apart(adb, client, served):
+def test_exit_status_stdout_and_stderr_are_separate(adb, client, served):
     result = adb.run("-s", served.serial, "shell", "echo out; nothing", check=False)
     assert (result.returncode, result.stdout) == (127, b"out\n")
     assert b"not found" in result.stderr
 
 
-def test_an_unquoted_word_runs_what_it_says_and_the_record_shows_it(client, served):
-    """Else the tests of quoting could not fail."""
+def test_an_unquoted_command_runs_and_is_recorded(client, served):
+    """Otherwise the tests of quoting could not fail."""
     client("shell", "input text a;echo b")
     assert list(served.handset.commands) == [("input", "text", "a"), ("echo", "b")]
 
 
-def test_nothing_sets_up_a_task_or_opens_an_app_over_adb(adb, client, served):
+def test_nothing_sets_up_a_task_over_adb_and_apps_open_only_as_the_launcher_opens_them(adb, client, served):
     before = served.handset.phone.screenshot()
-    for line in ("am start -n org.shop/.Home", "monkey -p org.shop 1", "reset", "am instrument x", "reboot"):
+    starts = ("am start -n org.shop/.Cart", "am start -n org.absent/.Home", "am start -a android.intent.action.VIEW")
+    for line in (*starts, "monkey -p org.shop 1", "cmd activity x", "reset", "am instrument x", "reboot"):
         assert adb.run("-s", served.serial, "shell", line, check=False).returncode != 0
     np.testing.assert_array_equal(served.handset.phone.screenshot(), before)
     assert not served.handset.performed
+    client("shell", "am start -n org.shop/.Home")
+    assert list(served.handset.performed) == [Action.open_app("Shop")]
+    assert served.handset.phone.front == "Shop"
+
+
+def test_a_swipe_in_place_is_a_long_press_if_it_lasts(client, served):
+    height, width = served.handset.phone.size
+    client("shell", "input swipe 100 200 100 200 600; input swipe 100 200 100 200 100; input swipe 10 400 20 100 900")
+    point = (200.5 / height, 100.5 / width)
+    assert list(served.handset.performed) == [
+        Action.long_press(*point),
+        Action.tap(*point),
+        Action.swipe((400.5 / height, 10.5 / width), (100.5 / height, 20.5 / width)),
+    ]
 
 
 def test_adbutils_reads_size_screen_power_and_front(device, served):
@@ -147,7 +162,7 @@ def test_broadcasts_are_typed_only_while_adbkeyboard_is_the_keyboard(device, ser
     assert list(served.handset.performed) == [Action.type_text("日本 😀")]
 
 
-def test_a_dark_screen_is_black_and_takes_no_touch(device, served):
+def test_a_screen_that_is_off_is_black_and_ignores_touches(device, served):
     before = served.handset.phone.screenshot()
     device.keyevent("SLEEP")
     assert not device.is_screen_on()

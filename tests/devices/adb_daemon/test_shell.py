@@ -1,4 +1,4 @@
-"""The phone's shell: it reads lines as a real one does, and keeps a record of everything that a line made it run."""
+"""The phone's shell: it parses lines like a real one and records every command that a line runs."""
 
 import shlex
 
@@ -6,21 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlm_agent.devices.adb_daemon.shell import NOT_FOUND, SYNTAX_ERROR, Shell, said
+from vlm_agent.devices.adb_daemon.shell.session import NOT_FOUND, SYNTAX_ERROR, Shell, output
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
 
 
 def ran(line: str) -> list[tuple[str, ...]]:
-    """The words of every command that the line has run."""
+    """The words of every command that the line runs."""
     record = []
-    Shell({"echo": lambda words: said(" ".join(words))}, record).run(line)
+    Shell({"echo": lambda words: output(" ".join(words))}, record).run(line)
     return record
 
 
 @settings(deadline=None)
 @given(TEXTS)
-def test_a_quoted_word_is_one_word_whatever_it_holds(text):
+def test_a_quoted_word_is_one_word_whatever_its_content(text):
     assert ran(f"echo {shlex.quote(text)}") == [("echo", text)]
 
 
@@ -65,13 +65,13 @@ def test_a_line_runs_what_a_real_shell_would_run(line, commands):
 
 
 @pytest.mark.parametrize("line", ["echo 'a", 'echo "a', "echo $(a", "echo `a", "rm x; echo 'a", "echo " + "$(" * 99])
-def test_a_line_with_something_left_open_runs_nothing(line):
+def test_a_line_with_an_unclosed_quote_runs_nothing(line):
     record = []
     assert Shell({}, record).run(line).status == SYNTAX_ERROR
     assert record == []
 
 
-def test_substitutions_within_each_other_end_somewhere():
+def test_nesting_of_substitutions_is_limited():
     line = "echo a"
     for _ in range(40):
         line = f"echo $({line})"
@@ -79,7 +79,7 @@ def test_substitutions_within_each_other_end_somewhere():
 
 
 def test_only_the_end_of_a_pipe_prints_and_the_last_status_counts():
-    shell = Shell({"echo": lambda words: said(" ".join(words))}, [])
+    shell = Shell({"echo": lambda words: output(" ".join(words))}, [])
     result = shell.run("echo a; echo b | echo c; nothing")
     assert (result.out, result.status) == (b"a\nc\n", NOT_FOUND)
     assert b"nothing: inaccessible or not found" in result.written[-1][1]

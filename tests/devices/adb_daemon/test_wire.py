@@ -1,4 +1,4 @@
-"""The phone's side of the wire: what it answers to packets no client of adb would send."""
+"""The phone's answers to packets, including those that no client of adb sends."""
 
 import random
 import socket
@@ -20,12 +20,13 @@ from vlm_agent.devices.adb_daemon.wire import (
     read_packet,
 )
 from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.errors import UserError
 
 HELLO = Packet(CNXN, VERSION, MAX_PAYLOAD, b"host::")
 
 
 class Peer:
-    """A bare end of the wire."""
+    """A raw connection to the phone."""
 
     def __init__(self, server: PhoneServer):
         self.end = socket.create_connection(("127.0.0.1", server.port), timeout=10)
@@ -45,7 +46,7 @@ class Peer:
         return read_packet(self.stream)
 
 
-def test_the_greeting_offers_nothing_that_is_not_there(served):
+def test_the_banner_lists_only_implemented_features(served):
     with Peer(served) as peer:
         peer.say(HELLO)
         greeting = peer.hear()
@@ -54,7 +55,7 @@ def test_the_greeting_offers_nothing_that_is_not_there(served):
     assert greeting.payload.endswith(b";features=shell_v2")
 
 
-def test_a_phone_that_has_not_allowed_it_answers_with_a_question_and_opens_nothing():
+def test_an_unauthorised_computer_gets_an_auth_token_and_no_stream():
     handset = Handset(SimulatedPhone(7))
     with PhoneServer(handset, is_authorised=False) as server, Peer(server) as peer:
         peer.say(HELLO, Packet(OPEN, 1, 0, b"shell:input tap 1 1\0"), HELLO)
@@ -66,7 +67,7 @@ def test_a_phone_that_has_not_allowed_it_answers_with_a_question_and_opens_nothi
 @pytest.mark.parametrize(
     "service", [b"tcp:80\0", b"reverse:forward:tcp:1;tcp:2\0", b"root:\0", b"framebuffer:\0", b"\xff"]
 )
-def test_services_that_are_not_offered_are_closed(served, service):
+def test_streams_of_unknown_services_are_closed(served, service):
     with Peer(served) as peer:
         peer.say(HELLO, Packet(OPEN, 5, 0, service))
         peer.hear()
@@ -89,7 +90,7 @@ def test_one_packet_is_sent_and_waits_to_be_acknowledged(served):
         assert read_packet(peer.end.makefile("rb")) == Packet(WRTE, here, 5, b"efg\n")
 
 
-def test_what_is_behind_a_zero_byte_is_not_run(served):
+def test_a_line_ends_at_a_zero_byte(served):
     """As on a real phone, where the line becomes an argument of a process."""
     with Peer(served) as peer:
         peer.say(HELLO, Packet(OPEN, 5, 0, b"exec:echo a\0; echo b\0"))
@@ -99,7 +100,7 @@ def test_what_is_behind_a_zero_byte_is_not_run(served):
     assert list(served.handset.commands) == [("echo", "a")]
 
 
-def test_noise_ends_its_own_connection_and_no_other(served):
+def test_invalid_packets_end_only_their_own_connection(served):
     rng = random.Random(0)
     lies = [Packet(CNXN, VERSION, 1, b"x" * 100).encoded()[:-50], b"CNXN" + rng.randbytes(20), HELLO.encoded() * 2]
     huge = bytearray(HELLO.encoded())
@@ -132,6 +133,6 @@ def test_files_that_would_fill_the_memory_are_refused(served, monkeypatch):
         served.handset.files.put("/sdcard/b", b"1")
 
 
-def test_ports_where_adb_looks_for_emulators_are_refused():
-    with pytest.raises(ValueError, match="twice"):
+def test_ports_that_adb_scans_for_emulators_are_refused():
+    with pytest.raises(UserError, match="twice"):
         PhoneServer(Handset(SimulatedPhone(7)), 5555)

@@ -1,4 +1,4 @@
-"""The phone as a device: it takes every action, on every screen, at every size, and always alike."""
+"""The simulated phone as a device: every action works on every screen at every size, deterministically."""
 
 import random
 
@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.devices.simulated_phone import SimulatedPhone
-from vlm_agent.devices.simulated_phone.icons import element_type
+from vlm_agent.devices.simulated_phone.drawing.icons import element_type
 from vlm_agent.devices.simulated_phone.words import APPS, PRODUCTS, STORE_APPS
 from vlm_agent.episodes import Action
+from vlm_agent.errors import UserError
 
 SIZES = [(448, 208), (600, 270), (333, 777), (1440, 720), (100, 64)]
 POINTS = st.tuples(st.floats(0, 1), st.floats(0, 1))
@@ -19,11 +20,14 @@ ACTIONS = st.one_of(
     POINTS.map(lambda point: Action.tap(*point)),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=40).map(Action.type_text),
     st.sampled_from([*map(Action.press, ("back", "home", "enter")), Action.complete(), Action.impossible()]),
+    POINTS.map(lambda point: Action.long_press(*point)),
+    st.sampled_from([*APPS, "clock ", "No Such App", ""]).map(Action.open_app),
+    st.sampled_from([Action.wait(), Action.recents(), Action.answer("yes")]),
 )
 
 
 def on_screen(phone: SimulatedPhone) -> None:
-    """Assert what holds of every screen."""
+    """Asserts the invariants of every screen."""
     screen = phone.screenshot()
     assert screen.shape == (*phone.size, 3)
     assert screen.dtype == np.uint8
@@ -58,6 +62,39 @@ def test_a_monkey_tapping_targets_and_typing_anything_breaks_nothing(size):
                 phone.perform(Action.type_text(rng.choice(("chess", "日本 ñ\n\t😀", "", "red lamp", "x" * 600))))
                 phone.perform(rng.choice((Action.press("enter"), Action.press("back"))))
             on_screen(phone)
+
+
+def test_open_app_opens_an_installed_app_by_name_and_nothing_else():
+    phone = SimulatedPhone(5)
+    phone.perform(Action.open_app(" clock "))
+    assert (phone.front, phone.opened) == ("Clock", ["Clock"])
+    absent = next(name for name in STORE_APPS if name not in phone.installed)
+    for name in (absent, "", "No Such App"):
+        phone.perform(Action.open_app(name))
+    assert (phone.front, phone.opened) == ("Clock", ["Clock"])
+
+
+def test_recents_shows_the_apps_that_were_opened():
+    by_button, by_action = SimulatedPhone(5), SimulatedPhone(5)
+    for phone in (by_button, by_action):
+        phone.open("Clock")
+    by_button.press_recents()
+    by_button.changed()
+    by_action.perform(Action.recents())
+    assert by_action.activity == "org.launcher/.Recents"
+    np.testing.assert_array_equal(by_action.screenshot(), by_button.screenshot())
+
+
+@pytest.mark.parametrize("action", [Action.wait(), Action.long_press(0.4, 0.4), Action.answer("three")])
+def test_waiting_answering_and_long_presses_change_no_pixel(action):
+    phone = SimulatedPhone(5)
+    phone.open("Settings")
+    phone.changed()
+    before = phone.screenshot()
+    phone.perform(action)
+    np.testing.assert_array_equal(phone.screenshot(), before)
+    assert phone.answer == (action.text or None)
+    assert phone.status is None
 
 
 def test_every_app_opens_and_shows_annotations():
@@ -95,7 +132,7 @@ def test_reset_brings_back_the_first_screen():
     np.testing.assert_array_equal(phone.screenshot(), before)
 
 
-def test_a_screenshot_is_the_callers_to_change():
+def test_changing_a_screenshot_does_not_change_the_phone():
     phone = SimulatedPhone(4)
     phone.screenshot()[:] = 0
     assert phone.screenshot().any()
@@ -125,7 +162,7 @@ def test_a_swipe_from_the_top_edge_pulls_the_shade_and_up_closes_it():
     assert not phone.shade
 
 
-def test_status_actions_are_noted_and_change_no_screen():
+def test_status_actions_are_recorded_and_change_no_screen():
     phone = SimulatedPhone(6)
     before = phone.screenshot()
     phone.perform(Action.complete())
@@ -134,5 +171,5 @@ def test_status_actions_are_noted_and_change_no_screen():
 
 
 def test_a_screen_too_small_to_draw_on_is_refused():
-    with pytest.raises(ValueError, match="64 pixels"):
+    with pytest.raises(UserError, match="64 pixels"):
         SimulatedPhone(0, (448, 20))

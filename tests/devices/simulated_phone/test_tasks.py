@@ -1,19 +1,21 @@
-"""The tasks: every goal can be reached, none is shared between splits, and memory goals need memory."""
+"""Tasks: every goal is reachable, splits share no goal, and memory goals need memory."""
 
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 
+from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.devices.simulated_phone import SPLITS, TEMPLATES, SimulatedPhone, Task, sample_task, split_of
-from vlm_agent.episodes import SUBSETS, Step
+from vlm_agent.episodes import Step
+from vlm_agent.errors import UserError
 
 LONGEST = 30
 
 
 @pytest.fixture(scope="module")
 def sampled() -> dict[str, list[Task]]:
-    """A few thousand tasks a split."""
+    """A few thousand tasks per split."""
     return {
         split: [sample_task(SUBSETS[seed % 5], split, seed) for seed in range(3000 if split == "train" else 1500)]
         for split in SPLITS
@@ -62,7 +64,7 @@ def test_the_words_of_held_out_goals_occur_in_training(sampled):
     assert len(words["train"]) < 600
 
 
-def test_the_same_task_is_solved_alike():
+def test_a_task_is_always_solved_with_the_same_steps():
     for seed in range(6):
         runs = [solved(sample_task(SUBSETS[seed % 5], "train", seed), pixels=True)[1] for _ in range(2)]
         assert [step.action for step in runs[0]] == [step.action for step in runs[1]]
@@ -88,8 +90,8 @@ MEMORY = {
 
 
 @pytest.mark.parametrize("template", MEMORY)
-def test_a_memory_goal_asks_for_different_actions_on_the_same_screen(sampled, template):
-    """Two steps of one episode show the same pixels and yet what is right to do differs."""
+def test_a_memory_goal_needs_different_actions_on_the_same_screen(sampled, template):
+    """Two steps of one episode have the same pixels but different correct actions."""
     for task in [task for task in sampled["train"] if task.template == template][:5]:
         actions = defaultdict(set)
         for step in solved(task, pixels=True)[1]:
@@ -105,7 +107,7 @@ def test_a_memory_goal_asks_for_different_actions_on_the_same_screen(sampled, te
 
 
 @pytest.mark.parametrize("template", ["look_up_note", "send_alarm_label"])
-def test_what_is_to_be_typed_stood_only_on_an_earlier_screen(sampled, template):
+def test_the_text_to_type_was_visible_only_on_an_earlier_screen(sampled, template):
     for task in [task for task in sampled["train"] if task.template == template][:5]:
         steps = solved(task)[1]
         at = next(index for index, step in enumerate(steps) if step.action.text)
@@ -132,8 +134,8 @@ def test_the_mix_of_actions_is_like_that_of_aitw():
     assert 0.09 <= memory / 400 <= 0.18
 
 
-def test_a_split_or_subset_that_does_not_exist_is_refused():
-    with pytest.raises(ValueError, match="'games'"):
+def test_an_unknown_split_or_subset_is_refused():
+    with pytest.raises(UserError, match="'games'"):
         sample_task("games", "train", 0)
-    with pytest.raises(ValueError, match="'dev'"):
+    with pytest.raises(UserError, match="'dev'"):
         sample_task("general", "dev", 0)

@@ -6,21 +6,21 @@ from io import StringIO
 
 import numpy as np
 import pytest
-import tiny
+from helpers import tiny
+from helpers.prepared_agent import Prepared
+from helpers.replay import replay
 from rich.console import Console
 
-from vlm_agent.agents import Answer
-from vlm_agent.agents.vlm import VlmAgent
-from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.simulated_phone import simulate_episode
-from vlm_agent.datasets.traces import read_trace
+from vlm_agent.agents import Answer, Usage
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.datasets.simulate import simulate_episode
+from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action
+from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
-from vlm_agent.evaluation.online.replay import replay
 from vlm_agent.evaluation.online.runs import BASELINES, allowed_steps, play
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks
-from vlm_agent.training.recipe import LanguageRecipe
 
 
 @dataclass
@@ -29,34 +29,13 @@ class Tapper:
 
     answers: list = field(default_factory=list)
 
-    def act(self, goal, history, screenshot):
+    def act(self, goal, history, screen):
         self.answers.append(goal)
         if len(history) > 3:
             return Answer("complete", Action.complete())
-        y, x = np.unravel_index(screenshot.sum(axis=2).argmax(), screenshot.shape[:2])
-        return Answer("tap", Action.tap(y / screenshot.shape[0], x / screenshot.shape[1]), tokens=(len(history), 1))
-
-    def on_grey_screens(self):
-        return self
-
-    def without_history(self):
-        return self
-
-
-@dataclass
-class Source:
-    agent: object
-    weights: str = "a"
-    place: str = "here"
-    loads: int = 0
-    language = LanguageRecipe()
-
-    def described(self):
-        return {"weights": self.weights}
-
-    def load(self):
-        self.loads += 1
-        return self.agent
+        height, width = screen.pixels.shape[:2]
+        y, x = np.unravel_index(screen.pixels.sum(axis=2).argmax(), (height, width))
+        return Answer("tap", Action.tap(y / height, x / width), usage=Usage(len(history), 1))
 
 
 def tiny_agent():
@@ -65,8 +44,8 @@ def tiny_agent():
 
 
 def evaluate(output, agent=None, tasks=4, **options):
-    source = Source(Tapper() if agent is None else agent)
-    return evaluate_online(source, output, Console(file=StringIO()), tasks=tasks, **{"controls": False} | options)
+    settings = Prepared(prepared=Tapper() if agent is None else agent)
+    return evaluate_online(settings, output, Console(file=StringIO()), tasks=tasks, **{"controls": False} | options)
 
 
 def without_cost(content):
@@ -122,10 +101,10 @@ def test_results_do_not_depend_on_how_many_phones_are_operated_at_once(tmp_path)
 def test_a_trace_done_again_shows_the_same_screens(tmp_path):
     content = evaluate(tmp_path / "out")
     for task in content["tasks"]:
-        for told in task["runs"].values():
-            again = replay(tmp_path / "out" / told["trace"])
+        for outcome in task["runs"].values():
+            again = replay(tmp_path / "out" / outcome["trace"])
             assert again.differing == ()
-            assert (again.steps, again.reached) == (told["steps"], told["reached"])
+            assert (again.steps, again.reached) == (outcome["steps"], outcome["reached"])
 
 
 def test_a_replay_tells_where_a_screen_is_another_one(tmp_path):
@@ -151,7 +130,7 @@ def test_success_asks_for_the_goal_and_for_the_right_word(tmp_path):
 
 def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
     class Wanderer:
-        def act(self, goal, history, screenshot):
+        def act(self, goal, history, screen):
             return Answer("swipe", Action.swipe((0.9, 0.5), (0.1 + 0.001 * len(history), 0.5)))
 
     result = play("agent", lambda _: Wanderer(), online_tasks(1, 0)[0], tmp_path / "t")
@@ -177,36 +156,39 @@ def test_it_goes_on_where_it_was_stopped_and_ends_alike(tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(StoppedError):
         patch.setattr(evaluating, "play", failing)
         evaluate(tmp_path / "out", agent)
-    said = len(agent.answers)
+    count = len(agent.answers)
     assert not (tmp_path / "out" / "online.json").exists()
     content = evaluate(tmp_path / "out", agent)
-    assert len(agent.answers) == said  # its four tasks were done before
+    assert len(agent.answers) == count  # its four tasks were done before
     assert without_cost(content) == without_cost(evaluate(tmp_path / "at once"))
 
 
 def test_more_tasks_keep_those_that_were_done_and_nothing_left_needs_no_agent(tmp_path):
     agent = Tapper()
     evaluate(tmp_path / "out", agent, tasks=2)
-    said = len(agent.answers)
+    count = len(agent.answers)
     content = evaluate(tmp_path / "out", agent, tasks=3)
-    assert len(agent.answers) == said + content["tasks"][2]["runs"][AGENT]["steps"]
-    source = Source(agent)
-    evaluate_online(source, tmp_path / "out", Console(file=StringIO()), tasks=3, controls=False)
-    assert source.loads == 0
+    assert len(agent.answers) == count + content["tasks"][2]["runs"][AGENT]["steps"]
+    settings = Prepared(prepared=agent)
+    evaluate_online(settings, tmp_path / "out", Console(file=StringIO()), tasks=3, controls=False)
+    assert settings.loads == []
 
 
 @pytest.mark.parametrize(
-    ("options", "agent", "named"), [({"seed": 1}, "a", "seed: 0 there, 1 now"), ({}, "b", "'weights': 'b'")]
+    ("options", "agent", "named"),
+    [({"seed": 1}, "a", "seed was 0, and is 1"), ({}, "b", 'agent.weights was "a", and is "b"')],
 )
 def test_another_evaluation_is_not_mixed_in(tmp_path, options, agent, named):
     evaluate(tmp_path / "out", tasks=1)
     with pytest.raises(DatasetError, match=named):
-        evaluate_online(Source(Tapper(), agent), tmp_path / "out", Console(), controls=False, **options)
+        evaluate_online(
+            Prepared(prepared=Tapper(), weights=agent), tmp_path / "out", Console(), controls=False, **options
+        )
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(DatasetError, match="no online evaluation"):
+    with pytest.raises(DatasetError, match="does not hold an online evaluation"):
         evaluate(tmp_path)
 
 
@@ -215,5 +197,17 @@ def test_every_task_can_be_found_again(tmp_path):
     assert content == json.loads((tmp_path / "out" / "online.json").read_text(encoding="utf-8"))
     for task, expected in zip(content["tasks"], online_tasks(2, 0), strict=True):
         assert task["task"] == address_of(expected.task)
-        for told in task["runs"].values():
-            assert read_trace(tmp_path / "out" / told["trace"]).heading.task == task["task"]
+        for outcome in task["runs"].values():
+            assert read_trace(tmp_path / "out" / outcome["trace"]).heading.task == task["task"]
+
+
+def test_an_evaluation_of_an_older_version_is_resumed(tmp_path):
+    """Older plans name a key of the action language otherwise."""
+    evaluate(tmp_path / "out", tasks=1)
+    path = tmp_path / "out" / "online_plan.json"
+    plan = json.loads(path.read_text())
+    plan["language"]["sought"] = False
+    path.write_text(json.dumps(plan))
+    settings = Prepared(prepared=Tapper())
+    evaluate_online(settings, tmp_path / "out", Console(file=StringIO()), tasks=1, controls=False)
+    assert settings.loads == []

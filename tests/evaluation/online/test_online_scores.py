@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from vlm_agent.evaluation.online.scores import online_scores
-from vlm_agent.evaluation.online.table import online_tables
-from vlm_agent.evaluation.shares import wilson
+from vlm_agent.evaluation.report.online_table import online_tables
+from vlm_agent.evaluation.scoring.measures import wilson
 
 
 def result(success, subset="general", steps=4, expert=2, **more):
@@ -55,9 +55,9 @@ def test_the_interval_is_wilsons(successes, tasks, low, high):
 def test_the_table_has_a_row_a_run_and_no_empty_subset():
     console = Console(file=StringIO(), width=100)
     console.print(*online_tables({"trained": online_scores([result(True), result(False)])}))
-    said = console.file.getvalue()
-    assert "Success on 2 tasks" in said
-    assert "50.0" in said
-    assert "9–91" in said
-    assert "general" in said
-    assert "install" not in said
+    printed = console.file.getvalue()
+    assert "Success on 2 tasks" in printed
+    assert "50.0" in printed
+    assert "9–91" in printed
+    assert "general" in printed
+    assert "install" not in printed

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from gold_steps import answered, episode
+from helpers.gold_steps import answered, episode
 from hypothesis import given
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, UiElement
-from vlm_agent.evaluation.judged import judge_steps
 from vlm_agent.evaluation.report.gallery import choose, choose_flips, rows_by_id
 from vlm_agent.evaluation.report.overlay import boxes, marks
+from vlm_agent.evaluation.scoring.judged import judge_steps
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def test_flips_are_as_many_as_asked_all_different_and_of_as_many_episodes_as_the
 
 def test_a_tap_is_a_ring_where_it_was_a_swipe_ends_where_it_lifts_and_the_rest_is_in_words():
     said = Action.swipe((0.8, 0.5), (0.2, 0.5))
-    first, second, third = marks([("gold", Action.tap(0.25, 0.5)), ("before", said), ("said", Action.complete())], 720)
+    first, second, third = marks([("gold", Action.tap(0.25, 0.5)), ("before", said), ("agent", Action.complete())], 720)
     assert first.path.startswith("M167 180a13 13")
     assert "M180 576L180 144" in second.path
     assert (third.words, third.path) == ("complete", "")
 
 
 def test_what_is_no_action_has_no_mark_and_long_words_are_cut():
-    (mark,) = marks([("gold", Action.type_text("w" * 500)), ("said", None)], 720)
+    (mark,) = marks([("gold", Action.type_text("w" * 500)), ("agent", None)], 720)
     assert len(mark.words) < 30
 
 

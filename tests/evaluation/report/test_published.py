@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from report_pages import FACTS, Page, Shards, made_episodes
+from helpers.report_pages import FACTS, Page, Shards, made_episodes
 
-from vlm_agent.evaluation.dialects import DIALECTS
-from vlm_agent.evaluation.metrics import score
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.published import on_the_same_split, published_tables
+from vlm_agent.evaluation.scoring.dialects import DIALECTS
+from vlm_agent.evaluation.scoring.metrics import score
 
 TABLES = published_tables()
 BENCHMARKS = Path(__file__).parents[3] / "eval"

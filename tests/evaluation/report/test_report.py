@@ -8,16 +8,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gold_steps import answered
+from helpers.gold_steps import answered
+from helpers.report_pages import EVIL, FACTS, Page, Shards, made_episodes
 from PIL import Image
-from report_pages import EVIL, FACTS, Page, Shards, made_episodes
 
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.baselines import blind_ceiling, constant_predictions
-from vlm_agent.evaluation.comparison import compare
-from vlm_agent.evaluation.metrics import SHARES, score
+from vlm_agent.errors import UserError
+from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
 from vlm_agent.evaluation.report import Earlier, write_report
+from vlm_agent.evaluation.scoring.comparison import compare
+from vlm_agent.evaluation.scoring.judged import judge_steps
+from vlm_agent.evaluation.scoring.metrics import SHARES, score
 
 SCORERS = ("official", "strict", "official_text")
 RUNS = {"trained": "trained", "grey_screens": "grey screens", "blind_ceiling": "blind ceiling"}
@@ -110,7 +112,7 @@ def test_each_step_shown_has_a_small_lazy_picture_that_opens_and_sharp_marks_ove
     overlays = [svg for svg in page.all("svg") if svg.get("viewbox") == "0 0 360 720"]
     assert len(overlays) == len(images)
     classes = [path["class"] for path in page.all("path")]
-    for name in ("gold", "said", "before", "halo", "box text", "box icon"):
+    for name in ("gold", "agent", "before", "halo", "box text", "box icon"):
         assert name in classes
 
 
@@ -171,7 +173,7 @@ def test_confusion_counts_every_step(page, runs):
     assert sum(counts) == runs["trained"]["official"]["overall"]["steps"]
 
 
-def test_flips_show_what_both_runs_said(page):
+def test_flips_show_the_answers_of_both_runs(page):
     words = " ".join(page.text.split())
     wrong_now = words.partition("Right before, wrong now")[2].partition("Wrong before, right now")[0]
     assert wrong_now.count("epoch 1") == 2
@@ -189,8 +191,19 @@ def test_predictions_may_be_files(html, episodes, predictions, runs, before, com
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == html
 
 
+def test_steps_that_are_judged_already_are_not_judged_again(
+    html, episodes, predictions, runs, before, comparison, tmp_path, monkeypatch
+):
+    judged = judge_steps(predictions[::-1], SCORERS)
+    monkeypatch.setattr("vlm_agent.evaluation.scoring.dialects.judge", None)
+    earlier = Earlier("epoch 1", before, comparison)
+    files = (tmp_path / "r.html", runs, predictions)
+    write_report(*files, Shards(episodes), FACTS, judged=judged, episodes=3, earlier=earlier)
+    assert (tmp_path / "r.html").read_text(encoding="utf-8") == html
+
+
 def test_an_episode_that_is_not_in_the_shards_is_named_and_no_half_report_is_left(episodes, predictions, tmp_path):
-    with pytest.raises(ValueError, match="episode e0001 is in the predictions but not in shards"):
+    with pytest.raises(UserError, match="episode e0001 is in the predictions but not in shards"):
         write_report(tmp_path / "r.html", {"trained": score(predictions)}, predictions, Shards(episodes[:1]), FACTS)
     assert list(tmp_path.iterdir()) == []
 

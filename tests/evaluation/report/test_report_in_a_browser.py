@@ -6,14 +6,14 @@ Needs `apt-get install chromium`; continuous integration has it and refuses to s
 import random
 
 import pytest
-from browser import EXECUTABLE, Browser
-from report_pages import EVIL, FACTS, Shards, made_episodes
+from helpers.browser import EXECUTABLE, Browser
+from helpers.report_pages import EVIL, FACTS, Shards, made_episodes
 
 from vlm_agent.episodes import Action
-from vlm_agent.evaluation.comparison import compare
-from vlm_agent.evaluation.metrics import score
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.report import Earlier, write_report
+from vlm_agent.evaluation.scoring.comparison import compare
+from vlm_agent.evaluation.scoring.metrics import score
 
 pytestmark = pytest.mark.skipif(EXECUTABLE is None, reason="chromium is not installed")
 
@@ -135,7 +135,7 @@ def test_filters_join_are_counted_and_their_pictures_come(browser):
 def test_what_a_model_said_does_not_run_and_nothing_is_fetched(browser, report):
     browser.run("document.querySelector('.flips .episode').scrollIntoView()")
     browser.wait_for("document.querySelectorAll('.flips img').length > 0")
-    assert browser.run("document.querySelector('.flips .said code').textContent") == EVIL
+    assert browser.run("document.querySelector('.flips .agent code').textContent") == EVIL
     assert browser.run("document.querySelectorAll('img[onerror]').length") == 0
     assert {url for url in browser.requests if not url.startswith("data:")} == {report[0].as_uri()}
     assert browser.log == []

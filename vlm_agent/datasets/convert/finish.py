@@ -1,4 +1,4 @@
-"""The end of a conversion: every input is there, no episode is there twice, and the manifest says so."""
+"""The last step of a conversion: check that all inputs are converted, remove duplicates, write the manifest."""
 
 import json
 from pathlib import Path
@@ -6,54 +6,57 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 import vlm_agent
-from vlm_agent.datasets import DatasetError, written_whole
 from vlm_agent.datasets.convert.one_input import read_entry
-from vlm_agent.datasets.convert.plan import WORK, Plan, read_json, write_json
+from vlm_agent.datasets.convert.plan import WORK, Plan
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
-from vlm_agent.datasets.shards import write_manifest
+from vlm_agent.datasets.shards.dataset import write_manifest
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import atomic_write, read_json, write_json
 
 _DUPLICATES = "duplicates.json"
 _SHOWN = 5
 
 
 def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
-    """By shard, the entry of each input; None where it is not converted (as it has to be now)."""
-    had = read_had(output)
-    return {given.shard: read_entry(output, given, had_by(had, given.shard)) for given in plan.inputs}
+    """The entry of each input, by shard; None if it is not converted, or with other duplicates than are known now."""
+    duplicates = read_duplicates(output)
+    return {input_.shard: read_entry(output, input_, duplicates_in(duplicates, input_.shard)) for input_ in plan.inputs}
 
 
-def read_had(output: Path) -> dict[str, list[str]]:
-    """By shard, the ids of its episodes that an earlier input gives as well: the first in order keeps it."""
+def read_duplicates(output: Path) -> dict[str, list[str]]:
+    """By shard, the ids of its episodes that an earlier input has too. The first input keeps such an episode."""
     path = output / WORK / _DUPLICATES
-    return read_json(path) if path.is_file() else {}
+    return read_json(path, "remove it, and the duplicates are found again") if path.is_file() else {}
 
 
-def had_by(had: dict[str, list[str]], shard: str) -> frozenset[str]:
-    return frozenset(had.get(shard, ()))
+def duplicates_in(duplicates: dict[str, list[str]], shard: str) -> frozenset[str]:
+    return frozenset(duplicates.get(shard, ()))
 
 
 def note_duplicates(plan: Plan, output: Path, entries: dict[str, Entry]) -> bool:
-    """Looks through the ids of all shards; whether some have to be converted again without episodes had before.
+    """Records episodes that several shards have; returns whether there are new ones.
+
+    The first shard in the order of the plan keeps the episode; the others must be converted again without it.
 
     Raises DatasetError for a shard that cannot be read or does not hold what its entry says.
     """
-    had = read_had(output)
+    duplicates = read_duplicates(output)
     owners: dict[str, str] = {}
-    found = False
-    for given in plan.inputs:
-        for episode_id in _ids(output, entries[given.shard]):
-            if owners.setdefault(episode_id, given.shard) != given.shard:
-                had.setdefault(given.shard, []).append(episode_id)
-                found = True
-    if found:
-        write_json(output / WORK / _DUPLICATES, had)
-    return found
+    are_new = False
+    for input_ in plan.inputs:
+        for episode_id in _ids(output, entries[input_.shard]):
+            if owners.setdefault(episode_id, input_.shard) != input_.shard:
+                duplicates.setdefault(input_.shard, []).append(episode_id)
+                are_new = True
+    if are_new:
+        write_json(output / WORK / _DUPLICATES, duplicates)
+    return are_new
 
 
 def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> ConversionSummary:
-    """The quarantine, then the manifest, which means complete."""
-    ordered = [entries[given.shard] for given in plan.inputs]
-    with written_whole(output / QUARANTINE) as temporary, temporary.open("w", encoding="utf-8") as file:
+    """Writes the quarantine, then the manifest, whose existence means that the conversion is complete."""
+    ordered = [entries[input_.shard] for input_ in plan.inputs]
+    with atomic_write(output / QUARANTINE) as temporary, temporary.open("w", encoding="utf-8") as file:
         for entry in ordered:
             file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in entry.quarantine)
     summary = ConversionSummary.of(output, ordered)
@@ -61,15 +64,18 @@ def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> Conver
     return summary
 
 
-def check_all_there(plan: Plan, entries: dict[str, Entry | None]) -> None:
-    """Raises DatasetError, naming some, while inputs are not converted."""
-    missing = [given.name for given in plan.inputs if entries[given.shard] is None]
+def complete_entries(plan: Plan, output: Path) -> dict[str, Entry]:
+    """The entry of each input, by shard. Raises DatasetError if inputs are not converted yet."""
+    entries = entries_of(plan, output)
+    complete = {shard: entry for shard, entry in entries.items() if entry is not None}
+    missing = [input_.name for input_ in plan.inputs if input_.shard not in complete]
     if missing:
         named = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
         raise DatasetError(
             f"{len(missing)} of {len(plan.inputs)} inputs are not converted yet ({named}); run their part of the job "
             "array again, or the same command without --shard-index"
         )
+    return complete
 
 
 def _ids(output: Path, entry: Entry) -> list[str]:

@@ -1,43 +1,44 @@
-"""One input becomes its shard and its entry, in one pass and within bounded memory.
+"""Conversion of one input into its shard and its entry, in one pass with bounded memory.
 
-A screen is encoded as soon as its record is read, so at most a few are held raw, whatever the length of an episode. The
-entry is written after the shard and means that this input is done.
+A screen is encoded as soon as its record is read, so only a few raw screens are in memory, however long the episode is.
+The entry is written after the shard and means that the input is converted.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 
-from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.convert.hashed_file import HashedFiles, sha256_of
-from vlm_agent.datasets.convert.plan import WORK, Options, read_json, write_json
-from vlm_agent.datasets.convert.sources import SOURCES, Input
+from vlm_agent.datasets.convert.grouping import EpisodeGroups, WholeEpisode
+from vlm_agent.datasets.convert.plan import WORK, Options
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
-from vlm_agent.datasets.episode_steps import BadRecord, EpisodeStep
-from vlm_agent.datasets.grouping import EpisodeGroups, WholeEpisode
-from vlm_agent.datasets.mixture import in_mixture
-from vlm_agent.datasets.shard_schema import episode_row, step_struct
-from vlm_agent.datasets.shards import ShardWriter
-from vlm_agent.datasets.splits import SPLITS, Splits
+from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.selection import SPLITS, Splits, in_mixture
+from vlm_agent.datasets.shards.dataset import ShardWriter
+from vlm_agent.datasets.shards.schema import episode_row, step_struct
+from vlm_agent.datasets.sources import Input, Source
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import HashedFiles, read_json, sha256_of, write_json
 
 Report = Callable[[int, int, int], None]
-"""Takes how many steps, quarantined records and bytes have come since it was called last."""
+"""Called with the numbers of steps, quarantined records and bytes since the last call."""
 
 
 class Conversion:
-    """Converts the inputs of one source to `output`; `splits` are what the split files of `options` say."""
+    """Converts inputs of one source to `output`. `splits`: the content of the split files of `options`."""
 
-    def __init__(self, source: str, output: Path, options: Options, splits: Splits | None):
-        self._kind, self._output, self._options, self._splits = SOURCES[source], output, options, splits
+    def __init__(self, source: Source, output: Path, options: Options, splits: Splits | None):
+        self._source, self._output, self._options, self._splits = source, output, options, splits
 
-    def convert(self, given: Input, had: frozenset[str], report: Report) -> Entry:
-        """`had`: ids of episodes that earlier inputs have given. Overwrites what an interrupted attempt has left."""
-        one = _OneInput(self._options, self._splits, given, had)
-        shard = self._output / given.shard
+    def convert(self, input_: Input, duplicate_ids: frozenset[str], report: Report) -> Entry:
+        """Writes the shard and the entry of an input, over those of an interrupted attempt.
+
+        `duplicate_ids`: its episodes that an earlier input has too; they are not written again.
+        """
+        one = _OneInput(self._options, self._splits, input_, duplicate_ids)
+        shard = self._output / input_.shard
         files = HashedFiles()
         with ShardWriter(shard) as writer:
             position = 0
-            for item in self._kind.read(given, files):
+            for item in self._source.read(input_, files):
                 before = one.quarantined
                 one.take(item, writer)
                 report(1, one.quarantined - before, files.position - position)
@@ -47,27 +48,30 @@ class Conversion:
             report(0, one.quarantined - before, files.position - position)
         if not one.summary.episodes_written:
             shard.unlink(missing_ok=True)
-        entry = one.entry(given, files, shard)
-        write_json(entry_path(self._output, given), asdict(entry))
+        entry = one.entry(input_, files, shard)
+        write_json(entry_path(self._output, input_), entry.content())
         return entry
 
 
-def entry_path(output: Path, given: Input) -> Path:
-    return output / WORK / f"{given.shard}.json"
+def entry_path(output: Path, input_: Input) -> Path:
+    return output / WORK / f"{input_.shard}.json"
 
 
-def read_entry(output: Path, given: Input, had: frozenset[str]) -> Entry | None:
-    """The entry of an input that is done; None where it is not, or was done with other ids in `had`.
+_REMEDY = "remove it, and its input is converted again"
 
-    Raises DatasetError where the input's bytes are not those that were converted.
+
+def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
+    """The entry of a converted input; None if it is not converted, or was converted with other `duplicate_ids`.
+
+    Raises DatasetError if the input's content has changed since.
     """
-    path = entry_path(output, given)
+    path = entry_path(output, input_)
     if not path.is_file():
         return None
-    entry = Entry.read(read_json(path), path)
-    if entry.had != sorted(had) or not _shard_is_there(output, entry.summary):
+    entry = Entry.read(read_json(path, _REMEDY), path)
+    if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
         return None
-    _check_unchanged(given, entry.summary, written=path.stat().st_mtime)
+    _check_unchanged(input_, entry.summary, written=path.stat().st_mtime)
     return entry
 
 
@@ -78,23 +82,23 @@ def _shard_is_there(output: Path, summary: FileSummary) -> bool:
     return shard.is_file() and shard.stat().st_size == summary.shard_size
 
 
-def _check_unchanged(given: Input, summary: FileSummary, written: float) -> None:
-    """Reads a file again only where the file system says that it was touched after its entry was written."""
-    if max(path.stat().st_ctime for path in given.files) >= written and sha256_of(given.files) != summary.sha256:
+def _check_unchanged(input_: Input, summary: FileSummary, written: float) -> None:
+    """Hashes the files again only if one has a change time after the entry was written."""
+    if max(path.stat().st_ctime for path in input_.files) >= written and sha256_of(input_.files) != summary.sha256:
         raise DatasetError(
-            f"{given.files[0]} was converted before, and its content has changed since; give another output folder, or "
-            "put the old file back"
+            f"{input_.files[0]} was converted before, and its content has changed since; choose another output "
+            "folder, or restore the old file"
         )
 
 
 class _OneInput:
-    def __init__(self, options: Options, splits: Splits | None, given: Input, had: frozenset[str]):
-        self._options, self._splits, self._had = options, splits, had
-        self._groups: EpisodeGroups[dict] = EpisodeGroups(had)
+    def __init__(self, options: Options, splits: Splits | None, input_: Input, duplicate_ids: frozenset[str]):
+        self._options, self._splits, self._duplicate_ids = options, splits, duplicate_ids
+        self._groups: EpisodeGroups[dict] = EpisodeGroups(duplicate_ids)
         self._bad: list[BadRecord] = []
         self._left_out: dict[str, str] = {}
         self._split_of: dict[str, str] = {}
-        self.summary = FileSummary(given.name, subset=given.subset)
+        self.summary = FileSummary(input_.name, subset=input_.subset)
 
     @property
     def quarantined(self) -> int:
@@ -112,7 +116,7 @@ class _OneInput:
     def finish(self, writer: ShardWriter) -> None:
         self._write(self._groups.close(), writer)
 
-    def entry(self, given: Input, files: HashedFiles, shard: Path) -> Entry:
+    def entry(self, input_: Input, files: HashedFiles, shard: Path) -> Entry:
         summary = self.summary
         summary.size, summary.sha256 = files.position, files.hexdigest()
         summary.steps_quarantined = len(self._bad)
@@ -120,22 +124,22 @@ class _OneInput:
         for reason in self._left_out.values():
             summary.episodes_left_out[reason] = summary.episodes_left_out.get(reason, 0) + 1
         if summary.episodes_written:
-            summary.shard, summary.shard_size = given.shard, shard.stat().st_size
+            summary.shard, summary.shard_size = input_.shard, shard.stat().st_size
         lines = [
             {"file": str(bad.file), "record": bad.record, "offset": bad.offset, "reason": bad.reason}
             for bad in sorted(self._bad, key=lambda bad: (str(bad.file), bad.record))
         ]
-        return Entry(summary, sorted(self._had), lines)
+        return Entry(summary, sorted(self._duplicate_ids), lines)
 
     def _is_wanted(self, step: EpisodeStep) -> bool:
-        """Asked before the screen is encoded: 90 % of google_apps may not be wanted."""
+        """Decided before the screen is encoded, because a mixture may leave out 90 % of google_apps."""
         is_new = step.episode_id not in self._split_of and step.episode_id not in self._left_out
         if is_new and (reason := self._why_left_out(step)):
             self._left_out[step.episode_id] = reason
         return step.episode_id not in self._left_out
 
     def _why_left_out(self, step: EpisodeStep) -> str | None:
-        split = SPLITS[0] if step.split is None else step.split
+        split: str | None = SPLITS[0] if step.split is None else step.split
         if self._splits is not None:
             if step.episode_id in self._splits.ambiguous:
                 return "in_two_splits"
@@ -148,9 +152,11 @@ class _OneInput:
         return None
 
     def _encoded(self, item: EpisodeStep) -> tuple[dict, int]:
-        screens = self._options.screens
-        screen = screens.encode(item.step.screenshot)
-        struct = step_struct(item.step, screen, screens.name, item.step_id, item.record, item.offset)
+        step, screens = item.step, self._options.screens
+        if step is None or step.screenshot is None:
+            raise DatasetError(f"{item.file}: record {item.record} has no pixels to write")
+        screen = screens.encode(step.screenshot)
+        struct = step_struct(step, screen, screens.name, item.step_id, item.record, item.offset)
         return struct, len(screen.data)
 
     def _write(self, items: Iterable[WholeEpisode[dict] | BadRecord], writer: ShardWriter) -> None:

@@ -1,7 +1,7 @@
-"""What a conversion is: its inputs and its options, written down so that nothing else can be mixed into its output.
+"""The plan of a conversion: its inputs and options. A second run with another plan is refused.
 
-DIR/.conversion/plan.json               inputs and options; what a second run is held to
-DIR/.conversion/<shard>.json            what became of one input: written when its shard is, and means done
+DIR/.conversion/plan.json        inputs and options
+DIR/.conversion/<shard>.json     the entry of one input, written after its shard
 """
 
 import json
@@ -9,21 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vlm_agent.datasets import DatasetError, written_whole
-from vlm_agent.datasets.convert.hashed_file import sha256_of
-from vlm_agent.datasets.convert.sources import Input
-from vlm_agent.datasets.images import ScreenFormat
-from vlm_agent.datasets.mixture import check_mixture
-from vlm_agent.datasets.shard_schema import SCHEMA_VERSION
+from vlm_agent.datasets.selection import check_mixture
+from vlm_agent.datasets.shards.images import ScreenFormat
+from vlm_agent.datasets.shards.schema import FIRST_VERSION
+from vlm_agent.datasets.sources import Input
+from vlm_agent.files import sha256_of
+from vlm_agent.jobs import Job
 
 WORK = ".conversion"
-PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What decides the bytes of the output, beside the inputs. `splits` are split files, `mixture` is subset → share
-    of its episodes to keep (1 where not named)."""
+    """The options that affect the bytes of the output.
+
+    `splits`: split files. `mixture`: subset → share of its episodes to keep, 1 for a subset without an entry.
+    """
 
     splits: tuple[Path, ...] = ()
     mixture: Mapping[str, float] = field(default_factory=dict)
@@ -33,7 +34,7 @@ class Options:
         check_mixture(self.mixture)
 
     def described(self) -> dict:
-        """As the manifest records them."""
+        """The options as in the manifest."""
         return {
             "splits": [{"name": path.name, "sha256": sha256_of([path])} for path in self.splits],
             "mixture": dict(sorted(self.mixture.items())),
@@ -48,56 +49,35 @@ class Plan:
     inputs: tuple[Input, ...]
 
     def described(self) -> dict:
-        """What two runs have to have in common: not where the files lie, which differs between machines."""
+        """What two runs must have in common. Not the paths of the inputs, which differ between machines."""
         return {
-            "schema_version": SCHEMA_VERSION,
+            "schema_version": FIRST_VERSION,
             "source": self.source,
             "options": self.options.described(),
-            "inputs": {given.shard: {"name": given.name, "size": given.size()} for given in self.inputs},
+            "inputs": {input_.shard: {"name": input_.name, "size": input_.size()} for input_ in self.inputs},
         }
 
 
-def check_output(output: Path) -> None:
-    """Raises DatasetError where `output` is a file, or holds something else than a conversion."""
-    if (output / WORK / PLAN).exists():
-        return
-    if output.exists() and not output.is_dir():
-        raise DatasetError(f"{output} is a file; the shards need a folder")
-    if output.is_dir() and any(path.name != WORK for path in output.iterdir()):
-        raise DatasetError(f"{output} holds something that is no conversion of this program; give an empty folder")
+def job(output: Path) -> Job:
+    """The folder that a conversion fills."""
+    return Job(output, "a conversion", plan=f"{WORK}/plan.json", lock=f"{WORK}/lock", identity_key="described")
 
 
-def hold_to_plan(output: Path, plan: Plan) -> None:
-    """Writes the plan into `output`, or checks that the one that is there is the same.
+def write_or_verify_plan(output: Path, plan: Plan) -> None:
+    """Writes the plan to `output`, or compares it with the plan that is there.
 
-    Raises DatasetError for one that differs: the message names what.
+    Raises DatasetError with the differences if they are not equal.
     """
-    described = plan.described()
-    if (output / WORK / PLAN).exists():
-        if differences := list(_differences(read_plan_file(output)["described"], described)):
-            raise DatasetError(
-                f"{output} holds a conversion that was made otherwise; give another folder, or the same arguments:\n"
-                + "\n".join(f"  {line}" for line in differences)
-            )
-        return
     where = {
         "splits": [str(path.absolute()) for path in plan.options.splits],
-        "inputs": {given.shard: [str(path) for path in given.files] for given in plan.inputs},
+        "inputs": {input_.shard: [str(path) for path in input_.files] for input_ in plan.inputs},
     }
-    write_json(output / WORK / PLAN, {"described": described, "where": where})
-
-
-def read_plan_file(output: Path) -> dict:
-    """`described` (see `Plan`) and `where`: the absolute paths of inputs and split files."""
-    path = output / WORK / PLAN
-    if not path.is_file():
-        raise DatasetError(f"{output} holds no conversion: there is no {path}")
-    return read_json(path)
+    job(output).write_or_verify_plan({"described": plan.described(), "where": where}, _differences)
 
 
 def read_plan(output: Path) -> Plan:
-    """The plan that a conversion was begun with, from its output alone."""
-    content = read_plan_file(output)
+    """The plan of the conversion in `output`."""
+    content = job(output).read_plan()
     described, where = content["described"], content["where"]
     options = described["options"]
     inputs = (
@@ -107,18 +87,6 @@ def read_plan(output: Path) -> Plan:
     screens = ScreenFormat(**options["screens"])
     splits = tuple(map(Path, where["splits"]))
     return Plan(described["source"], Options(splits, options["mixture"], screens), tuple(inputs))
-
-
-def write_json(path: Path, content: dict) -> None:
-    with written_whole(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> dict:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DatasetError(f"{path} is damaged ({error}); remove it, and what it tells of is made again") from None
 
 
 def _differences(then: dict, now: dict) -> list[str]:
@@ -136,7 +104,7 @@ def _input_differences(then: dict, now: dict) -> list[str]:
     lines = [f"input {then[shard]['name']} was there, and is not" for shard in then if shard not in now]
     lines += [f"input {now[shard]['name']} was not there, and is" for shard in now if shard not in then]
     lines += [
-        f"input {now[shard]['name']} had {then[shard]['size']:,} bytes, and has {now[shard]['size']:,}"
+        f"input {now[shard]['name']} has {now[shard]['size']:,} bytes, and {then[shard]['size']:,} before"
         for shard in now
         if shard in then and then[shard]["size"] != now[shard]["size"]
     ]

@@ -1,6 +1,6 @@
-"""What became of the inputs, in numbers: of each one, of all, and as a table for the terminal.
+"""Counts of a conversion: for each input, in total, and as a table for the terminal.
 
-For steps, read = written + quarantined + left out, in each input and in all.
+Steps read = written + quarantined + left out, for each input and in total.
 """
 
 from collections import Counter
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from vlm_agent.datasets import DatasetError
+from vlm_agent.console import new_table
+from vlm_agent.errors import DatasetError
 
 QUARANTINE = "quarantine.jsonl"
 
@@ -31,7 +31,7 @@ _FAULTS = {
     "conflicting_step": "set aside because two records claim to be the same step",
     "id_seen_before": "set aside because their id was there before",
     "too_large": "set aside because their screens are more than memory is for",
-    "repeated_step": "kept, of which a record was there twice",
+    "repeated_step": "kept, though a record was repeated",
     "interleaved": "kept, though their records were interleaved with others'",
     "out_of_order": "kept, though their steps were out of order",
 }
@@ -39,10 +39,10 @@ _FAULTS = {
 
 @dataclass
 class FileSummary:
-    """What became of one input; `shard` is None where no episode of it was written.
+    """Counts of one input. `shard` is None if no episode of it was written.
 
-    `cut_short`: its reading ended at damage, and how much lay behind is not known. `episodes_left_out` counts episodes
-    by why (`_LEFT_OUT`), `episode_faults` by what was wrong with them (`_FAULTS`; `grouping` has the rule).
+    `cut_short`: reading ended at damage, so the number of records after it is unknown. `episodes_left_out` counts
+    episodes by reason (`_LEFT_OUT`), `episode_faults` by fault (`_FAULTS`; `grouping` has the rule).
     """
 
     name: str
@@ -66,11 +66,15 @@ class FileSummary:
 
 @dataclass
 class Entry:
-    """An input that is done: its summary, the ids that earlier inputs had given, and its lines of the quarantine."""
+    """A converted input: its counts, the ids of its episodes that an earlier input has too, its quarantined records."""
 
     summary: FileSummary
-    had: list[str]
+    duplicate_ids: list[str]
     quarantine: list[dict]
+
+    def content(self) -> dict:
+        """The content of the entry's file. The key of `duplicate_ids` is from an earlier version."""
+        return {"summary": vars(self.summary), "had": self.duplicate_ids, "quarantine": self.quarantine}
 
     @classmethod
     def read(cls, content: dict, path: Path) -> "Entry":
@@ -84,7 +88,7 @@ class Entry:
 
 @dataclass
 class ConversionSummary:
-    """What became of the inputs of a run; `waiting` counts those of the whole conversion that are not done yet."""
+    """Counts of a run. `waiting` is the number of inputs of the whole conversion that are not converted yet."""
 
     output: Path
     files: list[FileSummary]
@@ -107,7 +111,7 @@ class ConversionSummary:
 
     @property
     def quarantined(self) -> int:
-        """How many records could not be used; a run with any should not exit with status 0."""
+        """The number of records that could not be used. A run with any should not exit with status 0."""
         return self.total("steps_quarantined")
 
     @property
@@ -121,10 +125,7 @@ class ConversionSummary:
             console.print(Text(line), soft_wrap=True)
 
     def _table(self) -> Table:
-        table = Table(box=box.SIMPLE_HEAD)
-        table.add_column("subset")
-        for name in ("steps read", "written", "quarantined", "left out", "episodes"):
-            table.add_column(name, justify="right")
+        table = new_table("", ("subset", "steps read", "written", "quarantined", "left out", "episodes"))
         for subset in sorted({file.subset for file in self.files}):
             files = [file for file in self.files if file.subset == subset]
             table.add_row(subset, *(f"{sum(getattr(file, name) for file in files):,}" for name in COUNTS))
@@ -143,7 +144,7 @@ class ConversionSummary:
             )
             yield f"{self.quarantined:,} record(s) quarantined; {where}"
         if self.cut_short:
-            yield f"{self.cut_short:,} file(s) end at damage; what lay behind it is not counted"
+            yield f"{self.cut_short:,} file(s) end at damage; the records after it are not counted"
         for words, kind in ((_LEFT_OUT, "episodes_left_out"), (_FAULTS, "episode_faults")):
             for name, count in self.totals_by(kind).items():
                 yield f"{count:,} episode(s) {words[name]}"

@@ -1,52 +1,57 @@
-"""Inputs converted one after the other here, or by several processes at once.
+"""Conversion of inputs in this process, or in several worker processes.
 
-A process converts whole inputs, so that no pixel ever travels between processes. Own processes and not a pool of the
-standard library: they have to end at once with their parent, however that dies, and a worker that is killed (memory)
-has to be noticed.
+A worker converts whole inputs, so pixels never pass between processes. These are not a pool of the standard library,
+because workers must end as soon as their parent dies, even if it is killed, and because a worker that is killed for
+memory must be detected.
+
+Two settings make a converting process faster: freed memory is kept, and pandas is not imported.
 """
 
+import ctypes
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
+from multiprocessing.context import SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.convert.memory import keep_freed_memory, leave_pandas_out
 from vlm_agent.datasets.convert.one_input import Conversion
 from vlm_agent.datasets.convert.output_folder import NO_ROOM
 from vlm_agent.datasets.convert.plan import Options
-from vlm_agent.datasets.convert.sources import Input
 from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.convert.watch import TICK_SECONDS, Watch
-from vlm_agent.datasets.splits import Splits
+from vlm_agent.datasets.selection import Splits
+from vlm_agent.datasets.sources import Input, Source
+from vlm_agent.errors import DatasetError
 
 
 @dataclass(frozen=True)
 class Job:
-    """An input, and the ids of the episodes that earlier inputs have given."""
+    """An input, and the ids of its episodes that an earlier input has too."""
 
-    given: Input
-    had: frozenset[str]
+    input_: Input
+    duplicate_ids: frozenset[str]
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What `Conversion` is made of; a worker gets it once."""
+    """The arguments of `Conversion`. Each worker receives them once."""
 
-    source: str
+    source: Source
     output: Path
     options: Options
     splits: Splits | None
 
 
 def convert_jobs(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) -> list[Entry]:
-    """The entries of all jobs, in no order.
+    """The entries of all jobs, in any order.
 
-    An input whose files cannot be read does not stop the others. Raises DatasetError for it when they are done, at once
-    when a worker died, and OSError at once when nothing can be written any more.
+    An input whose files cannot be read does not stop the others: DatasetError is raised after they are converted.
+    Raises DatasetError at once if a worker dies, and OSError at once if nothing can be written any more (`NO_ROOM`).
     """
     run = _in_this_process if min(workers, len(jobs)) <= 1 else _in_processes
     entries, failures = [], []
@@ -68,7 +73,7 @@ def convert_jobs(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) 
 
 @dataclass(frozen=True)
 class _Failure:
-    """An OSError that an input met: with which file, and its errno."""
+    """An OSError while an input was converted: the file, and the errno."""
 
     where: str
     number: int
@@ -79,11 +84,11 @@ class _Failure:
 
 def _attempt(conversion: Conversion, job: Job, report) -> Entry | _Failure:
     try:
-        return conversion.convert(job.given, job.had, report)
+        return conversion.convert(job.input_, job.duplicate_ids, report)
     except OSError as error:
         if error.errno is None:
             raise
-        return _Failure(str(job.given.files[0] if error.filename is None else error.filename), error.errno)
+        return _Failure(str(job.input_.files[0] if error.filename is None else error.filename), error.errno)
 
 
 def _in_this_process(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) -> Iterator[Entry | _Failure]:
@@ -93,52 +98,56 @@ def _in_this_process(setup: Setup, jobs: Sequence[Job], workers: int, watch: Wat
         yield _attempt(conversion, job, watch.report)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Worker:
-    process: object
+    process: BaseProcess
     channel: connection.Connection
-    job: Job | None = None
 
-    def hand(self, job: Job | None) -> None:
-        self.job = job
-        if job is not None:
-            self.channel.send(job)
-
-    def result(self) -> Entry | _Failure:
+    def result(self, job: Job) -> Entry | _Failure:
+        """The result of the job, which was sent before. Raises DatasetError if the process died."""
         try:
             return self.channel.recv()
         except EOFError:
             self.process.join()
             raise DatasetError(
-                f"the worker that converted {self.job.given.name} died (exit code {self.process.exitcode}; -9 is what "
-                "a machine out of memory does); the same command goes on from here, --workers can be fewer"
+                f"the worker that converted {job.input_.name} died (exit code {self.process.exitcode}; -9 often "
+                "means out of memory); the same command resumes here, and may have fewer --workers"
             ) from None
 
 
 def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) -> Iterator[Entry | _Failure]:
-    context = get_context("spawn")  # forking a process that has started threads (a progress bar) may hang
-    counts = min(workers, len(jobs))
-    # Each worker has three numbers of its own: a lock on common ones would stay locked when its holder is killed.
-    counters = context.RawArray("q", 3 * counts)
-    waiting = iter(sorted(jobs, key=lambda job: -job.given.size()))  # the largest last would leave cores idle
-    hands = [_start(context, setup, counters, 3 * index) for index in range(counts)]
+    context = get_context("spawn")  # a fork of a process with threads (a progress bar) may hang
+    count = min(workers, len(jobs))
+    # Three counters per worker: shared ones would need a lock, which stays locked if its holder is killed.
+    counters = context.RawArray("q", 3 * count)
+    waiting = iter(sorted(jobs, key=lambda job: -job.input_.size()))  # a large input at the end would leave cores idle
+    busy: dict[connection.Connection, tuple[_Worker, Job]] = {}
+
+    def send_next(worker: _Worker) -> None:
+        if (job := next(waiting, None)) is not None:
+            worker.channel.send(job)
+            busy[worker.channel] = worker, job
+
+    pool = [_start(context, setup, counters, 3 * index) for index in range(count)]
     try:
-        for worker in hands:
-            worker.hand(next(waiting, None))
-        while busy := {worker.channel: worker for worker in hands if worker.job is not None}:
-            for ready in connection.wait(list(busy), timeout=TICK_SECONDS):
-                yield busy[ready].result()
-                busy[ready].hand(next(waiting, None))
+        for worker in pool:
+            send_next(worker)
+        while busy:
+            ready = connection.wait(list(busy), timeout=TICK_SECONDS)
+            for channel in [channel for channel in busy if channel in ready]:
+                worker, job = busy.pop(channel)
+                yield worker.result(job)
+                send_next(worker)
             watch.set(*(sum(counters[kind::3]) for kind in range(3)))
             watch.tick()
     finally:
-        for worker in hands:
+        for worker in pool:
             worker.process.terminate()
-        for worker in hands:
+        for worker in pool:
             worker.process.join()
 
 
-def _start(context, setup: Setup, counters, first: int) -> _Worker:
+def _start(context: SpawnContext, setup: Setup, counters, first: int) -> _Worker:
     here, there = context.Pipe()
     process = context.Process(target=_work, args=(there, setup, counters, first), daemon=True)
     process.start()
@@ -147,7 +156,7 @@ def _start(context, setup: Setup, counters, first: int) -> _Worker:
 
 
 def _work(channel: connection.Connection, setup: Setup, counters, first: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     leave_pandas_out()
     keep_freed_memory()
@@ -162,5 +171,40 @@ def _work(channel: connection.Connection, setup: Setup, counters, first: int) ->
 
 
 def _end_with_parent() -> None:
-    parent_process().join()
+    if (parent := parent_process()) is not None:
+        parent.join()
     os._exit(1)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGEST_MMAP_THRESHOLD = 1 << 25  # the maximum of glibc (mallopt(3))
+_KEPT = 1 << 28
+
+
+def keep_freed_memory() -> None:
+    """Makes glibc keep freed blocks; does nothing with another C library.
+
+    Otherwise the megabytes of each screen return to the kernel and are faulted in again, a fifth of the processor time.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGEST_MMAP_THRESHOLD)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT)
+
+
+def leave_pandas_out() -> None:
+    """Hides pandas from this process, which must do nothing but convert.
+
+    pyarrow imports pandas, if installed, to check for its types. Conversion has none, and the import takes longer than
+    the rest of a worker's start.
+    """
+    sys.meta_path.insert(0, _NoPandas)
+
+
+class _NoPandas:
+    """The first finder. None in `sys.modules` is not enough, because compiled code takes it for a module."""
+
+    @staticmethod
+    def find_spec(name: str, path=None, target=None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is left out of processes that convert", name=name)

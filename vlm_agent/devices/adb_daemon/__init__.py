@@ -1,12 +1,12 @@
-"""The device's side of ADB, for the simulated phone: what `adbd` is on a real one.
+"""The device side of ADB for the simulated phone, like `adbd` on a real one.
 
 with PhoneServer(Handset(SimulatedPhone(seed=7))) as server:
     ...                                 # adb connect 127.0.0.1:PORT, which is server.serial
     with server.handset.lock:
         task.reached(server.handset.phone)
 
-Over ADB an agent can see and touch the phone, no more. Setting up a task and asking whether it is done goes by the
-Python objects, in this process.
+ADB only gives access to the screen and to input. Setting up a task and checking whether it is reached use the Python
+objects in this process.
 """
 
 from vlm_agent.devices.adb_daemon.handset import Handset

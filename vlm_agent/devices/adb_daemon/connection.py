@@ -1,4 +1,4 @@
-"""One connection of adb's server: the greeting, and the streams that are multiplexed over it."""
+"""One connection of adb's server: the handshake and the multiplexed streams."""
 
 import os
 import socket
@@ -25,22 +25,22 @@ from vlm_agent.devices.adb_daemon.wire import (
 
 
 class Service(Protocol):
-    """What is at the device's end of a stream."""
+    """The device's end of a stream."""
 
     finished: bool
-    """Whether nothing comes any more after what was returned."""
+    """Whether the stream ends after the data that was returned last."""
 
     def start(self) -> bytes:
-        """What it says first, when the stream stands."""
+        """The data to send when the stream is open."""
 
     def take(self, data: bytes) -> bytes:
-        """What it answers to `data`."""
+        """The answer to `data`."""
 
 
 class _Stream:
-    """Sends one packet and waits until it is acknowledged, as the protocol wants."""
+    """Sends one packet at a time and waits for its acknowledgement, as the protocol requires."""
 
-    def __init__(self, local: int, remote: int, service: Service):
+    def __init__(self, local: int, remote: int, service: Service) -> None:
         self.local, self.remote, self.service = local, remote, service
         self.waiting: deque[bytes] = deque()
         self.may_send = True
@@ -50,31 +50,31 @@ class _Stream:
 
 
 class Connection:
-    """`open_service` takes a service's name and gives the service, or None where the phone has none of that name."""
+    """`open_service`: the service with a name, None if the phone does not offer it."""
 
     def __init__(
         self, end: socket.socket, banner: bytes, open_service: Callable[[bytes], Service | None], authorised: bool
-    ):
+    ) -> None:
         self._end, self._banner, self._open_service, self._authorised = end, banner, open_service, authorised
         self._streams: dict[int, _Stream] = {}
         self._limit = MAX_PAYLOAD
         self._numbers = 0
 
     def serve(self) -> None:
-        """Returns when the connection ends, however it does."""
+        """Returns when the connection ends, for whatever reason."""
         with self._end, self._end.makefile("rb") as stream:
             try:
                 while (packet := read_packet(stream)) is not None:
                     self._handle(packet)
             except (OSError, WireError):
-                return  # a cut connection is everyday life of a phone
+                return  # cut connections are normal for a phone
 
     def hang_up(self) -> None:
-        """From any thread: as if the cable were pulled."""
+        """Cut the connection; may be called from any thread."""
         try:
             self._end.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # it has ended by itself
+            return  # it has ended already
 
     def _handle(self, packet: Packet) -> None:
         if packet.command == CNXN:
@@ -95,8 +95,8 @@ class Connection:
         self._send(CNXN, VERSION, MAX_PAYLOAD, self._banner)
 
     def _ask_for_key(self) -> None:
-        """As a phone does on which nobody has yet allowed debugging: no signature is good enough, and behind the last,
-        which is a public key, it waits for its owner's answer."""
+        """The behaviour of a phone that has not authorised the computer: it rejects every signature, and after the last
+        one, a public key, it waits for its owner."""
         self._send(AUTH, AUTH_TOKEN, 0, os.urandom(TOKEN_BYTES))
 
     def _open(self, remote: int, name: bytes) -> None:

@@ -1,13 +1,13 @@
-"""The files that were pushed to the phone or that it has made, in memory, and adb's `sync:` to push and pull them.
+"""The phone's files, kept in memory, and adb's `sync:` service to push and pull them.
 
-Only version 1 of the requests: STAT, LIST, SEND, RECV, QUIT (AOSP, `packages/modules/adb/SYNC.TXT`).
+It supports version 1 of the requests: STAT, LIST, SEND, RECV, QUIT (AOSP, `packages/modules/adb/SYNC.TXT`).
 """
 
 import stat
 import struct
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 FOLDERS = ("/", "/data", "/data/local", "/data/local/tmp", "/sdcard")
 MOST_BYTES = 64 << 20
@@ -24,7 +24,7 @@ class File:
 
 
 class Files(dict[str, File]):
-    """Path → file. Raises OSError when all of them would take more than `MOST_BYTES`."""
+    """Path → file. `put` raises OSError if all files together would exceed `MOST_BYTES`."""
 
     def put(self, path: str, data: bytes, mode: int = 0o644, seconds: int | None = None) -> None:
         others = sum(len(file.data) for name, file in self.items() if name != path)
@@ -33,7 +33,7 @@ class Files(dict[str, File]):
         self[path] = File(stat.S_IFREG | (mode & 0o777), int(time.time()) if seconds is None else seconds, data)
 
     def about(self, path: str) -> tuple[int, int, int]:
-        """(mode, size, time), all zero where there is nothing."""
+        """(mode, size, time), all zero for a path that does not exist."""
         path = path.rstrip("/") or "/"
         if path in self:
             return self[path].mode, len(self[path].data), self[path].time
@@ -47,14 +47,23 @@ class Files(dict[str, File]):
         return sorted(names - {""})
 
 
+@dataclass
+class _IncomingFile:
+    """A file whose data the client is sending."""
+
+    path: str
+    mode: int
+    data: bytearray = field(default_factory=bytearray)
+
+
 class SyncService:
     """A stream of sync requests."""
 
-    def __init__(self, files: Files, lock: threading.RLock):
+    def __init__(self, files: Files, lock: threading.RLock) -> None:
         self.finished = False
         self._files, self._lock = files, lock
         self._buffer = b""
-        self._receiving: tuple[str, int, bytearray] | None = None
+        self._receiving: _IncomingFile | None = None
 
     def start(self) -> bytes:
         return b""
@@ -77,9 +86,9 @@ class SyncService:
 
     def _answer(self, request: bytes, number: int, body: bytes) -> bytes:
         if request == b"DATA" and self._receiving is not None:
-            return self._receive(body)
+            return self._receive(self._receiving, body)
         if request == b"DONE" and self._receiving is not None:
-            return self._keep(number)
+            return self._keep(self._receiving, number)
         path = body.decode(errors="replace")
         if request == b"STAT":
             return b"STAT" + struct.pack("<3I", *self._files.about(path))
@@ -89,19 +98,19 @@ class SyncService:
             return self._send(path)
         if request == b"SEND":
             name, _, mode = path.rpartition(",")
-            self._receiving = (name, int(mode) if mode.isdecimal() else 0o644, bytearray())
+            self._receiving = _IncomingFile(name, int(mode) if mode.isdecimal() else 0o644)
             return b""
         self.finished = True
         return b"" if request == b"QUIT" else self._fail(f"{request!r} is not offered")
 
-    def _receive(self, body: bytes) -> bytes:
-        self._receiving[2].extend(body)
-        return self._fail("no space left on device") if len(self._receiving[2]) > MOST_BYTES else b""
+    def _receive(self, file: _IncomingFile, body: bytes) -> bytes:
+        file.data.extend(body)
+        return self._fail("no space left on device") if len(file.data) > MOST_BYTES else b""
 
-    def _keep(self, seconds: int) -> bytes:
-        (path, mode, data), self._receiving = self._receiving, None
+    def _keep(self, file: _IncomingFile, seconds: int) -> bytes:
+        self._receiving = None
         try:
-            self._files.put(path, bytes(data), mode, seconds)
+            self._files.put(file.path, bytes(file.data), file.mode, seconds)
         except OSError as error:
             return self._fail(str(error))
         return _WORD.pack(b"OKAY", 0)

@@ -1,25 +1,26 @@
-"""What the daemon needs to know about the phone beyond its screen: power, lock, keyboards, files, and a record."""
+"""The state of the phone beyond its screen: power, lock, keyboards, files, and a record of commands and actions."""
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vlm_agent.devices.adb_daemon.files import Files
+from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
 
 USUAL_KEYBOARD = "com.android.inputmethod.latin/.LatinIME"
-UNICODE_KEYBOARD = "com.android.adbkeyboard/.AdbIME"
 
 MOST_RECORDS = 100_000
-"""So that a phone which is served for weeks does not fill the memory; the oldest go first."""
+"""Bounds the memory of a phone that is served for weeks; the oldest records are dropped."""
 
 
 @dataclass
 class Handset:
-    """A simulated phone and what surrounds it. Hold `lock` to touch it while it is being served.
+    """A simulated phone and its surroundings. Hold `lock` to access it while it is being served.
 
-    `commands` are the words of every command that its shell has run, `performed` every action that it has done.
+    `commands`: the words of every command that the shell ran. `performed`: every action.
     """
 
     phone: SimulatedPhone
@@ -34,13 +35,13 @@ class Handset:
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})
 
     def perform(self, action: Action) -> None:
-        """A dark or locked phone takes no notice."""
+        """Perform and record an action; a phone that is off or locked only records it."""
         self.performed.append(action)
         if self.is_awake and not self.is_locked:
             self.phone.perform(action)
 
-    def press_key(self, press) -> None:
-        """A key that is no Action: `press` is what the phone does."""
+    def press_key(self, press: Callable[[], object]) -> None:
+        """A key that is not an Action; `press` is its effect."""
         if self.is_awake and not self.is_locked:
             press()
             self.phone.changed()

@@ -1,4 +1,4 @@
-"""Listens on loopback and serves a simulated phone to whoever speaks ADB."""
+"""A server on loopback that offers a simulated phone over ADB."""
 
 import re
 import socket
@@ -6,38 +6,39 @@ import struct
 import threading
 from collections.abc import Callable
 
-from vlm_agent.devices.adb_daemon.commands import PROPERTIES, commands_of
 from vlm_agent.devices.adb_daemon.connection import Connection, Service
 from vlm_agent.devices.adb_daemon.files import SyncService
 from vlm_agent.devices.adb_daemon.handset import Handset
-from vlm_agent.devices.adb_daemon.shell import STDERR, Shell, Transcript
+from vlm_agent.devices.adb_daemon.shell.commands import PROPERTIES, commands_of
+from vlm_agent.devices.adb_daemon.shell.session import STDERR, Shell, Transcript
+from vlm_agent.devices.errors import DeviceError
 
 LOOPBACK = "127.0.0.1"
 
 EMULATOR_PORTS = range(5554, 5586)
-"""Where adb's server looks for emulators of its own accord: a phone there would be listed twice."""
+"""Ports that adb's server scans for emulators; a phone there would be listed twice."""
 
 _SHELL = re.compile(rb"(shell|exec)((?:,[^:]*)?):(.*)", re.DOTALL)
 
 _EXIT = 3
-"""The kind of frame of `shell,v2` that holds the exit status; the others are numbered as the outputs are."""
+"""The frame type of `shell,v2` for the exit status; the other types are STDOUT and STDERR."""
 
 
 _NOT_INTERACTIVE = b"the simulated phone offers commands, no interactive shell: adb shell COMMAND\n"
 
 
 class PhoneServer:
-    """A context manager; within it the phone can be reached at `serial`. `port` 0 takes a free one.
+    """A context manager that serves the phone at `serial`. `port` 0 selects a free one.
 
-    `is_authorised` False is a phone whose owner has not yet allowed debugging. Raises ValueError for a port that adb
-    searches for emulators, OSError for one that is taken.
+    With `is_authorised` False the phone has not authorised debugging. Raises DeviceError for a port that adb scans for
+    emulators, OSError for a port in use.
     """
 
-    def __init__(self, handset: Handset, port: int = 0, is_authorised: bool = True):
+    def __init__(self, handset: Handset, port: int = 0, is_authorised: bool = True) -> None:
         if port in EMULATOR_PORTS:
-            raise ValueError(
-                f"port {port} is one of {EMULATOR_PORTS.start} to {EMULATOR_PORTS.stop - 1}, where adb looks for "
-                "emulators, and the phone would be there twice; choose another"
+            raise DeviceError(
+                f"port {port} is one of {EMULATOR_PORTS.start} to {EMULATOR_PORTS.stop - 1}, which adb "
+                "scans for emulators, so the phone would be listed twice; choose another"
             )
         self.handset = handset
         self.port = port
@@ -47,7 +48,7 @@ class PhoneServer:
 
     @property
     def serial(self) -> str:
-        """What `adb connect` and `adb -s` take."""
+        """The argument of `adb connect` and `adb -s`."""
         return f"{LOOPBACK}:{self.port}"
 
     def __enter__(self) -> "PhoneServer":
@@ -57,8 +58,8 @@ class PhoneServer:
         self._accepting.start()
         return self
 
-    def __exit__(self, *error) -> None:
-        # Closing alone would leave the thread in accept().
+    def __exit__(self, *error: object) -> None:
+        # Closing alone would leave the thread blocked in accept().
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._accepting.join()
@@ -85,7 +86,7 @@ class PhoneServer:
         if match is None:
             return None
         is_framed = match[1] == b"shell" and b"v2" in match[2].split(b",")
-        # The line becomes an argument of a process, and those end at a zero byte.
+        # The line becomes an argument of a process, which ends at a zero byte.
         line = match[3].partition(b"\0")[0].decode(errors="replace")
         return _ShellService(lambda: self._run(line), is_framed)
 
@@ -97,17 +98,18 @@ class PhoneServer:
 
 
 def _banner() -> bytes:
-    """Tells what is offered, and nothing that is not."""
+    """Lists only features that are implemented."""
     names = ("ro.product.name", "ro.product.model", "ro.product.device")
     return ("device::" + "".join(f"{name}={PROPERTIES[name]};" for name in names) + "features=shell_v2").encode()
 
 
 class _ShellService:
-    """Runs a command when the stream stands. `is_framed`: outputs and exit status come apart, as in `shell,v2`."""
+    """Runs a command when the stream opens. `is_framed`: stdout, stderr and exit status are separate, as in
+    `shell,v2`."""
 
     finished = True
 
-    def __init__(self, run: Callable[[], Transcript], is_framed: bool):
+    def __init__(self, run: Callable[[], Transcript], is_framed: bool) -> None:
         self._run, self._is_framed = run, is_framed
 
     def start(self) -> bytes:
@@ -118,7 +120,7 @@ class _ShellService:
         return b"".join(frames) + _frame(_EXIT, bytes([result.status]))
 
     def take(self, data: bytes) -> bytes:
-        """No command reads its input."""
+        """Ignores the data: no command reads its input."""
         return b""
 
 

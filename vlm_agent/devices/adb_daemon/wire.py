@@ -1,7 +1,7 @@
 """The packets between adb's server and a device (AOSP, `packages/modules/adb/protocol.txt`).
 
-A header of 24 bytes (command, two arguments, length and byte sum of the payload, command inverted; little endian) and
-the payload.
+A packet is a header of 24 bytes (command, two arguments, length and byte sum of the payload, inverted command; little
+endian) and the payload.
 """
 
 import struct
@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 CNXN, AUTH, OPEN, OKAY, CLSE, WRTE = b"CNXN", b"AUTH", b"OPEN", b"OKAY", b"CLSE", b"WRTE"
 
 VERSION = 0x01000001
-"""The first in which nobody checks byte sums."""
+"""The first protocol version without byte sum checks."""
 
 MAX_PAYLOAD = 256 * 1024
 
@@ -22,7 +22,7 @@ _INVERTED = 0xFFFFFFFF
 
 
 class WireError(Exception):
-    """The other side does not speak ADB: there is nothing to do but hang up."""
+    """The peer does not speak ADB; the connection must be closed."""
 
 
 class Packet(NamedTuple):
@@ -38,12 +38,12 @@ class Packet(NamedTuple):
 
 
 def read_packet(stream: BinaryIO) -> Packet | None:
-    """The next packet; None where the stream ends, be it within a packet. Raises WireError for what is none."""
+    """The next packet; None at the end of the stream, even within a packet. Raises WireError for other data."""
     header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
     command, arg0, arg1, size, _, inverted = _HEADER.unpack(header)
     if int.from_bytes(command, "little") ^ _INVERTED != inverted or size > MAX_PAYLOAD:
-        raise WireError(f"no packet of ADB begins with {header.hex()}")
+        raise WireError(f"not a packet of ADB: it starts with {header.hex()}")
     payload = stream.read(size)
     return Packet(command, arg0, arg1, payload) if len(payload) == size else None

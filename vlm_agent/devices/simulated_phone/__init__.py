@@ -1,4 +1,4 @@
-"""A deterministic little Android drawn with Pillow, with goals to reach on it and an expert that reaches them.
+"""A small deterministic Android phone drawn with Pillow, with tasks and an expert that solves them.
 
 task = sample_task("google_apps", "train", seed=7)
 phone = SimulatedPhone(seed=7)
@@ -11,4 +11,7 @@ from vlm_agent.devices.simulated_phone import goals
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import SPLITS, TEMPLATES, Task, sample_task, split_of
 
-__all__ = ["SPLITS", "TEMPLATES", "SimulatedPhone", "Task", "goals", "sample_task", "split_of"]
+SUBSETS = tuple(sorted({template.subset for template in TEMPLATES}))
+"""Of the goals, by name."""
+
+__all__ = ["SPLITS", "SUBSETS", "TEMPLATES", "SimulatedPhone", "Task", "goals", "sample_task", "split_of"]

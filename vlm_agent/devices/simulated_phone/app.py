@@ -1,33 +1,39 @@
-"""What every app of the simulated phone shares: a stack of pages, fields to type in, scrolling."""
+"""The base class of the simulated phone's apps: a stack of pages, text fields, scrolling."""
 
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from vlm_agent.devices.simulated_phone.canvas import Canvas
-from vlm_agent.devices.simulated_phone.page import Page, draw_page
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import Page, draw_page
 
 if TYPE_CHECKING:
     from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 
 
+def package_of(app: str) -> str:
+    """The Android package name of an app."""
+    return f"org.{app.lower().replace(' ', '')}"
+
+
 @dataclass(slots=True)
 class Route:
-    """A page on the stack: its name, what it shows, how far it and its strips are scrolled (units)."""
+    """A page on the stack. `about` is its subject, of a type that depends on the page. `scroll`, its `limit` and the
+    offsets of `strips` are in canvas units."""
 
     name: str
-    about: object = None
+    about: Any = None
     scroll: float = 0.0
     limit: float = 0.0
     strips: dict[str, float] = field(default_factory=dict)
 
 
 class App:
-    """Subclasses describe their pages in `page()`; state lives in plain attributes."""
+    """Subclasses return their pages from `page()` and keep their state in plain attributes."""
 
     home = "home"
 
-    def __init__(self, phone: "SimulatedPhone", name: str, rng: random.Random):
+    def __init__(self, phone: "SimulatedPhone", name: str, rng: random.Random) -> None:
         self.phone = phone
         self.name = name
         self.rng = rng
@@ -36,14 +42,14 @@ class App:
         self.fill(rng)
 
     def fill(self, rng: random.Random) -> None:
-        """Make up the app's contents."""
+        """Create the app's contents from `rng`."""
 
     @property
     def route(self) -> Route:
         return self.routes[-1]
 
     def page(self) -> Page:
-        """The page of the route; by default what the method of its name, `_home` for `home`, makes of it."""
+        """The page of the current route; by default from the method with its name, `_home` for `home`."""
         return getattr(self, f"_{self.route.name}")(self.route)
 
     def draw(self, canvas: Canvas, bottom: float) -> None:
@@ -51,7 +57,7 @@ class App:
         route.limit = draw_page(canvas, self.page(), route.scroll, bottom)
         route.scroll = min(route.scroll, route.limit)
 
-    def push(self, name: str, about: object = None) -> None:
+    def push(self, name: str, about: Any = None) -> None:
         self.phone.focus = None
         self.routes.append(Route(name, about))
 
@@ -65,14 +71,14 @@ class App:
         self.routes = [Route(self.home)]
 
     def back(self) -> bool:
-        """Whether the app had somewhere to go back to."""
+        """Go back one page; False on the first page."""
         if len(self.routes) == 1:
             return False
         self.pop()
         return True
 
     def focus(self, key: str) -> None:
-        """Open the keyboard for a field; the first typing replaces what it holds, as if all of it were selected."""
+        """Open the keyboard for a field. The first typed text replaces the field's content, as if it were selected."""
         self.phone.focus = key
         self.phone.replacing = True
 
@@ -83,10 +89,10 @@ class App:
         """Called when enter is pressed while `key` has the focus."""
 
     def activity(self) -> str:
-        return f"org.{self.name.lower().replace(' ', '')}/.{self.route.name.title().replace('_', '')}"
+        return f"{package_of(self.name)}/.{self.route.name.title().replace('_', '')}"
 
     def swiped(self, canvas: Canvas, direction: str, touch_y: float, length: float) -> None:
-        """A swipe of `length` units that began at `touch_y` (pixels)."""
+        """Handle a swipe of `length` units that started at `touch_y` (pixels)."""
         route = self.route
         if direction in ("up", "down"):
             moved = route.scroll + (length if direction == "up" else -length)
@@ -100,9 +106,10 @@ class App:
         self.sideways(direction)
 
     def sideways(self, direction: str) -> None:
-        """A swipe left or right that no strip took: the neighbouring tab, where there are tabs."""
+        """Handle a swipe left or right outside of strips: open the neighbouring tab, if the page has tabs."""
         tabs = self.page().tabs
         at = next((index for index, tab in enumerate(tabs) if tab[3]), None)
         to = None if at is None else at + (1 if direction == "left" else -1)
-        if to is not None and 0 <= to < len(tabs):
-            tabs[to][2]()
+        on_tap = tabs[to][2] if to is not None and 0 <= to < len(tabs) else None
+        if on_tap is not None:
+            on_tap()

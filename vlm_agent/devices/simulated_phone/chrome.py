@@ -1,11 +1,12 @@
-"""What the system draws around every app: status bar, navigation bar, keyboard, quick settings."""
+"""System UI around every app: status bar, navigation bar, keyboard, quick settings."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from vlm_agent.devices.simulated_phone.canvas import Canvas
-from vlm_agent.devices.simulated_phone.page import STATUS_BAR
-from vlm_agent.devices.simulated_phone.theme import Colour, mix
-from vlm_agent.devices.simulated_phone.widgets import Row
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import STATUS_BAR
+from vlm_agent.devices.simulated_phone.drawing.theme import Colour, mix
+from vlm_agent.devices.simulated_phone.drawing.widgets import Row
 from vlm_agent.devices.simulated_phone.words import SWITCHES
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def status_bar(canvas: Canvas, phone: "SimulatedPhone", ink: Colour) -> None:
 
 
 def navigation_bar(canvas: Canvas, phone: "SimulatedPhone", ground: Colour | None) -> None:
-    """Three buttons, or the pill of gesture navigation; `ground` None leaves the wallpaper to be seen."""
+    """Three buttons, or the pill of gesture navigation; transparent if `ground` is None."""
     tall = navigation_height(canvas)
     top = canvas.h - tall
     canvas.cover(0, top, canvas.w, tall)
@@ -72,7 +73,9 @@ def keyboard(canvas: Canvas, phone: "SimulatedPhone", bottom: float) -> None:
     _specials(canvas, phone, top + 8, wide, tall, key)
 
 
-def _letter(canvas, phone, letter, x, y, wide, tall, colour) -> None:
+def _letter(
+    canvas: Canvas, phone: "SimulatedPhone", letter: str, x: float, y: float, wide: float, tall: float, colour: Colour
+) -> None:
     hit = canvas.rect(x + 1, y, wide - 2, tall - 5, colour, 3)
     aim = canvas.text(x + wide / 2, y + tall / 2 - 2, letter, 12.5, align=0.5, note=False)
     canvas.target(f"system:{letter}", hit, aim, lambda: phone.type_more(letter))
@@ -96,7 +99,7 @@ def _specials(canvas: Canvas, phone: "SimulatedPhone", top: float, wide: float, 
 
 
 def shade(canvas: Canvas, phone: "SimulatedPhone") -> None:
-    """Quick settings and notifications, pulled down over whatever was open."""
+    """Quick settings and notifications, over the app in front."""
     theme = canvas.theme
     canvas.dim(0.6)
     ground = (28, 29, 33) if theme.dark else (244, 245, 248)
@@ -115,7 +118,7 @@ def shade(canvas: Canvas, phone: "SimulatedPhone") -> None:
             f"notice:{title}",
             (0, canvas.px(y), canvas.size[1], canvas.px(y + 40)),
             target,
-            lambda app=app: phone.open(app),
+            partial(phone.open, app),
         )
         y += 44
 

@@ -1,4 +1,4 @@
-"""The expert: turns a goal's plan into what a person's finger does, and records it."""
+"""The expert: turns a goal's script into human-like gestures and records the steps."""
 
 import math
 import random
@@ -7,33 +7,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.devices.simulated_phone.canvas import Canvas, Target
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Target
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.episodes import Action, Step
 
-LONGEST = 60
-"""Steps after which a plan is taken to be going in circles."""
+MOST_STEPS = 60
+"""More steps mean that the script does not terminate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What the expert wants next: tap or press something by its key, type, swipe, or declare the end."""
+    """The expert's next intention: tap or reveal a target by its key, press, type, swipe, or declare the goal
+    impossible."""
 
     verb: str
     what: str = ""
 
 
-Plan = Callable[[SimulatedPhone], Iterator[Intent]]
-"""A generator of intents that may look at the phone between them; its place in the code is the expert's memory."""
+GoalScript = Callable[[SimulatedPhone], Iterator[Intent]]
+"""A generator of intents. It may inspect the phone between them; its state is the expert's memory."""
 
 
 def tap(key: str) -> Intent:
-    """Tap the target; where it does not show, swipe until it does."""
+    """Tap the target; swipe to it first if it is hidden."""
     return Intent("tap", key)
 
 
 def see(key: str) -> Intent:
-    """Swipe until the target shows."""
+    """Swipe until the target is visible."""
     return Intent("see", key)
 
 
@@ -50,7 +51,7 @@ HOME, BACK, ENTER, IMPOSSIBLE = (Intent(verb) for verb in ("home", "back", "ente
 
 
 def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
-    """From wherever the phone is to the app in front; nothing where it is in front already."""
+    """The intents that open an app from the current screen; none if it is in front already."""
     if phone.front == name:
         return
     if not phone.at_home:
@@ -67,7 +68,7 @@ def jittered_tap(box: tuple[int, int, int, int], size: tuple[int, int], rng: ran
 
 
 def jittered_swipe(direction: str, canvas: Canvas, at_y: float | None, rng: random.Random) -> Action:
-    """A swipe over the scrolling part of the screen; sideways at `at_y` (pixels) where that matters."""
+    """A swipe on the scrolling part of the screen; a sideways one at `at_y` (pixels) if given."""
     height, _ = canvas.size
     if direction == "shade":
         return _swipe((rng.uniform(0.004, 0.02), rng.gauss(0.5, 0.12)), "down", rng.uniform(0.35, 0.65), rng)
@@ -87,8 +88,8 @@ def _swipe(touch: tuple[float, float], direction: str, length: float, rng: rando
     dy, dx = {"up": (-length, slant), "down": (length, slant), "left": (slant, -length), "right": (slant, length)}[
         direction
     ]
-    lift = (touch[0] + dy, touch[1] + dx)
-    return Action.swipe(tuple(map(_fraction, touch)), tuple(map(_fraction, lift)))
+    y, x = touch
+    return Action.swipe((_fraction(y), _fraction(x)), (_fraction(y + dy), _fraction(x + dx)))
 
 
 def _bounded(rng: random.Random, spread: float, bound: float) -> float:
@@ -96,24 +97,24 @@ def _bounded(rng: random.Random, spread: float, bound: float) -> float:
 
 
 def _fraction(value: float) -> float:
-    """Within the screen, and exactly a float32, as AITW stores points."""
+    """`value` limited to the screen and rounded to float32, as AITW stores points."""
     return float(np.float32(min(max(0.002, value), 0.998)))
 
 
 class Expert:
-    """Follows a plan on a phone: closes what pops up, brings targets into view, and moves like a person.
+    """Runs a script on a phone: closes dialogs, swipes targets into view, and jitters taps and swipes like a person.
 
-    `steps` grows by one a action, with the screen before it; with `pixels` false the screens are left out.
+    `steps` holds one step per action, with the screen before it. Without `pixels`, steps have no screenshot.
     """
 
-    def __init__(self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True):
+    def __init__(self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True) -> None:
         self.phone, self.rng, self.pixels = phone, rng, pixels
         self.steps: list[Step] = []
 
-    def follow(self, plan: Plan) -> tuple[Step, ...]:
-        """Do all of the plan and declare the end. Raises RuntimeError where the plan asks for what is not there."""
+    def follow(self, script: GoalScript) -> tuple[Step, ...]:
+        """Run the whole script, then declare the end. Raises RuntimeError for a target that the phone does not have."""
         last = Action.complete()
-        for intent in plan(self.phone):
+        for intent in script(self.phone):
             if intent.verb == "impossible":
                 last = Action.impossible()
                 break
@@ -124,8 +125,8 @@ class Expert:
 
     def _act(self, action: Action) -> None:
         phone = self.phone
-        if len(self.steps) >= LONGEST:
-            raise RuntimeError(f"no end after {LONGEST} steps on phone {phone.seed}, now in {phone.activity}")
+        if len(self.steps) >= MOST_STEPS:
+            raise RuntimeError(f"no end after {MOST_STEPS} steps on phone {phone.seed}, now in {phone.activity}")
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
         phone.perform(action)
@@ -144,7 +145,7 @@ class Expert:
             self._act(Action.press(intent.verb))
 
     def _clear(self, wanted: str) -> None:
-        """Close what stands in the way of the next intent."""
+        """Close what covers the target of the next intent."""
         phone = self.phone
         if wanted == "home":
             return

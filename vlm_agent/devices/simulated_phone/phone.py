@@ -1,29 +1,34 @@
-"""The phone itself: which app is in front, what the system shows over it, and what each action does."""
+"""The simulated phone: the app in front, system UI over it, and the effect of each action."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.simulated_phone import chrome
 from vlm_agent.devices.simulated_phone.app import App
-from vlm_agent.devices.simulated_phone.apps import app_class
-from vlm_agent.devices.simulated_phone.canvas import Canvas, Target
-from vlm_agent.devices.simulated_phone.page import STATUS_BAR, draw_dialog
-from vlm_agent.devices.simulated_phone.theme import Theme, mix, sample_theme
-from vlm_agent.devices.simulated_phone.widgets import Buttons, Paragraph, Title
+from vlm_agent.devices.simulated_phone.apps import APP_CLASSES, app_class
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Target
+from vlm_agent.devices.simulated_phone.drawing.page import STATUS_BAR, draw_dialog
+from vlm_agent.devices.simulated_phone.drawing.theme import Colour, Theme, mix, sample_theme
+from vlm_agent.devices.simulated_phone.drawing.widgets import Buttons, Paragraph, Title
 from vlm_agent.devices.simulated_phone.words import APPS, DAYS, LABELS, NAMES, STORE_APPS, SWITCHES
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
+AppKind = TypeVar("AppKind", bound=App)
+
 FLING = 1.5
-"""A page moves this much further than the finger."""
+"""How far a page moves in relation to the finger."""
 
 LONGEST_TEXT = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Popup:
-    """A system or app dialog that stands in the way; every button of it closes it. `dismiss` is the expert's."""
+    """A dialog of the system or an app. Every button closes it; the expert presses `dismiss`."""
 
     title: str
     text: str
@@ -41,29 +46,31 @@ POPUPS = (
 )
 
 
-def some_popup(app: str, rng: random.Random) -> Popup:
-    """One of `POPUPS` over `app`, as a dialog or a sheet."""
+def random_popup(app: str, rng: random.Random, shuffle_buttons: bool = False) -> Popup:
+    """One of `POPUPS` over `app`, as a dialog or a sheet. `shuffle_buttons` draws their order from `rng` too."""
     title, text, buttons, dismiss = rng.choice(POPUPS)
+    if shuffle_buttons and rng.random() >= 0.5:
+        buttons = buttons[::-1]
     return Popup(title.format(app=app), text.format(app=app), buttons, dismiss, rng.random() < 0.5)
 
 
 class SimulatedPhone:
-    """A deterministic Android: the same seed and actions give the same pixels.
+    """A deterministic Android phone: the same seed and actions give the same pixels.
 
-    `size` is (height, width) in pixels; every AITW action is accepted on every screen and never raises. `theme` is
-    drawn from the seed where none is given.
+    `size`: (height, width) in pixels. `theme`: by default drawn from the seed. Every action is accepted on every screen
+    and never raises.
     """
 
-    def __init__(self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None):
+    def __init__(self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None) -> None:
         if min(size) < 64:
-            raise ValueError(f"size is {size}; the screen needs at least 64 pixels each way")
+            raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
         self.seed = seed
-        self.size = tuple(size)
+        self.size = (size[0], size[1])
         self._given_theme = theme
         self.reset()
 
     def reset(self) -> None:
-        """Back to the state that the seed gives."""
+        """Back to the initial state of the seed."""
         rng = random.Random(f"phone {self.seed}")
         drawn = sample_theme(rng)
         self.theme = drawn if self._given_theme is None else self._given_theme
@@ -82,6 +89,7 @@ class SimulatedPhone:
         self.replacing = False
         self.recents: list[str] = []
         self.status: ActionKind | None = None
+        self.answer: str | None = None
         self.toggled: list[tuple[str, bool]] = []
         self.opened: list[str] = []
         self._apps: dict[str, App] = {}
@@ -90,7 +98,7 @@ class SimulatedPhone:
 
     @property
     def at_home(self) -> bool:
-        """Whether the launcher is in front, whichever of its pages."""
+        """Whether the launcher is in front, on any of its pages."""
         return self.front == "Launcher"
 
     # The Device interface
@@ -100,26 +108,21 @@ class SimulatedPhone:
         return np.array(self.canvas().image)
 
     def perform(self, action: Action) -> None:
-        """Do one action; a status action is only noted (`status`)."""
-        kind = action.kind
-        if kind is ActionKind.DUAL_POINT:
-            self._gesture(action)
-        elif kind is ActionKind.TYPE:
-            self.type_text(action.text)
-        elif kind is ActionKind.PRESS_BACK:
-            self.press_back()
-        elif kind is ActionKind.PRESS_HOME:
-            self.press_home()
-        elif kind is ActionKind.PRESS_ENTER:
-            self.press_enter()
+        """Perform one action; see `Device.perform`.
+
+        No target of the simulated phone reacts to a long press, and waiting changes nothing. OPEN_APP with a name that
+        no installed app has does nothing.
+        """
+        if action.is_status:
+            self.status = action.kind
         else:
-            self.status = kind
+            _EFFECTS[action.kind](self, action)
         self._canvas = None
 
-    # What is on the screen
+    # The screen
 
     def elements(self) -> tuple[UiElement, ...]:
-        """AITW-style annotations of the screen as it is."""
+        """Annotations of the current screen in the style of AITW."""
         return self.canvas().elements()
 
     @property
@@ -131,14 +134,21 @@ class SimulatedPhone:
             self._apps[name] = app_class(name)(self, name, random.Random(f"{self.seed} {name}"))
         return self._apps[name]
 
+    def the(self, kind: type[AppKind]) -> AppKind:
+        """The app with its own class `kind`, such as `Clock`."""
+        app = self.app(next(name for name, app_kind in APP_CLASSES.items() if app_kind is kind))
+        if not isinstance(app, kind):
+            raise TypeError(f"{app.name} is not an instance of {kind.__name__}")
+        return app
+
     def canvas(self) -> Canvas:
-        """The drawn screen; it stays until the next action or `changed()`."""
+        """The drawn screen, cached until the next action or `changed()`."""
         if self._canvas is None:
             self._canvas = self._draw()
         return self._canvas
 
     def changed(self) -> None:
-        """Something was set up from outside: draw anew."""
+        """Discard the cached screen; call it after changing the phone's state directly."""
         self._canvas = None
 
     def _draw(self) -> Canvas:
@@ -153,11 +163,11 @@ class SimulatedPhone:
             draw_dialog(canvas, self._popup_widgets(self.popup), self.popup.sheet, bottom)
         if self.shade:
             chrome.shade(canvas, self)
-        ground = None if self.at_home else canvas.image.getpixel((1, min(self.size[0] - 1, canvas.px(bottom) - 1)))
+        ground = None if self.at_home else _pixel(canvas, min(self.size[0] - 1, canvas.px(bottom) - 1))
         if self.at_home and app.route.name == "drawer":
             ground = mix(self.theme.background, (0, 0, 0), 0.02)
         chrome.navigation_bar(canvas, self, ground)
-        corner = canvas.image.getpixel((1, 1))
+        corner = _pixel(canvas, 1)
         chrome.status_bar(canvas, self, (255, 255, 255) if sum(corner) < 420 else (50, 52, 56))
         return canvas
 
@@ -169,10 +179,10 @@ class SimulatedPhone:
     def close_popup(self) -> None:
         self.popup = None
 
-    # What actions do
+    # Effects of actions
 
     def target_at(self, y: float, x: float) -> Target | None:
-        """What a finger at (y, x), in screen fractions, would touch."""
+        """The target under the point (y, x) in screen fractions."""
         row, column = y * self.size[0], x * self.size[1]
         for target in reversed(self.canvas().targets):
             left, top, right, bottom = target.hit
@@ -180,7 +190,7 @@ class SimulatedPhone:
                 return target
         return None
 
-    def _gesture(self, action: Action) -> None:
+    def gesture(self, action: Action) -> None:
         if action.is_tap:
             target = self.target_at(*action.touch_yx)
             if target is not None and target.on_tap is not None:
@@ -193,6 +203,8 @@ class SimulatedPhone:
     def _swipe(self, action: Action) -> None:
         canvas = self.canvas()
         direction = action.direction
+        if direction is None:
+            return
         axis = 0 if direction in ("up", "down") else 1
         length = abs(action.lift_yx[axis] - action.touch_yx[axis]) * (canvas.h, canvas.w)[axis]
         touch_y = action.touch_yx[0] * self.size[0]
@@ -207,7 +219,7 @@ class SimulatedPhone:
             self.app(self.front).swiped(canvas, direction, touch_y, length * FLING)
 
     def type_text(self, text: str) -> None:
-        """Type into the field that has the focus; without one nothing happens, as on a phone."""
+        """Type into the focused field; no effect without one."""
         if self.focus is None or self.popup is not None or self.shade:
             return
         app = self.app(self.front)
@@ -250,8 +262,14 @@ class SimulatedPhone:
         if self.focus is not None and self.popup is None and not self.shade:
             self.app(self.front).entered(self.focus)
 
+    def open_by_name(self, name: str) -> None:
+        """Open the installed app with this name, ignoring case; no effect for another name."""
+        app = next((app for app in self.installed if app.casefold() == name.strip().casefold()), None)
+        if app is not None:
+            self.open(app)
+
     def open(self, name: str) -> None:
-        """Bring an app to the front, where it was left."""
+        """Bring an app to the front, on the page where it was left."""
         self.shade, self.focus = False, None
         self.front = name
         self.changed()
@@ -262,3 +280,34 @@ class SimulatedPhone:
     def toggle(self, switch: str) -> None:
         self.switches[switch] = not self.switches[switch]
         self.toggled.append((switch, self.switches[switch]))
+
+
+def _pixel(canvas: Canvas, y: int) -> Colour:
+    """The colour near the left edge of row `y`."""
+    colour = canvas.image.getpixel((1, y))
+    if not isinstance(colour, tuple):
+        raise TypeError(f"the screen is not RGB: {canvas.image.mode}")
+    return colour[0], colour[1], colour[2]
+
+
+def _record_answer(phone: SimulatedPhone, action: Action) -> None:
+    phone.answer = action.text
+
+
+def _no_effect(phone: SimulatedPhone, action: Action) -> None:
+    pass
+
+
+_EFFECTS: dict[ActionKind, Callable[[SimulatedPhone, Action], None]] = {
+    ActionKind.DUAL_POINT: lambda phone, action: phone.gesture(action),
+    ActionKind.TYPE: lambda phone, action: phone.type_text(action.text),
+    ActionKind.PRESS_BACK: lambda phone, action: phone.press_back(),
+    ActionKind.PRESS_HOME: lambda phone, action: phone.press_home(),
+    ActionKind.PRESS_ENTER: lambda phone, action: phone.press_enter(),
+    ActionKind.LONG_PRESS: _no_effect,
+    ActionKind.OPEN_APP: lambda phone, action: phone.open_by_name(action.text),
+    ActionKind.WAIT: _no_effect,
+    ActionKind.RECENTS: lambda phone, action: phone.press_recents(),
+    ActionKind.ANSWER: _record_answer,
+}
+"""Action kind → effect, for every kind but the status actions."""

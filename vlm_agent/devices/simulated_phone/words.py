@@ -1,7 +1,7 @@
-"""The closed vocabulary of the simulated phone: everything a goal can name.
+"""The closed vocabulary of the simulated phone: every name that a goal can contain.
 
-Few and common words, reused over goals, subsets and screens, so that a held-out goal says known words in a new
-combination.
+Words are few, common and shared by goals, subsets and screens, so that a held-out goal combines known words in a new
+way.
 """
 
 APPS = {
@@ -34,7 +34,7 @@ APPS = {
     "Recorder": ("mic", (200, 50, 60)),
     "Bank": ("bank", (20, 100, 90)),
 }
-"""Apps that come with the phone: name → (glyph, colour)."""
+"""Preinstalled apps: name → (glyph, colour)."""
 
 STORE_APPS = {
     "Chess": ("chess", (60, 50, 46)),
@@ -80,7 +80,7 @@ STORE_APPS = {
     "Trips": ("backpack", (40, 140, 110)),
     "Messenger": ("send", (30, 130, 230)),
 }
-"""Apps that the store offers."""
+"""Apps in the store: name → (glyph, colour)."""
 
 SWITCHES = {
     "Wifi": "wifi",

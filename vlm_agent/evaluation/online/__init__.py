@@ -1,4 +1,4 @@
-"""Success on phones: seeded tasks that an agent does itself, counted, timed, kept as traces that can be replayed."""
+"""Online evaluation: success rates on seeded tasks on simulated phones, with a trace of every task."""
 
 from vlm_agent.evaluation.online.evaluate import AGENT, AT_ONCE, EXPERT, ONLINE, evaluate_online
 

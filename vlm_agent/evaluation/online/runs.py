@@ -1,68 +1,52 @@
-"""One agent on one task: played on a phone of its own, and judged.
+"""One agent on one task, on a phone of its own.
 
-OUT/<run>/00012/              the trace (see `vlm_agent/datasets/traces.py`)
-OUT/<run>/00012/result.json   written last: the task is done
+OUT/<run>/00012/              the trace (see `vlm_agent/datasets/sources/traces.py`)
+OUT/<run>/00012/result.json   written last: the task is finished
 """
 
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
-
-from vlm_agent.action_languages.binned import BinnedLanguage
-from vlm_agent.agents import Agent, Answer
-from vlm_agent.agents.acting import Limits, act
-from vlm_agent.agents.guard import Guard
-from vlm_agent.datasets import written_whole
-from vlm_agent.datasets.trace_writer import TraceWriter
-from vlm_agent.datasets.traces import Heading
-from vlm_agent.episodes import Action, Step
+from vlm_agent.acting.guard import Guard
+from vlm_agent.acting.loop import Limits, act
+from vlm_agent.agents import Agent
+from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import Heading
+from vlm_agent.episodes import Action
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
+from vlm_agent.files import atomic_write
 
 RESULT = "result.json"
 
-_LANGUAGE = BinnedLanguage()
-
-
-@dataclass(frozen=True)
-class Scripted:
-    """An agent that does these actions in turn, whatever it sees, and then the last of them for ever."""
-
-    actions: Sequence[Action]
-
-    def act(self, goal: str, history: Sequence[Step], screenshot: np.ndarray) -> Answer:
-        action = self.actions[min(len(history), len(self.actions) - 1)]
-        return Answer(_LANGUAGE.render(action), action)
-
-
 Player = Callable[[Sequence[Action]], Agent]
-"""Gives the agent for a task, from the expert's actions, which only the expert looks at."""
+"""Returns the agent for a task; the argument, the expert's actions, is for the expert alone."""
 
 EXPERT, AT_ONCE = "expert", "complete_at_once"
 BASELINES: dict[str, Player] = {
-    EXPERT: Scripted,
-    AT_ONCE: lambda _: Scripted((Action.complete(),)),
+    EXPERT: ScriptedAgent,
+    AT_ONCE: lambda _: ScriptedAgent((Action.complete(),)),
 }
-"""What every result stands beside: what can be reached, and what is reached by doing nothing."""
+"""The upper and the lower bound of every result: the expert, and an agent that does nothing."""
 
 
 def allowed_steps(expert_steps: int) -> int:
-    """After how many an agent is stopped: time for detours, not for trying everything."""
+    """An agent is stopped after so many steps: enough for detours, not enough for trying everything."""
     return 2 * expert_steps + 4
 
 
 def play(run: str, player: Player, task: OnlineTask, folder: Path) -> dict:
-    """Has the agent do the task, and returns what `result.json` then holds; what was in `folder` is removed.
+    """Runs the agent on the task and returns the content of `result.json`. Empties `folder` first.
 
-    `reached`: the phone was as the goal asks when the run ended; `success`: and the agent itself had said the end, as
-    the expert does (impossible, where it is). `expert_steps` are what the expert takes; `seconds` and `tokens` cost.
+    `reached`: the phone was in the goal's state when the run ended. `success`: in addition the agent declared the end
+    as the expert does (complete, or impossible). `expert_steps`: length of the expert's solution.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    rehearsal, same_task = task.fresh_phone()
-    actions = [step.action for step in same_task.solve(rehearsal, pixels=False)]
+    expert_phone, same_task = task.fresh_phone()
+    actions = [step.action for step in same_task.solve(expert_phone, pixels=False)]
     phone, goal = task.fresh_phone()
     address = address_of(goal)
     heading = Heading(
@@ -76,7 +60,7 @@ def play(run: str, player: Player, task: OnlineTask, folder: Path) -> dict:
     )
     limits = Limits(allowed_steps(len(actions)))
     with TraceWriter(folder, heading) as trace:
-        # Nothing can be bought on a simulated phone.
+        # Purchases are allowed: nothing can be bought on a simulated phone.
         ending = act(player(actions), phone, goal.goal, trace, Guard(allow_purchases=True), limits)
     reached = goal.reached(phone)
     result = {
@@ -90,12 +74,15 @@ def play(run: str, player: Player, task: OnlineTask, folder: Path) -> dict:
         "expert_steps": len(actions),
         **asdict(ending),
     }
-    with written_whole(folder / RESULT) as part:
+    with atomic_write(folder / RESULT) as part:
         part.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return result
 
 
-def read_result(folder: Path) -> dict | None:
-    """None where the task is not done."""
-    path = folder / RESULT
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+def is_done(folder: Path) -> bool:
+    return (folder / RESULT).is_file()
+
+
+def read_result(folder: Path) -> dict:
+    """The result of a finished task."""
+    return json.loads((folder / RESULT).read_text(encoding="utf-8"))

@@ -1,9 +1,11 @@
-"""The tasks of an online evaluation: those that `simulate` records with the same seed as its test split, in the same
-order, so that an agent is scored offline and online on the same goals and phones."""
+"""The tasks of an online evaluation: those of the test split that `simulate` records with the same seed, in that order.
+
+An agent is thereby scored offline and online on the same goals and phones.
+"""
 
 from dataclasses import dataclass
 
-from vlm_agent.datasets.simulated_phone import SIZE, phone_seed, subset_of
+from vlm_agent.datasets.simulate import SIZE, phone_seed, subset_of
 from vlm_agent.devices.simulated_phone import SimulatedPhone, Task, sample_task
 
 SPLIT = "test"
@@ -11,7 +13,7 @@ SPLIT = "test"
 
 @dataclass(frozen=True)
 class OnlineTask:
-    """Number `index` (from 0) of those of a seed. `phone_seed` is the phone's and the task's own."""
+    """Task number `index`, from 0, of a seed. `phone_seed` is the seed of its phone and goal."""
 
     index: int
     phone_seed: int
@@ -21,17 +23,17 @@ class OnlineTask:
         return sample_task(subset_of(self.phone_seed), SPLIT, self.phone_seed)
 
     def fresh_phone(self) -> tuple[SimulatedPhone, Task]:
-        """A phone of its own at the start of the task: the same one, to the pixel, every time."""
+        """A new phone at the start of the task: the same phone, to the pixel, at every call."""
         phone, task = SimulatedPhone(self.phone_seed, SIZE), self.task
         task.set_up(phone)
         return phone, task
 
 
 def online_tasks(count: int, seed: int) -> list[OnlineTask]:
-    """The first `count` of a seed; more of them begin with the same ones."""
+    """The first `count` tasks of a seed; a larger count only adds tasks."""
     return [OnlineTask(index, phone_seed((seed << 32) + index, SPLIT)) for index in range(count)]
 
 
 def address_of(task: Task) -> str:
-    """As `vlm-agent phone --task` and `vlm-agent act --device simulated:` take it."""
+    """The task's name for `vlm-agent phone --task` and `vlm-agent act --device simulated:`."""
     return f"{task.subset}/{task.split}/{task.seed}"

@@ -1,4 +1,4 @@
-"""Accuracy along a count (of steps before, of steps in all) as the coordinates of an SVG."""
+"""Accuracy by step or by episode length, as coordinates of an SVG."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,9 +7,9 @@ _LABEL_HEIGHT = 12
 
 
 def curve(rows: Sequence[Mapping], label: str, counted: str, scorers: Sequence[str]) -> dict:
-    """Lines of the percent right by each of `scorers`, over bars of how many `counted` (a key) there are.
+    """One line for each of `scorers` (percent of right steps), over bars of the counts under the key `counted`.
 
-    `rows` in the order of the axis, named by the key `label`; as `metrics.score` has them in `by_step` and `by_length`.
+    `rows` are `by_step` or `by_length` of `metrics.score`, in order of the horizontal axis; `label` is its key.
     """
     inner_width = _PLOT["width"] - _PLOT["left"] - _PLOT["right"]
     base = _PLOT["height"] - _PLOT["bottom"]
@@ -38,7 +38,7 @@ def curve(rows: Sequence[Mapping], label: str, counted: str, scorers: Sequence[s
 
 
 def _apart(heights: Mapping[str, float]) -> dict[str, float]:
-    """The same from the highest on the page to the lowest, moved down where two would overlap."""
+    """Label positions from top to bottom, moved down where two labels would overlap."""
     placed: dict[str, float] = {}
     last = float("-inf")
     for name, height in sorted(heights.items(), key=lambda item: item[1]):

@@ -1,31 +1,35 @@
-"""Pictures of what was right and wrong: episodes chosen from a run, each screen with both actions and its elements."""
+"""The report's pictures: episodes of a run, each screen with the gold and predicted action and the elements.
 
+Screens become thumbnails, so that a page can hold thousands of them.
+"""
+
+import base64
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.datasets import DatasetError
-from vlm_agent.datasets.shards import ShardDataset
-from vlm_agent.episodes import Step
-from vlm_agent.evaluation.judged import JudgedSteps
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Screen, Step
+from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, boxes, marks
-from vlm_agent.evaluation.report.thumbnails import thumbnail
-from vlm_agent.evaluation.verdicts import verdicts
+from vlm_agent.evaluation.scoring.judged import JudgedSteps
 
 RIGHT_TO_WRONG, WRONG_TO_RIGHT = "right_to_wrong", "wrong_to_right"
 _WORDS = 240
 
 RowsById = Mapping[str, Sequence[Prediction]]
-"""Of some episodes all steps, in order."""
+"""All steps of some episodes, in order, by episode id."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What `who` did: `name` is the class it is drawn in, `words` are those of the action language, or of the model."""
+    """The action of `who`: `name` is its CSS class, `words` is the action language's text or the model's output."""
 
     who: str
     name: str
@@ -33,10 +37,10 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A step in the gallery; coordinates are those of a view box `VIEW_WIDTH` × `height`."""
+class ShownScreen:
+    """A step in the gallery; `index` counts from 0, coordinates are in a view box of `VIEW_WIDTH` × `height`."""
 
-    step: int
+    index: int
     picture: str
     height: int
     marks: tuple[Mark, ...]
@@ -56,7 +60,7 @@ class Panel:
     subset: str
     goal: str
     length: int
-    steps: tuple[Shown, ...]
+    steps: tuple[ShownScreen, ...]
 
     def count_right(self, scorer: str) -> int:
         return sum(step.right[scorer] for step in self.steps)
@@ -65,8 +69,8 @@ class Panel:
 def choose(steps: JudgedSteps, worst: int, random: int, seed: int) -> tuple[list[str], list[str]]:
     """Ids of the `worst` episodes and of `random` others.
 
-    Worst are those with the lowest official partial match, of equal ones the lowest strict one, then the longest:
-    a long episode gone wrong tells more than a short one.
+    The worst have the lowest official partial match; ties are broken by the lowest strict one, then by the greatest
+    length, because a failed long episode shows more errors than a short one.
     """
     ids, lengths = steps.episode_ids, steps.lengths
     official, strict = (
@@ -99,13 +103,23 @@ def rows_by_id(source: Path | Sequence[Prediction], ids: Iterable[str]) -> RowsB
 
 
 class Gallery:
-    """Makes panels, one at a time, so that one episode's pixels are in memory.
+    """Makes panels one at a time, so that the pixels of only one episode are in memory.
 
-    `width` is that of the pictures in pixels; gold actions are written in `language`; verdicts are by `scorers`.
+    `width` is the width of the pictures in pixels. Gold actions are written in `language`. `steps` holds the
+    verdicts of the run that the panels show, by `scorers` at least.
     """
 
-    def __init__(self, dataset: ShardDataset, language: ActionLanguage, scorers: Sequence[str], width: int):
-        self._dataset, self._language, self._scorers, self._width = dataset, language, scorers, width
+    def __init__(
+        self,
+        dataset: ShardDataset,
+        language: ActionLanguage,
+        steps: JudgedSteps,
+        scorers: Sequence[str],
+        width: int,
+    ):
+        self._dataset, self._language, self._width = dataset, language, width
+        self._right = {scorer: steps.right[scorer] for scorer in scorers}
+        self._row_of = steps.row_of
         self._position = {episode_id: index for index, episode_id in enumerate(dataset.ids)}
 
     def check(self, ids: Iterable[str]) -> None:
@@ -114,32 +128,31 @@ class Gallery:
             if episode_id not in self._position:
                 raise DatasetError(
                     f"episode {episode_id} is in the predictions but not in {self._dataset.directory}; "
-                    "give the shards that the run was evaluated on"
+                    "pass the shards that the run was evaluated on"
                 )
 
     def episodes(self, ids: Sequence[str], rows: RowsById) -> Iterator[Panel]:
         """The panel of each episode."""
         for episode_id in ids:
-            yield self._panel(rows[episode_id], [("said", rows[episode_id])])
+            yield self._panel(rows[episode_id], [("agent", rows[episode_id])])
 
     def flips(
         self, flips: Sequence[tuple[str, int]], before: tuple[str, RowsById], after: tuple[str, RowsById]
     ) -> Iterator[Panel]:
-        """A panel of one step for each (episode id, step), with what both runs, (name, rows), said."""
+        """A panel of one step for each (episode id, step), with the answers of both runs, (name, rows)."""
         for episode_id, step in flips:
             pair = [(name, [rows[episode_id][step]]) for name, rows in (before, after)]
             yield self._panel(pair[1][1], pair)
 
     def _panel(self, rows: Sequence[Prediction], answers: Sequence[tuple[str, Sequence[Prediction]]]) -> Panel:
-        """`rows` are those that the verdicts are on; the last of `answers` says the same."""
+        """`rows` are the judged predictions; the last of `answers` are the same rows."""
         steps = self._dataset[self._position[rows[0].episode_id]].steps
-        right = verdicts(rows, self._scorers)
         shown = tuple(
             self._shown(
-                steps[row.step].screenshot,
+                _pixels(steps[row.step]),
                 row,
-                [(who, said[index]) for who, said in answers],
-                {scorer: bool(right[scorer][index]) for scorer in self._scorers},
+                [(who, predictions[index]) for who, predictions in answers],
+                {scorer: bool(right[self._row_of(row.episode_id, row.step)]) for scorer, right in self._right.items()},
             )
             for index, row in enumerate(rows)
         )
@@ -147,14 +160,17 @@ class Gallery:
         return Panel(first.episode_id, first.subset, first.goal, first.episode_length, shown)
 
     def _shown(
-        self, screen: np.ndarray, row: Prediction, said: list[tuple[str, Prediction]], right: dict[str, bool]
-    ) -> Shown:
+        self, screen: np.ndarray, row: Prediction, answers: list[tuple[str, Prediction]], right: dict[str, bool]
+    ) -> ShownScreen:
         height = round(VIEW_WIDTH * screen.shape[0] / screen.shape[1])
-        names = ("said",) if len(said) == 1 else ("before", "said")
-        actions = [("gold", row.gold), *((name, its.predicted) for name, (_, its) in zip(names, said, strict=True))]
+        names = ("agent",) if len(answers) == 1 else ("before", "agent")
+        actions = [
+            ("gold", row.gold),
+            *((name, answer.predicted) for name, (_, answer) in zip(names, answers, strict=True)),
+        ]
         text_boxes, icon_boxes = boxes(row.elements, height)
-        return Shown(
-            step=row.step,
+        return ShownScreen(
+            index=row.step,
             picture=thumbnail(screen, self._width),
             height=height,
             marks=tuple(marks(actions, height)),
@@ -162,13 +178,34 @@ class Gallery:
             icon_boxes=icon_boxes,
             gold_name=row.gold.name,
             answers=(
-                Answer("gold", "gold", self._language.render(row.gold, Step(None, row.gold, row.elements))),
-                *(Answer(who, name, _short(its.text)) for name, (who, its) in zip(names, said, strict=True)),
+                Answer("gold", "gold", self._language.encode(row.gold, Screen(None, row.elements))),
+                *(Answer(who, name, _short(answer.text)) for name, (who, answer) in zip(names, answers, strict=True)),
             ),
             parsed=row.predicted is not None,
             right=right,
         )
 
 
+def _pixels(step: Step) -> np.ndarray:
+    if step.screenshot is None:
+        raise AssertionError("a data set of shards decodes every screenshot")
+    return step.screenshot
+
+
 def _short(words: str) -> str:
     return words if len(words) <= _WORDS else words[:_WORDS] + "…"
+
+
+_QUALITY = 60
+_EFFORT = 2  # of 6: a tenth larger than the default 4, in half the time
+
+
+def thumbnail(screen: np.ndarray, width: int) -> str:
+    """`screen` uint8 (height, width, 3), at most `width` pixels wide, as a data URL (WebP)."""
+    image = Image.fromarray(screen)
+    if image.width > width:
+        size = (width, max(1, round(image.height * width / image.width)))
+        image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+    data = io.BytesIO()
+    image.save(data, "WEBP", quality=_QUALITY, method=_EFFORT)
+    return "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode()

@@ -1,26 +1,26 @@
-"""Marks on a screen as SVG: what was done, what was said, and what is annotated, over a small picture but sharp.
+"""Actions and elements of a screen as SVG, which stays sharp over a small picture.
 
-Everything is in the coordinates of a view box `VIEW_WIDTH` wide, in whole units, x before y: a screen's marks are a few
-hundred bytes, and a report has thousands of screens.
+Coordinates are (x, y) in a view box `VIEW_WIDTH` wide. They are whole numbers, so that the marks of a screen take a few
+hundred bytes: a report has thousands of screens.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, UiElement
-from vlm_agent.screens.drawing import describe
 
 VIEW_WIDTH = 360
 _RADII = (13, 18, 23)
-"""Of the rings of taps, by row, so that two on one spot are both seen."""
+"""Radii of the rings of taps, by row, so that two taps on one point are both visible."""
 
 _HEAD, _LETTERS = 18, 26
 
 
 @dataclass(frozen=True)
 class Mark:
-    """`name` is the class it is drawn in; either a `path` or, for what is no gesture, `words` at height `y`."""
+    """`name` is the CSS class. Gestures have a `path`, all other actions `words` at height `y`."""
 
     name: str
     path: str = ""
@@ -29,7 +29,7 @@ class Mark:
 
 
 def marks(actions: Sequence[tuple[str, Action | None]], height: int) -> Iterator[Mark]:
-    """One for each (class name, action) that is an action, on a view box `height` high."""
+    """A mark for each (class name, action) whose action is not None, in a view box of this `height`."""
     for row, (name, action) in enumerate(actions):
         if action is None:
             continue
@@ -64,7 +64,7 @@ def _tap(x: int, y: int, radius: int) -> str:
 
 
 def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
-    """From a small ring to a head."""
+    """An arrow from a small ring at `start`."""
     (x, y), (to_x, to_y) = start, end
     angle = math.atan2(to_y - y, to_x - x)
     sides = [

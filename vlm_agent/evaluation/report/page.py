@@ -1,8 +1,7 @@
-"""`report.html`: one self-contained file with the tables, the published numbers, the errors by kind and step, and
-pictures of them.
+"""`report.html`: one self-contained file with tables, published numbers, errors by kind and step, and pictures.
 
-Nothing in it is loaded from elsewhere, which its content security policy enforces, and every word of a goal or a model
-is escaped: model output is data. Pictures lie in the page as text and become pictures where a reader comes near them.
+It loads nothing from elsewhere, which its content security policy enforces. Every goal and model output is escaped.
+Pictures are text in a `noscript`, and a script turns them into elements near the visible part of the page.
 """
 
 import base64
@@ -14,12 +13,9 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.action_languages.binned import BinnedLanguage
-from vlm_agent.datasets import written_whole
-from vlm_agent.datasets.shards import ShardDataset
+from vlm_agent.action_languages import ActionLanguage, default_language
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES
-from vlm_agent.evaluation.judged import judge_steps
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.curves import curve
 from vlm_agent.evaluation.report.gallery import (
@@ -34,22 +30,26 @@ from vlm_agent.evaluation.report.gallery import (
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH
 from vlm_agent.evaluation.report.published import on_the_same_split, published_tables
 from vlm_agent.evaluation.report.tables import comparison_tables, confusion_table, scorer_tables
+from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.files import atomic_write
 
-_PAGE = Path(__file__).with_name("template")
+_TEMPLATE = Path(__file__).with_name("template")
 _FEW = 100
 _WIDTH_OF_FEW, _WIDTH_OF_MANY = 300, 180
-"""Of pictures, in pixels: of up to `_FEW` episodes they may be read, of more they only show what the screen is."""
+"""Widths of pictures in pixels: texts are legible if the page has up to `_FEW` episodes; above, size matters more."""
+
+_FLIPS_EACH_WAY = 10
+_SEED = 0
 
 _FLIPS = {RIGHT_TO_WRONG: "Right before, wrong now", WRONG_TO_RIGHT: "Wrong before, right now"}
 
 Predictions = Path | Sequence[Prediction]
-"""A predictions file, or what is in one."""
+"""A predictions file, or its rows."""
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier run over the same steps: its name, its predictions, and what `comparison.compare` says of the two,
-    the earlier one first."""
+    """An earlier run over the same steps: name, predictions, and the `comparison.compare` result, earlier run first."""
 
     name: str
     predictions: Predictions
@@ -58,7 +58,7 @@ class Earlier:
 
 @dataclass(frozen=True)
 class _Section:
-    """A gallery: `flips` are single steps, side by side."""
+    """A gallery; with `flips` its panels are single steps, side by side."""
 
     title: str
     panels: Iterator[Panel]
@@ -72,84 +72,87 @@ def write_report(
     dataset: ShardDataset,
     facts: Mapping[str, str],
     *,
+    judged: JudgedSteps | None = None,
     language: ActionLanguage | None = None,
     earlier: Earlier | None = None,
     episodes: int = 40,
-    flips: int = 10,
-    seed: int = 0,
 ) -> None:
-    """Writes the report to `output`, whole or not at all.
+    """Writes the report to `output` atomically.
 
-    `runs` maps names to what `metrics.score` or `baselines.blind_ceiling` returned; the first is the run that
-    `predictions` belong to, the others are its controls and baselines. `facts` head the page: what was run, on what,
-    when. `dataset` gives the screens of the `episodes` shown, half of them the worst and half drawn by `seed`, and,
-    with an `earlier` run, of `flips` steps each way; `language` (binned in 100, if none is given) writes the gold
-    actions.
+    `runs` maps names to results of `metrics.score` or `baselines.blind_ceiling`. The first one is the run of
+    `predictions`, the others are its controls and baselines. `judged` are the same predictions with verdicts by all
+    scorers of that run; without it they are judged here. `facts` are shown at the top: the agent, the data, the split.
 
-    Raises DatasetError where an episode shown is not in `dataset`.
+    `dataset` holds the screens. The report shows `episodes` of them, half the worst and half drawn at random, and up to
+    `_FLIPS_EACH_WAY` steps that became right or wrong since an `earlier` run. Gold actions are written in `language`,
+    by default the one of recipes that name none.
+
+    Raises DatasetError if an episode that the report shows is not in `dataset`.
     """
     main, scores = next(iter(runs.items()))
     scorers = list(scores["scorers"])
-    gallery = Gallery(
-        dataset,
-        BinnedLanguage() if language is None else language,
-        scorers,
-        _WIDTH_OF_FEW if episodes <= _FEW else _WIDTH_OF_MANY,
-    )
-    sections = list(_sections(gallery, main, predictions, earlier, episodes, flips, seed))
-    script = (_PAGE / "report.js").read_text(encoding="utf-8")
+    steps = judge_steps(predictions if judged is None else judged, scorers)
+    width = _WIDTH_OF_FEW if episodes <= _FEW else _WIDTH_OF_MANY
+    gallery = Gallery(dataset, default_language() if language is None else language, steps, scorers, width)
     published = published_tables()
+    _render(
+        output,
+        main=main,
+        facts=facts,
+        runs=runs,
+        scores=scores,
+        scorers=scorers,
+        tables=list(scorer_tables(runs)),
+        published=published,
+        same_split=[table.title for table in on_the_same_split(published, scores.get("about", {}))],
+        earlier=earlier,
+        comparison=None if earlier is None else list(comparison_tables(earlier.comparison)),
+        confusion=confusion_table(scores["confusion"]),
+        curves=_curves(scores, scorers),
+        sections=list(_sections(gallery, steps, main, predictions, earlier, episodes)),
+    )
+
+
+def _render(output: Path, **content: object) -> None:
+    """Writes the page atomically, panel by panel: the pictures of all episodes are never in memory together."""
+    script = (_TEMPLATE / "report.js").read_text(encoding="utf-8")
     page = (
         _environment()
         .get_template("report.html.jinja")
         .stream(
-            main=main,
-            facts=facts,
-            runs=runs,
-            scores=scores,
-            scorers=scorers,
-            tables=list(scorer_tables(runs)),
-            published=published,
-            same_split=[table.title for table in on_the_same_split(published, scores.get("about", {}))],
-            earlier=earlier,
-            comparison=None if earlier is None else list(comparison_tables(earlier.comparison)),
-            confusion=confusion_table(scores["confusion"]),
-            curves=_curves(scores, scorers),
-            sections=sections,
+            **content,
             action_names=ACTION_NAMES,
             view_width=VIEW_WIDTH,
-            style=Markup((_PAGE / "report.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
+            style=Markup((_TEMPLATE / "report.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
             script=Markup(script),  # noqa: S704 (our own file)
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     )
     page.enable_buffering(64)
-    with written_whole(Path(output)) as part:
+    with atomic_write(Path(output)) as part:
         page.dump(str(part), encoding="utf-8")
 
 
 def _sections(
     gallery: Gallery,
+    steps: JudgedSteps,
     main: str,
     predictions: Predictions,
     earlier: Earlier | None,
     episodes: int,
-    flips: int,
-    seed: int,
 ) -> Iterator[_Section]:
-    worst, drawn = choose(judge_steps(predictions), (episodes + 1) // 2, episodes // 2, seed)
+    worst, drawn = choose(steps, (episodes + 1) // 2, episodes // 2, _SEED)
     changed = {} if earlier is None else earlier.comparison["changed"]["official"]
-    flipped = {way: choose_flips(changed[way], flips, seed) for way in _FLIPS if way in changed}
-    flipped_ids = {episode_id for steps in flipped.values() for episode_id, _ in steps}
-    ids = {*worst, *drawn, *flipped_ids}
+    flipped = {way: choose_flips(changed[way], _FLIPS_EACH_WAY, _SEED) for way in _FLIPS if way in changed}
+    flipped_ids = {episode_id for flips in flipped.values() for episode_id, _ in flips}
     gallery.check([*worst, *drawn, *sorted(flipped_ids)])
-    rows = rows_by_id(predictions, ids)
+    rows = rows_by_id(predictions, {*worst, *drawn, *flipped_ids})
     yield _Section("Worst episodes", gallery.episodes(worst, rows))
     yield _Section("Episodes drawn at random", gallery.episodes(drawn, rows))
     if earlier is not None:
         before = (earlier.name, rows_by_id(earlier.predictions, flipped_ids))
-        for way, steps in flipped.items():
-            yield _Section(_FLIPS[way], gallery.flips(steps, before, (main, rows)), flips=True)
+        for way, flips in flipped.items():
+            yield _Section(_FLIPS[way], gallery.flips(flips, before, (main, rows)), flips=True)
 
 
 def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:
@@ -162,7 +165,7 @@ def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:
 
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(_PAGE),
+        loader=FileSystemLoader(_TEMPLATE),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,6 +1,6 @@
-"""What papers publish, to stand beside a result: only numbers of one set of test episodes and one scorer share a table.
+"""Published numbers beside a result: a table holds numbers of one set of test episodes and one scorer.
 
-The numbers are in `published.yaml`, whose head tells what its keys mean.
+The numbers are in `published.yaml`, whose first lines define its keys.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _FILE = Path(__file__).with_name("published.yaml")
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A system, where its numbers are printed, and those numbers in percent, one a column; None is not legible."""
+    """A system, the place where it is printed, and a percentage for each column; None if not printed or not legible."""
 
     system: str
     where: str
@@ -22,9 +22,9 @@ class PublishedRow:
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """`benchmark` is the name of the `eval/*.yaml` over the same test episodes, None where nobody says which they are.
+    """`benchmark` is the name of the `eval/*.yaml` over the same test episodes, None if they are not identified.
 
-    `dialect` is the scorer here that comes nearest to the paper's `scorer`, None where none does.
+    `dialect` is our scorer closest to the paper's `scorer`, None if none is close.
     """
 
     title: str
@@ -37,7 +37,7 @@ class PublishedTable:
 
     @property
     def decimals(self) -> int:
-        """As many as are printed."""
+        """The greatest number of decimals that the paper prints in this table."""
         printed = (repr(value).partition(".")[2] for row in self.rows for value in row.values if value is not None)
         return max(map(len, printed))
 
@@ -52,9 +52,9 @@ def _table(content: dict) -> PublishedTable:
 
 
 def on_the_same_split(tables: list[PublishedTable], about: dict) -> list[PublishedTable]:
-    """Those over the test episodes of a run; `about` is what an evaluation notes beside its scores.
+    """The tables over the test episodes of a run; `about` is the `about` of its scores.
 
-    None where the run is on no named benchmark, on another split of it than `test`, or on only some of its episodes.
+    Empty if the run has no named benchmark, another split than `test`, or only some of the episodes.
     """
     name = about.get("benchmark")
     whole = about.get("split") == "test" and about.get("episodes") == about.get("episodes_in_split")

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from vlm_agent.evaluation.metrics import OVERALL, UNPARSED
-from vlm_agent.evaluation.shares import SHARES
+from vlm_agent.evaluation.scoring.measures import SHARES
+from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A percentage, or a difference in points, and its 95 % interval; None where there is nothing to measure."""
+    """A percentage, or a difference in points, with its 95 % interval; None if undefined."""
 
     value: float | None
     interval: list[float] | None
@@ -17,7 +17,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Numbers:
-    """`caption` says what the cells are; `rows` are (name, one cell a column)."""
+    """A table: `caption` names the quantity, `rows` are (name, one cell for each column)."""
 
     caption: str
     columns: tuple[str, ...]
@@ -28,7 +28,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class ScorerTables:
-    """Everything by one scorer: all runs by set of episodes, all runs by share, and each run's shares by set."""
+    """All tables of one scorer: runs by set of episodes, runs by share, and each run's shares by set."""
 
     name: str
     rule: str
@@ -64,7 +64,7 @@ def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
 
 
 def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[str, tuple[int, int]]]]:
-    """Of what `comparison.compare` returned, by scorer: name, differences, (steps, episodes) changed each way."""
+    """For each scorer of a `comparison.compare` result: name, differences, (steps, episodes) that changed each way."""
     for scorer in comparison["scorers"]:
         rows = comparison[scorer]
         sets = tuple(name for name, row in rows.items() if row["steps"])
@@ -81,7 +81,7 @@ def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[
 
 
 def confusion_table(counts: Mapping[str, Mapping[str, int]]) -> dict:
-    """Rows of gold kinds that occur, columns of kinds gold or predicted, each cell with its share of the row."""
+    """Rows are gold kinds, columns gold or predicted kinds that occur; each cell has its count and share of the row."""
     totals = {gold: sum(row.values()) for gold, row in counts.items()}
     rows = [gold for gold, total in totals.items() if total]
     columns = [name for name in (*counts, UNPARSED) if name in rows or any(row[name] for row in counts.values())]

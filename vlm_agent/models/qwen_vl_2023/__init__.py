@@ -1,13 +1,20 @@
-"""Qwen-VL (2023), the base of the paper's UI-VLM, without the remote code that its checkpoint brings.
+"""Qwen-VL (2023), the base of the paper's UI-VLM, without the remote code of its checkpoint.
 
-It is a `LlamaViT`: the vision tower and the resampler are here, the language model is transformers' Qwen2, and
-`convert` turns the published folder into one that `LlamaViT.from_pretrained` reads. docs/qwen_vl_2023.md tells what
-maps to what and what is left out.
+It is a `LlamaViT` with the vision tower and the resampler of this package and transformers' Qwen2. `convert` writes a
+folder for `LlamaViT.from_pretrained` from the published one. docs/qwen_vl_2023.md describes the mapping and what is
+left out.
 
 Source: Bai et al., "Qwen-VL", arXiv 2308.12966, and the published configuration, weight index and model files.
 """
 
+from vlm_agent.models.llama_vit.projectors import ProjectorKind
 from vlm_agent.models.qwen_vl_2023.resampler import Resampler
 from vlm_agent.models.qwen_vl_2023.tower import QwenVLTower, QwenVLTowerConfig
+from vlm_agent.sentences.templates import ChatTemplate
 
-__all__ = ["QwenVLTower", "QwenVLTowerConfig", "Resampler"]
+__all__ = ["RESAMPLER", "QwenVLTower", "QwenVLTowerConfig", "Resampler"]
+
+QWEN_2023 = ChatTemplate(before_screen="<img>", cue="</img>\nAction: ", next_turn="\n")
+"""The base model: image marks, no turns; <|endoftext|> ends an action."""
+
+RESAMPLER = ProjectorKind(Resampler, pools=False, bicubic=True, template=QWEN_2023)

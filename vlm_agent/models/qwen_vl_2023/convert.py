@@ -2,24 +2,24 @@
 
 import errno
 import json
-import shutil
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from vlm_agent.datasets import written_whole
-from vlm_agent.models.llama_vit import LlamaViTConfig
+from vlm_agent.files import atomic_folder, atomic_write
+from vlm_agent.models.llama_vit.model import LlamaViTConfig
 from vlm_agent.models.qwen_vl_2023.configuration import CheckpointFormatError, our_configuration, read_configuration
 from vlm_agent.models.qwen_vl_2023.published import Weight, published_weights
 from vlm_agent.models.qwen_vl_2023.source_files import Stored, find_weights
 from vlm_agent.models.qwen_vl_2023.tokenizer import END, VOCABULARY_FILE, build_tokenizer
 
 SHARD_BYTES = 2 << 30
-"""About the largest a written file is, and what conversion holds in memory."""
+"""The approximate limit of a file, and of the memory that conversion needs."""
 
 _DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 
@@ -29,9 +29,9 @@ def convert_checkpoint(
 ) -> LlamaViTConfig:
     """Writes `target`, a new folder, from the published folder `source`; weights keep their dtype.
 
-    Everything is checked before anything is written, and `target` gets its name when it is whole. `say` is told every
-    file. Raises CheckpointFormatError for what is not the published checkpoint or not all of it, FileExistsError where
-    `target` exists, FileNotFoundError where `source` lacks a file.
+    All input is checked before the first write, and `target` is renamed into place when complete. `say` is called with
+    the name of every file. Raises CheckpointFormatError unless `source` is the whole published checkpoint,
+    FileExistsError if `target` exists, FileNotFoundError if `source` lacks a file.
     """
     if target.exists():
         raise FileExistsError(errno.EEXIST, "exists already; name a folder that does not", str(target))
@@ -44,19 +44,11 @@ def convert_checkpoint(
             f"{source / VOCABULARY_FILE} makes {len(tokenizer)} ids with the special tokens, more than config.json's "
             f"{published.vocab_size} embeddings: they are not of one checkpoint"
         )
-    config = our_configuration(published, tokenizer.convert_tokens_to_ids(END), _DTYPES[stored[0].dtype])
-    partial = target.with_name(f".{target.name}.partial")
-    if partial.exists():  # a conversion was killed
-        shutil.rmtree(partial)
-    partial.mkdir(parents=True)
-    try:
-        _write_weights(stored, expected, partial, shard_bytes, say)
-        tokenizer.save_pretrained(partial)
-        config.save_pretrained(partial)
-        partial.rename(target)
-    except BaseException:
-        shutil.rmtree(partial)
-        raise
+    config = our_configuration(published, cast("int", tokenizer.convert_tokens_to_ids(END)), _DTYPES[stored[0].dtype])
+    with atomic_folder(target) as folder:
+        _write_weights(stored, expected, folder, shard_bytes, say)
+        tokenizer.save_pretrained(folder)
+        config.save_pretrained(folder)
     return config
 
 
@@ -68,7 +60,7 @@ def _write_weights(
     for number, shard in enumerate(shards, 1):
         name = f"model-{number:05}-of-{len(shards):05}.safetensors"
         tensors = _converted(shard, expected)
-        with written_whole(folder / name) as temporary:
+        with atomic_write(folder / name) as temporary:
             save_file(tensors, temporary, metadata={"format": "pt"})
         places |= dict.fromkeys(tensors, name)
         say(name)
@@ -77,8 +69,9 @@ def _write_weights(
 
 
 def _deal(stored: list[Stored], shard_bytes: int) -> list[list[Stored]]:
-    """In order, as many a shard as fit; a weight that is larger alone."""
-    shards, room = [], 0
+    """Shards in order, each as full as fits; a larger weight has its own."""
+    shards: list[list[Stored]] = []
+    room = 0
     for weight in stored:
         if not shards or weight.size > room:
             shards.append([])
@@ -89,7 +82,7 @@ def _deal(stored: list[Stored], shard_bytes: int) -> list[list[Stored]]:
 
 
 def _converted(shard: list[Stored], expected: dict[str, Weight]) -> dict[str, torch.Tensor]:
-    tensors = {}
+    tensors: dict[str, torch.Tensor] = {}
     for file, inside in groupby(shard, key=lambda stored: stored.file):
         with safe_open(file, framework="pt") as content:
             for stored in inside:

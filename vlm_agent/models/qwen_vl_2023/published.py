@@ -1,4 +1,4 @@
-"""The weights of the published checkpoint: their names and shapes there, and what each becomes here."""
+"""The weights of the published checkpoint: their names and shapes, and their names and layout here."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _QUERIES = GRID[0] * GRID[1]
 
 @dataclass(frozen=True)
 class Weight:
-    """One of them: its shape, the names it gets here, and how it becomes as many tensors as names."""
+    """A published weight: its shape, its names here, and its conversion to one tensor per name."""
 
     name: str
     shape: Shape
@@ -57,7 +57,7 @@ def _decoder_layer(there: str, here: str, hidden: int, ffn: int) -> Iterator[Wei
         targets = tuple(f"{here}self_attn.{part}_proj.{kind}" for part in "qkv")
         yield Weight(f"{there}attn.c_attn.{kind}", shape, targets, _thirds)
     yield Weight(f"{there}attn.c_proj.weight", (hidden, hidden), (f"{here}self_attn.o_proj.weight",))
-    # The activation is on w2, which therefore is the gate: w1(x) * silu(w2(x)).
+    # The activation is on w2, so w2 is the gate: w1(x) * silu(w2(x)).
     yield Weight(f"{there}mlp.w1.weight", (ffn, hidden), (f"{here}mlp.up_proj.weight",))
     yield Weight(f"{there}mlp.w2.weight", (ffn, hidden), (f"{here}mlp.gate_proj.weight",))
     yield Weight(f"{there}mlp.c_proj.weight", (hidden, ffn), (f"{here}mlp.down_proj.weight",))
@@ -102,5 +102,5 @@ def _resampler(published: Published) -> Iterator[Weight]:
         for norm in ("ln_q", "ln_kv"):
             yield Weight(f"{there}{norm}.{kind}", (hidden,), (f"{here}{norm}.{kind}",))
         yield Weight(f"transformer.visual.ln_post.{kind}", (hidden,), (f"{here}ln_post.{kind}",))
-    # There a matrix multiplied from the right, here a linear layer, which multiplies by the transpose.
+    # Published as a matrix multiplied from the right; a linear layer multiplies by the transpose.
     yield Weight("transformer.visual.proj", (hidden, hidden), (f"{here}proj.weight",), _transposed)

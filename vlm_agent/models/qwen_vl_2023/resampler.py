@@ -1,11 +1,13 @@
 """The resampler of Qwen-VL (2023): learned queries read the tower's patches through one layer of cross attention."""
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from vlm_agent.errors import RecipeError
 from vlm_agent.models.qwen_vl_2023.positions import fit_grid, grid_sinusoids
 
 HEAD_WIDTH = 128
@@ -21,23 +23,26 @@ class Resampler(nn.Module):
     Queries and keys carry the same 2-D sinusoids, those of the keys interpolated from the queries' grid to the
     patches'. The published `ln_post` and `proj` that follow the attention are in here.
 
-    The positions are a buffer and not computed anew: the published ones are rounded to bfloat16, and none of them is
+    The positions are a buffer and not computed anew: the published ones are rounded to bfloat16, and none is
     trained. The attention is not torch's MultiheadAttention, because that reads its output projection without calling
     it, which ZeRO-3, LoRA and quantised layers need.
     """
 
-    def __init__(self, features: int, hidden: int, config):
+    positions: torch.Tensor
+
+    def __init__(self, features: int, hidden: int, config: Any):
         """`config.visual_grid` (rows, columns); `features` and `hidden` are the tower's and the language model's width.
 
-        Raises ValueError for a `hidden` that does not divide into heads.
+        Raises RecipeError for a `hidden` that does not divide into heads.
         """
         super().__init__()
-        self.grid = tuple(config.visual_grid)
+        rows, columns = config.visual_grid
+        self.grid = (rows, columns)
         self.heads = max(1, hidden // HEAD_WIDTH)
         if hidden % self.heads:
-            raise ValueError(f"the resampler's width {hidden} is no multiple of a head's, {HEAD_WIDTH}")
+            raise RecipeError(f"the resampler's width {hidden} is no multiple of a head's, {HEAD_WIDTH}")
         self.query = nn.Parameter(torch.empty(math.prod(self.grid), hidden))
-        self.register_buffer("positions", grid_sinusoids(*self.grid, hidden))
+        self.register_buffer("positions", grid_sinusoids(rows, columns, hidden))
         self.kv_proj = nn.Linear(features, hidden, bias=False)
         self.ln_q, self.ln_kv, self.ln_post = (nn.LayerNorm(hidden, eps=_EPS) for _ in range(3))
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(hidden, hidden) for _ in range(4))
@@ -53,9 +58,9 @@ class Resampler(nn.Module):
         nn.init.normal_(self.proj.weight, std=hidden**-0.5)
 
     def forward(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(N, patches, features) of a square screen to tokens (N, tokens, hidden), twice: none adds to them later.
+        """(N, patches, features) of a square screen to tokens (N, tokens, hidden), twice: it has no positions to add.
 
-        Raises ValueError when the patches do not make a square.
+        Raises RecipeError when the patches do not make a square.
         """
         keys, values = self._keys_and_values(features.to(self.query.dtype))
         queries = self.q_proj(self.ln_q(self.query) + self.positions).expand(len(features), -1, -1)
@@ -67,6 +72,6 @@ class Resampler(nn.Module):
     def _keys_and_values(self, features: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         side = math.isqrt(features.shape[1])
         if side * side != features.shape[1]:
-            raise ValueError(f"the resampler reads square screens; {features.shape[1]} patches are no square")
+            raise RecipeError(f"the resampler reads square screens; {features.shape[1]} patches are no square")
         content = self.ln_kv(self.kv_proj(features))
         return self.k_proj(content + fit_grid(self.positions, self.grid, (side, side))), self.v_proj(content)

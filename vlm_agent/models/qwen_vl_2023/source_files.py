@@ -1,4 +1,4 @@
-"""Where the published weights are in a folder of safetensors, and whether they are exactly those expected."""
+"""Finds the published weights in a folder of safetensors, and checks them."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Stored:
-    """A weight in a file, as the file's header tells: `dtype` is BF16, F16 or F32."""
+    """A weight in a file, by the file's header; `dtype` is BF16, F16 or F32."""
 
     name: str
     file: Path
@@ -36,7 +36,7 @@ def find_weights(source: Path, expected: dict[str, Weight]) -> list[Stored]:
     shape, and for a folder without safetensors.
     """
     found: dict[str, Stored] = {}
-    wrong = []
+    wrong: list[str] = []
     for stored in _headers(source):
         wrong += _complaints(stored, expected.get(stored.name), found.get(stored.name))
         found[stored.name] = stored

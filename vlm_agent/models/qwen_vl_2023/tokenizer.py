@@ -1,7 +1,7 @@
 """Qwen's first tokenizer, from `qwen.tiktoken` to one of the tokenizers library.
 
-Byte-level BPE whose ranks are the merge order, over pieces that a pattern cuts; text is put into NFC first. Its special
-tokens stand in no file: their order, and so their ids, is fixed here.
+Byte-level BPE whose ranks are the merge order, over the pieces of a pattern, after NFC
+normalisation. No file lists its special tokens: their order, and so their ids, is fixed here.
 """
 
 import base64
@@ -17,10 +17,10 @@ from vlm_agent.models.qwen_vl_2023.configuration import CheckpointFormatError
 VOCABULARY_FILE = "qwen.tiktoken"
 
 END = "<|endoftext|>"
-"""Ends a text, and pads; nothing begins one."""
+"""Ends a text, and pads. No token starts a text."""
 
 IMAGE_START, IMAGE_END = "<img>", "</img>"
-"""A screen's visual tokens stand between these."""
+"""The marks around a screen's visual tokens."""
 
 SPECIAL_TOKENS = (
     END,
@@ -49,7 +49,7 @@ def build_tokenizer(vocabulary: Path, context: int) -> PreTrainedTokenizerFast:
     ranks = read_ranks(vocabulary)
     spelt = {token: _spell(token) for token in ranks}
     merges = [(spelt[left], spelt[right]) for left, right in _merges(ranks)]
-    # ignore_merges: a piece that is in the vocabulary is taken whole, even where merging would not get there.
+    # ignore_merges: a piece of the vocabulary is one token, even if merges would not produce it.
     model = models.BPE({spelt[token]: rank for token, rank in ranks.items()}, merges, ignore_merges=True)
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.NFC()
@@ -89,16 +89,16 @@ def read_ranks(path: Path) -> dict[bytes, int]:
 
 
 def _merges(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """The two tokens that each token is made of, in the order of ranks.
+    """The two parts of each token, in the order of ranks.
 
-    A token that lower ranks do not bring down to two parts is made by no merge; it is found only as a whole piece.
+    A token that the merges of lower ranks do not reduce to two parts has no merge; it only matches a whole piece.
     """
     parts = (_merge_below(token, rank, ranks) for token, rank in ranks.items() if len(token) > 1)
     return [(pair[0], pair[1]) for pair in parts if len(pair) == 2]
 
 
 def _merge_below(token: bytes, limit: int, ranks: dict[bytes, int]) -> list[bytes]:
-    """What byte-pair encoding makes of `token` when only ranks below `limit` exist."""
+    """The byte-pair encoding of `token` with the ranks below `limit` only."""
     parts = [token[index : index + 1] for index in range(len(token))]
     while len(parts) > 1:
         joined = [ranks.get(left + right, limit) for left, right in pairwise(parts)]

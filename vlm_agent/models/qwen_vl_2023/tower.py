@@ -47,7 +47,7 @@ class _Attention(nn.Module):
         self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        # As published, the rows go head by head, and within a head query, key, value: not what MultiheadAttention has.
+        # As published: rows by head, within a head query, key, value; MultiheadAttention has another order.
         packed = self.in_proj(hidden).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         mixed = functional.scaled_dot_product_attention(*packed.chunk(3, dim=-1))
         return self.out_proj(mixed.transpose(1, 2).flatten(2))
@@ -69,7 +69,7 @@ class _Block(GradientCheckpointingLayer):
 
 
 class QwenVLTower(PreTrainedModel):
-    """Pixels to one feature vector a patch. `transformers.AutoModel` knows it."""
+    """Pixels to one feature vector a patch. Registered with `transformers.AutoModel`."""
 
     config_class = QwenVLTowerConfig
     main_input_name = "pixel_values"
@@ -94,7 +94,7 @@ class QwenVLTower(PreTrainedModel):
     def forward(self, pixel_values: torch.Tensor) -> BaseModelOutput:
         """Normalised pixels (N, 3, height, width) to `last_hidden_state` (N, patches, hidden_size), in reading order.
 
-        Positions are interpolated to the grid of patches. What an edge leaves over of a patch is not seen.
+        Positions are interpolated to the grid of patches. Pixels beyond the last whole patch are ignored.
         """
         patches = self.conv1(pixel_values)
         places = fit_grid(self.positional_embedding, self.config.position_grid, tuple(patches.shape[-2:]))

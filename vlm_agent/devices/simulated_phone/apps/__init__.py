@@ -1,4 +1,4 @@
-"""One file an app. `app_class` says which class draws an app; those without their own are `GenericApp`s."""
+"""Apps, one file each. An app that is not in `APP_CLASSES` is a `GenericApp`."""
 
 from vlm_agent.devices.simulated_phone.app import App
 from vlm_agent.devices.simulated_phone.apps.browser import Browser
@@ -16,7 +16,7 @@ from vlm_agent.devices.simulated_phone.apps.settings import Settings
 from vlm_agent.devices.simulated_phone.apps.shop import ShopApp
 from vlm_agent.devices.simulated_phone.apps.store import Store
 
-_CLASSES = {
+APP_CLASSES: dict[str, type[App]] = {
     "Browser": Browser,
     "Calendar": Calendar,
     "Clock": Clock,
@@ -35,4 +35,4 @@ _CLASSES = {
 
 
 def app_class(name: str) -> type[App]:
-    return _CLASSES.get(name, GenericApp)
+    return APP_CLASSES.get(name, GenericApp)

@@ -1,12 +1,14 @@
 """The browser: an address field with suggestions, a search engine, sites and web shops."""
 
 import random
+from dataclasses import replace
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
 from vlm_agent.devices.simulated_phone.apps.shop import Shop
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.tiles import Cell, Chips, Grid
-from vlm_agent.devices.simulated_phone.widgets import Field, Header, Paragraph, Row, Space, Title
+from vlm_agent.devices.simulated_phone.drawing.page import Page
+from vlm_agent.devices.simulated_phone.drawing.tiles import Cell, Chips, Grid
+from vlm_agent.devices.simulated_phone.drawing.widgets import Field, Header, Paragraph, Row, Space, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, SHOPS, SITES, TOPICS
 
 GLYPHS = [
@@ -48,7 +50,7 @@ class Browser(App):
         return self.shops[name]
 
     def page(self) -> Page:
-        if self.route.name.startswith("shop_"):
+        if self.shop is not None and self.route.name.startswith("shop_"):
             page = self.shop.page(self.route)
             page.bar_colour = SHOPS[self.shop.name]
             page.top = [
@@ -82,7 +84,7 @@ class Browser(App):
         text = self.fields.get(key, "").strip()
         if text and key == "query":
             self.search(text)
-        elif text and key == "shop_query":
+        elif text and key == "shop_query" and self.shop is not None:
             self.shop.search(text)
 
     def to_root(self) -> None:
@@ -90,9 +92,7 @@ class Browser(App):
         self.shop = None
 
     def _home(self, route: Route) -> Page:
-        cells = [
-            Cell(name, f"site:{name}", lambda name=name: self.visit(name), app=self.icons[name]) for name in self.tiles
-        ]
+        cells = [Cell(name, f"site:{name}", partial(self.visit, name), app=self.icons[name]) for name in self.tiles]
         grid = [Grid(cells[at : at + 4], 4, 60, 28) for at in range(0, len(cells), 4)]
         stories = [
             Row(story[0].upper() + story[1:], "Read more", "newspaper", key=f"story:{index}")
@@ -101,11 +101,13 @@ class Browser(App):
         field = [Field("address", "Search or type address", "", False, self.new_search)]
         middle = [Space(24), *field, *grid] if self.rows_below else [*grid]
         body = [*middle, Header("Stories"), *stories]
-        parts = {} if self.rows_below else ({"foot": field} if self.field_below else {"top": field})
-        return Page(body, "Browser", actions=[("dots", "dots", None)], **parts)
+        page = Page(body, "Browser", actions=[("dots", "dots", None)])
+        if self.rows_below:
+            return page
+        return replace(page, foot=field) if self.field_below else replace(page, top=field)
 
     def suggestions(self, query: str) -> list[str]:
-        """What is typed, and near misses: other cities, other topics; shuffled."""
+        """The query and similar ones (other cities, other topics), shuffled."""
         rng = random.Random(f"{self.seed} {query.lower()}")
         text = query.lower()
         city = next((city for city in CITIES if text.endswith(f" {city.lower()}")), None)
@@ -139,7 +141,7 @@ class Browser(App):
                 lead=glyph,
                 key=f"suggest:{text}",
                 trail_glyph="arrow_up_left",
-                on_tap=lambda text=text: self.search(text),
+                on_tap=partial(self.search, text),
             )
             for text in texts
         ]
@@ -166,7 +168,7 @@ class Browser(App):
                     f"{query.capitalize()} – all you need to know",
                     app=self.icons[name],
                     key=f"site:{name}",
-                    on_tap=lambda name=name: self.visit(name),
+                    on_tap=partial(self.visit, name),
                     bold=True,
                     tall=4,
                 ),

@@ -1,16 +1,18 @@
-"""The calendar: a week, a page a day, turned sideways."""
+"""The calendar: a week with one page per day; swipes sideways change the day."""
 
 import random
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.theme import ACCENTS
-from vlm_agent.devices.simulated_phone.widgets import Buttons, Paragraph, Row, Title
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.theme import ACCENTS
+from vlm_agent.devices.simulated_phone.drawing.widgets import Buttons, Paragraph, Row, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, DAYS, LABELS
 
 
 class Calendar(App):
-    """`week[day]` maps an event to the place where it is."""
+    """`week`: day → event → place."""
 
     def fill(self, rng: random.Random) -> None:
         self.at = rng.randrange(7)
@@ -36,14 +38,14 @@ class Calendar(App):
                 self.colours[event],
                 key=f"event:{event}",
                 tall=12,
-                on_tap=lambda event=event: self.push("event", event),
+                on_tap=partial(self.push, "event", event),
             )
             for index, event in enumerate(self.week[self.day])
         ]
         head = Title(self.day, 40 + self.phone.theme.header * 0.6, 20)
         return Page([head, *rows], "Calendar", nav=("menu", "menu", None), fab=("plus", "new", None))
 
-    def draw(self, canvas, bottom: float) -> None:
+    def draw(self, canvas: Canvas, bottom: float) -> None:
         super().draw(canvas, bottom)
         if self.route.name == "home":
             for index, day in enumerate(DAYS):
@@ -57,7 +59,7 @@ class Calendar(App):
         event = str(route.about)
         place = self.week[self.day].get(event, "")
         buttons = [("Delete", "delete", lambda: self._delete(event), False), ("Edit", "edit", None, False)]
-        body = [
+        body: list[Widget] = [
             Title(event.capitalize(), 50, 20),
             Row(self.day, "All day", "clock"),
             Row(place, "Place", "pin"),

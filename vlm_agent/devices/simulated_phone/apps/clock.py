@@ -1,13 +1,15 @@
-"""The clock: alarms with a dial to set them, the world's times, a timer, a stopwatch."""
+"""The clock: alarms with a dial to set them, world clock, a timer, a stopwatch."""
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.canvas import Canvas
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.widgets import Buttons, Field, Row, Space, Tap, Title
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import Page
+from vlm_agent.devices.simulated_phone.drawing.widgets import Buttons, Choice, Field, Row, Space, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, LABELS
 
 MINUTES = tuple(range(0, 60, 5))
@@ -28,9 +30,9 @@ class Alarm:
 
 @dataclass
 class Dial:
-    """A clock face to pick an hour or a minute from: (word, key, on_tap, chosen), clockwise from the top."""
+    """A clock face with the choices of an hour or minute, clockwise from the top."""
 
-    numbers: list[tuple[str, str, Tap, bool]]
+    numbers: Sequence[Choice]
 
     def height(self, canvas: Canvas) -> float:
         return 150.0
@@ -46,7 +48,7 @@ class Dial:
                 canvas.rect(at_x - 13, at_y - 13, 26, 26, theme.accent, 13)
             ink = ((20, 22, 26) if theme.dark else (255, 255, 255)) if chosen else theme.ink
             aim = canvas.text(at_x, at_y, word, 12, ink, align=0.5)
-            hit = tuple(canvas.px(value) for value in (at_x - 13, at_y - 13, at_x + 13, at_y + 13))
+            hit = (canvas.px(at_x - 13), canvas.px(at_y - 13), canvas.px(at_x + 13), canvas.px(at_y + 13))
             canvas.target(key, hit, aim, on_tap)
 
 
@@ -73,7 +75,7 @@ class Clock(App):
             self.tab
         ]()
         page.tabs = [
-            (name, f"tab:{name}", lambda name=name: self.show(name), name == self.tab)
+            (name, f"tab:{name}", partial(self.show, name), name == self.tab)
             for name in ("Alarm", "Clock", "Timer", "Stopwatch")
         ]
         page.tabs_below = self.below
@@ -111,16 +113,13 @@ class Clock(App):
         draft = self.draft
         if route.name == "hour":
             numbers = [
-                (str(n), f"hour:{n}", lambda n=n: self._pick("hour", n), n == draft["hour"])
-                for n in (12, *range(1, 12))
+                (str(n), f"hour:{n}", partial(self._pick, "hour", n), n == draft["hour"]) for n in (12, *range(1, 12))
             ]
         else:
             numbers = [
-                (f"{n:02d}", f"minute:{n}", lambda n=n: self._pick("minute", n), n == draft["minute"]) for n in MINUTES
+                (f"{n:02d}", f"minute:{n}", partial(self._pick, "minute", n), n == draft["minute"]) for n in MINUTES
             ]
-        halves = [
-            (half, half, lambda half=half: self._pick("half", half), draft["half"] == half) for half in ("AM", "PM")
-        ]
+        halves = [(half, half, partial(self._pick, "half", half), draft["half"] == half) for half in ("AM", "PM")]
         return [
             Title(f"{draft['hour']}:{draft['minute']:02d} {draft['half']}", 34, 22),
             Buttons(halves, "right", 28),
@@ -167,7 +166,7 @@ class Clock(App):
             lambda: self.focus("city"),
         )
         rows = [
-            Row(city, key=f"city:{city}", lead="globe", on_tap=lambda city=city: self._zone(city))
+            Row(city, key=f"city:{city}", lead="globe", on_tap=partial(self._zone, city))
             for city in sorted(CITIES)
             if city.lower().startswith(query)
         ]

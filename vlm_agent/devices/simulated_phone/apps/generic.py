@@ -1,11 +1,11 @@
-"""Every app without a file of its own: a believable page that can be opened, read and scrolled."""
+"""Apps without their own file: one plausible page that can be scrolled."""
 
 import random
 
 from vlm_agent.devices.simulated_phone.app import App
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.tiles import Cell, Grid
-from vlm_agent.devices.simulated_phone.widgets import Header, Paragraph, Row, Title
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.tiles import Cell, Grid
+from vlm_agent.devices.simulated_phone.drawing.widgets import Header, Paragraph, Row, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, COLOURS, LABELS, PRODUCTS
 
 
@@ -25,19 +25,23 @@ class GenericApp(App):
 
     def page(self) -> Page:
         glyph, colour = self.phone.catalogue[self.name]
-        head = [Title(f"{self.name}", 44, 20), Paragraph("Good to see you again", 11, 1), Header("Recent")]
+        body: list[Widget] = [
+            Title(f"{self.name}", 44, 20),
+            Paragraph("Good to see you again", 11, 1),
+            Header("Recent"),
+        ]
         if self.layout == "grid":
             cells = [
                 Cell(title, f"item:{index}", None, picture=(kind, tint), second=place)
                 for index, (title, place, kind, tint) in enumerate(self.items)
             ]
-            body = [Grid(cells[at : at + 3], 3, 92) for at in range(0, 12, 3)]
+            body.extend(Grid(cells[at : at + 3], 3, 92) for at in range(0, 12, 3))
         elif self.layout == "cards":
-            body = [Row(title, place, picture=(kind, tint), tall=16) for title, place, kind, tint in self.items]
+            body.extend(Row(title, place, picture=(kind, tint), tall=16) for title, place, kind, tint in self.items)
         else:
-            body = [Row(title, place, glyph, colour, trail_glyph="forward") for title, place, _, _ in self.items]
+            body.extend(Row(title, place, glyph, colour, trail_glyph="forward") for title, place, _, _ in self.items)
         return Page(
-            [*head, *body],
+            body,
             self.name,
             nav=("menu", "menu", None),
             bar_colour=colour,

@@ -1,13 +1,15 @@
 """The home screen: pages of apps over a wallpaper, a dock, a search pill, the app drawer, recent apps."""
 
 import random
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App
-from vlm_agent.devices.simulated_phone.canvas import Canvas
-from vlm_agent.devices.simulated_phone.page import STATUS_BAR, Page, draw_page
-from vlm_agent.devices.simulated_phone.theme import Colour, mix
-from vlm_agent.devices.simulated_phone.tiles import Cell, Grid
-from vlm_agent.devices.simulated_phone.widgets import Field, Header, Row, Space
+from vlm_agent.devices.simulated_phone.apps.browser import Browser
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import STATUS_BAR, Page, draw_page
+from vlm_agent.devices.simulated_phone.drawing.theme import Colour, mix
+from vlm_agent.devices.simulated_phone.drawing.tiles import Cell, Grid
+from vlm_agent.devices.simulated_phone.drawing.widgets import Field, Header, Row, Space
 
 WHITE = (255, 255, 255)
 COLUMNS, ROWS = 4, 4
@@ -15,7 +17,7 @@ DRAWER_ROWS = 5
 
 
 class Launcher(App):
-    """`theme.drawer`: `scroll` and `pages` have an app drawer under the home screen, `none` has every app on it."""
+    """With `theme.drawer` `scroll` or `pages` the home screen has an app drawer; with `none` it shows every app."""
 
     def fill(self, rng: random.Random) -> None:
         apps = list(self.phone.installed)
@@ -36,7 +38,7 @@ class Launcher(App):
         self.gap = rng.uniform(0, 40)
 
     def apps(self) -> list[str]:
-        """The drawer's apps, in order."""
+        """The apps of the drawer, in order."""
         return sorted(self.phone.installed)
 
     def to_root(self) -> None:
@@ -44,7 +46,7 @@ class Launcher(App):
         self.at = self.first
 
     def forget(self, name: str) -> None:
-        """Take an uninstalled app off the home screen."""
+        """Remove an uninstalled app from the home screen."""
         self.dock = [app for app in self.dock if app != name]
         self.pages = [[None if app == name else app for app in page] for page in self.pages]
 
@@ -108,10 +110,10 @@ class Launcher(App):
 
     def _search(self) -> None:
         self.phone.open("Browser")
-        self.phone.app("Browser").new_search()
+        self.phone.the(Browser).new_search()
 
     def _hide(self, canvas: Canvas) -> None:
-        """Say where the apps are that do not show: on the next page, on the one before, or in the drawer below."""
+        """Record where hidden apps are: on a later page, on an earlier page, or in the drawer."""
         for index, page in enumerate(self.pages):
             for name in page:
                 if name is not None and index != self.at:
@@ -150,7 +152,7 @@ class Launcher(App):
                 app=self.phone.catalogue[name],
                 key=f"app:{name}",
                 tall=14,
-                on_tap=lambda name=name: self.phone.open(name),
+                on_tap=partial(self.phone.open, name),
             )
             for name in self.phone.recents
         ]
@@ -171,7 +173,7 @@ class Launcher(App):
             super().swiped(canvas, direction, touch_y, length)
 
     def sideways(self, direction: str) -> None:
-        """The drawer and recent apps have no neighbours."""
+        """Ignored: the drawer and recent apps have no neighbouring tabs."""
 
     def back(self) -> bool:
         super().back()

@@ -1,12 +1,13 @@
-"""Mail: an inbox of letters from people, with stars, and a letter's page."""
+"""Mail: an inbox with stars, and a page per letter."""
 
 import random
 from dataclasses import dataclass
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.theme import ACCENTS
-from vlm_agent.devices.simulated_phone.widgets import Buttons, Field, Paragraph, Row, Space, Title
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.theme import ACCENTS
+from vlm_agent.devices.simulated_phone.drawing.widgets import Buttons, Field, Paragraph, Row, Space, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, DAYS, LABELS, NAMES
 
 
@@ -58,11 +59,11 @@ class Mail(App):
                 self.colours[letter.sender],
                 key=f"letter:{letter.sender}",
                 bold=not letter.read,
-                on_tap=lambda letter=letter: self._open(letter),
+                on_tap=partial(self._open, letter),
                 tall=6,
                 trail_glyph="star" if letter.starred else "star_outline",
                 trail_key=f"star:{letter.sender}",
-                on_trail=lambda letter=letter: self._star(letter),
+                on_trail=partial(self._star, letter),
             )
             for letter in self.inbox
         ]
@@ -85,7 +86,7 @@ class Mail(App):
         ]
         if self.below:
             actions.reverse()
-        body = [
+        body: list[Widget] = [
             Title(letter.subject, 44, 16),
             Row(letter.sender, "to me", letter.sender[0], self.colours[letter.sender], trail=self.phone.theme.clock),
             Paragraph(letter.text, 12, 3, False),
@@ -102,7 +103,7 @@ class Mail(App):
     def _reply(self, route: Route) -> Page:
         letter: Letter = route.about
         text = self.fields.get("reply", "")
-        body = [
+        body: list[Widget] = [
             Row("To", letter.sender),
             Row("Subject", letter.subject),
             Field("reply", "Write mail", text, self.phone.focus == "reply", lambda: self.focus("reply"), ""),

@@ -1,19 +1,20 @@
 """Maps: a drawn city, search, places and directions."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.canvas import Canvas
-from vlm_agent.devices.simulated_phone.page import STATUS_BAR, Page
-from vlm_agent.devices.simulated_phone.theme import mix
-from vlm_agent.devices.simulated_phone.widgets import Buttons, Field, Paragraph, Row, Title
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import STATUS_BAR, Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.theme import mix
+from vlm_agent.devices.simulated_phone.drawing.widgets import Buttons, Field, Paragraph, Row, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, TOPICS
 
 
 @dataclass
 class Map:
-    """Streets, parks, a river; a pin where `pin` (fractions of the map) says."""
+    """Streets, parks and a river, with `pins` at (x, y) in fractions of the map."""
 
     seed: float
     tall: float
@@ -60,8 +61,8 @@ class Maps(App):
 
     def _home(self, route: Route) -> Page:
         field = Field("search", "Search here", "", False, self.new_search, "pin", trail_glyph="mic")
-        parts = {"foot": [field]} if self.below else {"top": [field]}
-        return Page([Map(self.seed, 448 - STATUS_BAR - 40)], bar=False, fab=("compass", "locate", None), **parts)
+        page = Page([Map(self.seed, 448 - STATUS_BAR - 40)], bar=False, fab=("compass", "locate", None))
+        return replace(page, foot=[field]) if self.below else replace(page, top=[field])
 
     def suggestions(self, query: str) -> list[str]:
         rng = random.Random(f"{self.seed} {query.lower()}")
@@ -85,9 +86,7 @@ class Maps(App):
         query = self.fields.get("query", "")
         field = Field("query", "Search here", query, self.phone.focus == "query", lambda: self.focus("query"), "pin")
         texts = self.suggestions(query) if query.strip() else self.recent
-        rows = [
-            Row(text, lead="pin", key=f"place:{text.lower()}", on_tap=lambda text=text: self.go(text)) for text in texts
-        ]
+        rows = [Row(text, lead="pin", key=f"place:{text.lower()}", on_tap=partial(self.go, text)) for text in texts]
         return Page(rows, bar=False, top=[field])
 
     def go(self, place: str) -> None:
@@ -106,7 +105,7 @@ class Maps(App):
             ("Directions", "directions", lambda: self.push("way", route.about), True),
             ("Save", "save", None, False),
         ]
-        card = [
+        card: list[Widget] = [
             Title(str(route.about), 32, 14),
             Paragraph("4.5 stars · Open now", 10.5, 1),
             Buttons(buttons, "left" if self.below else "right"),

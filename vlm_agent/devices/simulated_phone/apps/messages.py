@@ -1,11 +1,12 @@
 """Messages and contacts: conversations with people, and calling them."""
 
 import random
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.theme import ACCENTS
-from vlm_agent.devices.simulated_phone.widgets import Bubbles, Buttons, Field, Paragraph, Row, Space, Title
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.theme import ACCENTS
+from vlm_agent.devices.simulated_phone.drawing.widgets import Bubbles, Buttons, Field, Paragraph, Row, Space, Title
 from vlm_agent.devices.simulated_phone.words import LABELS, NAMES
 
 
@@ -26,7 +27,7 @@ class Messages(App):
                 name[0],
                 self.colours[name],
                 key=f"talk:{name}",
-                on_tap=lambda name=name: self.talk(name),
+                on_tap=partial(self.talk, name),
                 tall=6,
             )
             for name in self.people
@@ -84,7 +85,7 @@ class Contacts(App):
                 lead=name[0],
                 lead_colour=self.colours[name],
                 key=f"person:{name}",
-                on_tap=lambda name=name: self.push("person", name),
+                on_tap=partial(self.push, "person", name),
             )
             for name in sorted(NAMES)
         ]
@@ -97,9 +98,9 @@ class Contacts(App):
             ("Call", "call", lambda: self.call(name), True),
             ("Message", "message", lambda: self.message(name), False),
         ]
-        head = [Space(60 if self.low else 12), Row(name, "Mobile", name[0], self.colours[name], bold=True, tall=24)]
-        body = [
-            *head,
+        body: list[Widget] = [
+            Space(60 if self.low else 12),
+            Row(name, "Mobile", name[0], self.colours[name], bold=True, tall=24),
             Buttons(buttons, "left" if self.low else "centre", 46),
             Row("Video call", lead="film"),
             Row("Share contact", lead="share"),
@@ -119,7 +120,7 @@ class Contacts(App):
 
     def message(self, name: str) -> None:
         self.phone.open("Messages")
-        self.phone.app("Messages").talk(name)
+        self.phone.the(Messages).talk(name)
 
     def call(self, name: str) -> None:
         self.calls.append(name)

@@ -1,16 +1,19 @@
-"""News: a tab a section, and stories."""
+"""News: one tab per section, and stories."""
 
 import random
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.tiles import Chips
-from vlm_agent.devices.simulated_phone.widgets import Paragraph, Row, Title
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.theme import random_colour
+from vlm_agent.devices.simulated_phone.drawing.tiles import Chips
+from vlm_agent.devices.simulated_phone.drawing.widgets import Paragraph, Row, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, PRODUCTS, SECTIONS
 
 
 class News(App):
-    """Each section has one story from each of a few cities."""
+    """Each section has a story from each of nine cities."""
 
     def fill(self, rng: random.Random) -> None:
         self.sections = rng.sample(SECTIONS, len(SECTIONS))
@@ -18,8 +21,7 @@ class News(App):
         self.stories = {section: rng.sample(CITIES, 9) for section in SECTIONS}
         glyphs = list(PRODUCTS.values())
         self.pictures = {
-            section: [(rng.choice(glyphs), tuple(rng.randint(30, 190) for _ in range(3))) for _ in range(9)]
-            for section in SECTIONS
+            section: [(rng.choice(glyphs), random_colour(rng, 30, 190)) for _ in range(9)] for section in SECTIONS
         }
         self.saved: list[tuple[str, str]] = []
         self.three = rng.random() < 0.6
@@ -35,14 +37,13 @@ class News(App):
                 picture=self.pictures[section][index],
                 key=f"story:{city}",
                 tall=8,
-                on_tap=lambda city=city: self.push("story", (section, city)),
+                on_tap=partial(self.push, "story", (section, city)),
             )
             for index, city in enumerate(self.stories[section])
         ]
         low = min(max(0, self.at - 1), len(self.sections) - 3)
         tabs = [
-            (name, f"tab:{name}", lambda name=name: self.show(name), name == section)
-            for name in self.sections[low : low + 3]
+            (name, f"tab:{name}", partial(self.show, name), name == section) for name in self.sections[low : low + 3]
         ]
         return Page(rows, "News", actions=[("search", "search", None)], tabs=tabs)
 
@@ -50,7 +51,7 @@ class News(App):
         self.at = self.sections.index(section)
         self.route.scroll = 0.0
 
-    def draw(self, canvas, bottom: float) -> None:
+    def draw(self, canvas: Canvas, bottom: float) -> None:
         super().draw(canvas, bottom)
         if self.route.name == "home":
             for index, name in enumerate(self.sections):
@@ -59,7 +60,7 @@ class News(App):
     def _story(self, route: Route) -> Page:
         section, city = route.about
         chips = [(section, "chip", None, True), (city, "chip_city", None, False)]
-        body = [
+        body: list[Widget] = [
             Title(f"{section} in {city}", 44, 17),
             Chips(chips),
             *(

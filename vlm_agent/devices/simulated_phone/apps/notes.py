@@ -1,15 +1,16 @@
-"""Notes: short notes, each naming something that another app may need."""
+"""Notes: short notes, each with a place that a goal in another app may need."""
 
 import random
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.widgets import Paragraph, Row, Title
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.widgets import Paragraph, Row, Title
 from vlm_agent.devices.simulated_phone.words import CITIES, LABELS
 
 
 class Notes(App):
-    """`notes` maps a note's title to the place it names."""
+    """`notes`: title → place."""
 
     def fill(self, rng: random.Random) -> None:
         titles = rng.sample(LABELS, rng.randint(6, 11))
@@ -18,7 +19,7 @@ class Notes(App):
     def page(self) -> Page:
         if self.route.name == "note":
             title = str(self.route.about)
-            body = [
+            body: list[Widget] = [
                 Title(title.capitalize(), 50, 20),
                 Paragraph("Do not forget the place:", 12, 1),
                 Title(self.notes[title], 40, 15),
@@ -37,7 +38,7 @@ class Notes(App):
                 (240, 176, 20),
                 key=f"note:{title}",
                 tall=4,
-                on_tap=lambda title=title: self.push("note", title),
+                on_tap=partial(self.push, "note", title),
             )
             for title in self.notes
         ]

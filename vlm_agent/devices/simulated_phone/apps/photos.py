@@ -1,14 +1,15 @@
-"""Photos: a gallery of drawn pictures, one album a place, and a viewer that turns sideways."""
+"""Photos: one album per city, and a viewer in which swipes sideways change the photo."""
 
 import random
 from dataclasses import dataclass
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.canvas import Canvas
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.theme import Colour, mix
-from vlm_agent.devices.simulated_phone.tiles import Cell, Grid
-from vlm_agent.devices.simulated_phone.widgets import Space
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import Page
+from vlm_agent.devices.simulated_phone.drawing.theme import Colour, mix, random_colour
+from vlm_agent.devices.simulated_phone.drawing.tiles import Cell, Grid
+from vlm_agent.devices.simulated_phone.drawing.widgets import Space
 from vlm_agent.devices.simulated_phone.words import CITIES, PRODUCTS
 
 
@@ -34,8 +35,7 @@ class Photos(App):
         self.albums = rng.sample(CITIES, 8)
         glyphs = list(PRODUCTS.values())
         self.pictures = {
-            city: [(rng.choice(glyphs), tuple(rng.randint(40, 200) for _ in range(3))) for _ in range(6)]
-            for city in self.albums
+            city: [(rng.choice(glyphs), random_colour(rng, 40, 200)) for _ in range(6)] for city in self.albums
         }
         self.liked: list[tuple[str, int]] = []
 
@@ -46,7 +46,7 @@ class Photos(App):
             Cell(
                 city,
                 f"album:{city}",
-                lambda city=city: self.push("photo", [city, 0]),
+                partial(self.push, "photo", [city, 0]),
                 picture=self.pictures[city][0],
                 second="6 photos",
             )

@@ -1,11 +1,12 @@
-"""Settings: a list of switches and pages, some of them one level down."""
+"""Settings: a list of switches and sub-pages with choices."""
 
 import random
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.theme import ACCENTS
-from vlm_agent.devices.simulated_phone.widgets import Paragraph, Row, Space, Title
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.theme import ACCENTS
+from vlm_agent.devices.simulated_phone.drawing.widgets import Paragraph, Row, Space, Title
 from vlm_agent.devices.simulated_phone.words import SETTING_PAGES, SWITCHES
 
 CHOICES = {
@@ -23,7 +24,7 @@ CHOICES = {
 
 
 class Settings(App):
-    """The order, which switches lie on a page below, and the choice on each page vary with the phone."""
+    """The order of the list and the initial choice on each sub-page vary with the phone."""
 
     def fill(self, rng: random.Random) -> None:
         self.order = [*SWITCHES, *SETTING_PAGES]
@@ -36,7 +37,7 @@ class Settings(App):
     def page(self) -> Page:
         if self.route.name != "home":
             return self._choices(str(self.route.about))
-        body = [Title("Settings", self.phone.theme.header)] if self.phone.theme.header else []
+        body: list[Widget] = [Title("Settings", self.phone.theme.header)] if self.phone.theme.header else []
         for index, name in enumerate(self.order):
             body.append(self._row(name))
             if self.groups and index % 5 == 4:
@@ -69,11 +70,11 @@ class Settings(App):
                 choice,
                 key=choice,
                 trail_glyph="check" if choice == self.chosen[page] else "",
-                on_tap=lambda choice=choice: choose(choice),
+                on_tap=partial(choose, choice),
             )
             for choice in CHOICES[page]
         ]
-        body = [Title(page, self.phone.theme.header)] if self.phone.theme.header else []
+        body: list[Widget] = [Title(page, self.phone.theme.header)] if self.phone.theme.header else []
         body += [
             *rows,
             Space(10, line=True),

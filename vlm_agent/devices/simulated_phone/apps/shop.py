@@ -1,27 +1,38 @@
-"""A shop: shelves, search, products, cart and checkout. The Shop app is one; the web has others."""
+"""Shops: departments, search, products, cart and checkout. The Shop app is one; the browser has others."""
 
 import random
 from dataclasses import dataclass
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.theme import Colour
-from vlm_agent.devices.simulated_phone.tiles import Carousel, Cell, Chips, Grid, product_picture
-from vlm_agent.devices.simulated_phone.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title, picture
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.theme import Colour
+from vlm_agent.devices.simulated_phone.drawing.tiles import Carousel, Cell, Chips, Grid, product_picture
+from vlm_agent.devices.simulated_phone.drawing.widgets import (
+    Buttons,
+    Field,
+    Header,
+    Paragraph,
+    Row,
+    Space,
+    Title,
+    picture,
+)
 from vlm_agent.devices.simulated_phone.words import COLOURS, PRODUCTS
 
 
 @dataclass
 class BigPicture:
-    """A product over the width of its page."""
+    """A product's picture over the width of its page."""
 
     what: tuple[str, Colour]
     tall: float = 120.0
 
-    def height(self, canvas) -> float:
+    def height(self, canvas: Canvas) -> float:
         return self.tall
 
-    def draw(self, canvas, y: float) -> None:
+    def draw(self, canvas: Canvas, y: float) -> None:
         picture(canvas, self.what, 12, y + 4, canvas.w - 24, self.tall - 8)
 
 
@@ -30,9 +41,9 @@ def product_names() -> list[str]:
 
 
 class Shop:
-    """The goods and the cart of one shop, and its pages; `host` is the app whose routes and fields it uses."""
+    """The products, cart and pages of one shop. `host`: the app whose routes and fields it uses."""
 
-    def __init__(self, host: App, name: str, rng: random.Random):
+    def __init__(self, host: App, name: str, rng: random.Random) -> None:
         self.host, self.name = host, name
         self.seed = rng.random()
         self.prices = {
@@ -53,7 +64,7 @@ class Shop:
         return random.Random(f"{self.seed} {' '.join(what)}")
 
     def results(self, query: str) -> list[str]:
-        """What a search finds: the same colour or the same noun, mixed, what was asked for among them."""
+        """Search results: products with the same colour or noun, shuffled, including exact matches."""
         words = set(query.lower().split())
         rng = self._rng("results", query.lower())
         hits = [product for product in product_names() if set(product.split()) & words]
@@ -64,7 +75,7 @@ class Shop:
         return found
 
     def suggestions(self, query: str) -> list[str]:
-        """Completions of what is typed, what is typed among them at any place."""
+        """Shuffled completions of the query, including the query itself."""
         words = query.lower().split()
         rng = self._rng("suggest", query.lower())
         near = [p for p in product_names() if set(p.split()) & set(words) and p != query.lower()]
@@ -84,7 +95,7 @@ class Shop:
     # Pages
 
     def page(self, route: Route) -> Page:
-        """The page for a route named shop_…"""
+        """The page of a route `shop_…`."""
         return getattr(self, f"_{route.name.removeprefix('shop_')}")(route)
 
     def _page(self, body: list, title: str = "", nav: bool = True) -> Page:
@@ -107,7 +118,7 @@ class Shop:
 
     def _home(self, route: Route) -> Page:
         chips = [
-            (noun, f"department:{noun}", lambda noun=noun: self.host.push("shop_results", noun), False)
+            (noun, f"department:{noun}", partial(self.host.push, "shop_results", noun), False)
             for noun in self.departments
         ]
         deals = [self._cell(product) for product in self.deals]
@@ -167,7 +178,7 @@ class Shop:
                 lead="search",
                 key=f"suggest:{text}",
                 trail_glyph="arrow_up_left",
-                on_tap=lambda text=text: self.search(text),
+                on_tap=partial(self.search, text),
             )
             for text in (self.suggestions(query) if query.strip() else self._rng("past").sample(product_names(), 4))
         ]
@@ -231,23 +242,25 @@ class Shop:
                     self.prices[product],
                     picture=product_picture(colour, PRODUCTS[noun]),
                     key=f"product:{product}",
-                    on_tap=lambda product=product: self.host.push("shop_product", product),
+                    on_tap=partial(self.host.push, "shop_product", product),
                     tall=8,
                     trail_glyph="trash",
                     trail_key=f"remove:{product}",
-                    on_trail=lambda product=product: self.remove(product),
+                    on_trail=partial(self.remove, product),
                 )
             )
         if not rows:
-            body = [Space(40), Paragraph("Your cart is empty.", 13, 1)]
-            return Page(body, "Cart", nav=("back", "up", self.host.pop))
+            empty: list[Widget] = [Space(40), Paragraph("Your cart is empty.", 13, 1)]
+            return Page(empty, "Cart", nav=("back", "up", self.host.pop))
         checkout = Buttons(
             [("Checkout", "checkout", lambda: self.host.push("shop_checkout"), True)],
             "right" if self.grid else "centre",
             44,
         )
         total = Header(f"{len(rows)} items", 12, False)
-        body = [checkout, total, *rows] if self.quick_add else [total, *rows, Space(12, True), checkout]
+        body: list[Widget] = [checkout, total, *rows]
+        if not self.quick_add:
+            body = [total, *rows, Space(12, True), checkout]
         return Page(body, "Cart", nav=("back", "up", self.host.pop))
 
     def _checkout(self, route: Route) -> Page:

@@ -1,11 +1,13 @@
 """The app store: search, an app's page with install, open, update and uninstall, and a list of updates."""
 
 import random
+from functools import partial
 
 from vlm_agent.devices.simulated_phone.app import App, Route
-from vlm_agent.devices.simulated_phone.page import Page
-from vlm_agent.devices.simulated_phone.tiles import Carousel, Cell, Chips
-from vlm_agent.devices.simulated_phone.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title
+from vlm_agent.devices.simulated_phone.apps.launcher import Launcher
+from vlm_agent.devices.simulated_phone.drawing.page import Page, Widget
+from vlm_agent.devices.simulated_phone.drawing.tiles import Carousel, Cell, Chips
+from vlm_agent.devices.simulated_phone.drawing.widgets import Buttons, Field, Header, Paragraph, Row, Space, Title
 from vlm_agent.devices.simulated_phone.words import STORE_APPS
 
 
@@ -30,7 +32,7 @@ class Store(App):
 
     def uninstall(self, name: str) -> None:
         self.phone.installed.remove(name)
-        self.phone.app("Launcher").forget(name)
+        self.phone.the(Launcher).forget(name)
         self.removals.append(name)
         self.pop()
 
@@ -60,7 +62,7 @@ class Store(App):
 
     def _tabs(self, at: str) -> list:
         return [
-            (label, f"tab:{label}", lambda route=route: self._swap(route), route == at)
+            (label, f"tab:{label}", partial(self._swap, route), route == at)
             for label, route in (("Apps", "home"), ("Charts", "charts"), ("Updates", "updates"))
         ]
 
@@ -75,10 +77,7 @@ class Store(App):
         )
 
     def _home(self, route: Route) -> Page:
-        cells = [
-            Cell(name, f"show:{name}", lambda name=name: self.show(name), app=STORE_APPS[name])
-            for name in self.featured
-        ]
+        cells = [Cell(name, f"show:{name}", partial(self.show, name), app=STORE_APPS[name]) for name in self.featured]
         for cell in cells:
             cell.second = f"{self.stars[cell.label]}"
         chips = [
@@ -111,10 +110,10 @@ class Store(App):
                 "Update available" if name in self.updates else "Up to date",
                 app=self.phone.catalogue[name],
                 key=f"installed:{name}",
-                on_tap=lambda name=name: self.show(name) if name in STORE_APPS else None,
+                on_tap=partial(self.show, name) if name in STORE_APPS else None,
                 trail="Update" if name in self.updates else "",
                 trail_key=f"update:{name}" if name in self.updates else "",
-                on_trail=lambda name=name: self.update(name),
+                on_trail=partial(self.update, name),
             )
             for name in sorted(self.phone.installed)
         ]
@@ -132,7 +131,7 @@ class Store(App):
         field = Field("query", "Search apps", query, self.phone.focus == "query", lambda: self.focus("query"))
         names = self.suggestions(query) if query.strip() else self.top[:3]
         rows = [
-            Row(name, "App", app=STORE_APPS[name], key=f"show:{name}", on_tap=lambda name=name: self._chosen(name))
+            Row(name, "App", app=STORE_APPS[name], key=f"show:{name}", on_tap=partial(self._chosen, name))
             for name in names
         ]
         return Page(rows, bar=False, top=[field])
@@ -162,13 +161,13 @@ class Store(App):
 
     def _app(self, route: Route) -> Page:
         name = str(route.about)
-        head = [Row(name, f"{name} makers", app=STORE_APPS[name], bold=True, tall=18)]
-        facts = [
+        head: list[Widget] = [Row(name, f"{name} makers", app=STORE_APPS[name], bold=True, tall=18)]
+        facts: list[Widget] = [
             Row(f"{self.stars[name]} stars", "Rated by many people", "star", (240, 180, 30)),
             Paragraph(f"{name} is the best way to enjoy {name.lower()} every day, at home or on a journey.", 11, 3),
         ]
-        shots = [Cell(f"Screen {index}", f"shot:{index}", None, picture=STORE_APPS[name]) for index in range(1, 5)]
-        shots = Carousel(shots, "shots", route.strips.get("shots", 0.0), 74, 118)
+        cells = [Cell(f"Screen {index}", f"shot:{index}", None, picture=STORE_APPS[name]) for index in range(1, 5)]
+        shots = Carousel(cells, "shots", route.strips.get("shots", 0.0), 74, 118)
         button = self._buttons(name)
         body = [*head, *facts, shots, button] if self.buttons_low else [*head, button, *facts, shots]
         body += [Header("Similar apps"), *(self._row(other) for other in self.suggestions(name)[:4])]

@@ -1,4 +1,4 @@
-"""The goal templates, a file or two an AITW subset. Importing this package registers them all."""
+"""Goal templates, one or two files per AITW subset. Importing this package registers all of them."""
 
 from vlm_agent.devices.simulated_phone.goals import (
     general,

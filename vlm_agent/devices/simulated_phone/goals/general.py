@@ -1,21 +1,30 @@
-"""Looking things up: the web, maps, news, notes."""
+"""Templates of `general`: looking things up on the web, in maps, news and notes."""
 
-from vlm_agent.devices.simulated_phone.expert import BACK, ENTER, open_app, swipe, tap, type_text
+import random
+from collections.abc import Iterator
+
+from vlm_agent.devices.simulated_phone.apps.browser import Browser
+from vlm_agent.devices.simulated_phone.apps.maps import Maps
+from vlm_agent.devices.simulated_phone.apps.news import News
+from vlm_agent.devices.simulated_phone.apps.notes import Notes
+from vlm_agent.devices.simulated_phone.apps.photos import Photos
+from vlm_agent.devices.simulated_phone.expert import BACK, ENTER, Intent, open_app, swipe, tap, type_text
 from vlm_agent.devices.simulated_phone.goals.starts import anywhere, at_end
+from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
 from vlm_agent.devices.simulated_phone.words import CITIES, LABELS, SECTIONS, SITES, TOPICS
 
 
-def search_web(phone, query: str):
-    """From the browser in front to the results for `query`."""
+def search_web(phone: SimulatedPhone, query: str) -> Iterator[Intent]:
+    """With the browser in front, open the results for `query`."""
     yield tap("address")
     yield type_text(query)
     shown = f"suggest:{query}"
-    yield tap(shown) if query in phone.app("Browser").suggestions(query) else ENTER
+    yield tap(shown) if query in phone.the(Browser).suggestions(query) else ENTER
 
 
-def shows_results(phone, query: str) -> bool:
-    route = phone.app("Browser").route
+def shows_results(phone: SimulatedPhone, query: str) -> bool:
+    route = phone.the(Browser).route
     return phone.front == "Browser" and route.name == "results" and str(route.about).lower() == query
 
 
@@ -24,14 +33,14 @@ def look_up(slots: Slots) -> Goal:
     topic, city = slots.pick(TOPICS), slots.pick(CITIES)
     query = f"{topic} in {city.lower()}"
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Browser")
         yield from search_web(phone, query)
 
     return Goal(
         (f"Search for {topic} in {city}", f"Look up {topic} in {city} on the web", f"Show me {topic} in {city}"),
         lambda phone, rng: anywhere(phone, rng, "Browser"),
-        plan,
+        script,
         lambda phone: shows_results(phone, query),
     )
 
@@ -41,13 +50,13 @@ def look_up_and_open(slots: Slots) -> Goal:
     topic, city, site = slots.pick(TOPICS), slots.pick(CITIES), slots.pick(SITES)
     query = f"{topic} in {city.lower()}"
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Browser")
         yield from search_web(phone, query)
         yield tap(f"site:{site}")
 
-    def reached(phone) -> bool:
-        route = phone.app("Browser").route
+    def reached(phone: SimulatedPhone) -> bool:
+        route = phone.the(Browser).route
         return phone.front == "Browser" and route.name == "site" and route.about == site
 
     return Goal(
@@ -57,7 +66,7 @@ def look_up_and_open(slots: Slots) -> Goal:
             f"What does {site} say about {topic} in {city}?",
         ),
         lambda phone, rng: anywhere(phone, rng, "Browser", inside=0.3),
-        plan,
+        script,
         reached,
     )
 
@@ -68,7 +77,7 @@ def find_on_map(slots: Slots) -> Goal:
     directions = slots.pick((True, False))
     query = f"{topic} in {city.lower()}"
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Maps")
         yield tap("search")
         yield type_text(query)
@@ -76,8 +85,8 @@ def find_on_map(slots: Slots) -> Goal:
         if directions:
             yield tap("directions")
 
-    def reached(phone) -> bool:
-        route = phone.app("Maps").route
+    def reached(phone: SimulatedPhone) -> bool:
+        route = phone.the(Maps).route
         return (
             phone.front == "Maps"
             and route.name == ("way" if directions else "place")
@@ -89,30 +98,30 @@ def find_on_map(slots: Slots) -> Goal:
         if directions
         else (f"Where are the {topic} in {city}?", f"Show {topic} in {city} on the map")
     )
-    return Goal(phrasings, lambda phone, rng: anywhere(phone, rng, "Maps"), plan, reached)
+    return Goal(phrasings, lambda phone, rng: anywhere(phone, rng, "Maps"), script, reached)
 
 
 @template("general", 1.3)
 def read_news(slots: Slots) -> Goal:
     section, city = slots.pick(SECTIONS), slots.pick(CITIES)
 
-    def start(phone, rng):
-        news = phone.app("News")
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        news = phone.the(News)
         if city not in news.stories[section]:
             news.stories[section][rng.randrange(9)] = city
         anywhere(phone, rng, "News", inside=0.25)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "News")
-        news = phone.app("News")
+        news = phone.the(News)
         while news.sections[news.at] != section:
             label = f"tab:{section}"
             to_left = news.sections.index(section) > news.at
             yield tap(label) if phone.canvas().find(label) else swipe("left" if to_left else "right")
         yield tap(f"story:{city}")
 
-    def reached(phone) -> bool:
-        route = phone.app("News").route
+    def reached(phone: SimulatedPhone) -> bool:
+        route = phone.the(News).route
         return phone.front == "News" and route.name == "story" and route.about == (section, city)
 
     return Goal(
@@ -122,7 +131,7 @@ def read_news(slots: Slots) -> Goal:
             f"Open News and read {section} in {city}",
         ),
         start,
-        plan,
+        script,
         reached,
     )
 
@@ -131,29 +140,29 @@ def read_news(slots: Slots) -> Goal:
 def visit_site(slots: Slots) -> Goal:
     site = slots.pick(SITES)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Browser")
-        if site in phone.app("Browser").tiles:
+        if site in phone.the(Browser).tiles:
             yield tap(f"site:{site}")
         else:
             yield from search_web(phone, site.lower())
 
-    def reached(phone) -> bool:
-        route = phone.app("Browser").route
+    def reached(phone: SimulatedPhone) -> bool:
+        route = phone.the(Browser).route
         return phone.front == "Browser" and route.name == "site" and route.about == site
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         anywhere(phone, rng, "Browser", inside=0.15)
 
-    return Goal((f"Go to {site}", f"Open {site} in the browser", f"Visit the site {site}"), start, plan, reached)
+    return Goal((f"Go to {site}", f"Open {site} in the browser", f"Visit the site {site}"), start, script, reached)
 
 
 @template("general", 0.9)
 def see_photo(slots: Slots) -> Goal:
     city, number = slots.pick(CITIES), slots.pick((2, 3))
 
-    def start(phone, rng):
-        photos = phone.app("Photos")
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        photos = phone.the(Photos)
         if city not in photos.albums:
             at = rng.randrange(len(photos.albums))
             photos.pictures[city] = photos.pictures[photos.albums[at]]
@@ -162,18 +171,18 @@ def see_photo(slots: Slots) -> Goal:
         if phone.front == "Photos":
             at_end(phone, rng, 0.4)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Photos")
         yield tap(f"album:{city}")
         for _ in range(number - 1):
             yield swipe("left")
 
-    def reached(phone) -> bool:
-        route = phone.app("Photos").route
+    def reached(phone: SimulatedPhone) -> bool:
+        route = phone.the(Photos).route
         return phone.front == "Photos" and route.name == "photo" and route.about == [city, number - 1]
 
     return Goal(
-        (f"Show photo {number} of {city}", f"Open photo {number} of the {city} album in Photos"), start, plan, reached
+        (f"Show photo {number} of {city}", f"Open photo {number} of the {city} album in Photos"), start, script, reached
     )
 
 
@@ -182,8 +191,8 @@ def look_up_note(slots: Slots) -> Goal:
     topic, note, place = slots.pick(TOPICS), slots.pick(LABELS), slots.hide(CITIES)
     query = f"{topic} in {place.lower()}"
 
-    def start(phone, rng):
-        notes = phone.app("Notes")
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        notes = phone.the(Notes)
         others = [title for title in notes.notes if title != note]
         titles = [*others[:7], note]
         rng.shuffle(titles)
@@ -191,7 +200,7 @@ def look_up_note(slots: Slots) -> Goal:
         notes.notes[note] = place
         anywhere(phone, rng, "Notes", "Browser", inside=0.4)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Notes")
         yield tap(f"note:{note}")
         yield from open_app(phone, "Browser")
@@ -203,7 +212,7 @@ def look_up_note(slots: Slots) -> Goal:
             f"Search the web for {topic} in the city of the note {note}",
         ),
         start,
-        plan,
+        script,
         lambda phone: shows_results(phone, query),
     )
 
@@ -213,18 +222,18 @@ def leave(slots: Slots) -> Goal:
     topic, city = slots.pick(TOPICS), slots.pick(CITIES)
     query = f"{topic} in {city.lower()}"
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open("Browser")
-        browser = phone.app("Browser")
+        browser = phone.the(Browser)
         browser.push("results", query)
         browser.visit(rng.choice(list(SITES)))
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield BACK
 
     return Goal(
         (f"Go back to the results for {topic} in {city}", f"Return to {topic} in {city}"),
         start,
-        plan,
+        script,
         lambda phone: shows_results(phone, query),
     )

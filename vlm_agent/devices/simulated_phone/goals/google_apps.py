@@ -1,10 +1,16 @@
-"""The phone's own apps: settings, clock, calendar, and going from one to another."""
+"""Templates of `google_apps`: settings, clock, calendar, and goals across several apps."""
 
-from vlm_agent.devices.simulated_phone.apps.clock import MINUTES, Alarm
-from vlm_agent.devices.simulated_phone.apps.settings import CHOICES
-from vlm_agent.devices.simulated_phone.expert import HOME, open_app, see, swipe, tap, type_text
+import random
+from collections.abc import Iterator
+
+from vlm_agent.devices.simulated_phone.apps.calendar import Calendar
+from vlm_agent.devices.simulated_phone.apps.clock import MINUTES, Alarm, Clock
+from vlm_agent.devices.simulated_phone.apps.messages import Messages
+from vlm_agent.devices.simulated_phone.apps.settings import CHOICES, Settings
+from vlm_agent.devices.simulated_phone.expert import HOME, Intent, open_app, see, swipe, tap, type_text
 from vlm_agent.devices.simulated_phone.goals.people import send_message, with_talk
 from vlm_agent.devices.simulated_phone.goals.starts import anywhere, begin
+from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
 from vlm_agent.devices.simulated_phone.words import APPS, CITIES, DAYS, LABELS, NAMES, SWITCHES
 
@@ -15,18 +21,18 @@ HOURS = range(1, 13)
 def turn_switch(slots: Slots) -> Goal:
     name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.switches[name] = state == "off"
         begin(phone, rng, "Settings")
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Settings")
         yield tap(name)
 
     return Goal(
         (f"Turn {state} {name}", f"Turn {name} {state} in Settings", f"Please turn {state} {name.lower()}"),
         start,
-        plan,
+        script,
         lambda phone: phone.switches[name] is (state == "on"),
     )
 
@@ -36,12 +42,12 @@ def choose_setting(slots: Slots) -> Goal:
     page = slots.pick(CHOICES)
     choice = slots.pick(CHOICES[page])
 
-    def start(phone, rng):
-        settings = phone.app("Settings")
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        settings = phone.the(Settings)
         settings.chosen[page] = rng.choice([other for other in CHOICES[page] if other != choice])
         begin(phone, rng, "Settings")
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Settings")
         yield tap(page)
         yield tap(choice)
@@ -49,8 +55,8 @@ def choose_setting(slots: Slots) -> Goal:
     return Goal(
         (f"Set {page} to {choice}", f"Go to {page} in Settings and choose {choice}"),
         start,
-        plan,
-        lambda phone: phone.app("Settings").chosen[page] == choice,
+        script,
+        lambda phone: phone.the(Settings).chosen[page] == choice,
     )
 
 
@@ -58,13 +64,13 @@ def choose_setting(slots: Slots) -> Goal:
 def quick_switch(slots: Slots) -> Goal:
     name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.switches[name] = state == "off"
         if name not in phone.quick:
             phone.quick[rng.randrange(len(phone.quick))] = name
         anywhere(phone, rng)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         if not phone.shade:
             yield swipe("shade")
         yield tap(f"quick:{name}")
@@ -72,7 +78,7 @@ def quick_switch(slots: Slots) -> Goal:
     return Goal(
         (f"Turn {state} {name} in the quick settings", f"Pull down the quick settings and turn {name} {state}"),
         start,
-        plan,
+        script,
         lambda phone: phone.switches[name] is (state == "on"),
     )
 
@@ -82,9 +88,9 @@ def set_alarm(slots: Slots) -> Goal:
     hour, minute, half = slots.pick(HOURS), slots.pick(MINUTES), slots.pick(("AM", "PM"))
     time = f"{hour}:{minute:02d} {half}"
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Clock")
-        clock = phone.app("Clock")
+        clock = phone.the(Clock)
         if clock.tab != "Alarm":
             yield tap("tab:Alarm")
         yield tap("new_alarm")
@@ -98,8 +104,8 @@ def set_alarm(slots: Slots) -> Goal:
     return Goal(
         (f"Set an alarm for {time}", f"Wake me up at {time}", f"Add a {time} alarm in Clock"),
         lambda phone, rng: anywhere(phone, rng, "Clock", inside=0.3),
-        plan,
-        lambda phone: time in phone.app("Clock").saved,
+        script,
+        lambda phone: time in phone.the(Clock).saved,
     )
 
 
@@ -107,14 +113,14 @@ def set_alarm(slots: Slots) -> Goal:
 def add_clock(slots: Slots) -> Goal:
     city = slots.pick(CITIES)
 
-    def start(phone, rng):
-        clock = phone.app("Clock")
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        clock = phone.the(Clock)
         clock.zones = [zone for zone in clock.zones if zone != city]
         anywhere(phone, rng, "Clock")
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Clock")
-        if phone.app("Clock").tab != "Clock":
+        if phone.the(Clock).tab != "Clock":
             yield tap("tab:Clock")
         yield tap("add_city")
         yield tap("city")
@@ -124,8 +130,8 @@ def add_clock(slots: Slots) -> Goal:
     return Goal(
         (f"Add {city} to the world clock", f"Show the time in {city} in Clock"),
         start,
-        plan,
-        lambda phone: city in phone.app("Clock").zones,
+        script,
+        lambda phone: city in phone.the(Clock).zones,
     )
 
 
@@ -134,31 +140,33 @@ def see_event(slots: Slots) -> Goal:
     day, event = slots.pick(DAYS), slots.pick(LABELS)
     delete = slots.pick((True, False))
 
-    def start(phone, rng):
-        calendar = phone.app("Calendar")
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        calendar = phone.the(Calendar)
         events = [*calendar.week[day], event]
         rng.shuffle(events)
         calendar.week[day] = {name: calendar.week[day].get(name, rng.choice(CITIES)) for name in events}
         calendar.at = min(max(0, DAYS.index(day) + rng.choice((-2, -1, -1, -1, 1, 1, 1, 2))), 6)
         anywhere(phone, rng, "Calendar", inside=0.25)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Calendar")
-        calendar = phone.app("Calendar")
+        calendar = phone.the(Calendar)
         while calendar.day != day:
             yield swipe("left" if DAYS.index(day) > calendar.at else "right")
         yield tap(f"event:{event}")
         if delete:
             yield tap("delete")
 
-    def reached(phone) -> bool:
-        calendar = phone.app("Calendar")
+    def reached(phone: SimulatedPhone) -> bool:
+        calendar = phone.the(Calendar)
         if delete:
             return (day, event) in calendar.deleted
         return phone.front == "Calendar" and calendar.day == day and calendar.route.about == event
 
     verb = "Delete" if delete else "Show"
-    return Goal((f"{verb} the {event} on {day}", f"{verb} the {event} of {day} in the calendar"), start, plan, reached)
+    return Goal(
+        (f"{verb} the {event} on {day}", f"{verb} the {event} of {day} in the calendar"), start, script, reached
+    )
 
 
 @template("google_apps", 1.1, memory=True)
@@ -167,11 +175,11 @@ def turn_off_and_on(slots: Slots) -> Goal:
     first = slots.pick(("off", "on"))
     second = "on" if first == "off" else "off"
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.switches[name] = first == "off"
         begin(phone, rng, "Settings", 0.3)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Settings")
         yield tap(name)
         yield tap(name)
@@ -179,7 +187,7 @@ def turn_off_and_on(slots: Slots) -> Goal:
     return Goal(
         (f"Turn {name} {first} and {second} again", f"Turn {first} {name}, then turn it {second} again"),
         start,
-        plan,
+        script,
         lambda phone: phone.toggled[-2:] == [(name, first == "on"), (name, second == "on")],
     )
 
@@ -189,8 +197,8 @@ def send_alarm_label(slots: Slots) -> Goal:
     label, name = slots.hide(LABELS), slots.pick(NAMES)
     hour, half = slots.pick(HOURS), slots.pick(("AM", "PM"))
 
-    def start(phone, rng):
-        clock = phone.app("Clock")
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
+        clock = phone.the(Clock)
         minute = rng.choice(MINUTES)
         clock.alarms = [
             alarm for alarm in clock.alarms if (alarm.hour, alarm.half) != (hour, half) and alarm.label != label
@@ -200,9 +208,9 @@ def send_alarm_label(slots: Slots) -> Goal:
         with_talk(phone, rng, name)
         anywhere(phone, rng, "Clock", "Messages", inside=0.35)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Clock")
-        clock = phone.app("Clock")
+        clock = phone.the(Clock)
         if clock.tab != "Alarm":
             yield tap("tab:Alarm")
         time = next(alarm.time for alarm in clock.alarms if alarm.label == label)
@@ -215,8 +223,8 @@ def send_alarm_label(slots: Slots) -> Goal:
             f"Send {name} what the {hour} {half} alarm in Clock is for",
         ),
         start,
-        plan,
-        lambda phone: (name, label) in phone.app("Messages").sent,
+        script,
+        lambda phone: (name, label) in phone.the(Messages).sent,
     )
 
 
@@ -224,14 +232,14 @@ def send_alarm_label(slots: Slots) -> Goal:
 def there_and_back(slots: Slots) -> Goal:
     first, second = slots.pair(APPS)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, first)
         yield HOME
         yield tap(f"app:{second}")
         yield HOME
         yield tap(f"app:{first}")
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         anywhere(phone, rng, inside=0.0)
         if phone.front in (first, second):
             phone.press_home()
@@ -240,6 +248,6 @@ def there_and_back(slots: Slots) -> Goal:
     return Goal(
         (f"Open {first}, then {second}, then {first} again", f"Go to {first}, look at {second} and return to {first}"),
         start,
-        plan,
+        script,
         lambda phone: phone.opened[-3:] == [first, second, first],
     )

@@ -1,15 +1,20 @@
-"""The phone's own apps, continued: mail, messages, contacts."""
+"""More templates of `google_apps`: mail, messages, contacts."""
 
-from vlm_agent.devices.simulated_phone.apps.mail import Letter
-from vlm_agent.devices.simulated_phone.expert import open_app, tap, type_text
+import random
+from collections.abc import Iterator
+
+from vlm_agent.devices.simulated_phone.apps.mail import Letter, Mail
+from vlm_agent.devices.simulated_phone.apps.messages import Contacts, Messages
+from vlm_agent.devices.simulated_phone.expert import Intent, open_app, tap, type_text
 from vlm_agent.devices.simulated_phone.goals.starts import begin
+from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
 from vlm_agent.devices.simulated_phone.words import CITIES, DAYS, LABELS, NAMES
 
 
-def with_letter(phone, rng, name: str) -> None:
-    """The inbox has a letter from `name`, unstarred, at any place."""
-    mail = phone.app("Mail")
+def with_letter(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
+    """Put an unstarred letter from `name` at a random position of the inbox."""
+    mail = phone.the(Mail)
     mail.inbox = [letter for letter in mail.inbox if letter.sender != name]
     subject = f"{rng.choice(LABELS).capitalize()} on {rng.choice(DAYS)}"
     letter = Letter(name, subject, f"Shall we meet in {rng.choice(CITIES)}?", False, rng.random() < 0.5)
@@ -18,43 +23,47 @@ def with_letter(phone, rng, name: str) -> None:
 
 @template("google_apps", 1.8)
 def handle_mail(slots: Slots) -> Goal:
-    name, deed = slots.pick(NAMES), slots.pick(("star", "archive", "delete", "open"))
+    name, verb = slots.pick(NAMES), slots.pick(("star", "archive", "delete", "open"))
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         with_letter(phone, rng, name)
         begin(phone, rng, "Mail", 0.25)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Mail")
-        if deed == "star":
+        if verb == "star":
             yield tap(f"star:{name}")
             return
         yield tap(f"letter:{name}")
-        if deed != "open":
-            yield tap(deed)
+        if verb != "open":
+            yield tap(verb)
 
-    def reached(phone) -> bool:
-        mail = phone.app("Mail")
+    def reached(phone: SimulatedPhone) -> bool:
+        mail = phone.the(Mail)
         letter = mail.letter(name)
-        if deed == "star":
+        if verb == "star":
             return letter is not None and letter.starred
-        if deed == "open":
+        if verb == "open":
             return phone.front == "Mail" and mail.route.name == "letter" and mail.route.about.sender == name
-        return name in (mail.archived if deed == "archive" else mail.deleted)
+        return name in (mail.archived if verb == "archive" else mail.deleted)
 
-    verb = deed.capitalize()
-    return Goal((f"{verb} the mail from {name}", f"Open Mail and {deed} the letter from {name}"), start, plan, reached)
+    return Goal(
+        (f"{verb.capitalize()} the mail from {name}", f"Open Mail and {verb} the letter from {name}"),
+        start,
+        script,
+        reached,
+    )
 
 
 @template("google_apps", 1.9)
 def reply_mail(slots: Slots) -> Goal:
     name, text = slots.pick(NAMES), slots.pick(LABELS)
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         with_letter(phone, rng, name)
         begin(phone, rng, "Mail", 0.25)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Mail")
         yield tap(f"letter:{name}")
         yield tap("reply")
@@ -65,18 +74,18 @@ def reply_mail(slots: Slots) -> Goal:
     return Goal(
         (f"Reply {text} to the mail from {name}", f"Answer the letter from {name} with {text}"),
         start,
-        plan,
-        lambda phone: (name, text) in phone.app("Mail").sent,
+        script,
+        lambda phone: (name, text) in phone.the(Mail).sent,
     )
 
 
-def with_talk(phone, rng, name: str) -> None:
-    messages = phone.app("Messages")
+def with_talk(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
+    messages = phone.the(Messages)
     if name not in messages.people:
         messages.people[rng.randrange(len(messages.people))] = name
 
 
-def send_message(phone, name: str, text: str):
+def send_message(phone: SimulatedPhone, name: str, text: str) -> Iterator[Intent]:
     yield from open_app(phone, "Messages")
     yield tap(f"talk:{name}")
     yield tap("message")
@@ -88,7 +97,7 @@ def send_message(phone, name: str, text: str):
 def message(slots: Slots) -> Goal:
     name, text = slots.pick(NAMES), slots.pick(LABELS)
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         with_talk(phone, rng, name)
         begin(phone, rng, "Messages", 0.25)
 
@@ -96,7 +105,7 @@ def message(slots: Slots) -> Goal:
         (f"Send {text} to {name}", f"Send a message to {name} that says {text}", f"Text {name}: {text}"),
         start,
         lambda phone: send_message(phone, name, text),
-        lambda phone: (name, text) in phone.app("Messages").sent,
+        lambda phone: (name, text) in phone.the(Messages).sent,
     )
 
 
@@ -104,7 +113,7 @@ def message(slots: Slots) -> Goal:
 def call(slots: Slots) -> Goal:
     name = slots.pick(NAMES)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, "Contacts")
         yield tap(f"person:{name}")
         yield tap("call")
@@ -112,6 +121,6 @@ def call(slots: Slots) -> Goal:
     return Goal(
         (f"Call {name}", f"Open Contacts and call {name}"),
         lambda phone, rng: begin(phone, rng, "Contacts", 0.25),
-        plan,
-        lambda phone: name in phone.app("Contacts").calls,
+        script,
+        lambda phone: name in phone.the(Contacts).calls,
     )

@@ -1,6 +1,11 @@
-"""One or two steps, continued: quick settings, scrolling, going back and home."""
+"""More templates of `single`: quick settings, scrolling, back and home."""
 
-from vlm_agent.devices.simulated_phone.expert import BACK, HOME, swipe, tap
+import random
+from collections.abc import Iterator
+
+from vlm_agent.devices.simulated_phone.apps.messages import Contacts
+from vlm_agent.devices.simulated_phone.expert import BACK, HOME, Intent, swipe, tap
+from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
 from vlm_agent.devices.simulated_phone.words import APPS, NAMES, SWITCHES
 
@@ -9,19 +14,19 @@ from vlm_agent.devices.simulated_phone.words import APPS, NAMES, SWITCHES
 def tile_here(slots: Slots) -> Goal:
     name, state = slots.pick(SWITCHES), slots.pick(("on", "off"))
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.switches[name] = state == "off"
         if name not in phone.quick:
             phone.quick[rng.randrange(len(phone.quick))] = name
         phone.shade = True
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield tap(f"quick:{name}")
 
     return Goal(
         (f"Tap the {name} tile to turn it {state}", f"Turn {state} the {name} tile"),
         start,
-        plan,
+        script,
         lambda phone: phone.switches[name] is (state == "on"),
     )
 
@@ -30,17 +35,17 @@ def tile_here(slots: Slots) -> Goal:
 def close_shade(slots: Slots) -> Goal:
     name = slots.pick(APPS)
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open(name)
         phone.shade = True
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield swipe("up")
 
     return Goal(
         (f"Close the quick settings over {name}", f"Swipe the quick settings away to see {name}"),
         start,
-        plan,
+        script,
         lambda phone: not phone.shade,
     )
 
@@ -49,16 +54,16 @@ def close_shade(slots: Slots) -> Goal:
 def pull_shade(slots: Slots) -> Goal:
     name = slots.pick(APPS)
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open(name)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield swipe("shade")
 
     return Goal(
         (f"Pull down the quick settings over {name}", f"Show the quick settings in {name}"),
         start,
-        plan,
+        script,
         lambda phone: phone.shade,
     )
 
@@ -82,21 +87,21 @@ def scroll_back(slots: Slots) -> Goal:
         )
     )
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open(name)
         phone.changed()
         phone.canvas()
         route = phone.app(name).route
         route.scroll = route.limit
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         while phone.app(name).route.scroll > 0:
             yield swipe("down")
 
     return Goal(
         (f"Scroll {name} to the top", f"Go to the top of {name}"),
         start,
-        plan,
+        script,
         lambda phone: phone.app(name).route.scroll == 0,
     )
 
@@ -105,16 +110,16 @@ def scroll_back(slots: Slots) -> Goal:
 def go_home(slots: Slots) -> Goal:
     name = slots.pick(APPS)
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open(name)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield HOME
 
     return Goal(
         (f"Leave {name} for the home screen", f"Go home from {name}"),
         start,
-        plan,
+        script,
         lambda phone: phone.at_home,
     )
 
@@ -123,16 +128,16 @@ def go_home(slots: Slots) -> Goal:
 def go_back(slots: Slots) -> Goal:
     name = slots.pick(NAMES)
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open("Contacts")
-        phone.app("Contacts").push("person", name)
+        phone.the(Contacts).push("person", name)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield BACK
 
     return Goal(
         (f"Go back from {name} to all contacts", f"Leave the page of {name}"),
         start,
-        plan,
-        lambda phone: phone.app("Contacts").route.name == "home",
+        script,
+        lambda phone: phone.the(Contacts).route.name == "home",
     )

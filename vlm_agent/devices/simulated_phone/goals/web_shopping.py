@@ -1,8 +1,13 @@
-"""Shopping on the web and in the Shop app: searching, looking, filling and emptying the cart, checking out."""
+"""Templates of `web_shopping`: searching, viewing products, filling and emptying the cart, checking out."""
 
-from vlm_agent.devices.simulated_phone.apps.shop import Shop, product_names
-from vlm_agent.devices.simulated_phone.expert import ENTER, open_app, tap, type_text
+import random
+from collections.abc import Iterator
+
+from vlm_agent.devices.simulated_phone.apps.browser import Browser
+from vlm_agent.devices.simulated_phone.apps.shop import Shop, ShopApp, product_names
+from vlm_agent.devices.simulated_phone.expert import ENTER, Intent, open_app, tap, type_text
 from vlm_agent.devices.simulated_phone.goals.starts import anywhere
+from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
 from vlm_agent.devices.simulated_phone.words import SHOPS
 
@@ -13,32 +18,31 @@ def host_of(place: str) -> str:
     return "Shop" if place == "Shop" else "Browser"
 
 
-def shop_of(phone, place: str) -> Shop:
-    app = phone.app(host_of(place))
-    return app.shop if place == "Shop" else app.shop_named(place)
+def shop_of(phone: SimulatedPhone, place: str) -> Shop:
+    return phone.the(ShopApp).shop if place == "Shop" else phone.the(Browser).shop_named(place)
 
 
-def in_shop(phone, place: str) -> bool:
-    app = phone.app(host_of(place))
+def in_shop(phone: SimulatedPhone, place: str) -> bool:
+    app = phone.the(ShopApp) if place == "Shop" else phone.the(Browser)
     return phone.front == app.name and app.route.name.startswith("shop_") and app.shop is shop_of(phone, place)
 
 
-def begin(phone, rng, place: str, inside: float = 0.3) -> None:
-    """Anywhere, or with chance `inside` on the shop's first page."""
+def begin(phone: SimulatedPhone, rng: random.Random, place: str, inside: float = 0.3) -> None:
+    """As `starts.anywhere`, but with probability `inside` on the shop's first page."""
     host = host_of(place)
     if rng.random() < inside:
         anywhere(phone, rng, host, inside=1.0)
         if place != "Shop":
-            phone.app("Browser").visit(place)
+            phone.the(Browser).visit(place)
     else:
         anywhere(phone, rng, host, inside=0.12)
 
 
-def go_to_shop(phone, place: str):
+def go_to_shop(phone: SimulatedPhone, place: str) -> Iterator[Intent]:
     yield from open_app(phone, host_of(place))
     if place == "Shop" or in_shop(phone, place):
         return
-    browser = phone.app("Browser")
+    browser = phone.the(Browser)
     if place in browser.tiles:
         yield tap(f"site:{place}")
         return
@@ -48,13 +52,13 @@ def go_to_shop(phone, place: str):
     yield tap(f"suggest:{place.lower()}") if suggested else ENTER
 
 
-def search_shop(phone, product: str):
+def search_shop(phone: SimulatedPhone, product: str) -> Iterator[Intent]:
     yield tap("shop_search")
     yield type_text(product)
     yield tap(f"suggest:{product}")
 
 
-def shows(phone, place: str, page: str, about: object = None) -> bool:
+def shows(phone: SimulatedPhone, place: str, page: str, about: object = None) -> bool:
     route = phone.app(host_of(place)).route
     return in_shop(phone, place) and route.name == page and (about is None or route.about == about)
 
@@ -67,14 +71,14 @@ def on(place: str) -> str:
 def search_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield from search_shop(phone, product)
 
     return Goal(
         (f"Search for {product} {on(place)}", f"Go to {place} and search for a {product}"),
         lambda phone, rng: begin(phone, rng, place),
-        plan,
+        script,
         lambda phone: shows(phone, place, "shop_results", product),
     )
 
@@ -83,7 +87,7 @@ def search_product(slots: Slots) -> Goal:
 def look_at_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield from search_shop(phone, product)
         yield tap(f"product:{product}")
@@ -91,7 +95,7 @@ def look_at_product(slots: Slots) -> Goal:
     return Goal(
         (f"Find a {product} {on(place)} and open it", f"Show me the page of a {product} {on(place)}"),
         lambda phone, rng: begin(phone, rng, place, 0.4),
-        plan,
+        script,
         lambda phone: shows(phone, place, "shop_product", product),
     )
 
@@ -100,7 +104,7 @@ def look_at_product(slots: Slots) -> Goal:
 def add_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield from search_shop(phone, product)
         quick = shop_of(phone, place).quick_add and not shop_of(phone, place).grid
@@ -113,7 +117,7 @@ def add_product(slots: Slots) -> Goal:
     return Goal(
         (f"Add a {product} to the cart {on(place)}", f"Go to {place}, search for {product} and add it to the cart"),
         lambda phone, rng: begin(phone, rng, place, 0.45),
-        plan,
+        script,
         lambda phone: product in shop_of(phone, place).added,
     )
 
@@ -122,7 +126,7 @@ def add_product(slots: Slots) -> Goal:
 def buy_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield from search_shop(phone, product)
         yield tap(f"product:{product}")
@@ -136,13 +140,13 @@ def buy_product(slots: Slots) -> Goal:
             f"Put a {product} into the cart {on(place)} and go to checkout",
         ),
         lambda phone, rng: begin(phone, rng, place, 0.5),
-        plan,
+        script,
         lambda phone: shows(phone, place, "shop_checkout") and product in shop_of(phone, place).cart,
     )
 
 
-def fill_cart(phone, rng, place: str, *more: str, extra: int = 2) -> None:
-    """Put `more` and up to `extra` other things in the cart, in any order."""
+def fill_cart(phone: SimulatedPhone, rng: random.Random, place: str, *more: str, extra: int = 2) -> None:
+    """Put `more` and up to `extra` other products into the cart, shuffled."""
     cart = [*rng.sample(product_names(), rng.randint(0, extra)), *more]
     cart = list(dict.fromkeys(cart))
     rng.shuffle(cart)
@@ -154,11 +158,11 @@ def see_cart(slots: Slots) -> Goal:
     place, checkout = slots.pick(PLACES), slots.pick((True, False))
     product = slots.pick(product_names())
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         fill_cart(phone, rng, place, product, extra=4)
         begin(phone, rng, place, 0.2)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield tap("cart")
         yield tap("checkout" if checkout else f"product:{product}")
@@ -169,18 +173,18 @@ def see_cart(slots: Slots) -> Goal:
         else (f"Open the {product} in the cart {on(place)}",)
     )
     page, about = ("shop_checkout", None) if checkout else ("shop_product", product)
-    return Goal(goal, start, plan, lambda phone: shows(phone, place, page, about))
+    return Goal(goal, start, script, lambda phone: shows(phone, place, page, about))
 
 
 @template("web_shopping", 1.0)
 def remove_product(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         fill_cart(phone, rng, place, product, extra=5)
         begin(phone, rng, place, 0.25)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield tap("cart")
         yield tap(f"remove:{product}")
@@ -188,7 +192,7 @@ def remove_product(slots: Slots) -> Goal:
     return Goal(
         (f"Remove the {product} from the cart {on(place)}", f"Take the {product} out of the cart {on(place)}"),
         start,
-        plan,
+        script,
         lambda phone: product not in shop_of(phone, place).cart,
     )
 
@@ -197,12 +201,12 @@ def remove_product(slots: Slots) -> Goal:
 def empty_then_add(slots: Slots) -> Goal:
     place, product = slots.pick(PLACES), slots.pick(product_names())
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         shop_of(phone, place).badges = False
         fill_cart(phone, rng, place, rng.choice(product_names()), extra=1)
         begin(phone, rng, place, 0.5)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield tap("cart")
         shop = shop_of(phone, place)
@@ -213,7 +217,7 @@ def empty_then_add(slots: Slots) -> Goal:
         yield tap(f"product:{product}")
         yield tap("add")
 
-    def reached(phone) -> bool:
+    def reached(phone: SimulatedPhone) -> bool:
         shop = shop_of(phone, place)
         return shop.emptied and shop.cart == [product]
 
@@ -223,7 +227,7 @@ def empty_then_add(slots: Slots) -> Goal:
             f"Clear the cart {on(place)} and then put a {product} into it",
         ),
         start,
-        plan,
+        script,
         reached,
     )
 
@@ -233,11 +237,11 @@ def add_two(slots: Slots) -> Goal:
     place = slots.pick(PLACES)
     first, second = slots.pair(product_names())
 
-    def start(phone, rng):
+    def start(phone: SimulatedPhone, rng: random.Random) -> None:
         shop_of(phone, place).badges = False
         begin(phone, rng, place, 0.6)
 
-    def plan(phone):
+    def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from go_to_shop(phone, place)
         yield from search_shop(phone, first)
         yield tap(f"product:{first}")
@@ -253,6 +257,6 @@ def add_two(slots: Slots) -> Goal:
             f"Put two things into the cart {on(place)}: a {first} and a {second}",
         ),
         start,
-        plan,
+        script,
         lambda phone: shop_of(phone, place).added == [first, second],
     )

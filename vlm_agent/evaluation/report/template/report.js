@@ -1,5 +1,5 @@
 "use strict";
-// Filters, and pictures where they are near the window. Without this, every picture is simply there.
+// Filters, and pictures that are loaded near the window only. Without scripts, every picture is loaded.
 {
   const episodes = [...document.querySelectorAll(".episode")].map((article) => ({
     article,

@@ -1,0 +1,21 @@
+"""Puts recipes/, eval/ and deepspeed_configs/ into the wheel, as vlm_agent/_shipped; all else is in pyproject.toml."""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+SHIPPED = ("recipes", "eval", "deepspeed_configs")
+
+
+class BuildWithRecipes(build_py):
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:  # an editable install reads them in the checkout
+            for folder in SHIPPED:
+                target = Path(self.build_lib, "vlm_agent", "_shipped", folder)
+                shutil.copytree(folder, target, dirs_exist_ok=True)
+
+
+setup(cmdclass={"build_py": BuildWithRecipes})

@@ -1,0 +1,54 @@
+"""A model behind an endpoint does a task on a phone like any other agent."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.chat_server import Reply, completion, serving
+
+from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.agents.endpoint import EndpointAgent
+from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.episodes import Screen
+from vlm_agent.evaluation.online.runs import play
+from vlm_agent.evaluation.online.tasks import online_tasks
+
+LANGUAGE = BinnedLanguage()
+
+
+def test_a_served_model_that_says_what_the_expert_does_reaches_the_goal(tmp_path):
+    task = online_tasks(1, 0)[0]
+    phone, goal = task.fresh_phone()
+    texts = [LANGUAGE.encode(step.action) for step in goal.solve(phone)]
+    with serving(lambda call, _: Reply(texts[call])) as (url, requests):
+        agent = EndpointAgent(ChatEndpoint(url, "model"), LANGUAGE)
+        result = play("served", lambda _: agent, task, tmp_path / "t")
+    assert result["success"]
+    assert len(requests) == result["steps"] == len(texts)
+    assert goal.goal in str(requests[0].body)
+
+
+def test_a_served_model_that_says_no_action_is_stopped(tmp_path):
+    with serving(lambda *_: Reply("I would rather not")) as (url, requests):
+        agent = EndpointAgent(ChatEndpoint(url, "model"), LANGUAGE)
+        result = play("served", lambda _: agent, online_tasks(1, 0)[0], tmp_path / "t")
+    assert (result["reason"], result["unparsed"], len(requests)) == ("unparsed", 3, 3)
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        ({"prompt_tokens": 700, "completion_tokens": 8, "total_tokens": 708}, (700, 8)),
+        ({"prompt_tokens": "700", "completion_tokens": 8}, None),
+        ({"completion_tokens": 8}, None),
+        ([1, 2], None),
+        (None, None),
+    ],
+)
+def test_what_a_server_says_of_its_tokens_is_counted(usage, tokens):
+    body = json.loads(completion("complete")) | {"usage": usage}
+    with serving(lambda *_: Reply(json.dumps(body).encode())) as (url, _):
+        agent = EndpointAgent(ChatEndpoint(url, "model"), LANGUAGE)
+        answer = agent.act("wait", [], Screen(np.zeros((40, 20, 3), np.uint8)))
+    assert (answer.text, answer.usage.tokens, answer.usage.calls) == ("complete", tokens, 1)
+    assert answer.usage.seconds > 0

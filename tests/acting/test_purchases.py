@@ -1,0 +1,83 @@
+"""Actions that could spend money are detected by the texts on the screen, the activity and the typed text."""
+
+import pytest
+
+from vlm_agent.acting.purchases import purchase_reason
+from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.devices.simulated_phone.app import Route
+from vlm_agent.episodes import Action, UiElement
+
+BUY = UiElement((0.8, 0.1, 0.05, 0.3), "Buy now")
+ADD = UiElement((0.8, 0.6, 0.05, 0.3), "Add to cart")
+PLAIN = UiElement((0.1, 0.1, 0.05, 0.3), "A fine kettle")
+
+
+def on(*elements, action=None, goal="look around", activity="org.shop/.Product"):
+    return purchase_reason(Action.tap(0.5, 0.5) if action is None else action, goal, activity, elements)
+
+
+def test_a_tap_on_a_button_that_buys_counts_and_one_beside_it_does_not():
+    assert "Buy now" in on(BUY, ADD, action=Action.tap(0.82, 0.2))
+    assert "Buy now" in on(BUY, ADD, action=Action.tap(0.79, 0.2))  # just above its letters
+    assert on(BUY, ADD, action=Action.tap(0.82, 0.7)) is None
+    assert "Buy now" in on(BUY, ADD, action=Action.long_press(0.82, 0.2))
+
+
+@pytest.mark.parametrize(
+    "text", ["Card number", "PLACE ORDER", "Choose a payment method", "Zahlungspflichtig bestellen"]
+)
+@pytest.mark.parametrize("action", [Action.tap(0.1, 0.1), Action.type_text("x"), Action.press("enter")])
+def test_on_a_screen_of_payment_everything_counts(text, action):
+    assert text in on(PLAIN, UiElement((0.5, 0.5, 0.1, 0.1), text), action=action)
+
+
+@pytest.mark.parametrize("text", ["Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering"])
+def test_words_within_words_do_not_count(text):
+    assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is None
+
+
+@pytest.mark.parametrize(
+    "activity",
+    ["com.android.vending/.billing.acquire.LockToPortrait", "com.shop/.CheckoutActivity", "a/b.PaymentSheet"],
+)
+def test_the_name_of_the_screen_counts_where_nothing_else_is_known(activity):
+    assert activity in purchase_reason(Action.tap(0.5, 0.5), "look around", activity, None)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        *(Action.press("back"), Action.press("home"), Action.complete(), Action.impossible()),
+        *(Action.wait(), Action.recents(), Action.answer("the card is 4111 1111 1111 1111")),
+    ],
+)
+def test_actions_that_touch_nothing_on_the_screen_never_count(action):
+    assert on(UiElement((0.5, 0.5, 0.1, 0.1), "Place order"), action=action, activity="a/.Checkout") is None
+
+
+@pytest.mark.parametrize("elements", [None, ()])
+def test_a_goal_to_buy_counts_where_the_phone_does_not_tell_its_texts(elements):
+    tap = Action.tap(0.5, 0.5)
+    assert "'buy'" in purchase_reason(tap, "Buy a kettle", "org.shop/.Home", elements)
+    assert purchase_reason(tap, "Find a kettle", "org.shop/.Home", elements) is None
+    assert purchase_reason(tap, "Buy a kettle", "org.shop/.Home", (PLAIN,)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "is_card"),
+    [("4111 1111 1111 1111", True), ("4111-1111-1111-1111", True), ("4111 1111 1111 1112", False), ("12345", False)],
+)
+def test_the_number_of_a_card_counts(text, is_card):
+    assert (on(PLAIN, action=Action.type_text(text)) is not None) is is_card
+
+
+def test_the_simulated_shop_is_free_to_walk_until_its_checkout():
+    phone = SimulatedPhone(3)
+    phone.open("Shop")
+    shop = phone.app("Shop")
+    verdicts = {}
+    for route in ("shop_home", "shop_product", "shop_checkout"):
+        shop.routes.append(Route(route, shop.shop.deals[0] if route == "shop_product" else None))
+        phone.changed()
+        verdicts[route] = purchase_reason(Action.press("enter"), "look", phone.activity, phone.elements())
+    assert [name for name, why in verdicts.items() if why is not None] == ["shop_checkout"]

@@ -1,0 +1,174 @@
+"""A new action language is one file and one entry of LANGUAGES: every command that takes a language runs it."""
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from helpers import tiny
+from helpers import tokenizers_of_all_kinds as kinds
+from helpers.chat_server import Reply, serving
+
+from vlm_agent.action_languages import (
+    LANGUAGES,
+    ActionLanguage,
+    Coordinate,
+    LanguageSettings,
+    LanguageVocabulary,
+    language_settings,
+)
+from vlm_agent.agents.decoding.constrained import Constrained
+from vlm_agent.agents.decoding.greedy import Limits
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.shards.columns import read_columns
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Action, ActionKind, Screen
+from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.training.data.token_counts import count_tokens
+
+EPISODES = [tiny.episode(number) for number in range(2)]
+
+
+@dataclass(frozen=True)
+class LetterLanguage(ActionLanguage):
+    """Taps and swipes as letters of a grid, typed text after a colon, everything else by its number: `b c`, `:text`."""
+
+    letters: str = "abcd"
+
+    @property
+    def instructions(self) -> str:
+        return f"Say a row and a column, {self.letters[0]} to {self.letters[-1]}."
+
+    def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
+        if action.kind is ActionKind.TYPE:
+            return ":" + action.text
+        if action.kind is not ActionKind.DUAL_POINT:
+            return f"#{action.kind}"
+        points = [action.touch_yx] if action.is_tap else [action.touch_yx, action.lift_yx]
+        return " ".join(self._letter(value) for point in points for value in point)
+
+    def decode(self, text: str, screen: Screen | None = None) -> Action | None:
+        if text.startswith(":"):
+            return Action.type_text(text[1:])
+        if re.fullmatch(r"#[0-9]{1,3}", text) and int(text[1:]) in (5, 6, 7, 10, 11):
+            return Action(ActionKind(int(text[1:])))
+        if re.fullmatch(f"[{self.letters}]( [{self.letters}])*", text) and text.count(" ") in (1, 3):
+            places = [(self.letters.index(letter) + 0.5) / len(self.letters) for letter in text.split(" ")]
+            return Action.swipe((places[0], places[1]), (places[-2], places[-1]))
+        return None
+
+    def vocabulary(self) -> LanguageVocabulary:
+        places = [(letter, (index + 0.5) / len(self.letters)) for index, letter in enumerate(self.letters)]
+        rows = [Coordinate(letter + " ", 0, place) for letter, place in places]
+        columns = [Coordinate(letter, 1, place) for letter, place in places]
+        return LanguageVocabulary(("#", ":"), (*rows, *columns))
+
+    def _letter(self, value: float) -> str:
+        return self.letters[min(int(value * len(self.letters)), len(self.letters) - 1)]
+
+
+@dataclass(frozen=True)
+class EndingLanguage(LetterLanguage):
+    """The same with `ending`, so that decoding can be constrained."""
+
+    def ending(self, text: str) -> str | None:
+        first = self.letters[0]
+        endings = ("", first, f" {first}", f"{first} {first}", "5", "#5", "0", "1")
+        return next((ending for ending in endings if self.decode(text + ending) is not None), None)
+
+
+class LetterSettings(LanguageSettings):
+    """`letters`: of the grid. `with_ending`: whether it can be decoded under constraint."""
+
+    name: str = "letters"
+    letters: str = "abcd"
+    with_ending: bool = True
+
+    def build(self) -> ActionLanguage:
+        return (EndingLanguage if self.with_ending else LetterLanguage)(self.letters)
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setitem(LANGUAGES, "letters", LetterSettings)
+
+
+@pytest.fixture
+def shards(tmp_path) -> Path:
+    return tiny.write_shards(tmp_path / "shards", EPISODES, split="test")
+
+
+def write_recipe(shards: Path, run: Path, **language) -> Path:
+    content = tiny.recipe(shards, run)
+    content["data"]["split"] = "test"
+    content["action_language"] = {"name": "letters", "letters": "abcdef"} | language
+    path = run.with_suffix(".yaml")
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def test_it_is_estimated_trained_and_evaluated(shards, tmp_path, capsys):
+    run = tmp_path / "run"
+    recipe = str(write_recipe(shards, run))
+    assert main(["train", "--config", recipe, "--dry-run", "--gpu", "H100"]) == OK
+    assert "actions to learn" in capsys.readouterr().out
+    assert main(["train", "--config", recipe]) == OK
+    assert yaml.safe_load((run / "recipe.yaml").read_text())["action_language"]["letters"] == "abcdef"
+    output = tmp_path / "evaluated"
+    command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--output", str(output), "--constrained"]
+    assert main([*command, "--no-controls"]) == OK
+    rows = read_predictions(output / "predictions.parquet")
+    assert len(rows) == sum(len(episode) for episode in EPISODES)
+    constrained = read_predictions(output / "predictions_constrained.parquet")
+    assert all(row.predicted is not None for row in constrained)
+
+
+def test_without_an_ending_it_is_decoded_freely_and_refuses_constrained_decoding(shards, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert main(["train", "--config", str(write_recipe(shards, run, with_ending=False))]) == OK
+    command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--no-controls"]
+    assert main([*command, "--output", str(tmp_path / "free")]) == OK
+    assert main([*command, "--output", str(tmp_path / "constrained"), "--constrained"]) == FAILED
+    assert "LetterLanguage does not define ending(), which constrained decoding needs" in capsys.readouterr().err
+
+
+def test_its_tokens_are_counted_from_columns(shards, tmp_path, capsys):
+    recipe = str(write_recipe(tmp_path / "elsewhere", tmp_path / "run"))
+    assert main(["inspect", str(shards), "--split", "test", "--config", recipe, "--budget", "10"]) == OK
+    assert "> 10" in capsys.readouterr().out
+    dataset = ShardDataset(shards)
+    sentences = replace(tiny.sentences(kinds.byte_level()), language=LetterLanguage())
+    counts = count_tokens(read_columns(dataset), sentences).whole
+    assert counts.tolist() == [len(sentences.build(episode)) for episode in dataset]
+
+
+def test_an_endpoint_is_prompted_in_it(shards, tmp_path):
+    with serving(lambda n, body: Reply("b c")) as (url, requests):
+        content = {"agent": "endpoint", "endpoint": url, "model": "m", "action_language": {"name": "letters"}}
+        path = tmp_path / "agent.yaml"
+        path.write_text(yaml.safe_dump(content))
+        output = tmp_path / "out"
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output), "--no-controls"]
+        assert main(command) == OK
+    assert "Say a row and a column, a to d." in requests[0].body["messages"][0]["content"]
+    assert {row.predicted for row in read_predictions(output / "predictions.parquet")} == {Action.tap(0.375, 0.625)}
+
+
+@pytest.mark.parametrize("tokenizer", [kinds.byte_level(), kinds.sentencepiece()], ids=["byte-level", "sentencepiece"])
+def test_constrained_decoding_needs_nothing_but_its_ending(tokenizer):
+    language = language_settings({"name": "letters"}).build()
+    limits, generator = Limits(tokenizer.eos_token_id, language.max_tokens), torch.Generator().manual_seed(0)
+    choose, written = Constrained(tokenizer, language, limits), []
+    while not written or not limits.reached(written):
+        logits = torch.randn(len(tokenizer), generator=generator)
+        written.append(choose(written, int(logits.argmax()), lambda logits=logits: logits))
+    text = tokenizer.decode(written, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    assert written[-1] == tokenizer.eos_token_id
+    assert language.decode(text) is not None
+
+
+def test_its_settings_are_checked_like_those_of_every_language(shards, tmp_path, capsys):
+    assert main(["train", "--config", str(write_recipe(shards, tmp_path / "run", leters="ab"))]) == FAILED
+    assert "unknown key action_language.leters; did you mean action_language.letters?" in capsys.readouterr().err

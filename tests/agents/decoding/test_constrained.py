@@ -1,0 +1,173 @@
+"""Whatever a model finds likely, constrained decoding says an action."""
+
+import pytest
+import torch
+from helpers import tiny
+from helpers import tokenizers_of_all_kinds as kinds
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.named import NamedLanguage
+from vlm_agent.agents.decoding.constrained import Constrained
+from vlm_agent.agents.decoding.greedy import Limits
+from vlm_agent.agents.decoding.token_bytes import token_bytes
+from vlm_agent.episodes import Action
+from vlm_agent.errors import UserError
+
+TOKENIZERS = {"words": tiny.tokenizer(), "byte-level": kinds.byte_level(), "sentencepiece": kinds.sentencepiece()}
+LANGUAGE = BinnedLanguage()
+every_kind = pytest.mark.parametrize("kind", TOKENIZERS)
+
+
+def limits(kind: str, max_tokens: int = 64) -> Limits:
+    return Limits(TOKENIZERS[kind].eos_token_id, max_tokens)
+
+
+def ids_of(kind: str, text: str) -> list[int]:
+    return TOKENIZERS[kind](text, add_special_tokens=False, split_special_tokens=True).input_ids
+
+
+def text_of(kind: str, ids: list[int]) -> str:
+    return TOKENIZERS[kind].decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
+def decode(
+    kind: str, said: list[int], seed: int, likely_end: float, max_tokens: int, language: ActionLanguage = LANGUAGE
+) -> list[int]:
+    """A model whose every opinion is drawn by lot; `likely_end` is how much it wants to end."""
+    bounds, generator = limits(kind, max_tokens), torch.Generator().manual_seed(seed)
+    choose = Constrained(TOKENIZERS[kind], language, bounds)
+    while not said or not bounds.reached(said):
+        logits = torch.randn(len(TOKENIZERS[kind]), generator=generator)
+        logits[bounds.end_mark] += likely_end
+        said = [*said, choose(said, int(logits.argmax()), lambda logits=logits: logits)]
+    return said
+
+
+@every_kind
+@given(
+    st.sampled_from(
+        [
+            "",
+            "swipe from 7 90 to 7 9",
+            "long press at 7",
+            'open app "',
+            'answer "\\',
+            'Input text "',
+            'Input text "gr',
+            'Input text "\\',
+        ]
+    ),
+    st.integers(0, 1 << 20),
+    st.sampled_from([-9.0, 0.0, 9.0]),
+    st.integers(50, 64),
+)
+@settings(max_examples=40, deadline=None)
+def test_every_answer_is_an_action_that_ends_in_time(kind, beginning, seed, likely_end, max_tokens):
+    said = decode(kind, ids_of(kind, beginning), seed, likely_end, max_tokens)
+    assert len(said) <= max_tokens
+    assert said[-1] == TOKENIZERS[kind].eos_token_id
+    assert LANGUAGE.decode(text_of(kind, said)) is not None
+
+
+@every_kind
+@given(
+    st.sampled_from(["", "Wi-Fi", "Wi-Fi=", "Wi-Fi=tap at 3", "grü", "tap at 3", 'Input text "', "n" * 32]),
+    st.integers(0, 1 << 20),
+    st.sampled_from([-9.0, 0.0, 9.0]),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_tap_that_says_its_name_ends_in_time_too(kind, beginning, seed, likely_end):
+    said = decode(kind, ids_of(kind, beginning), seed, likely_end, 64, NamedLanguage())
+    assert said[-1] == TOKENIZERS[kind].eos_token_id
+    assert NamedLanguage().decode(text_of(kind, said)) is not None
+
+
+@every_kind
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_every_demonstrated_action_may_be_said_token_by_token(kind, text):
+    check_sayable(kind, Action.type_text(text))
+
+
+@every_kind
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
+@settings(max_examples=20, deadline=None)
+def test_every_later_kind_of_action_may_be_said_token_by_token(kind, text):
+    actions = (Action.open_app(text), Action.answer(text), Action.long_press(0.3, 0.7), Action.wait(), Action.recents())
+    for action in actions:
+        check_sayable(kind, action)
+
+
+def check_sayable(kind: str, action: Action) -> None:
+    text = LANGUAGE.encode(action)
+    ids = [*ids_of(kind, text), TOKENIZERS[kind].eos_token_id]
+    choose = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind, 200))
+    assert text_of(kind, ids) == text
+    assert all(choose.allows(ids[:at], token) for at, token in enumerate(ids))
+
+
+@every_kind
+def test_the_most_likely_token_is_taken_where_it_may_be_and_else_the_next(kind):
+    choose = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind))
+    wrong, right = ids_of(kind, "x")[-1], ids_of(kind, "complete")[0]
+    logits = torch.zeros(len(TOKENIZERS[kind]))
+    logits[wrong], logits[right] = 2.0, 1.0
+    assert choose([], right, lambda: pytest.fail("asked without need")) == right
+    assert choose([], wrong, lambda: logits) == right
+
+
+@every_kind
+def test_the_end_mark_follows_a_whole_action_and_nothing_else(kind):
+    choose, end = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind)), TOKENIZERS[kind].eos_token_id
+    assert choose.allows(ids_of(kind, "tap at 7 90"), end)
+    assert not choose.allows(ids_of(kind, "tap at 7"), end)
+    assert not choose.allows([], end)
+
+
+def test_characters_may_be_cut_anywhere_but_never_left_broken():
+    table, _ = token_bytes(TOKENIZERS["byte-level"])
+    said = [*ids_of("byte-level", 'Input text "'), table.index(b"\xf0")]  # how an emoji begins
+    choose = Constrained(TOKENIZERS["byte-level"], LANGUAGE, limits("byte-level"))
+    follows = {table[token] for token in range(len(table)) if choose.allows(said, token)}
+    assert b"\x9f" in follows
+    assert not {b"\x80", b'"', b"a", b"\xf0"} & follows
+
+
+def test_half_a_surrogate_is_no_beginning_of_a_character():
+    table, _ = token_bytes(TOKENIZERS["byte-level"])
+    said = [*ids_of("byte-level", 'Input text "'), table.index(b"\xed")]
+    choose = Constrained(TOKENIZERS["byte-level"], LANGUAGE, limits("byte-level"))
+    assert choose.allows(said, table.index(b"\x9f"))
+    assert not choose.allows(said, table.index(b"\xa0"))
+
+
+def test_near_the_limit_typed_text_is_closed():
+    """Two tokens remain: the last one of the action and the end mark."""
+    kind = "byte-level"
+    said = ids_of(kind, 'Input text "') + ids_of(kind, "x") * 30
+    choose = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind, len(said) + 2))
+    table, _ = token_bytes(TOKENIZERS[kind])
+    allowed = {table[token] for token in range(len(table)) if choose.allows(said, token)}
+    assert b'"' in allowed
+    assert all(spelt.endswith(b'"') for spelt in allowed)
+
+
+@every_kind
+def test_tokens_are_spelt_as_they_decode(kind):
+    table, drops_space = token_bytes(TOKENIZERS[kind])
+    for text in [*kinds.TEXTS, "\x00\x7f \t\n 👩‍👩‍👧"]:
+        ids = ids_of(kind, text)
+        spelt = b"".join(table[index] for index in ids)
+        assert (spelt.removeprefix(b" ") if drops_space else spelt).decode() == text_of(kind, ids) == text
+
+
+def test_a_tokenizer_of_another_kind_is_refused():
+    wordpiece = Tokenizer(models.WordPiece({"[UNK]": 0, "tap": 1}, unk_token="[UNK]"))  # noqa: S106
+    wordpiece.pre_tokenizer = pre_tokenizers.Whitespace()
+    with pytest.raises(UserError, match="does not know how this tokenizer decodes"):
+        token_bytes(PreTrainedTokenizerFast(tokenizer_object=wordpiece))

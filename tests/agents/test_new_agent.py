@@ -1,0 +1,198 @@
+"""A new kind of agent is one class of settings and one entry of AGENTS: every command that takes an agent runs it."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from helpers.knowing_agent import write_shards
+
+from vlm_agent.agents import AGENTS, Agent, AgentSettings, Answer, Turn, Usage
+from vlm_agent.agents.controls import CONTROLS
+from vlm_agent.agents.loading import agent_settings
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.episodes import Action, Screen
+from vlm_agent.evaluation.predictions import read_predictions
+
+
+@dataclass
+class Seen:
+    """One call of the dummy."""
+
+    grey: bool
+    elements: int
+    activity: str
+    answers: list[str | None]
+
+
+@dataclass
+class DummyAgent:
+    """Opens the element number `element`, says so, and declares the goal complete when it has done so once."""
+
+    element: int
+    seen: list[Seen] = field(default_factory=list)
+
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        answers = [None if turn.answer is None else turn.answer.text for turn in history]
+        elements = screen.elements or ()
+        self.seen.append(Seen(bool((screen.pixels == 128).all()), len(elements), screen.activity, answers))
+        usage = Usage(tokens_read=len(goal), tokens_written=1, calls=2, seconds=0.5)
+        if answers or len(elements) <= self.element:
+            return Answer("done", Action.complete(), plan=("done",), usage=usage)
+        return Answer(f"open {elements[self.element].name}", Action.tap(*elements[self.element].centre_yx), usage=usage)
+
+
+class DummySettings(AgentSettings):
+    """`element`: which one to open."""
+
+    LOADED: ClassVar[list[DummyAgent]] = []
+
+    agent: str = "dummy"
+    element: int = 0
+
+    def load(self) -> Agent:
+        self.LOADED.append(DummyAgent(self.element))
+        return self.LOADED[-1]
+
+
+@pytest.fixture
+def loaded(monkeypatch) -> list[DummyAgent]:
+    """The dummies that were loaded since it was registered."""
+    monkeypatch.setitem(AGENTS, "dummy", DummySettings)
+    monkeypatch.setattr(DummySettings, "LOADED", [])
+    return DummySettings.LOADED
+
+
+@pytest.fixture
+def agent_file(tmp_path) -> str:
+    path = tmp_path / "dummy.yaml"
+    path.write_text("agent: dummy\nelement: 1\n")
+    return str(path)
+
+
+def test_evaluate(loaded, agent_file, tmp_path):
+    shards, output = write_shards(tmp_path / "shards", ["test"], with_elements=True), tmp_path / "out"
+    command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output)]
+    assert main(command) == OK
+    (agent,) = loaded
+    steps = [row.step for row in read_predictions(output / "predictions.parquet")]
+    own, grey, forgetful = (agent.seen[start : start + len(steps)] for start in range(0, 3 * len(steps), len(steps)))
+    assert {(seen.elements, seen.activity) for seen in agent.seen} == {(2, "org.shop/.Home")}
+    assert [seen.grey for seen in (*own, *grey, *forgetful)] == [number // len(steps) == 1 for number in range(48)]
+    assert [seen.answers for seen in own] == [seen.answers for seen in grey] == [[None] * step for step in steps]
+    assert all(seen.answers == [] for seen in forgetful)
+    assert list(json.loads((output / "metrics.json").read_text()))[:3] == ["trained", *CONTROLS]
+    table = pq.read_table(output / "predictions.parquet")
+    assert set(table["calls"].to_pylist()) == {2}
+    assert set(table["seconds"].to_pylist()) == {0.5}
+    assert set(table["from_prefill"].to_pylist()) == {None}
+    assert json.loads((output / "plan.json").read_text())["described"]["agent"] == {"agent": "dummy", "element": 1}
+
+
+def test_evaluate_online(loaded, agent_file, tmp_path):
+    output = tmp_path / "out"
+    assert main(["evaluate", "--online", "--agent", agent_file, "--tasks", "1", "--output", str(output)]) == OK
+    (agent,) = loaded
+    content = json.loads((output / "online.json").read_text())
+    steps = [row["overall"]["steps"] for row in list(content["runs"].values())[:3]]
+    assert content["about"]["agent"] == {"agent": "dummy", "element": 1}
+    assert len(agent.seen) == sum(steps)
+    assert all(seen.elements and seen.activity for seen in agent.seen)
+    own, grey, forgetful = agent.seen[:2], agent.seen[2:4], agent.seen[4:]
+    assert [len(seen.answers) for seen in (*own, *grey)] == [0, 1, 0, 1]
+    assert own[1].answers[0].startswith("open ")
+    assert [seen.grey for seen in agent.seen] == [False] * 2 + [True] * 2 + [False] * len(forgetful)
+    assert all(seen.answers == [] for seen in forgetful)
+    assert content["runs"]["trained"]["overall"]["cost"]["tokens_said"] == 2
+
+
+def test_act(loaded, agent_file, tmp_path):
+    trace = tmp_path / "trace"
+    command = ["act", "--agent", agent_file, "--device", "simulated:general/test/7", "--trace", str(trace)]
+    assert main(command) == OK
+    (agent,) = loaded
+    assert [len(seen.answers) for seen in agent.seen] == [0, 1]
+    assert [step.said for step in read_trace(trace).steps] == [agent.seen[1].answers[0], "done"]
+    assert all(seen.elements and seen.activity for seen in agent.seen)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("agent: dumy\n", "agent 'dumy' is unknown; choose one of dummy, endpoint, scripted, vlm"),
+        ("element: 1\n", "agent None is unknown"),
+        ("agent: dummy\nelment: 1\n", "unknown key elment; did you mean element?"),
+        ("agent: dummy\nelement: one\n", "element: "),
+        ("- dummy\n", "must hold keys and values"),
+        ("agent: scripted\nactions: [jump]\n", "'jump' is not an action"),
+    ],
+)
+def test_a_wrong_agent_file_is_explained(loaded, tmp_path, content, words, capsys):
+    path = tmp_path / "agent.yaml"
+    path.write_text(content)
+    assert main(["evaluate", "--agent", str(path), "--shards", "s", "--output", str(tmp_path / "out")]) == FAILED
+    assert words in capsys.readouterr().err
+    assert str(path) in words or not loaded
+
+
+def test_an_agent_file_that_is_missing_is_named(tmp_path, capsys):
+    path = tmp_path / "nowhere.yaml"
+    assert main(["act", "--agent", str(path), "--device", "simulated:general/test/7"]) == FAILED
+    assert f"{path} cannot be read" in capsys.readouterr().err
+
+
+def test_steps_that_were_not_answered_are_asked_for_again(loaded, agent_file, tmp_path, monkeypatch, capsys):
+    shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
+    command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output), "--no-controls"]
+    answer = DummyAgent.act
+    with monkeypatch.context() as patch:
+        patch.setattr(DummyAgent, "act", lambda *_: Answer("", None, failed="the server is down"))
+        assert main(command) == FAILED
+    assert "could not answer 16 step(s), the first because: the server is down" in capsys.readouterr().err
+    assert not list(Path(output).rglob("*.parquet"))
+    assert DummyAgent.act is answer
+    assert main(command) == OK
+    assert len(read_predictions(output / "predictions.parquet")) == 16
+
+
+def test_a_dummy_has_no_variants(loaded, agent_file, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--agent", agent_file, "--constrained", "--shards", "s", "--output", str(tmp_path / "out")])
+    assert "agent dummy cannot decode actions only" in capsys.readouterr().err
+
+
+def test_pixels_alone_are_greyed():
+    screen = Screen(np.zeros((4, 2, 3), np.uint8), (), "org.shop/.Home")
+    control = CONTROLS["grey_screens"].screen
+    assert control is not None
+    grey = control(screen)
+    assert (grey.pixels == 128).all()
+    assert (grey.elements, grey.activity) == ((), "org.shop/.Home")
+
+
+AGENT_FILES = sorted((Path(__file__).parents[2] / "eval" / "agents").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", AGENT_FILES, ids=lambda path: path.stem)
+def test_the_published_agent_files_can_be_used(path):
+    settings = agent_settings(str(path))
+    assert settings.described()
+    assert settings.language.build()
+    assert f"--agent eval/agents/{path.name} --shards" in path.read_text(encoding="utf-8")
+
+
+def test_a_published_agent_file_is_found_in_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert agent_settings("eval/agents/endpoint.yaml") == agent_settings(str(AGENT_FILES[0]))
+
+
+def test_an_embedded_base_is_an_agent_by_its_name():
+    by_name, by_file = agent_settings("phone_vlm_tiny"), agent_settings(str(AGENT_FILES[-1]))
+    assert by_name.described() | {"constrained": True} == by_file.described()
+    assert by_name.language.name == "named"
+    assert by_name.place == "phone_vlm_tiny"

@@ -1,0 +1,52 @@
+"""Training, evaluation and single operations at the shapes of 7B and 8B models, with random weights, on one GPU.
+
+    python tests/benchmarks/gpu.py kernels --output FILE
+    python tests/benchmarks/gpu.py train --shape qwen2_5_vl_7b --batch 2 --checkpointing --output FILE
+    python tests/benchmarks/gpu.py train --shape qwen2_5_vl_7b --batch 2 --checkpointing --undo windows --output FILE
+    python tests/benchmarks/gpu.py train --shape llama2_7b_vit_l --batch 3 --profile 25 --output FILE
+    python tests/benchmarks/gpu.py evaluate --shape qwen2_5_vl_7b --batch 2 --output FILE
+
+Shapes: llama2_7b_vit_l, qwen2_5_vl_7b, qwen3_vl_8b. Without a GPU the same code runs at a small size:
+
+    python tests/benchmarks/gpu.py kernels --device cpu --screens 1
+    python tests/benchmarks/gpu.py train --device cpu --shape qwen2_5_vl --steps 2
+
+What needs no GPU at all is to count what a layer moves:
+
+    python tests/benchmarks/gpu.py traffic --device cpu --shape qwen2_5_vl_7b
+
+Prints the result as JSON, and writes it to --output: hardware, versions, commit, date, command and figures.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+from gpu import evaluation, kernels, traffic, train_step
+from gpu.record import record
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    benchmarks = parser.add_subparsers(required=True)
+    modules = {"kernels": kernels, "train": train_step, "evaluate": evaluation, "traffic": traffic}
+    for name, module in modules.items():
+        one = benchmarks.add_parser(name, description=module.__doc__)
+        one.set_defaults(benchmark=name, measure=module.measure)
+        one.add_argument("--device", default="cuda", help="cuda (default) or cpu")
+        one.add_argument("--output", type=Path, metavar="FILE", help="where to write the result")
+        one.add_argument("--commit", help="of the code, where it is not a git checkout")
+        module.add_arguments(one)
+    options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit("torch finds no CUDA GPU; try the benchmark at a small size with --device cpu")
+    result = json.dumps(record(options, options.measure(options)), indent=1)
+    print(result)
+    if options.output is not None:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        options.output.write_text(result + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

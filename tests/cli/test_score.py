@@ -1,0 +1,68 @@
+"""`vlm-agent score`: tables, numbers as JSON, and what it refuses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.episodes import Action
+from vlm_agent.evaluation.predictions import Prediction, write_predictions
+from vlm_agent.evaluation.scoring.metrics import score
+
+GOLD = [
+    Prediction(f"e{episode}", "single", "go", step, 2, Action.type_text("milk"), (), "", None)
+    for episode in range(3)
+    for step in range(2)
+]
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two runs: one that answers nothing right, one that types with a capital."""
+    better = [replace(row, predicted=Action.type_text("Milk")) for row in GOLD]
+    write_predictions(tmp_path / "first.parquet", GOLD)
+    write_predictions(tmp_path / "second.parquet", better)
+    return tmp_path / "first.parquet", tmp_path / "second.parquet"
+
+
+def test_it_prints_each_scorer_in_a_row_of_its_own_with_its_source(runs, capsys):
+    assert main(["score", str(runs[1]), "--dialect", "official_text"]) == OK
+    printed = capsys.readouterr().out
+    for words in ("official", "strict", "official_text", "100.0", "Auto-GUI", "ours", "goal progress"):
+        assert words in printed
+
+
+def test_the_file_holds_what_score_computes(runs, tmp_path):
+    (tmp_path / "groups.json").write_text(json.dumps({"last": ["e2"]}))
+    options = ["--groups", str(tmp_path / "groups.json"), "--output", str(tmp_path / "new" / "metrics.json")]
+    assert main(["score", str(runs[1]), *options, "--dialect", "five_points", "--dialect", "agentcpm"]) == OK
+    scorers = ("official", "strict", "five_points", "agentcpm")
+    expected = score(runs[1], {"last": ["e2"]}, scorers=scorers)
+    assert json.loads((tmp_path / "new" / "metrics.json").read_text()) == json.loads(json.dumps(expected))
+
+
+def test_against_another_run_it_tells_what_changed(runs, tmp_path, capsys):
+    assert main(["score", str(runs[1]), "--against", str(runs[0]), "--output", str(tmp_path / "m.json")]) == OK
+    assert "6 in 3 episodes" in capsys.readouterr().out
+    against = json.loads((tmp_path / "m.json").read_text())["against"]
+    assert against["official"]["overall"]["partial_match"]["difference"] == 100
+    assert against["strict"]["overall"]["partial_match"]["difference"] == 0
+    assert against["changed"]["official"]["wrong_to_right"] == {f"e{k}": [0, 1] for k in range(3)}
+
+
+def test_an_unknown_dialect_lists_those_there_are(runs, capsys):
+    assert main(["score", str(runs[0]), "--dialect", "lenient"]) == FAILED
+    assert "dialect 'lenient' is unknown; there are official, strict," in capsys.readouterr().err
+
+
+def test_runs_over_other_steps_are_refused(runs, tmp_path, capsys):
+    write_predictions(tmp_path / "other.parquet", GOLD[:2])
+    assert main(["score", str(runs[0]), "--against", str(tmp_path / "other.parquet")]) == FAILED
+    assert "the second run has 2 episodes that the first lacks" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_predictions_is_named(tmp_path, capsys):
+    (tmp_path / "p.parquet").write_text("no parquet")
+    assert main(["score", str(tmp_path / "p.parquet")]) == FAILED
+    assert "p.parquet is not a Parquet file" in capsys.readouterr().err

@@ -1,0 +1,183 @@
+"""Versions of shards: what each holds, when version 3 is written, and that all are read."""
+
+import hashlib
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.made_episodes import assert_same_episode, made_episode
+
+from vlm_agent.datasets.convert import convert
+from vlm_agent.datasets.shards.columns import read_columns
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.shards.index import INDEX
+from vlm_agent.datasets.shards.schema import FIRST_SCHEMA, IN_STEPS, LATEST_SCHEMA, version_of
+from vlm_agent.datasets.sources.aitw import write_episodes
+from vlm_agent.episodes import Action, Episode, Step
+from vlm_agent.errors import DatasetError
+
+PLAIN = made_episode("1"), made_episode("2")
+NEW_KINDS = made_episode(
+    "3",
+    actions=(
+        Action.long_press(0.25, 0.5),
+        Action.open_app("Uhr ⏰"),
+        Action.wait(),
+        Action.recents(),
+        Action.answer("at 8"),
+    ),
+)
+INSTRUCTED = Episode(
+    "4",
+    "general",
+    "set an alarm",
+    tuple(
+        Step(np.full((4, 2, 3), number, np.uint8), Action.tap(0.5, 0.5), instruction=text)
+        for number, text in enumerate(["open the “clock”", None, ""])
+    ),
+)
+
+
+def written(folder, *shards):
+    """A folder with these shards, each a list of episodes."""
+    files = []
+    for number, episodes in enumerate(shards):
+        with ShardWriter(folder / f"general/{number}.parquet") as writer:
+            for episode in episodes:
+                writer.write(episode, "train")
+        files.append({"shard": f"general/{number}.parquet", "subset": "general", "episodes_written": len(episodes)})
+    write_manifest(folder, {"files": files})
+    return ShardDataset(folder)
+
+
+def version_in(path):
+    return version_of(pq.read_schema(path))
+
+
+def instructions(dataset):
+    return [
+        [step["instruction"] for step in row] for row in dataset.table([IN_STEPS + "instruction"])["steps"].to_pylist()
+    ]
+
+
+@pytest.mark.skipif(pa.__version__ != "26.0.1", reason="Parquet files name the version of pyarrow that wrote them")
+def test_a_shard_without_a_later_field_is_of_version_2_byte_for_byte(tmp_path, monkeypatch):
+    """The digests are of a conversion by the program as it was before version 3 existed.
+
+    Screens are stored raw here, because the bytes that deflate writes depend on the processor.
+    """
+    monkeypatch.setattr("vlm_agent.datasets.shards.images.encode_png", lambda screen: screen.tobytes())
+    source = tmp_path / "aitw/general-00000-of-00001"
+    source.parent.mkdir()
+    write_episodes(source, PLAIN)
+    convert("aitw", [source], tmp_path / "out", workers=1)
+    digests = {
+        name: hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest()
+        for name in ("general/general-00000-of-00001.parquet", INDEX)
+    }
+    assert digests == {
+        "general/general-00000-of-00001.parquet": "afff2d2630d7f9419a0c93ec68b04fd5d6fafb58a9bb89580f8412ca09df12ad",
+        INDEX: "8dff87f4185cf49159ff29b0823b363272d9e2d3e8fd9efa936ca22e0f6a09c3",
+    }
+    assert json.loads((tmp_path / "out" / MANIFEST).read_text())["schema_version"] == 2
+
+
+@pytest.mark.parametrize("episode", [NEW_KINDS, INSTRUCTED], ids=["a new kind", "an instruction"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_episode_that_needs_it_makes_its_shard_version_3(tmp_path, episode, place):
+    episodes = [*PLAIN[:place], episode, *PLAIN[place:]]
+    dataset = written(tmp_path, episodes)
+    path = tmp_path / "general/0.parquet"
+    assert version_in(path) == dataset.manifest["schema_version"] == 3
+    assert pq.read_metadata(path).num_row_groups == 3
+    for got, expected in zip(dataset, episodes, strict=True):
+        assert_same_episode(got, expected)
+        assert [step.instruction for step in got.steps] == [step.instruction for step in expected.steps]
+    assert [step.instruction for step in dataset.without_pixels(place).steps] == [
+        step.instruction for step in episode.steps
+    ]
+    assert [path.name for path in (tmp_path / "general").iterdir()] == ["0.parquet"]
+
+
+def test_a_rewritten_shard_has_the_bytes_of_one_that_was_version_3_from_the_start(tmp_path, monkeypatch):
+    written(tmp_path / "rewritten", [*PLAIN, INSTRUCTED])
+    monkeypatch.setattr("vlm_agent.datasets.shards.dataset.needs_latest", lambda row: True)
+    written(tmp_path / "direct", [*PLAIN, INSTRUCTED])
+    rewritten, direct = (tmp_path / name / "general/0.parquet" for name in ("rewritten", "direct"))
+    assert pq.read_table(rewritten) == pq.read_table(direct)
+    assert rewritten.read_bytes() == direct.read_bytes()
+
+
+def test_a_shard_whose_rewriting_fails_does_not_appear(tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), ShardWriter(tmp_path / "a.parquet") as writer:
+        writer.write(PLAIN[0], "train")
+        monkeypatch.setattr(pq.ParquetFile, "read_row_group", fail)
+        writer.write(INSTRUCTED, "train")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_versions_2_and_3_in_one_folder_are_read_together(tmp_path):
+    episodes = [PLAIN[0], INSTRUCTED, NEW_KINDS]
+    dataset = written(tmp_path, [PLAIN[0]], [INSTRUCTED, NEW_KINDS])
+    assert [version_in(tmp_path / f"general/{number}.parquet") for number in (0, 1)] == [2, 3]
+    assert dataset.manifest["schema_version"] == 3
+    for got, expected in zip(dataset, episodes, strict=True):
+        assert_same_episode(got, expected)
+    assert instructions(dataset) == [[None] * len(PLAIN[0]), ["open the “clock”", None, ""], [None] * 5]
+    names = {action.name for episode in episodes for action in [step.action for step in episode.steps]}
+    assert {"long_press", "open_app", "wait", "recents", "answer"} <= names
+    assert len(read_columns(dataset).action) == sum(map(len, episodes))
+
+
+def test_a_column_of_version_3_is_null_for_a_folder_of_version_2(tmp_path):
+    assert instructions(written(tmp_path, PLAIN)) == [[None] * len(episode) for episode in PLAIN]
+
+
+@pytest.fixture
+def version_1(tmp_path):
+    """A folder as version 1 was: three columns of steps fewer, and no index."""
+    written(tmp_path, PLAIN)
+    path = tmp_path / "general/0.parquet"
+    step = pa.struct([field for field in FIRST_SCHEMA.field("steps").type.value_type][:-3])
+    schema = pa.schema([*(field for field in FIRST_SCHEMA if field.name != "steps"), ("steps", pa.list_(step))])
+    table = pq.read_table(path).replace_schema_metadata(None).cast(schema)
+    pq.write_table(table, path, row_group_size=1)
+    (tmp_path / INDEX).unlink()
+    manifest = json.loads((tmp_path / MANIFEST).read_text()) | {"schema_version": 1}
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    assert version_in(path) == 1
+    return tmp_path
+
+
+def test_version_1_is_read_without_an_index(version_1):
+    dataset = ShardDataset(version_1, split="train")
+    for index, expected in enumerate(PLAIN):
+        assert_same_episode(dataset[index], expected)
+        assert_same_episode(dataset.without_pixels(index), expected, pixels=False)
+        assert all(step.coat is None and step.instruction is None for step in dataset[index].steps)
+    assert dataset.ids == ("1", "2")
+    assert dataset.screen_sizes[0] == ((40, 24),) * len(PLAIN[0])
+    assert len(read_columns(dataset).action) == sum(map(len, PLAIN))
+    columns = [IN_STEPS + name for name in ("coat", "record", "instruction")]
+    (first, _) = dataset.table(columns)["steps"].to_pylist()
+    assert first == [{"coat": None, "record": None, "instruction": None}] * len(PLAIN[0])
+    assert not (version_1 / INDEX).exists()
+
+
+def test_a_shard_of_version_1_with_other_episodes_than_its_manifest_is_refused(version_1):
+    manifest = json.loads((version_1 / MANIFEST).read_text())
+    manifest["files"][0]["episodes_written"] = 3
+    (version_1 / MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match="has 2 episodes where the manifest says 3"):
+        ShardDataset(version_1)
+
+
+def test_the_schemas_differ_in_the_instruction_alone():
+    first, latest = (schema.field("steps").type.value_type for schema in (FIRST_SCHEMA, LATEST_SCHEMA))
+    assert [field for field in latest][:-1] == [field for field in first]
+    assert latest[latest.num_fields - 1].name == "instruction"

@@ -1,0 +1,148 @@
+"""Traces are read as they were written, and what is damaged is told."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers import tiny
+
+from vlm_agent.datasets.records import BadRecord
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import (
+    DONE,
+    IN_DOUBT,
+    UNPARSED,
+    WITHHELD,
+    Heading,
+    TraceStep,
+    read_steps,
+    read_trace,
+)
+from vlm_agent.episodes import Action, Episode, Step
+from vlm_agent.errors import DatasetError
+
+HEADING = Heading("e1", "grüße 👋", "agent", "pixel", "install", "install/test/7", (64, 32))
+EPISODE = tiny.episode(0)
+
+
+def write(folder, outcomes=None, episode=EPISODE):
+    """A trace of the episode; returns its steps as they were written."""
+    steps = []
+    with TraceWriter(folder, HEADING) as trace:
+        for number, step in enumerate(episode.steps):
+            outcome = DONE if outcomes is None else outcomes[number]
+            action = None if outcome == UNPARSED else step.action
+            screen = trace.screen(number, step.screenshot)
+            elements = None if number == 1 else step.elements
+            told = TraceStep(
+                number, screen.name, "a/.B", elements, "tap …", action, tokens=(5, 2), seconds={"agent": 0.25}
+            )
+            trace.step(told)
+            if outcome != IN_DOUBT:
+                trace.outcome(number, outcome)
+            steps.append(TraceStep(**vars(told) | {"outcome": outcome}))
+        trace.end("complete", "as it was")
+    return steps
+
+
+def test_a_trace_is_read_as_it_was_written(tmp_path):
+    steps = write(tmp_path / "t")
+    trace = read_trace(tmp_path / "t")
+    assert trace.heading == HEADING
+    assert list(trace.steps) == steps
+    assert trace.end == {"end": "complete", "message": "as it was"}
+    assert all(np.array_equal(trace.screen(step), EPISODE.steps[step.number].screenshot) for step in steps)
+
+
+def test_actions_of_the_kinds_that_came_after_aitw_are_read_as_they_were_written(tmp_path):
+    actions = [
+        Action.long_press(0.25, 0.5),
+        Action.open_app("Uhr"),
+        Action.wait(),
+        Action.recents(),
+        Action.answer(""),
+    ]
+    steps = tuple(Step(EPISODE.steps[0].screenshot, action) for action in actions)
+    write(tmp_path / "t", episode=Episode("e1", "install", "go", steps))
+    assert [step.action for step in read_trace(tmp_path / "t").steps] == actions
+    assert [record.step.action for record in read_steps(tmp_path / "t")] == actions
+
+
+def test_as_an_episode_it_has_what_was_done_and_nothing_else(tmp_path):
+    write(tmp_path / "t", [DONE, UNPARSED, IN_DOUBT, WITHHELD, DONE])
+    expected = [EPISODE.steps[number] for number in (0, 2, 4)]
+    episode = read_trace(tmp_path / "t").episode()
+    assert (episode.id, episode.subset, episode.goal) == ("e1", "install", "grüße 👋")
+    assert [step.action for step in episode.steps] == [step.action for step in expected]
+    records = list(read_steps(tmp_path / "t"))
+    assert [(record.step_id, record.episode_length) for record in records] == [(0, 3), (1, 3), (2, 3)]
+    for record, step in zip(records, expected, strict=True):
+        assert record.step.action == step.action
+        assert np.array_equal(record.step.screenshot, step.screenshot)
+
+
+def test_a_last_line_that_was_being_written_counts_for_nothing(tmp_path):
+    write(tmp_path / "t")
+    path = tmp_path / "t" / "steps.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-3]) + lines[-3][:-1])  # in the last step's line
+    trace = read_trace(tmp_path / "t")
+    assert len(trace.steps) == len(EPISODE) - 1
+    assert trace.end is None
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda step: step.update(action={"kind": 99}), "kind 99"),
+        (lambda step: step.update(action={"kind": 4, "touch_yx": [2, 0], "lift_yx": [0, 0]}), "within"),
+        (lambda step: step.update(elements=[[0, 0, 1]]), "no line"),
+        (lambda step: step.update(seconds=[1]), "no line"),
+        (lambda step: step.update(step=-1), "step is -1"),
+        (lambda step: step.update(said=7), "said holds 7"),
+        (lambda step: step.pop("screen"), "screen"),
+    ],
+)
+def test_a_damaged_line_is_named_and_leaves_a_gap_in_the_episode(tmp_path, change, why):
+    write(tmp_path / "t")
+    path = tmp_path / "t" / "steps.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    step = json.loads(lines[2])
+    change(step)
+    lines[2] = json.dumps(step)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(DatasetError, match=rf"line 3: .*{why}"):
+        read_trace(tmp_path / "t")
+    records = list(read_steps(tmp_path / "t"))
+    assert [isinstance(record, BadRecord) for record in records] == [False, True, False, False, False]
+    assert records[0].episode_length == 5
+
+
+def test_a_screen_outside_the_trace_is_not_read(tmp_path):
+    write(tmp_path / "t")
+    (tmp_path / "secret.png").write_bytes((tmp_path / "t" / "screen_000.png").read_bytes())
+    path = tmp_path / "t" / "steps.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace("screen_000.png", "../secret.png"), encoding="utf-8")
+    assert "is not there" in next(read_steps(tmp_path / "t")).reason
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2, "size": null}'])
+def test_a_damaged_heading_is_told(tmp_path, text):
+    write(tmp_path / "t")
+    (tmp_path / "t" / "trace.json").write_text(text)
+    with pytest.raises(DatasetError, match=r"trace\.json"):
+        read_trace(tmp_path / "t")
+    (bad,) = read_steps(tmp_path / "t")
+    assert isinstance(bad, BadRecord)
+
+
+def test_nothing_is_written_over(tmp_path):
+    write(tmp_path / "t")
+    with pytest.raises(DatasetError, match="not an empty folder"):
+        TraceWriter(tmp_path / "t", HEADING)
+
+
+def test_a_trace_that_ends_with_an_exception_says_so(tmp_path):
+    with pytest.raises(ZeroDivisionError), TraceWriter(tmp_path / "t", HEADING):
+        raise ZeroDivisionError("by nothing")
+    assert read_trace(tmp_path / "t").end == {"end": "error", "message": "ZeroDivisionError: by nothing"}

@@ -1,0 +1,83 @@
+"""Simulated data sets: the same bytes for the same arguments, and nothing shared between splits."""
+
+import hashlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+from helpers.aitw_episodes import read_episodes
+from rich.console import Console
+
+from vlm_agent.datasets.selection import read_splits
+from vlm_agent.datasets.simulate import phone_seed, simulate, simulate_episode
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.errors import DatasetError
+
+SMALL = (112, 64)
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO())
+
+
+def digest(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("simulated") / "data"
+    simulate(output, 40, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
+    return output
+
+
+def test_the_number_of_workers_changes_no_byte(written, tmp_path):
+    simulate(tmp_path / "again", 40, seed=3, sizes=(SMALL, (128, 72)), workers=2, console=quiet())
+    assert digest(tmp_path / "again") == digest(written)
+
+
+def test_what_was_written_reads_back_as_the_episodes_that_were_simulated(written):
+    splits = read_splits([written / "splits.json"]).labels
+    groups = json.loads((written / "groups.json").read_text())
+    episodes = [episode for path in sorted(written.glob("*/*")) for episode in read_episodes(path)]
+    assert len(episodes) == 40
+    assert {episode.id for episode in episodes} == set(splits)
+    assert sorted(list(splits.values()).count(split) for split in set(splits.values())) == [4, 4, 32]
+    assert set(groups["memory_goals"]) <= set(splits)
+    numbers = {str(phone_seed((3 << 32) + index, "train")): (3 << 32) + index for index in range(32)}
+    for episode in [episode for episode in episodes if episode.id in numbers][:5]:
+        size = episode.steps[0].size
+        original, _ = simulate_episode(numbers[episode.id], "train", size)
+        assert [step.action for step in episode.steps] == [step.action for step in original.steps]
+        assert [step.elements for step in episode.steps] == [step.elements for step in original.steps]
+        assert all((a.screenshot == b.screenshot).all() for a, b in zip(episode.steps, original.steps, strict=True))
+        assert episode.goal == original.goal
+        assert episode.device_type == f"simulated_{size[1]}x{size[0]}"
+
+
+def test_a_folder_with_something_in_it_is_refused(written):
+    with pytest.raises(DatasetError, match="not an empty folder"):
+        simulate(written, 5, console=quiet())
+
+
+def test_what_an_interrupted_run_left_does_not_matter(written, tmp_path):
+    (tmp_path / ".data.partial").mkdir()
+    (tmp_path / ".data.partial" / "rubbish").write_text("x")
+    simulate(tmp_path / "data", 40, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
+    assert digest(tmp_path / "data") == digest(written)
+
+
+@pytest.mark.parametrize("shares", [{}, {"train": 0.5}, {"train": 1.0, "dev": 0.0}, {"train": 1.5, "test": -0.5}])
+def test_shares_that_make_no_sense_are_refused(tmp_path, shares):
+    with pytest.raises(DatasetError):
+        simulate(tmp_path / "data", 5, splits=shares, console=quiet())
+    assert not (tmp_path / "data").exists()
+
+
+def test_phones_are_never_shared_between_splits_and_subsets_come_equally_often():
+    seeds = {split: {phone_seed(index, split) for index in range(2000)} for split in ("train", "validation", "test")}
+    assert len(set.union(*seeds.values())) == 6000
+    subsets = [simulate_episode(index, "train", SMALL)[0].subset for index in range(150)]
+    assert all(18 <= subsets.count(subset) <= 42 for subset in SUBSETS)

@@ -1,0 +1,100 @@
+"""The connection is cut at random moments: no action runs twice, and no action counted as done is missing."""
+
+import numpy as np
+import pytest
+from helpers.adb_servers import MISSING, PROGRAMS, AdbServer
+from helpers.cutting_proxy import CuttingProxy
+
+from vlm_agent.devices.adb.phone import AdbPhone
+from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError
+from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.episodes import Action
+
+STEPS = {"debian": 500, "adbutils": 100}
+PACKETS_TO_A_CUT = 100
+"""A step with its screenshots takes about 25 packets in both directions."""
+
+
+@pytest.mark.parametrize("program", STEPS)
+def test_500_steps_over_a_breaking_cable_resume_and_do_nothing_twice(program, use_adb):
+    use_adb(program)
+    handset = Handset(SimulatedPhone(7, (100, 64)))
+    actions = [Action.type_text(f"step {number}") for number in range(STEPS[program])]
+    acknowledged, in_doubt = [], []
+    with PhoneServer(handset) as server, CuttingProxy(server.port, PACKETS_TO_A_CUT) as cable:
+        phone = AdbPhone(cable.serial, settle_interval=0.0)
+        for action in actions:
+            screen = phone.screenshot()
+            np.testing.assert_array_equal(screen, handset.phone.screenshot())
+            try:
+                phone.perform(action)
+                acknowledged.append(action)
+            except ActionInDoubtError as error:
+                assert "it is unknown" in str(error)
+                in_doubt.append(action)
+        phone.close()
+    done = list(handset.performed)
+    assert len(done) == len(set(done)), "an action was done twice"
+    assert [action for action in done if action not in in_doubt] == acknowledged
+    assert len(acknowledged) + len(in_doubt) == len(actions)
+    assert set(done) <= set(actions)
+    assert len(in_doubt) <= cable.cuts
+    assert cable.cuts > 3, "the cable has held: the test shows nothing"
+
+
+def test_an_unacknowledged_action_is_in_doubt_and_not_repeated(one_adb):
+    """The worst moment: the phone performed the action, and its acknowledgement is lost."""
+    handset = Handset(SimulatedPhone(7))
+    with PhoneServer(handset) as server, CuttingProxy(server.port, None) as cable:
+        phone = AdbPhone(cable.serial, settle_interval=0.0, patience=0.2)
+        phone.screenshot()
+        perform = handset.perform
+        handset.perform = lambda action: (perform(action), cable.unplug())
+        with pytest.raises(ActionInDoubtError, match="input tap"):
+            phone.perform(Action.tap(0.5, 0.5))
+        assert list(handset.performed) == [Action.tap(*pixel_middle(handset.phone, 0.5, 0.5))]
+        with pytest.raises(DeviceLostError, match="No action was in progress"), phone:
+            phone.screenshot()
+    assert len(handset.performed) == 1
+
+
+def pixel_middle(phone: SimulatedPhone, *point_yx: float) -> tuple[float, ...]:
+    return tuple((int(part * side) + 0.5) / side for part, side in zip(point_yx, phone.size, strict=True))
+
+
+def test_an_action_on_a_disconnected_phone_is_not_sent_and_not_in_doubt(one_adb):
+    handset = Handset(SimulatedPhone(7))
+    with PhoneServer(handset) as server:
+        phone = AdbPhone(server.serial, settle_interval=0.0, patience=0.2)
+        phone.screenshot()
+    one_adb.run("disconnect", server.serial)
+    with pytest.raises(DeviceLostError, match=server.serial):
+        phone.perform(Action.tap(0.5, 0.5))
+    assert not handset.performed
+
+
+def test_a_reconnected_phone_remains_usable(one_adb):
+    handset = Handset(SimulatedPhone(7))
+    with PhoneServer(handset) as server:
+        phone = AdbPhone(server.serial, settle_interval=0.0)
+        before = phone.screenshot()
+    with PhoneServer(handset, server.port):
+        np.testing.assert_array_equal(phone.screenshot(), before)
+        phone.perform(Action.press("home"))
+        phone.close()
+    assert list(handset.performed) == [Action.press("home")]
+
+
+@pytest.mark.skipif(PROGRAMS["debian"] is None, reason=MISSING)
+def test_adbs_server_is_restarted_after_it_died(served, tmp_path, monkeypatch):
+    server = AdbServer(PROGRAMS["debian"], tmp_path)
+    for name in ("ADBUTILS_ADB_PATH", "ANDROID_ADB_SERVER_PORT", "HOME"):
+        monkeypatch.setenv(name, server.environment[name])
+    with server:
+        phone = AdbPhone(served.serial, settle_interval=0.0)
+    try:
+        phone.screenshot()
+        phone.close()
+    finally:
+        server.run("kill-server")

@@ -1,0 +1,152 @@
+"""Every problem with a phone has its own error, whose message names the phone and a remedy."""
+
+import socket
+import threading
+
+import pytest
+
+from vlm_agent.devices.adb.phone import AdbPhone
+from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.adb_daemon.shell.session import output
+from vlm_agent.devices.errors import (
+    DeviceError,
+    LockedError,
+    NoAdbError,
+    NoDeviceError,
+    OfflineError,
+    ScreenOffError,
+    SeveralDevicesError,
+    UnauthorisedError,
+)
+from vlm_agent.devices.simulated_phone import SimulatedPhone
+
+
+@pytest.fixture
+def pretended(monkeypatch):
+    """Makes the clients of this process use a fake adb server that answers from a table."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    answers = {"host:version": b"0029"}
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(listener.getsockname()[1]))
+    monkeypatch.delenv("ANDROID_SERIAL", raising=False)
+
+    def answer() -> None:
+        while True:
+            try:
+                end, _ = listener.accept()
+            except OSError:
+                return
+            with end, end.makefile("rb") as stream:
+                answer = answers.get(stream.read(int(stream.read(4), 16)).decode(), b"")
+                end.sendall(b"OKAY%04x%s" % (len(answer), answer))
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+
+    def devices(*lines: str, **others: str) -> None:
+        answers["host:devices"] = "".join(f"{line}\n" for line in lines).encode()
+        answers.update({f"host:{name}": text.encode() for name, text in others.items()})
+
+    yield devices
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def test_without_adb_the_error_names_its_package(monkeypatch, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "adb"))
+    with pytest.raises(NoAdbError, match="apt-get install adb"):
+        AdbPhone()
+
+
+def test_no_phone(pretended):
+    pretended()
+    with pytest.raises(NoDeviceError, match="USB debugging"):
+        AdbPhone()
+
+
+def test_another_phone_than_the_requested_one(pretended, monkeypatch):
+    pretended("A1\tdevice", "B2\tdevice")
+    with pytest.raises(NoDeviceError, match=r"phone C3 is not connected; connected: A1, B2"):
+        AdbPhone("C3")
+    monkeypatch.setenv("ANDROID_SERIAL", "D4")
+    with pytest.raises(NoDeviceError, match="phone D4 is not connected"):
+        AdbPhone()
+
+
+def test_a_phone_on_the_network_that_does_not_answer(pretended):
+    pretended(**{"connect:10.0.0.9:5555": "failed to connect to '10.0.0.9:5555': No route to host"})
+    with pytest.raises(NoDeviceError, match="No route to host"):
+        AdbPhone("10.0.0.9:5555")
+
+
+def test_a_phone_still_listed_as_offline_is_reconnected(one_adb):
+    handset = Handset(SimulatedPhone(7))
+    with PhoneServer(handset) as server:
+        one_adb.run("connect", server.serial)
+    with PhoneServer(handset, server.port), AdbPhone(server.serial, settle_interval=0.0) as phone:
+        assert phone.screenshot().shape == (448, 208, 3)
+
+
+def test_two_phones_without_a_serial(pretended):
+    pretended("A1\tdevice", "B2\toffline")
+    with pytest.raises(SeveralDevicesError, match=r"2 phones .* A1, B2"):
+        AdbPhone()
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "remedy"),
+    [
+        ("offline", OfflineError, "plug it in again"),
+        ("recovery", OfflineError, "recovery"),
+        ("unauthorized", UnauthorisedError, "confirm the question"),
+        ("no permissions (user in plugdev group; are your udev rules wrong?)", UnauthorisedError, "udev"),
+    ],
+)
+def test_a_phone_in_an_unusable_state(pretended, state, error, remedy):
+    pretended(f"A1\t{state}")
+    with pytest.raises(error, match=remedy):
+        AdbPhone("A1")
+
+
+def test_an_android_without_shell_v2(pretended):
+    pretended("A1\tdevice")
+    with pytest.raises(OfflineError, match="before 7"):
+        AdbPhone()
+
+
+def test_an_unauthorised_phone_with_the_real_adb(adb):
+    with PhoneServer(Handset(SimulatedPhone(7)), is_authorised=False) as server:
+        with pytest.raises(UnauthorisedError, match=f"{server.serial} has not allowed"):
+            AdbPhone(server.serial, patience=5.0)
+        adb.run("disconnect", server.serial)
+
+
+def test_a_closed_port_with_the_real_adb(adb):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serial = f"127.0.0.1:{listener.getsockname()[1]}"
+    with pytest.raises(NoDeviceError, match=serial):
+        AdbPhone(serial)
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "remedy"), [("is_awake", ScreenOffError, "turn it on"), ("is_locked", LockedError, "unlock it")]
+)
+def test_screens_off_and_locked_are_reported_at_opening_and_later(one_adb, served, state, error, remedy):
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        phone.screenshot()
+        setattr(served.handset, state, not getattr(served.handset, state))
+        with pytest.raises(error, match=remedy):
+            phone.screenshot()
+    with pytest.raises(error, match=served.serial):
+        AdbPhone(served.serial)
+    assert served.serial.encode() not in one_adb.run("devices").stdout
+
+
+def test_a_screen_that_is_not_a_png(one_adb, served):
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        served._shell._commands["screencap"] = lambda _: output("Failed to open the display")
+        with pytest.raises(DeviceError, match="Failed to open the display"):
+            phone.screenshot()

@@ -1,0 +1,124 @@
+"""Typed text comes from a model and is untrusted: it is typed literally and has no other effect.
+
+The phone's shell would run what bad quoting lets it run, and keeps a record of all that it runs.
+"""
+
+import itertools
+import random
+
+import pytest
+from helpers.adb_servers import AdbServer
+
+from vlm_agent.devices.adb.commands import command_line, type_by_broadcast, type_by_keys
+from vlm_agent.devices.adb.phone import AdbPhone
+from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.adb_daemon.handset import USUAL_KEYBOARD
+from vlm_agent.devices.android import UNICODE_KEYBOARD
+from vlm_agent.devices.errors import UntypableTextError
+from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.episodes import Action
+
+STRINGS, BY_THE_PROGRAM = 1000, 50
+
+WHOLE = [
+    "'", '"', "`", "\\", "$", ";", "\n", "\0", "%s", "%", "-", "--", "#", "~", "*", "{a,b}", "!!", "=", "",
+    "'; input keyevent 3; '", '"; input keyevent 3; "', "$(input keyevent 3)", "`input keyevent 3`", "$((1+1))",
+    "a && input keyevent 3", "a || input keyevent 3", "a | input keyevent 3", "a & input keyevent 3",
+    "a\ninput keyevent 3", "a\r\ninput keyevent 3", "a\0; input keyevent 3", "> /sdcard/x", "< /sdcard/x",
+    "'\"'\"'; input keyevent 3; '\"'\"'", "\\'; input keyevent 3; \\'", "${IFS}input${IFS}keyevent${IFS}3",
+    "$'\\x3b'", "; reboot", "a%sb", "%%s", "-n", "--es msg x", "-a ADB_EDITOR_CODE", "eA==; input keyevent 3",
+    "😀👩‍👩‍👧‍👦🇳🇱", "שלום עולם", "مرحبا; بالعالم", "\u202eevil\u202c", "e\u0301", "日本語", "\ufeff", "\U0010ffff",
+    "\x7f\x1b[31m\x08", "\u2028\u2029", "ａ；ｂ", "a" * 10_240, "';" * 5_120, "😀" * 2_560, "$(" * 5_120, " " * 10_240,
+]  # fmt: skip
+PIECES = [
+    "'", '"', "`", "\\", "$", "(", ")", ";", "|", "&", "<", ">", "\n", "\0", "\t", " ", "%s", "%", "#", "*", "{", "}",
+    "$(input keyevent 3)", "input keyevent 3", "😀", "ש", "ع", "\u202e", "é", "word", "-", "=", "!", "~", "^",
+]  # fmt: skip
+
+
+def hostile_strings() -> list[str]:
+    rng = random.Random(0)
+    random_texts = ("".join(rng.choices(PIECES, k=rng.randint(1, 12))) for _ in itertools.count())
+    return [*WHOLE, *itertools.islice(random_texts, STRINGS - len(WHOLE))]
+
+
+def phone_with_a_field(keyboards) -> Handset:
+    """The search field of the store has the focus, so that typed text is visible."""
+    handset = Handset(SimulatedPhone(7), keyboards=keyboards)
+    handset.phone.open("Store")
+    handset.phone.app("Store").new_search()
+    return handset
+
+
+def typed_into(handset: Handset) -> str:
+    phone = handset.phone
+    return phone.app("Store").fields[phone.focus]
+
+
+def test_a_thousand_strings_are_typed_literally_and_run_nothing(one_adb):
+    handset = phone_with_a_field((USUAL_KEYBOARD, UNICODE_KEYBOARD))
+    with PhoneServer(handset) as server, AdbPhone(server.serial, settle_interval=0.0) as phone:
+        for text in hostile_strings():
+            handset.commands.clear()
+            handset.performed.clear()
+            handset.phone.replacing = True
+            phone.perform(Action.type_text(text))
+            assert list(handset.performed) == ([Action.type_text(text)] if text else [])
+            assert list(handset.commands) == [tuple(words) for words in type_by_broadcast(text)]
+            assert typed_into(handset) == text[:500] or not text
+        assert handset.files == {}
+
+
+def test_without_adbkeyboard_ascii_is_typed_literally_and_other_text_sends_nothing(one_adb):
+    handset = phone_with_a_field((USUAL_KEYBOARD,))
+    refused = 0
+    with PhoneServer(handset) as server, AdbPhone(server.serial, settle_interval=0.0) as phone:
+        for text in hostile_strings():
+            handset.commands.clear()
+            handset.performed.clear()
+            try:
+                phone.perform(Action.type_text(text))
+            except UntypableTextError:
+                refused += 1
+                assert not handset.commands
+                continue
+            assert "".join(action.text for action in handset.performed) == text
+            assert all(words[:2] == ("input", "text") and len(words) == 3 for words in handset.commands)
+            assert len(handset.commands) == len(handset.performed)
+    assert 100 < refused < STRINGS - 200
+
+
+@pytest.mark.parametrize(
+    "keyboards", [(USUAL_KEYBOARD,), (USUAL_KEYBOARD, UNICODE_KEYBOARD)], ids=["keys", "broadcast"]
+)
+def test_the_adb_program_transmits_them_unchanged(adb: AdbServer, keyboards):
+    handset = phone_with_a_field(keyboards)
+    handset.keyboard = keyboards[-1]
+    commands_for = type_by_broadcast if UNICODE_KEYBOARD in keyboards else type_by_keys
+    tried = 0
+    with PhoneServer(handset) as server:
+        adb.run("connect", server.serial)
+        for text in hostile_strings():
+            try:
+                commands = commands_for(text)
+            except UntypableTextError:
+                continue
+            if tried == BY_THE_PROGRAM // 2:
+                break
+            if commands:
+                tried += 1
+                handset.commands.clear()
+                handset.performed.clear()
+                adb.run("-s", server.serial, "shell", command_line(*commands))
+                assert "".join(action.text for action in handset.performed) == text
+                assert list(handset.commands) == [tuple(words) for words in commands]
+        adb.run("disconnect", server.serial)
+    assert tried == BY_THE_PROGRAM // 2
+
+
+def test_wrong_quoting_would_be_noticed(one_adb):
+    handset = phone_with_a_field((USUAL_KEYBOARD,))
+    with PhoneServer(handset) as server, AdbPhone(server.serial, settle_interval=0.0) as phone:
+        handset.commands.clear()
+        phone._link._finish(phone._link._transport(), "input text " + "a;$(input keyevent 3)")
+    assert ("input", "keyevent", "3") in handset.commands

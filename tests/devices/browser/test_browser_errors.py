@@ -1,0 +1,65 @@
+"""Errors of the browser phone and their messages, and opening it by its address."""
+
+import sys
+
+import pytest
+from helpers.browser_phone import needs_browser
+
+from vlm_agent.devices import device_address
+from vlm_agent.devices.browser.chromium import NoBrowserError
+from vlm_agent.devices.browser.phone import BrowserPhone
+from vlm_agent.devices.browser.tasks import browser_task
+from vlm_agent.devices.errors import DeviceError, DeviceLostError
+from vlm_agent.episodes import Action
+from vlm_agent.errors import UserError
+
+
+def test_without_playwright_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
+    with pytest.raises(NoBrowserError, match=r"pip install 'vlm-agent\[browser\]'"):
+        BrowserPhone()
+
+
+@needs_browser
+def test_without_chromium_it_says_where_it_looked(monkeypatch, tmp_path):
+    monkeypatch.setenv("CHROMIUM", str(tmp_path / "nothing"))
+    with pytest.raises(NoBrowserError, match=r"\$CHROMIUM is '.*nothing', which is not an executable"):
+        BrowserPhone()
+    monkeypatch.delenv("CHROMIUM")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoBrowserError, match="apt-get install chromium"):
+        BrowserPhone()
+
+
+@needs_browser
+def test_a_program_other_than_chromium_does_not_start(monkeypatch):
+    monkeypatch.setenv("CHROMIUM", "true")
+    with pytest.raises(NoBrowserError, match="true does not start"):
+        BrowserPhone()
+
+
+@needs_browser
+def test_an_address_opens_a_task_and_a_lost_browser_or_a_script_error_is_reported():
+    task = browser_task("settings", 4)
+    address = device_address("browser:settings/4")
+    assert address.has_task
+    with address.open() as opened:
+        assert (opened.task, opened.name) == (task, "browser_1082x2402")
+        assert opened.task.subset == "general"
+        assert opened.replay_address is None, "only a simulated phone's task can be replayed"
+        phone = opened.device
+        assert "Display" in [element.text for element in phone.elements()]
+        assert phone.activity == "settings/overview"
+
+        phone._page.evaluate("setTimeout(() => { throw new Error('oh') })")
+        with pytest.raises(DeviceError, match="a script of the pages failed: oh"):
+            phone.perform(Action.press("home"))
+
+        with pytest.raises(UserError, match="unknown site 'bank'"):
+            phone.reset("bank")
+
+        phone._browser.close()
+        with pytest.raises(DeviceLostError, match="closed"):
+            phone.screenshot()
+        with pytest.raises(DeviceLostError):
+            phone.perform(Action.tap(0.5, 0.5))

@@ -1,0 +1,56 @@
+"""Traces as animated GIFs."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import Heading, read_trace
+from vlm_agent.drawing import animation
+from vlm_agent.drawing.animation import MOST_BYTES, animate
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
+from vlm_agent.evaluation.online.tasks import online_tasks
+
+
+@pytest.fixture
+def trace(tmp_path):
+    play(EXPERT, BASELINES[EXPERT], online_tasks(1, 0)[0], tmp_path / "trace")
+    return read_trace(tmp_path / "trace")
+
+
+def frames(path):
+    with Image.open(path) as image:
+        for number in range(image.n_frames):
+            image.seek(number)
+            yield np.array(image.convert("RGB")), image.info["duration"]
+
+
+def test_every_step_is_a_frame_with_its_action_on_it(trace, tmp_path, monkeypatch):
+    animate(trace, tmp_path / "new" / "a.gif")
+    drawn = list(frames(tmp_path / "new" / "a.gif"))
+    assert len(drawn) == len(trace.steps)
+    assert drawn[-1][1] > drawn[0][1]
+    monkeypatch.setattr(animation, "draw_action", lambda screen, *_: screen)
+    animate(trace, tmp_path / "bare.gif")
+    bare = list(frames(tmp_path / "bare.gif"))
+    for (with_action, _), (without, _) in zip(drawn, bare, strict=True):
+        changed = np.abs(with_action.astype(int) - without).max(axis=2) > 100
+        assert 50 < changed.sum() < 0.2 * changed.size
+    assert (tmp_path / "new" / "a.gif").stat().st_size < MOST_BYTES
+
+
+def test_a_gif_above_the_limit_is_drawn_smaller(trace, tmp_path, monkeypatch):
+    animate(trace, tmp_path / "large.gif")
+    size = (tmp_path / "large.gif").stat().st_size
+    monkeypatch.setattr(animation, "MOST_BYTES", size - 1)
+    animate(trace, tmp_path / "small.gif")
+    assert (tmp_path / "small.gif").stat().st_size < size
+    assert next(frames(tmp_path / "small.gif"))[0].shape[0] < next(frames(tmp_path / "large.gif"))[0].shape[0]
+
+
+def test_a_trace_without_steps_is_refused(tmp_path):
+    with TraceWriter(tmp_path / "t", Heading("1", "goal", "agent", "phone")) as writer:
+        writer.end("stopped")
+    with pytest.raises(DatasetError, match="no step"):
+        animate(read_trace(tmp_path / "t"), tmp_path / "a.gif")

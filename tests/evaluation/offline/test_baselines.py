@@ -1,0 +1,114 @@
+"""What a policy reaches that never looks at the screen."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.gold_steps import answered, episode, random_action
+
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.episodes import Action, Episode, Step, UiElement
+from vlm_agent.errors import UserError
+from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions, most_frequent_action
+from vlm_agent.evaluation.scoring.metrics import OVERALL, score
+
+HOME, DONE = Action.press("home"), Action.complete()
+
+
+def train_episode(*actions):
+    return Episode("e", "general", "go", tuple(Step(None, action) for action in actions))
+
+
+def test_the_most_frequent_action_counts_gestures_by_bin():
+    taps = [Action.tap(0.501, 0.501), Action.tap(0.509, 0.505), Action.tap(0.505, 0.509)]
+    frequent = most_frequent_action([train_episode(*taps, HOME), train_episode(HOME, DONE)])
+    assert frequent == Action.swipe((0.505, 0.505), (0.505, 0.505))
+
+
+def test_ties_are_broken_the_same_way_each_time():
+    assert (
+        most_frequent_action([train_episode(HOME, DONE)]) == most_frequent_action([train_episode(DONE, HOME)]) == DONE
+    )
+
+
+def test_without_training_steps_there_is_no_most_frequent_action():
+    with pytest.raises(UserError, match="no training episode"):
+        most_frequent_action([])
+
+
+def test_constant_predictions_answer_every_step_alike(world):
+    rows = constant_predictions(world, HOME)
+    assert {row.text for row in rows} == {"press home"}
+    assert [row.gold for row in rows] == [row.gold for row in world]
+    share = np.mean([row.gold == HOME for row in world])
+    assert score(rows)["official"][OVERALL]["step_match"] == pytest.approx(100 * share, abs=10)
+
+
+def test_the_ceiling_by_hand():
+    top, bottom = UiElement((0.0, 0.0, 0.1, 1.0)), UiElement((0.9, 0.0, 0.1, 1.0))
+    gold = episode(
+        "a",
+        "single",
+        [Action.tap(0.05, 0.5), Action.tap(0.95, 0.5), Action.tap(0.95, 0.1), Action.type_text("x"), DONE],
+        (top, bottom),
+    )
+    ceiling = blind_ceiling(gold)
+    # Either tap constant gets its own bar; the texts and the end come for free.
+    assert ceiling["official"]["single"]["partial_match"] == pytest.approx(80)
+    assert ceiling["strict"]["single"]["partial_match"] == pytest.approx(80)
+    assert ceiling["constants"]["strict"]["type"] == 'Input text "x"'
+
+
+def test_texts_are_free_for_the_official_score_only():
+    gold = episode("a", "single", [Action.type_text("x"), Action.type_text("y"), Action.type_text("y"), DONE])
+    ceiling = blind_ceiling(gold)
+    assert ceiling["official"][OVERALL]["partial_match"] == 100
+    assert ceiling["strict"][OVERALL]["partial_match"] == 75
+    assert ceiling["constants"]["strict"]["type"] == 'Input text "y"'
+
+
+def test_short_episodes_of_small_subsets_weigh_more():
+    many = [row for k in range(5) for row in episode(f"m{k}", "general", [Action.type_text("often"), DONE])]
+    ceiling = blind_ceiling([*many, *episode("s", "single", [Action.type_text("rare")])])
+    assert ceiling["constants"]["strict"]["type"] == 'Input text "rare"'
+    assert ceiling["strict"][OVERALL]["partial_match"] == pytest.approx((50 + 100) / 2)
+
+
+def test_no_policy_of_one_constant_a_kind_beats_the_ceiling(world):
+    ceiling = blind_ceiling(world, {"some": {"001", "002"}})
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        constants = {}
+        while len(constants) < 8:
+            action = rng.choice([random_action(rng), world[rng.integers(len(world))].gold])
+            constants.setdefault(action.name, action)
+        rows = answered(world, [constants[row.gold.name] for row in world])
+        for scorer in ("official", "strict"):
+            reached = score(rows)[scorer][OVERALL]["partial_match"]
+            # A tap between the candidates may do a shade better than each of them; a random one does not.
+            assert reached <= ceiling[scorer][OVERALL]["partial_match"] + 1e-9
+    for action in {row.gold for row in world}:
+        single = score(constant_predictions(world, action))
+        assert single["official"][OVERALL]["partial_match"] <= ceiling["official"][OVERALL]["partial_match"] + 1e-9
+
+
+def test_the_ceiling_has_the_shape_of_a_score(world):
+    groups = {"memory_goals": {"001", "007"}}
+    ceiling = json.loads(json.dumps(blind_ceiling(world, groups), allow_nan=False))
+    like = score(constant_predictions(world, HOME), groups)
+    assert set(like) | {"constants"} == set(ceiling)
+    for scorer in ("official", "strict"):
+        assert list(ceiling[scorer]) == [OVERALL, *SUBSETS, "memory_goals"] == list(like[scorer])
+        assert ceiling[scorer][OVERALL].keys() == like[scorer][OVERALL].keys()
+    assert ceiling["official"][OVERALL]["action_type"] == 100
+
+
+def test_the_ceiling_does_not_look_at_the_answers(world):
+    assert blind_ceiling(world) == blind_ceiling(constant_predictions(world, HOME))
+
+
+def test_above_the_cap_a_sample_of_the_gold_taps_is_searched(world, monkeypatch):
+    monkeypatch.setattr("vlm_agent.evaluation.offline.baselines._GOLD_CANDIDATES", 5)
+    fewer = blind_ceiling(world)
+    assert fewer == blind_ceiling(world)
+    assert 0 < fewer["strict"][OVERALL]["partial_match"] <= 100

@@ -1,0 +1,92 @@
+"""Offline evaluation, with an agent that needs no model."""
+
+import json
+from io import StringIO
+
+import pytest
+from helpers.knowing_agent import Knowing, write_shards
+from pydantic import ValidationError
+from rich.console import Console
+
+from vlm_agent.datasets.sources.aitw import SUBSETS
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.run import evaluate
+
+
+def _evaluate(shards, output, **options):
+    printed = StringIO()
+    benchmark = Benchmark(shards=shards, split="test", **options.pop("benchmark", {}))
+    scores = evaluate(Knowing(folder=shards), benchmark, output, Console(file=printed, width=100), **options)
+    return scores, printed.getvalue()
+
+
+def test_the_agent_its_controls_and_what_needs_no_model_are_scored(tmp_path):
+    shards, output = write_shards(tmp_path / "shards", ["train", "test"]), tmp_path / "out"
+    scores, printed = _evaluate(shards, output, benchmark={"groups": {"memory_goals": ["general-1"]}})
+    assert list(scores) == ["trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"]
+    assert scores["trained"]["official"]["overall"]["partial_match"] == 100
+    assert scores["trained"]["official"]["memory_goals"]["episodes"] == 1
+    assert scores["grey_screens"]["official"]["overall"]["partial_match"] == 0
+    assert scores["most_frequent_action"]["strict"]["overall"]["partial_match"] == 50
+    assert json.loads((output / "metrics.json").read_text()) == scores
+    assert {path.name for path in output.iterdir()} >= {"report.html", "predictions_no_history.parquet"}
+    assert "no history" in printed
+
+
+def test_controls_can_be_left_out(tmp_path):
+    shards = write_shards(tmp_path / "shards", ["train", "test"])
+    scores, _ = _evaluate(shards, tmp_path / "out", controls=False)
+    assert list(scores) == ["trained", "most_frequent_action", "blind_ceiling"]
+
+
+def test_free_and_constrained_decoding_are_scored_side_by_side(tmp_path):
+    shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
+    scores, printed = _evaluate(shards, output, controls=False, variants=["constrained"])
+    rows = {run: scores[run]["official"]["overall"] for run in ("trained", "constrained")}
+    assert [row["parse_failures"] for row in rows.values()] == [50, 0]
+    assert [row["partial_match"] for row in rows.values()] == [50, 100]
+    assert (output / "predictions_constrained.parquet").is_file()
+    assert "constrained" in printed
+
+
+def test_every_run_says_what_it_was_scored_on_and_how_much_the_prefill_settled(tmp_path):
+    shards, output = write_shards(tmp_path / "shards", ["train", "test"]), tmp_path / "out"
+    benchmark = {"name": "Small world", "limit": 3, "dialect": "official_text"}
+    scores, printed = _evaluate(shards, output, benchmark=benchmark, variants=["constrained"])
+    about = {"benchmark": "Small world", "split": "test", "episodes": 3, "episodes_in_split": 4}
+    assert scores["trained"]["about"] == about | {"settled_by_prefill": 0.5}
+    assert scores["grey_screens"]["about"]["settled_by_prefill"] == 1
+    assert scores["blind_ceiling"]["about"] == about
+    assert "official_text" in scores["trained"]
+    assert "Small world" in printed
+    assert "Small world" in (output / "report.html").read_text()
+
+
+def test_without_a_train_split_no_action_is_called_the_most_frequent(tmp_path):
+    scores, printed = _evaluate(write_shards(tmp_path / "shards", ["test"]), tmp_path / "out", controls=False)
+    assert list(scores) == ["trained", "blind_ceiling"]
+    assert "no train split" in printed
+
+
+def test_a_limit_spreads_over_the_split(tmp_path):
+    shards = write_shards(tmp_path / "shards", ["test"])
+    scores, _ = _evaluate(shards, tmp_path / "out", controls=False, benchmark={"limit": 2})
+    assert scores["trained"]["official"]["overall"]["subsets"] == list(SUBSETS[:2])
+
+
+def test_a_limit_beyond_the_split_takes_all_of_it():
+    assert Benchmark(shards="shards", split="test", limit=9).episode_indices(3) == [0, 1, 2]
+    assert Benchmark(shards="shards", split="test", limit=2).episode_indices(0) == []
+
+
+def test_an_empty_split_is_an_error(tmp_path):
+    with pytest.raises(DatasetError, match="no episode in split test"):
+        _evaluate(write_shards(tmp_path / "shards", ["train"]), tmp_path / "out")
+
+
+def test_an_unknown_dialect_is_an_error_before_anything_is_predicted(tmp_path):
+    shards = write_shards(tmp_path / "shards", ["test"])
+    with pytest.raises(ValidationError, match="dialect 'offical' is unknown"):
+        _evaluate(shards, tmp_path / "out", benchmark={"dialect": "offical"})
+    assert not Knowing(folder=shards).knower.asked()

@@ -1,0 +1,206 @@
+"""An evaluation that is killed, or split over a job array, ends like an uninterrupted one."""
+
+import json
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from helpers.knowing_agent import Knowing, write_shards
+from rich.console import Console
+
+from vlm_agent.agents import Usage
+from vlm_agent.errors import DatasetError, UserError
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline import parts
+from vlm_agent.evaluation.offline.parts import held
+from vlm_agent.evaluation.offline.run import evaluate, finish
+from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.jobs import ArrayTask
+
+RUNS = ("predictions.parquet", "predictions_constrained.parquet", "predictions_grey_screens.parquet")
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """Eight episodes in parts of three: three parts of each run."""
+    monkeypatch.setattr(parts, "EPISODES_PER_PART", 3)
+    return write_shards(tmp_path / "shards", ["test"])
+
+
+def _evaluate(world, output, source=None, split="test", **options):
+    source = Knowing(folder=output.parent) if source is None else source
+    benchmark = Benchmark(shards=world, split=split, **options.pop("benchmark", {}))
+    return evaluate(source, benchmark, output, Console(file=StringIO()), **{"variants": ["constrained"]} | options)
+
+
+def _bytes(output):
+    return {name: (output / name).read_bytes() for name in (*RUNS, "predictions_no_history.parquet", "metrics.json")}
+
+
+_KILLED = """
+import sys
+from io import StringIO
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from helpers.knowing_agent import Knowing
+from rich.console import Console
+from vlm_agent.evaluation.offline import parts
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.run import evaluate
+parts.EPISODES_PER_PART = 3
+source = Knowing(folder=Path({folder!r}), life={life})
+benchmark = Benchmark(shards=Path({world!r}), split="test")
+evaluate(source, benchmark, Path({output!r}), Console(file=StringIO()), variants=["constrained"])
+"""
+
+
+def test_killed_twice_and_started_again_it_predicts_no_step_twice(world, tmp_path):
+    output = tmp_path / "out"
+    for life in (1, 5):
+        values = {"here": str(Path(__file__).parents[2]), "folder": str(tmp_path), "world": str(world)}
+        script = _KILLED.format(**values, output=str(output), life=life)
+        killed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+        assert killed.returncode == -9, killed.stderr.decode()
+    _evaluate(world, output)
+    asked = Knowing(folder=tmp_path).knower.asked()
+    assert len(asked) == 4 * 8  # as it is, on grey screens, and step by step without history
+    assert len(set(asked)) == len(asked)
+    (tmp_path / "at once").mkdir()
+    _evaluate(world, tmp_path / "at once" / "out")
+    assert _bytes(output) == _bytes(tmp_path / "at once" / "out")
+
+
+def test_complete_it_is_scored_again_without_an_agent(world, tmp_path):
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    asked = Knowing(folder=tmp_path).knower.asked()
+    scores = _evaluate(world, output, benchmark={"groups": {"first": ["general-0"]}})
+    assert Knowing(folder=tmp_path).knower.asked() == asked
+    assert scores["trained"]["official"]["first"]["episodes"] == 1
+    assert not list((output / "parts").glob("*/*"))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_a_job_array_in_any_order_makes_the_same_bytes_as_one_process(world, tmp_path, order):
+    output = tmp_path / "array" / "out"
+    for index in order:
+        assert _evaluate(world, output, task=ArrayTask(index, 3)) is None
+    finish(output, Console(file=StringIO()))
+    _evaluate(world, tmp_path / "out")
+    assert _bytes(output) == _bytes(tmp_path / "out")
+    assert len(Knowing(folder=output.parent).knower.asked()) == 4 * 8
+
+
+def test_a_plan_with_renamed_language_keys_is_the_same_plan(world, tmp_path):
+    """Earlier versions recorded `sought` for every action language, and had no `all_action_kinds`."""
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    path = output / "plan.json"
+    plan = json.loads(path.read_text())
+    assert plan["described"]["language"] == {"name": "binned", "bins": 100, "all_action_kinds": False}
+    plan["described"]["language"] = {"name": "binned", "bins": 100, "sought": False}
+    path.write_text(json.dumps(plan))
+    finish(output, Console(file=StringIO()))
+
+
+def test_what_is_not_predicted_yet_is_not_finished(world, tmp_path):
+    _evaluate(world, tmp_path / "out", task=ArrayTask(1, 3))
+    with pytest.raises(DatasetError, match="6 part"):
+        finish(tmp_path / "out", Console(file=StringIO()))
+
+
+def test_a_task_started_again_predicts_nothing_more(world, tmp_path):
+    for _ in range(2):
+        _evaluate(world, tmp_path / "out", task=ArrayTask(0, 2))
+    assert len(Knowing(folder=tmp_path).knower.asked()) == 4 * (3 + 2)  # the first and the third part
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"source": "weights"}, 'agent.weights was "a", and is "b"'),
+        ({"split": "train"}, 'split was "test", and is "train"'),
+        ({"benchmark": {"limit": 2}}, "limit was null, and is 2"),
+        ({"controls": False}, "runs was"),
+        ({"variants": []}, "runs was"),
+    ],
+)
+def test_another_evaluation_is_refused_and_the_difference_named(tmp_path, other, words):
+    world, output = write_shards(tmp_path / "shards", ["test", "train"]), tmp_path / "out"
+    _evaluate(world, output)
+    before = _bytes(output)
+    other = other | ({"source": Knowing(folder=tmp_path, weights="b")} if "source" in other else {})
+    with pytest.raises(DatasetError) as refused:
+        _evaluate(world, output, **other)
+    assert words in str(refused.value)
+    assert _bytes(output) == before
+
+
+def test_other_shards_are_refused(world, tmp_path):
+    _evaluate(world, tmp_path / "out")
+    (world / "manifest.json").write_text((world / "manifest.json").read_text() + " ")
+    with pytest.raises(DatasetError, match="shards was"):
+        _evaluate(world, tmp_path / "out")
+    with pytest.raises(DatasetError, match="changed since"):
+        finish(tmp_path / "out", Console(file=StringIO()))
+
+
+def test_a_folder_with_something_else_in_it_is_refused(world, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").touch()
+    with pytest.raises(DatasetError, match="is not empty and does not hold an evaluation"):
+        _evaluate(world, tmp_path / "out")
+    with pytest.raises(DatasetError, match="does not hold an evaluation"):
+        finish(tmp_path / "out", Console(file=StringIO()))
+    with pytest.raises(DatasetError, match="is a file"):
+        _evaluate(world, tmp_path / "out" / "thesis.tex")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"described": {}}', '{"described": {"version": 99}}'])
+def test_a_plan_that_is_none_is_refused(world, tmp_path, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "plan.json").write_text(content)
+    with pytest.raises(DatasetError, match=r"is damaged|with other settings"):
+        _evaluate(world, tmp_path / "out")
+
+
+def test_two_processes_do_not_predict_the_same(tmp_path):
+    with held(tmp_path, ArrayTask(0, 2)), held(tmp_path, ArrayTask(1, 2)):
+        for task in (ArrayTask(), ArrayTask(0, 2)):
+            with pytest.raises(DatasetError, match="another process"), held(tmp_path, task):
+                pass
+
+
+@pytest.mark.parametrize(("index", "count"), [(3, 3), (-1, 3)])
+def test_a_task_outside_its_job_array_is_refused(index, count):
+    with pytest.raises(UserError, match="--shard-index must be 0 to 2"):
+        ArrayTask(index, count)
+
+
+def test_an_evaluation_of_an_older_version_is_resumed(world, tmp_path):
+    """Older plans name a key of the action language otherwise, and older predictions hold no usage."""
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    asked = Knowing(folder=tmp_path).knower.asked()
+    plan = json.loads((output / "plan.json").read_text())
+    assert plan["described"]["language"] == {"name": "binned", "bins": 100, "all_action_kinds": False}
+    plan["described"]["language"] = {"name": "binned", "bins": 100, "sought": False}
+    (output / "plan.json").write_text(json.dumps(plan))
+    for path in output.glob("predictions*.parquet"):
+        _as_version_1(path)
+    metrics = (output / "metrics.json").read_bytes()
+    _evaluate(world, output)
+    assert Knowing(folder=tmp_path).knower.asked() == asked
+    assert (output / "metrics.json").read_bytes() == metrics
+
+
+def _as_version_1(path: Path) -> None:
+    table = pq.read_table(path)
+    usage = ["tokens_read", "tokens_written", "calls", "seconds", "from_prefill"]
+    assert table.column_names[-5:] == usage
+    old = table.drop_columns(usage).replace_schema_metadata({b"vlm_agent_predictions": b"1"})
+    pq.write_table(old, path)
+    assert {row.usage for row in read_predictions(path)} == {Usage()}

@@ -1,0 +1,116 @@
+"""Two runs are compared on the same steps, pair by pair, or not at all."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.gold_steps import answered, episode, random_action
+
+from vlm_agent.episodes import Action, UiElement
+from vlm_agent.errors import UserError
+from vlm_agent.evaluation.predictions import write_predictions
+from vlm_agent.evaluation.scoring.comparison import compare
+from vlm_agent.evaluation.scoring.metrics import OVERALL, SHARES, score
+
+HOME, DONE = Action.press("home"), Action.complete()
+GOLD = [*episode("a", "general", [HOME, HOME, DONE, DONE]), *episode("b", "single", [HOME, DONE])]
+FIRST = answered(GOLD, [HOME, HOME, HOME, None, HOME, HOME])
+SECOND = answered(GOLD, [HOME, DONE, DONE, DONE, HOME, HOME])
+
+
+def test_differences_by_hand():
+    rows = compare(FIRST, SECOND, {"both": {"a", "b"}})["official"]
+    general = rows["general"]["partial_match"]
+    assert (general["first"], general["second"], general["difference"]) == (50, 75, 25)
+    assert general["interval"] == [25, 25]  # one episode: nothing to draw
+    assert rows["single"]["partial_match"]["difference"] == 0
+    assert rows[OVERALL]["partial_match"]["difference"] == pytest.approx(12.5)
+    assert rows["both"]["step_match"]["difference"] == pytest.approx(100 / 6)
+    assert rows["general"]["goal_progress"]["difference"] == -25
+    assert rows["general"]["parse_failures"]["difference"] == -25
+    assert (rows["both"]["episodes"], rows["both"]["steps"]) == (2, 6)
+
+
+def test_the_steps_that_changed_are_named():
+    changed = compare(FIRST, SECOND)["changed"]["official"]
+    assert changed == {"right_to_wrong": {"a": [1]}, "wrong_to_right": {"a": [2, 3]}}
+
+
+def test_each_side_is_what_score_says(world):
+    rng = np.random.default_rng(2)
+    runs = [
+        answered(world, [row.gold if rng.random() < p else random_action(rng) for row in world]) for p in (0.4, 0.7)
+    ]
+    first, second = (score(run) for run in runs)
+    rows = compare(*runs)
+    for scorer in ("official", "strict"):
+        for name, row in rows[scorer].items():
+            for share in SHARES:
+                assert row[share]["first"] == first[scorer][name][share]
+                assert row[share]["second"] == second[scorer][name][share]
+    low, high = rows["official"][OVERALL]["partial_match"]["interval"]
+    assert 0 < low < rows["official"][OVERALL]["partial_match"]["difference"] < high
+
+
+def test_pairing_narrows_the_interval():
+    rng = np.random.default_rng(6)
+    gold = [row for number in range(100) for row in episode(str(number), "single", [HOME] * 4)]
+    easy = np.repeat(rng.random(100) < 0.5, 4)  # episodes that both runs get wholly right or wrong, but for a little
+    first = answered(gold, [HOME if right else DONE for right in easy])
+    second = answered(gold, [HOME if right or rng.random() < 0.05 else DONE for right in easy])
+    paired = np.ptp(compare(first, second)["official"][OVERALL]["partial_match"]["interval"])
+    assert paired < 0.3 * np.ptp(score(second)["official"][OVERALL]["interval"])
+
+
+def test_a_run_against_itself_is_no_different():
+    rows = compare(SECOND, SECOND)
+    assert rows["official"][OVERALL]["partial_match"] == {
+        "first": 62.5,
+        "second": 62.5,
+        "difference": 0,
+        "interval": [0, 0],
+    }
+    assert rows["changed"]["strict"] == {"right_to_wrong": {}, "wrong_to_right": {}}
+
+
+def test_the_order_of_the_rows_does_not_matter():
+    assert compare(FIRST, SECOND[::-1]) == compare(FIRST, SECOND)
+
+
+def test_files_and_lists_compare_alike_and_json_takes_it(tmp_path):
+    for name, rows in (("first", FIRST), ("second", SECOND)):
+        write_predictions(tmp_path / name, rows)
+    assert compare(tmp_path / "first", tmp_path / "second") == compare(FIRST, SECOND)
+    json.dumps(compare(FIRST, SECOND), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (SECOND[:4], "the first run has 1 episodes that the second lacks, the first b"),
+        ([*SECOND, *episode("c", "single", [HOME])], "the second run has 1 episodes that the first lacks, the first c"),
+        ([*SECOND[:4], *(replace(row, subset="install") for row in SECOND[4:])], "episode b has another subset"),
+        ([*SECOND[:4], *episode("b", "single", [HOME])], "episode b has another length"),
+        ([replace(SECOND[0], gold=DONE), *SECOND[1:]], "episode a, step 0: the two runs differ in the gold action"),
+        (
+            [replace(row, elements=(UiElement((0.1, 0.1, 0.1, 0.1)),)) for row in SECOND],
+            "episode a, step 0: the two runs differ in the elements, here and in 5 other steps",
+        ),
+    ],
+)
+def test_runs_over_other_gold_steps_are_refused_by_what_differs(other, message):
+    with pytest.raises(UserError, match=message):
+        compare(FIRST, other)
+
+
+def test_another_gold_text_is_another_gold_step():
+    milk, bread = (episode("a", "single", [Action.type_text(word)]) for word in ("milk", "bread"))
+    with pytest.raises(UserError, match="episode a, step 0: the two runs differ in the gold text"):
+        compare(milk, bread)
+
+
+def test_points_that_differ_are_another_gold_step():
+    one, other = (episode("a", "single", [Action.tap(0.5, x)]) for x in (0.5, 0.50001))
+    with pytest.raises(UserError, match="differ in the gold action"):
+        compare(one, other)

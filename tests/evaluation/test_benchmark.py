@@ -1,0 +1,149 @@
+"""Benchmark files: those in eval/ can be read, and a wrong one is explained."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from vlm_agent.cli import main
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.benchmark import read_benchmark
+from vlm_agent.evaluation.offline import run as offline
+
+FOLDER = Path(__file__).parents[2] / "eval"
+FILES = sorted(FOLDER.glob("*.yaml"))
+VALID = "name: n\nabout: a\nsource: s\nshards: shards/x\n"
+
+
+def test_the_published_benchmarks_are_there():
+    unseen = {f"aitw_unseen_{kind}" for kind in ("android_version", "domain", "subject", "verb")}
+    others = {"aitw_standard", "aitw_auto_ui", "aitw_instruction_wise", "aitz", "simulated_phone"}
+    assert {path.stem for path in FILES} == unseen | others
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_each_says_what_it_is_and_how_to_get_there(path):
+    recipe = read_benchmark(path, {})
+    assert recipe.about
+    assert recipe.source
+    commands = _commands(path)
+    assert f"--benchmark eval/{path.name}" in commands[-1]
+    assert f"--output {recipe.shards}" in commands[-2]
+
+
+def test_no_two_have_the_same_name_or_shards():
+    recipes = [read_benchmark(path, {}) for path in FILES]
+    assert len({recipe.name for recipe in recipes}) == len({recipe.shards for recipe in recipes}) == len(recipes)
+
+
+def _commands(path: Path) -> list[str]:
+    header = path.read_text(encoding="utf-8").replace(" \\\n#      ", "")
+    return re.findall(r"^#     (vlm-agent .*)$", header, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (VALID + "spilt: test", "unknown key spilt; did you mean split?"),
+        ("name: n", "about: Field required"),
+        (VALID + "split: tset", "split 'tset' is unknown; choose one of train, validation, test"),
+        (VALID + "dialect: mine", "dialect 'mine' is unknown"),
+        (VALID + "limit: 0", "limit: "),
+        ("[]", "keys and values"),
+        ("{1: 2}", "keys and values"),
+        ("{", "not valid YAML"),
+    ],
+)
+def test_a_wrong_file_is_explained(tmp_path, content, words):
+    path = tmp_path / "x.yaml"
+    path.write_text(content)
+    with pytest.raises(DatasetError, match=re.escape(words)) as refused:
+        read_benchmark(path, {})
+    assert str(path) in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DatasetError, match=r"nowhere.yaml cannot be read"):
+        read_benchmark(tmp_path / "nowhere.yaml", {})
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What `vlm-agent evaluate` asks for, instead of doing it."""
+    calls = []
+    monkeypatch.setattr(offline, "evaluate", lambda *arguments, **options: calls.append((*arguments, options)))
+    monkeypatch.setattr(offline, "finish", lambda *arguments: calls.append(arguments))
+    return calls
+
+
+def test_options_win_over_the_benchmark(asked, tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(VALID + "split: validation\nlimit: 5\ndialect: agentcpm\n")
+    for more in ("", "--limit 7 --shards other --split test"):
+        assert main(shlex.split(f"evaluate --checkpoint run --benchmark {path} --output out {more}")) == 0
+    benchmarks = [call[1] for call in asked]
+    assert [(str(one.shards), one.split, one.limit) for one in benchmarks] == [
+        ("shards/x", "validation", 5),
+        ("other", "test", 7),
+    ]
+    assert {(one.name, one.dialect) for one in benchmarks} == {("n", "agentcpm")}
+
+
+def test_an_endpoint_takes_the_place_of_a_checkpoint(asked):
+    command = "evaluate --endpoint http://localhost:8000 --model vlm --past-screens 0 --shards s --output out"
+    assert main(shlex.split(command)) == 0
+    settings, benchmark, output, console, options = asked[0]
+    assert (settings.endpoint, settings.model, settings.past_screens) == ("http://localhost:8000", "vlm", 0)
+    assert (benchmark.split, str(output), options["task"].count) == ("test", "out", 1)
+    assert isinstance(console, Console)
+
+
+def test_a_job_array_and_its_end(asked):
+    command = "evaluate --checkpoint run --shards s --output out"
+    main(shlex.split(f"{command} --shard-index 3 --shard-count 8 --constrained --bf16 --batch-tokens 99 --no-controls"))
+    main(["evaluate", "--finish", "--output", "out"])
+    settings, *_, options = asked[0]
+    assert (settings.bf16, settings.batch_tokens) == (True, 99)
+    assert (options["task"].index, options["task"].count) == (3, 8)
+    assert (options["variants"], options["controls"]) == (["constrained"], False)
+    assert str(asked[1][0]) == "out"
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ("--shards s", "give either --agent"),
+        ("--checkpoint run --endpoint http://h --model m --shards s", "give either --agent"),
+        ("--endpoint http://h --shards s", "--endpoint and --model go together"),
+        ("--checkpoint run --model m --shards s", "--endpoint and --model go together"),
+        ("--checkpoint run", "--shards is missing"),
+        ("--checkpoint run --shards s --shard-index 1", "--shard-index and --shard-count go together"),
+        ("--agent run --checkpoint run --shards s", "give either --agent"),
+        ("--endpoint http://h --model m --shards s --constrained", "agent endpoint cannot decode actions only"),
+        ("--finish --checkpoint run", "--finish reads"),
+        ("--checkpoint run --shards s --past-screens -1", "--past-screens"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(asked, capsys, words, printed):
+    with pytest.raises(SystemExit) as left:
+        main(["evaluate", "--output", "out", *shlex.split(words)])
+    assert left.value.code == 1
+    assert printed in capsys.readouterr().err
+    assert not asked
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ("--endpoint http://h --model m --bf16", "--bf16 is not a setting of agent endpoint"),
+        ("--endpoint http://h --model m --batch-tokens 9", "--batch-tokens is not a setting of agent endpoint"),
+        ("--checkpoint run --past-screens 1", "--past-screens is not a setting of agent vlm"),
+        ("--endpoint localhost --model m", "not the URL of an endpoint"),
+    ],
+)
+def test_settings_of_another_kind_of_agent_are_refused(asked, capsys, words, printed):
+    assert main(["evaluate", "--output", "out", "--shards", "s", *shlex.split(words)]) == 1
+    assert printed in capsys.readouterr().err
+    assert not asked

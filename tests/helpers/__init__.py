@@ -1,0 +1,1 @@
+"""Helpers that tests share: tiny models, fake devices and servers, example data."""

@@ -1,0 +1,219 @@
+"""What the headers of recipes say under Cost: dry runs on made-up episodes that are as many and as long as AITW's.
+
+    python tests/helpers/recipe_costs.py            prints the lines of every recipe for a real model
+    python tests/helpers/recipe_costs.py --write    and puts them into the headers
+
+AITW has these episodes and screens (Rawles et al. 2023), about 80 % of them in train; how lengths spread around each
+subset's mean is assumed. A two-hundredth of them is made, of google_apps only the tenth that the mixture keeps, and
+what grows with the data is multiplied. Checkpoints are the published configurations (`published_configs`), with
+stand-ins for the tokenizers: words whole, numbers in digits. With Qwen's own, Qwen2.5-VL-7B's lines were the same
+but for 1 % more tokens to learn.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from helpers.published_configs import write_checkpoint
+from vlm_agent.action_languages.binned import PHRASES
+from vlm_agent.console import quiet_libraries
+from vlm_agent.datasets.selection import in_mixture
+from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
+from vlm_agent.datasets.shards.images import EncodedScreen
+from vlm_agent.datasets.shards.schema import episode_row, step_struct
+from vlm_agent.episodes import Action, Step
+from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.data.shard_data import ShardDataModule
+from vlm_agent.training.dry_run.hardware import find_gpu
+from vlm_agent.training.dry_run.report import DryRun, Target, dry_run
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+AITW = {
+    "general": (9_476, 85_413),
+    "google_apps": (625_542, 4_903_601),
+    "install": (25_760, 250_058),
+    "single": (26_303, 85_668),
+    "web_shopping": (28_061, 365_253),
+}
+TRAIN, MADE, GOOGLE_APPS = 0.8, 0.005, 0.1
+EIGHT = (("H100", 8), ("A100-80", 8))
+MACHINES = {
+    "qwen2_5_vl_7b_lora": EIGHT,
+    "qwen3_vl_8b_lora": EIGHT,
+    "qwen_vl_7b_lora": EIGHT,
+    "llama_vit_llama2_7b": EIGHT,
+    "llama_vit_llama2_7b_qlora": (("4090", 1), ("A100-40", 1)),
+    "forkme": (("4090", 1), ("A100-40", 1)),
+}
+"""Where each recipe is to run: the first is what its header's dry run asks about."""
+MFU = 0.4
+
+_SIZES = ((1440, 720), (2280, 1080), (2340, 1080), (2400, 1080))
+_GOALS = (
+    "open the settings and turn off automatic brightness",
+    "what is the weather in the town where the next game is played",
+    "add the cheapest wireless mouse with good reviews to the cart on the first shop",
+    "install the app of the bank if it is not there already and log in",
+)
+_TYPED = ("weather tomorrow", "wireless mouse", "bank")
+_SYSTEM = "system\nYou operate a phone by its screen, one action at a time."
+_FRAME = ("Goal: ", "\nAction: ", _SYSTEM, "user", "assistant")
+TEXTS = [*_GOALS, *(f" {goal}" for goal in _GOALS), *_TYPED, *PHRASES, *_FRAME, *(f" {text}" for text in _TYPED)]
+_COST = re.compile(r"^# Cost, computed.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+
+
+def write_shards(folder: Path, share: float = MADE * TRAIN) -> Path:
+    """A share of AITW in episodes without pixels; nothing that a dry run reads is left out."""
+    screen = [EncodedScreen(b"", *size) for size in _SIZES]
+    with ShardWriter(folder / "made.parquet") as shard:
+        rows = list(_rows(screen, share))
+        for row in rows:
+            shard.write_row(row)
+    write_manifest(folder, {"files": [{"shard": "made.parquet", "subset": "all", "episodes_written": len(rows)}]})
+    return folder
+
+
+def _rows(screens: list[EncodedScreen], share: float) -> Iterator[dict]:
+    rng = np.random.default_rng(0)
+    actions = [_action(rng) for _ in range(500)]  # few different ones, because each is tokenised
+    for subset, (episodes, steps) in AITW.items():
+        kept = GOOGLE_APPS if subset == "google_apps" else 1
+        ids = (f"{subset}/{number}" for number in range(10**9))
+        ids = (name for name in ids if in_mixture(name, subset, {"google_apps": GOOGLE_APPS}))
+        for length in lengths(round(episodes * kept * share), steps / episodes, rng).tolist():
+            screen = screens[rng.integers(len(screens))]
+            done = [*(actions[number] for number in rng.integers(len(actions), size=length - 1)), Action.complete()]
+            structs = [step_struct(Step(None, action), screen, "png", at) for at, action in enumerate(done)]
+            yield episode_row(next(ids), subset, "train", _GOALS[rng.integers(len(_GOALS))], "", 0, structs)
+
+
+def lengths(count: int, mean: float, rng: np.random.Generator) -> np.ndarray:
+    """int64 (count,), 1 and more: a negative binomial distribution's quantiles, so that few show its mean too."""
+    drawn = np.sort(1 + rng.negative_binomial(3, 3 / (3 + mean - 1), 100_000))
+    return drawn[((np.arange(count) + 0.5) / count * len(drawn)).astype(np.int64)]
+
+
+def _action(rng: np.random.Generator) -> Action:
+    y, x, kind = rng.random(3)
+    if kind < 0.7:
+        return Action.tap(y, x)
+    if kind < 0.85:
+        return Action.swipe((0.8, x), (0.3, x))
+    return Action.press("back") if kind < 0.9 else Action.type_text(_TYPED[rng.integers(len(_TYPED))])
+
+
+def stand_ins(recipe: Recipe, folder: Path) -> dict[str, str]:
+    """Overrides that name, in place of the recipe's checkpoints, folders with their configurations; made below
+    `folder` where they are not yet."""
+    sources = {part: getattr(recipe.model, part) for part in ("vlm", "language_model", "vision")}
+    overrides = {}
+    for part, source in sources.items():
+        if source is not None:
+            there = folder / source.checkpoint.replace("/", "--")
+            overrides[f"model.{part}.checkpoint"] = str(
+                there if there.exists() else write_checkpoint(there, source.checkpoint, TEXTS)
+            )
+    return overrides
+
+
+def dry_run_of(name: str, shards: Path, folder: Path) -> DryRun:
+    """The recipe on the first of its machines."""
+    path = RECIPES / f"{name}.yaml"
+    overrides = stand_ins(read_recipe(path), folder) | {"data.shards": str(shards)}
+    gpu, gpus = MACHINES[name][0]
+    return dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu(gpu), gpus, MFU))
+
+
+def cost_lines(name: str, dry: DryRun) -> str:
+    """The paragraph of a header."""
+    reads, step, target = dry.reads, dry.step, dry.target
+    with_or_without = "with" if dry.recipe.training.gradient_checkpointing else "without"
+    everything = sum(kept * episodes for episodes, kept in _kept()) * TRAIN
+    grown = everything / reads.episodes
+    trained, frozen = (sum(part[kind] for part in dry.parameters.values()) / 1e6 for kind in ("trained", "frozen"))
+    fewest, mean, most = reads.screen_tokens
+    plural = "s" if target.gpus > 1 else ""
+    windows = reads.over_budget / reads.episodes
+    lines = [
+        "Cost, computed by a dry run and not measured (`python tests/helpers/recipe_costs.py` states the assumptions):",
+        f"  parameters  {trained:,.1f} M trained, {frozen:,.1f} M frozen",
+        f"  data        AITW's train split, google_apps cut to 10 %: {_round(everything)} episodes of "
+        f"{reads.actions / reads.episodes:.1f} steps",
+        f"  tokens      {mean:.0f}{'' if fewest == most else f' ({fewest} to {most})'} a screen, "
+        f"{_round(reads.load.tokens / reads.episodes)} an episode; {100 * windows:.1f} % of episodes become windows",
+        f"  a pass      {_short(reads.load.tokens * grown)} tokens in {_round(dry.rows_a_pass * grown)} rows",
+        f"  a step      {step.rows} rows on {target.gpus} GPU{plural}: "
+        f"{step.rows / dry.rows_a_pass * reads.episodes:.0f} episodes, {_round(step.tokens)} tokens, "
+        f"{_round(step.supervised)} of them learned",
+        f"  FLOPs       {_short(step.work.model)} a step; {_short(step.work.hardware)} with what is computed again",
+        f"  time        at an assumed MFU of {100 * MFU:.0f} %: {_times(name, dry, grown)}",
+        f"  memory      GB a GPU, estimated, {with_or_without} gradient checkpointing: {_memory(dry)}",
+    ]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _times(name: str, dry: DryRun, grown: float) -> str:
+    done = dry.hours * grown * dry.target.gpus * dry.target.gpu.bf16
+    machines = ((gpus, find_gpu(gpu)) for gpu, gpus in MACHINES[name])
+    hours = ", ".join(f"{_hours(done / (gpus * gpu.bf16))} on {gpus} x {gpu.name}" for gpus, gpu in machines)
+    epochs = dry.recipe.training.epochs
+    return f"{hours}; {_round(dry.steps * grown)} steps, {epochs:g} pass{'' if epochs == 1 else 'es'}"
+
+
+def _kept() -> list[tuple[int, float]]:
+    return [(episodes, GOOGLE_APPS if name == "google_apps" else 1) for name, (episodes, _) in AITW.items()]
+
+
+def _memory(dry: DryRun) -> str:
+    kept = dry.activations[dry.recipe.training.gradient_checkpointing]
+    totals = {name: (memory.total + kept) / 1e9 for name, memory in dry.memory.items()}
+    if dry.target.gpus == 1:
+        return f"{totals['ddp']:.1f}"
+    return ", ".join(f"{name} {total:.0f}" for name, total in totals.items())
+
+
+def _round(number: float) -> str:
+    """Three digits."""
+    return f"{float(f'{number:.3g}'):,.0f}"
+
+
+def _short(number: float) -> str:
+    digits, power = f"{number:.1e}".split("e")
+    return f"{digits}e{int(power)}"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours:,.0f} hours" if hours >= 10 else f"{hours:.1f} hours"
+
+
+def with_cost(header: str, lines: str) -> str:
+    """A recipe's text with these lines in the place of its Cost. Raises ValueError where it has none."""
+    changed, times = _COST.subn(lambda _: lines, header)
+    if times != 1:
+        raise ValueError("a header needs one paragraph that begins with `# Cost, computed`, its last")
+    return changed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the lines into the recipes")
+    options = parser.parse_args()
+    quiet_libraries()
+    with tempfile.TemporaryDirectory() as temporary:
+        shards = write_shards(Path(temporary) / "shards")
+        for name in MACHINES:
+            lines = cost_lines(name, dry_run_of(name, shards, Path(temporary)))
+            print(f"{name}\n{lines}", flush=True)
+            if options.write:
+                path = RECIPES / f"{name}.yaml"
+                path.write_text(with_cost(path.read_text(encoding="utf-8"), lines), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Runs a script on two ranks, gloo on this machine, without a launcher's own time."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+_START = f"""
+import os, signal, sys
+sys.path[:0] = [{str(_ROOT)!r}, {str(_ROOT / "tests")!r}, {str(Path(__file__).parent)!r}]
+from pathlib import Path
+import torch
+from vlm_agent.training.loop import ranks
+torch.set_num_threads(1)
+folder, rank = Path(sys.argv[1]), int(sys.argv[2])
+meeting = f"file://{{folder}}/meeting"
+torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+"""
+
+_END = "\ntorch.distributed.destroy_process_group()\n"
+"""Without it a rank that is done now and then dies of gloo's threads, which are still at work."""
+
+_ENVIRONMENT = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "OMP_NUM_THREADS": "1"}
+
+
+def run(folder: Path, script: str) -> list[str]:
+    """What `script` prints on each rank, a process group of its own; it knows `rank`, `ranks` and `folder`.
+
+    Fails the test when a rank fails; the other, which may be waiting for it, is ended.
+    """
+    (folder / "script.py").write_text(_START + script + _END)
+    started = [_begin(folder, rank) for rank in range(2)]
+    try:
+        deadline = time.monotonic() + 200
+        while any(process.poll() is None for process in started) and time.monotonic() < deadline:
+            if any(process.poll() for process in started):
+                break
+            time.sleep(0.05)
+    finally:
+        statuses = [process.poll() for process in started]
+        for process in started:
+            process.kill()
+            process.wait()
+    assert statuses == [0, 0], [_said(folder, rank) for rank in range(2)]
+    return [_said(folder, rank) for rank in range(2)]
+
+
+def _begin(folder: Path, rank: int) -> subprocess.Popen:
+    with (folder / f"printed-{rank}").open("w") as file:
+        return subprocess.Popen(
+            [sys.executable, str(folder / "script.py"), str(folder), str(rank)],
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=os.environ | _ENVIRONMENT | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            start_new_session=True,
+        )
+
+
+def _said(folder: Path, rank: int) -> str:
+    return (folder / f"printed-{rank}").read_text()

@@ -1,0 +1,88 @@
+"""A screen that was seen is not looked at again, and nothing else changes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import tiny
+
+from vlm_agent.agents import answer_step_by_step
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.models.llama_vit.screen_cache import ScreenCache
+
+WORDS = tiny.tokenizer()
+SCREENS = [step.screenshot.transpose(2, 0, 1).copy() for step in tiny.episode().steps]
+
+
+@pytest.fixture
+def model():
+    return tiny.model(len(WORDS), visual_norm=0.7, visual_positions=True)
+
+
+@pytest.fixture
+def looked(model, monkeypatch) -> list[int]:
+    """How many screens each call of the encoder was for."""
+    calls, see = [], model.see
+    monkeypatch.setattr(model, "see", lambda screens: calls.append(len(screens)) or see(screens))
+    return calls
+
+
+def test_what_is_made_of_a_screen_is_what_the_model_makes_of_it(model):
+    with torch.inference_mode():
+        assert torch.equal(ScreenCache(model)(SCREENS), model.see(torch.from_numpy(np.stack(SCREENS)))[1])
+
+
+def test_a_screen_is_looked_at_once(model, looked):
+    seen = ScreenCache(model)
+    with torch.inference_mode():
+        first = seen(SCREENS[:3])
+        again = seen([SCREENS[2], SCREENS[3], SCREENS[0], SCREENS[0]])
+    assert sum(looked) == 4
+    assert torch.equal(again[0], first[2])
+    assert torch.equal(again[2], first[0])
+    assert torch.equal(again[3], first[0])
+
+
+def test_mixed_precision_is_another_look(model, looked):
+    seen = ScreenCache(model)
+    with torch.inference_mode():
+        seen(SCREENS[:1])
+        with torch.autocast("cpu", torch.bfloat16):
+            seen(SCREENS[:1])
+        seen(SCREENS[:1])
+    assert sum(looked) == 2
+
+
+def test_only_the_latest_are_kept(model, looked):
+    with torch.inference_mode():
+        of_one = ScreenCache(model)(SCREENS[:1]).nbytes
+        looked.clear()
+        seen = ScreenCache(model, kept_bytes=2 * of_one)
+        for number in (0, 1, 0, 2, 0, 1):
+            seen(SCREENS[number : number + 1])
+    assert sum(looked) == 4, "0, 1, 2, and 1 again, which had to go for 2"
+
+
+def test_more_screens_than_are_kept_can_be_asked_for(model):
+    with torch.inference_mode():
+        assert len(ScreenCache(model, kept_bytes=1)(SCREENS)) == len(SCREENS)
+
+
+def test_an_agent_without_a_sense_knows_what_the_agent_saw(model, looked):
+    agent = VlmAgent(model, WORDS, tiny.sentences(WORDS))
+    episode = tiny.episode()
+    agent.answer_episode(episode)
+    assert sum(looked) == len(episode)
+    ControlledAgent(agent, CONTROLS["no_history"]).answer_episodes([episode])
+    replace(agent, constrained=True).answer_episode(episode)
+    assert sum(looked) == len(episode)
+    ControlledAgent(agent, CONTROLS["grey_screens"]).answer_episodes([episode])
+    assert sum(looked) == len(episode) + 1
+
+
+def test_an_agent_that_acts_looks_at_each_new_screen_only(model, looked):
+    agent, episode = VlmAgent(model, WORDS, tiny.sentences(WORDS)), tiny.episode()
+    answer_step_by_step(agent, [episode])
+    assert sum(looked) == len(episode)

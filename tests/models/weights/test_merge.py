@@ -1,0 +1,182 @@
+"""A merged checkpoint computes what base and adapter computed, or there is none."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from helpers import adapted_run, tiny
+from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
+
+from vlm_agent.models.build import build_model, configuration_of, load
+from vlm_agent.models.family import processor_of
+from vlm_agent.models.llama_vit.model import LlamaViT
+from vlm_agent.models.loss import NOT_FOR_MODELS
+from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.models.weights import adapters, merge
+from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS, SHARD_SIZE
+from vlm_agent.models.weights.merge import MERGE_FILE, TOLERANCES, MergeError, compare, merge_run
+from vlm_agent.models.weights.quantisation import is_quantised
+from vlm_agent.recipe.model import ModelRecipe
+
+
+def samples(model, tokenizer) -> list[dict]:
+    processor = processor_of(model.config)
+    sentences = processor.sentences(tokenizer, tiny.LANGUAGE)
+    rows = [processor.collate([sentences.build(tiny.episode(number))]) for number in range(2)]
+    return [{name: value for name, value in row.items() if name not in NOT_FOR_MODELS} for row in rows]
+
+
+def no_samples(model, tokenizer) -> list[dict]:
+    batches = samples(model, tokenizer)
+    return [batch | {"labels": torch.full_like(batch["labels"], -100)} for batch in batches]
+
+
+def nothing_is_left(run) -> bool:
+    return {path.name for path in run.parent.iterdir()} == {"run", "shards"}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return adapted_run.write_run(tmp_path_factory.mktemp("float"))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"lora": {"rank": 2, "dora": True}},
+        {"lora": {"rank": 4, "rslora": True}},
+        {"dtype": "bfloat16"},
+        {"quantisation": "nf4"},
+        {"quantisation": "nf4", "lora": {"rank": 2, "dora": True}},
+        {"quantisation": "int8"},
+    ],
+    ids=lambda model: "-".join(f"{key}" for key in [*model, *model.get("lora", {}), *map(str, model.values())][:4]),
+)
+def test_merged_computes_what_base_and_adapter_do(model, tmp_path):
+    run = adapted_run.write_run(tmp_path, **model)
+    assert is_quantised(load(run)[0]) == ("quantisation" in model)
+    result = merge_run(run, tmp_path / "merged", samples)
+    merged, tokenizer = load(tmp_path / "merged")
+    assert isinstance(merged, LlamaViT)
+    assert {str(parameter.dtype) for parameter in merged.parameters()} == {f"torch.{model.get('dtype', 'float32')}"}
+    found = result.agreement
+    assert found.max_relative <= TOLERANCES[result.arithmetic]
+    assert found.positions == sum(int((batch["labels"] != -100).sum()) for batch in samples(merged, tokenizer))
+    assert found.same_choice >= 0.9 * found.positions
+    assert json.loads((tmp_path / "merged" / MERGE_FILE).read_text())["agreement"]["positions"] == found.positions
+
+
+def test_a_quantised_run_is_evaluated_as_it_was_trained_and_gone_on_from_as_merged(tmp_path):
+    run = adapted_run.write_run(tmp_path, quantisation="nf4")
+    trained, tokenizer = load(run)
+    evaluated, _ = load(run, merged=True)
+    base = build_model(ModelRecipe(base=str(run)), tokenizer)
+    (batch, _) = samples(base, tokenizer)
+    with torch.inference_mode():
+        before = trained(**batch).logits
+        assert torch.equal(evaluated(**batch).logits, before)
+        assert compare(before, base(**batch).logits).max_relative <= TOLERANCES["float32"]
+    assert is_quantised(evaluated)
+    assert not is_quantised(base)
+
+
+def test_a_checkpoint_of_a_run_that_is_not_finished_tells_what_goes_on_from_it(run, tmp_path):
+    shutil.copytree(run, tmp_path / "run")
+    checkpoint = tmp_path / "run/checkpoints/checkpoint-3"
+    checkpoint.parent.mkdir()
+    (tmp_path / "run/model").rename(checkpoint)
+    tokenizer = load(run)[1]
+    config = configuration_of(ModelRecipe(base=str(checkpoint)), tokenizer)
+    assert config.to_dict() == configuration_of(ModelRecipe(base=str(run)), tokenizer).to_dict()
+
+
+def test_the_adapter_is_in_it(run, tmp_path):
+    """And the comparison would tell: the base alone is further away than is accepted."""
+    merge_run(run, tmp_path / "merged", samples)
+    adapted, tokenizer = load(run)
+    merged, _ = load(tmp_path / "merged")
+    (batch, _) = samples(merged, tokenizer)
+    with torch.inference_mode():
+        before, after = adapted(**batch).logits, merged(**batch).logits
+        for layer in adapted.modules():
+            if hasattr(layer, "lora_B"):
+                layer.scaling = dict.fromkeys(layer.scaling, 0.0)
+        without = adapted(**batch).logits
+    assert compare(before, after).max_relative <= TOLERANCES["float32"]
+    assert compare(before, without).max_relative > 10 * TOLERANCES["float32"]
+
+
+def test_what_is_written_stands_alone(run, tmp_path):
+    """No recipe, base or code of a run is needed to load the model and its tokenizer."""
+    merge_run(run, tmp_path / "merged", samples)
+    folder = tmp_path / "merged" / MODEL_FOLDER
+    assert isinstance(LlamaViT.from_pretrained(folder), LlamaViT)
+    assert len(AutoTokenizer.from_pretrained(folder)) == len(load(run)[1])
+    assert not (folder / ADAPTER_WEIGHTS).exists()
+    assert not list((tmp_path / "merged").rglob("*.bin"))
+
+
+def test_large_weights_are_split_over_files(run, tmp_path, monkeypatch):
+    assert SHARD_SIZE.endswith("GB")
+    monkeypatch.setattr(adapters, "SHARD_SIZE", "50KB")
+    merge_run(run, tmp_path / "merged", samples)
+    assert len(list((tmp_path / "merged" / MODEL_FOLDER).glob("model-*.safetensors"))) > 1
+
+
+def test_a_merge_that_computes_something_else_leaves_nothing(run, monkeypatch):
+    def forgets_the_adapter(model):
+        return model.unload()
+
+    monkeypatch.setattr(merge, "merge_adapter", forgets_the_adapter)
+    with pytest.raises(MergeError, match=r"computes something else: logits differ by up to .* 0\.0001 is accepted"):
+        merge_run(run, run.parent / "merged", samples)
+    assert nothing_is_left(run)
+
+
+def test_an_adapter_of_nans_is_refused(tmp_path):
+    run = adapted_run.write_run(tmp_path)
+    path = run / MODEL_FOLDER / ADAPTER_WEIGHTS
+    weights = load_file(path)
+    save_file({name: value * torch.nan if "lora_B" in name else value for name, value in weights.items()}, path)
+    with pytest.raises(MergeError, match="differ by up to nan"):
+        merge_run(run, tmp_path / "merged", samples)
+    assert nothing_is_left(run)
+
+
+def test_an_interrupted_merge_leaves_nothing(run, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(merge, "compare", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        merge_run(run, run.parent / "merged", samples)
+    assert nothing_is_left(run)
+
+
+def test_without_a_learned_token_nothing_is_proved(run):
+    with pytest.raises(MergeError, match="nothing can be compared"):
+        merge_run(run, run.parent / "merged", no_samples)
+    assert nothing_is_left(run)
+
+
+def test_what_is_there_already_is_not_touched(run, tmp_path):
+    (tmp_path / "kept.txt").write_text("mine")
+    with pytest.raises(MergeError, match="holds something already"):
+        merge_run(run, tmp_path, samples)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_a_run_without_an_adapter_is_refused(run, tmp_path):
+    merge_run(run, tmp_path / "merged", samples)
+    with pytest.raises(MergeError, match="nothing to merge"):
+        merge_run(tmp_path / "merged", tmp_path / "again", samples)
+
+
+def test_differences_are_measured_beside_the_largest_logit_of_each_position():
+    before = torch.tensor([[1.0, -4.0], [2.0, 1.0]])
+    after = torch.tensor([[1.0, -3.0], [0.5, 1.0]])
+    found = compare(before, after)
+    assert (found.positions, found.max_absolute, found.max_relative, found.same_choice) == (2, 1.5, 0.75, 1)

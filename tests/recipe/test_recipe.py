@@ -1,0 +1,305 @@
+"""A recipe says exactly what runs, and whoever mistypes one is told what to type."""
+
+import pytest
+import yaml
+from helpers import tiny, tiny_qwen
+
+from vlm_agent.action_languages.named import NamedLanguage
+from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.run import Recipe, read_recipe
+
+NEXT_TO = {
+    "trainin": "training",
+    "seeds": "seed",
+    "model.train.vison": "model.train.vision",
+    "model.lora.ranks": "model.lora.rank",
+    "model.vision.chekpoint": "model.vision.checkpoint",
+    "model.language_model.gguf": "model.language_model.gguf_file",
+    "data.shard": "data.shards",
+    "action_language.bin": "action_language.bins",
+    "training.batchsize": "training.batch_size",
+    "training.optimizer.lr": "training.optimizer.learning_rate",
+    "training.optimizer.muon_lerning_rate": "training.optimizer.muon_learning_rate",
+}
+
+
+@pytest.fixture
+def content(tmp_path) -> dict:
+    return tiny.recipe(tmp_path / "shards", tmp_path / "run")
+
+
+@pytest.fixture
+def path(tmp_path, content):
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump(content))
+    return file
+
+
+def problem(path, **overrides) -> str:
+    """What is said of a recipe that cannot be run."""
+    with pytest.raises(RecipeError) as error:
+        read_recipe(path, {key.replace("__", "."): value for key, value in overrides.items()})
+    return str(error.value)
+
+
+def test_a_recipe_is_read(path, content):
+    recipe = read_recipe(path)
+    assert recipe.model.visual_grid == tiny.GRID
+    assert recipe.training.steps == 3
+    assert recipe.training.optimizer.name == "muon"
+    assert recipe.model.starts_random
+
+
+@pytest.mark.parametrize("key", NEXT_TO)
+def test_an_unknown_key_is_refused_with_the_nearest_right_one(path, key):
+    message = problem(path, **{key: "1"})
+    assert f"{path}: unknown key {key}; did you mean {NEXT_TO[key]}?" in message
+
+
+def test_every_problem_is_told_at_once(path):
+    message = problem(path, seeds="1", training__batch_size="none_of_it", training__stepz="3")
+    assert len(message.splitlines()) == 3
+    assert all(line.startswith(f"{path}: ") for line in message.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("training.batch_size", "four"),
+        ("training.batch_size", "1.5"),
+        ("training.batch_size", "0"),
+        ("training.steps", "-1"),
+        ("training.epochs", "[1]"),
+        ("training.schedule", "sometimes"),
+        ("training.optimizer.learning_rate", "fast"),
+        ("training.optimizer.learning_rate", "0"),
+        ("training.max_grad_norm", "{a: 1}"),
+        ("action_language.bins", "1"),
+        ("action_language.name", "morse"),
+        ("model.screen_size", "[896]"),
+        ("model.screen_size", "[0, 448]"),
+        ("model.train.vision", "some"),
+        ("model.lora.rank", "0"),
+        ("model.dtype", "float16"),
+        ("data.sentences", "words"),
+        ("data.limit", "0"),
+        ("data.mixture.google_apps", "1.5"),
+        ("data.workers", "-1"),
+        ("seed", "-1"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_by_name(path, key, value):
+    assert f"{path}: {key}" in problem(path, **{key: value})
+
+
+@pytest.mark.parametrize("key", ["name_swipe_targets", "sought"])
+def test_only_a_language_with_names_names_swipe_targets(path, key):
+    key = f"action_language.{key}"
+    assert "needs a language with names: name: named" in problem(path, **{key: "true"})
+    named = {"action_language.name": "named", key: "true"}
+    assert read_recipe(path, named).action_language.build() == NamedLanguage(tiny.BINS, name_swipe_targets=True)
+
+
+def test_the_old_name_of_swipe_targets_is_accepted_with_a_warning(path, caplog):
+    read_recipe(path, {"action_language": "{name: named, sought: true}"})
+    assert "sought is now called name_swipe_targets" in caplog.text
+
+
+def test_a_renamed_key_is_reported_once_with_its_file(path, caplog, monkeypatch):
+    renamed = {"action_language": "{name: named, sought: true}"}
+    read_recipe(path, renamed)
+    (record,) = caplog.records
+    assert record.getMessage() == f"{path}: the key sought is now called name_swipe_targets; please rename it"
+    monkeypatch.setenv("RANK", "1")
+    read_recipe(path, renamed)
+    assert len(caplog.records) == 1
+
+
+def test_a_binned_recipe_of_an_older_run_is_read(path):
+    """Runs wrote `sought: false` for every language."""
+    assert read_recipe(path, {"action_language.sought": "false"}) == read_recipe(path)
+
+
+@pytest.mark.parametrize("key", ["output", "model", "data", "training"])
+def test_what_has_no_default_must_be_given(path, content, key):
+    del content[key]
+    path.write_text(yaml.safe_dump(content))
+    assert f"{path}: {key}: Field required" in problem(path)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"training.epochs": "1"}, "epochs or steps"),
+        ({"training.steps": "null"}, "epochs or steps"),
+        ({"model.base": "runs/x"}, "set one of base, vlm, or both"),
+        ({"model.vlm": "{checkpoint: x}"}, "set one of base, vlm, or both"),
+        ({"model.min_pixels": "3136"}, "remove min_pixels; it has no effect with language_model"),
+        ({"training.batch_tokens": "4096"}, "either batch_size or batch_tokens"),
+        ({"training.batch_size": "null", "training.batch_tokens": "100", "data.max_tokens": "101"}, "must fit"),
+        ({"data.sentences": "elements", "data.max_tokens": "101"}, "give training.batch_size"),
+        ({"model.vision": "null"}, "both language_model and vision"),
+        ({"model.train.projector": "frozen"}, "train.projector must be full"),
+        ({"model.word_tokenizer": "null"}, "needs word_tokenizer"),
+        ({"model.language_model": "{checkpoint: x}"}, "excludes word_tokenizer"),
+        ({"model.vision.checkpoint": "x"}, "either checkpoint or config"),
+        ({"model.vision": "{}"}, "either checkpoint or config"),
+        ({"model.vision": "{config: {hidden_size: 3}}"}, "model_type"),
+        ({"model.vision.gguf_file": "x"}, "gguf_file"),
+        ({"model.dtype": "bfloat16"}, "bf16"),
+        ({"training.deepspeed": "deepspeed_configs/zero2.json"}, "muon needs them whole"),
+        ({"model.lora.dropout": "1"}, "model.lora.dropout: Input should be less than 1"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(path, overrides, said):
+    assert said in problem(path, **overrides)
+
+
+def test_overrides_are_dotted_and_typed(path):
+    overrides = {
+        "training.steps": "10",
+        "training.optimizer.learning_rate": "1e-4",
+        "model.lora.dropout": "0.25",
+        "model.screen_size": "[128, 64]",
+        "data.mixture.google_apps": "0.1",
+        "training.bf16": "true",
+        "output": "elsewhere",
+        "data.limit": "null",
+    }
+    recipe = read_recipe(path, overrides)
+    assert (recipe.training.steps, recipe.training.optimizer.learning_rate) == (10, 1e-4)
+    assert (recipe.model.lora.dropout, recipe.model.screen_size) == (0.25, (128, 64))
+    assert (recipe.data.mixture, recipe.data.limit) == ({"google_apps": 0.1}, None)
+    assert (recipe.training.bf16, recipe.output) == (True, "elsewhere")
+
+
+@pytest.mark.parametrize(("written", "number"), [("1e-4", 1e-4), ("2E3", 2000.0), ("1.5e-05", 1.5e-5), ("1", 1.0)])
+def test_numbers_are_written_as_everybody_writes_them(path, content, written, number):
+    text = yaml.safe_dump(content).replace("learning_rate: 0.002", f"learning_rate: {written}")
+    path.write_text(text)
+    assert read_recipe(path).training.optimizer.learning_rate == number
+
+
+def test_an_override_cannot_enter_a_value(path):
+    assert "--output.sub: output is a value, not a section" in problem(path, output__sub="1")
+
+
+def test_an_override_that_is_no_yaml_says_so(path):
+    assert "--output" in problem(path, output="[")
+
+
+def test_what_is_saved_names_every_key_and_reads_as_the_same_recipe(path, tmp_path):
+    recipe = read_recipe(path, {"training.optimizer.learning_rate": "1e-5", "output": "läufe/1"})
+    saved = tmp_path / "saved.yaml"
+    saved.write_text(recipe.to_yaml(), encoding="utf-8")
+    assert read_recipe(saved) == recipe
+    assert read_recipe(saved).to_yaml() == recipe.to_yaml()
+    content = yaml.safe_load(recipe.to_yaml())
+    assert content["training"].keys() == type(recipe.training).model_fields.keys()
+    assert content["model"]["lora"].keys() == type(recipe.model.lora).model_fields.keys()
+
+
+def test_a_recipe_upon_a_finished_run_is_saved_without_what_the_run_brings(path, content, tmp_path):
+    content["model"] = {"base": "runs/x", "train": {"projector": "frozen"}}
+    path.write_text(yaml.safe_dump(content))
+    recipe = read_recipe(path)
+    assert not recipe.model.starts_random
+    saved = tmp_path / "saved.yaml"
+    saved.write_text(recipe.to_yaml())
+    assert read_recipe(saved) == recipe
+
+
+@pytest.mark.parametrize("text", ["a: [", "- 1", "", "5", "a: b: c"])
+def test_what_is_no_recipe_at_all_is_told_by_its_name(path, text):
+    path.write_text(text)
+    assert str(path) in problem(path)
+
+
+def test_what_cannot_be_read_is_told_by_its_name(tmp_path, path):
+    assert "No such file" in problem(tmp_path / "none.yaml")
+    assert "directory" in problem(tmp_path)
+    path.write_bytes(b"\xff\xfe\x00")
+    assert "not valid YAML" in problem(path)
+
+
+def test_a_recipe_cannot_be_changed_after_it_was_read(path):
+    with pytest.raises(ValueError, match="frozen"):
+        read_recipe(path).seed = 3
+
+
+def test_defaults_are_the_papers_where_it_gives_them():
+    recipe = Recipe(
+        output="x",
+        model={"language_model": {"checkpoint": "a"}, "vision": {"checkpoint": "b"}},
+        data={"shards": "s"},
+        training={"steps": 1},
+    )
+    train = recipe.model.train
+    assert (train.vision, train.embeddings, train.projector, train.language_model) == (
+        "frozen",
+        "frozen",
+        "full",
+        "lora",
+    )
+    assert recipe.action_language.bins == 100
+
+
+def test_a_recipe_upon_a_finished_run_that_describes_another_model_is_refused(path, content):
+    content["model"] = {"base": "runs/x", "visual_grid": [4, 2], "element_loss": 0.5}
+    path.write_text(yaml.safe_dump(content))
+    assert "base includes the whole model; remove element_loss, visual_grid" in problem(path)
+
+
+@pytest.fixture
+def whole(path, content) -> dict:
+    """The recipe of a whole vision-language model."""
+    content["model"] = {"vlm": {"checkpoint": "x"}, "min_pixels": 3136, "max_pixels": 501760}
+    path.write_text(yaml.safe_dump(content))
+    return content
+
+
+def test_a_recipe_of_a_whole_model_adapts_its_language_model_alone_and_is_saved_as_it_was(path, whole, tmp_path):
+    recipe = read_recipe(path, {"training.batch_size": "null", "training.batch_tokens": "4096"})
+    trained = {part: kind for part, kind in recipe.model.train.model_dump().items() if kind != "frozen"}
+    assert trained == {"language_model": "lora"}
+    assert (recipe.model.min_pixels, recipe.model.max_pixels) == (3136, 501760)
+    assert not recipe.model.starts_random
+    saved = tmp_path / "saved.yaml"
+    saved.write_text(recipe.to_yaml())
+    assert read_recipe(saved) == recipe
+    assert "screen_size" not in yaml.safe_load(recipe.to_yaml())["model"]
+
+
+def test_a_recipe_of_a_whole_model_may_train_its_projector(path, whole):
+    assert read_recipe(path, {"model.train.projector": "full"}).model.train.projector == "full"
+    assert read_recipe(path, {"model.train.norm": "full"}).model.train.projector == "frozen"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"model.screen_size": "[896, 448]"}, "remove screen_size; it has no effect with vlm"),
+        ({"model.visual_norm": "0.7", "model.element_loss": "0.5"}, "remove element_loss, visual_norm"),
+        ({"model.vision": "{checkpoint: x}"}, "set one of base, vlm, or both"),
+        ({"model.min_pixels": "600000"}, "min_pixels is greater than max_pixels"),
+        ({"model.vlm": "{config: {model_type: qwen2_vl}}"}, "needs word_tokenizer"),
+        ({"model.word_tokenizer": "{vocabulary: 9}"}, "excludes word_tokenizer"),
+        ({"model.vlm": "{config: {hidden_size: 3}}"}, "model_type"),
+        ({"model.vlm.chekpoint": "x"}, "did you mean model.vlm.checkpoint?"),
+        ({"model.max_pixel": "9"}, "did you mean model.max_pixels?"),
+    ],
+)
+def test_what_does_not_go_with_a_whole_model_is_refused(path, whole, overrides, said):
+    assert said in problem(path, **overrides)
+
+
+@pytest.mark.parametrize("name", tiny_qwen.FAMILIES)
+def test_a_whole_model_from_nothing_is_saved_with_its_configuration(path, content, name, tmp_path):
+    content["model"] = tiny_qwen.recipe(name).model_dump(mode="json")
+    path.write_text(yaml.safe_dump(content))
+    recipe = read_recipe(path)
+    assert recipe.model == tiny_qwen.recipe(name)
+    assert recipe.model.starts_random
+    saved = tmp_path / "saved.yaml"
+    saved.write_text(recipe.to_yaml())
+    assert read_recipe(saved) == recipe

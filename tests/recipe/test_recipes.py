@@ -1,0 +1,181 @@
+"""The recipes in recipes/ are recipes, and their headers give commands that work and costs that were computed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from helpers import recipe_costs
+from torch.distributed.run import get_args_parser
+
+from vlm_agent.cli import _parser, main
+from vlm_agent.errors import RecipeError
+from vlm_agent.models.family import FAMILIES, family
+from vlm_agent.recipe.model import TrainedParts
+from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
+from vlm_agent.training.dry_run.hardware import find_gpu
+from vlm_agent.training.dry_run.report import Target, dry_run
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "recipes").glob("*.yaml"))
+SMALL = ("llama_vit_smollm2", "llama_vit_tiny", "phone_vlm_tiny_lora")
+DRAWN = tuple(f"pretrain_phone_vlm_tiny{part}" for part in ("", "_walks", "_practice"))
+ELSEWHERE = ("gcloud", "hf", "make", "cp", ".venv/bin/pip")
+"""Programs that are not ours."""
+
+every_recipe = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+
+
+def header(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(lines[: next(n for n, text in enumerate(lines) if not text.startswith("#"))])
+
+
+def commands(path: Path, *programs: str) -> list[list[str]]:
+    """The words of each command in the header that calls one of these programs, without the program."""
+    return [words[1:] for words in map(shlex.split, lines_of_commands(path)) if words[0] in programs]
+
+
+def lines_of_commands(path: Path) -> list[str]:
+    """What is set apart above the costs; not options alone, and not what is for Python."""
+    before_costs = header(path).partition("\n# Cost")[0]
+    lines = re.findall(r"^#   ([a-z.].*)$", before_costs, re.MULTILINE)
+    return [line for line in lines if not line.startswith("python -c")]
+
+
+def ours(path: Path, name: str) -> list[tuple[list[str], int]]:
+    """(arguments, processes) of each `vlm-agent NAME …` in the header, torchrun's too."""
+    plain = [(words, 1) for words in commands(path, "vlm-agent")]
+    launched = []
+    for words in commands(path, "torchrun"):
+        options = get_args_parser().parse_args(words)
+        assert options.module
+        assert options.training_script == "vlm_agent.cli"
+        launched.append((options.training_script_args, int(options.nproc_per_node)))
+    return [(words, processes) for words, processes in plain + launched if words[0] == name]
+
+
+def recipe_of(command: list[str]) -> Recipe:
+    """What a `train` reads, from the repository's root; its options are known, and so are its keys."""
+    options, unknown = _parser().parse_known_args(command)
+    keys = {key.removeprefix("--"): value for key, value in zip(unknown[::2], unknown[1::2], strict=True)}
+    return read_recipe(ROOT / options.config, keys)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """`shards`, and checkpoints as the tests come to want them."""
+    folder = tmp_path_factory.mktemp("recipes")
+    recipe_costs.write_shards(folder / "shards")
+    return folder
+
+
+def test_there_are_the_papers_recipes_the_families_and_the_demos():
+    assert {path.stem for path in FILES} == {*recipe_costs.MACHINES, *SMALL, *DRAWN}
+
+
+@every_recipe
+def test_a_recipe_reads_and_is_what_it_says_when_saved(path, tmp_path):
+    recipe = read_recipe(path)
+    (tmp_path / "saved.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
+    assert read_recipe(tmp_path / "saved.yaml") == recipe
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_a_recipe_says_of_every_part_of_a_model_how_it_is_trained(model_type):
+    assert set(TrainedParts.model_fields) == set(family(model_type).parts)
+
+
+@every_recipe
+def test_every_command_of_a_header_is_of_a_program_that_we_know(path):
+    assert len(commands(path, "vlm-agent", "torchrun", *ELSEWHERE)) == len(lines_of_commands(path)) > 0
+    for source, _ in commands(path, "cp"):
+        assert (ROOT / source).is_file()
+
+
+@every_recipe
+def test_a_header_gives_the_command_that_trains_this_recipe_and_its_cost(path):
+    training = [words for words, _ in ours(path, "train") if "--dry-run" not in words]
+    assert training[0][:3] == ["train", "--config", f"recipes/{path.name}"]
+    assert re.search(r"^# Cost\b", header(path), re.MULTILINE)
+
+
+@every_recipe
+def test_every_training_of_a_header_is_one_that_can_be_run_with_as_many_rows_a_step(path):
+    rows = set()
+    for command, processes in ours(path, "train"):
+        recipe = recipe_of(command)
+        if recipe.training.deepspeed is not None:
+            assert (ROOT / recipe.training.deepspeed).is_file()
+        if "--dry-run" not in command:
+            rows.add(processes * recipe.training.accumulation)
+    assert len(rows) == 1
+
+
+@every_recipe
+def test_every_other_command_of_ours_has_options_that_exist_and_the_recipes_own_folders(path):
+    recipe = read_recipe(path)
+    for name in ("convert", "convert-checkpoint", "evaluate", "merge"):
+        for command, _ in ours(path, name):
+            options, unknown = _parser().parse_known_args(command)
+            assert not unknown
+            if name == "convert":
+                assert str(options.output) == recipe.data.shards
+            if name == "convert-checkpoint":
+                assert str(options.output) == recipe.model.vlm.checkpoint
+            if name == "evaluate":
+                assert (str(options.checkpoint), str(options.shards)) == (recipe.output, recipe.data.shards)
+            if name == "merge":
+                assert str(options.run_folder) == recipe.output
+
+
+@pytest.mark.parametrize("name", recipe_costs.MACHINES)
+def test_a_header_says_what_a_dry_run_computes_on_the_machine_that_it_names(name, folder):
+    path = ROOT / "recipes" / f"{name}.yaml"
+    (command,) = [words for words, _ in ours(path, "train") if "--dry-run" in words]
+    options, _ = _parser().parse_known_args(command)
+    assert (options.gpu, options.gpus) == recipe_costs.MACHINES[name][0]
+    dry = recipe_costs.dry_run_of(name, folder / "shards", folder)
+    assert recipe_costs.cost_lines(name, dry).strip() in header(path)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
+    path = ROOT / "recipes" / f"{name}.yaml"
+    overrides = {"data.shards": str(folder / "shards")}
+    if name == "llama_vit_smollm2":
+        overrides |= recipe_costs.stand_ins(read_recipe(path), folder) | {"model.language_model.gguf_file": "null"}
+    dry = dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu("4090"), 1, 0.4))
+    trained = sum(part["trained"] for part in dry.parameters.values()) / 1e6
+    if read_recipe(path).model.word_tokenizer is None:  # else they hang on the words of its data
+        assert f"{trained:.1f} M" in header(path)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_drawn_during_the_run_cannot_be_counted_before(name):
+    with pytest.raises(RecipeError, match=r"needs data\.shards"):
+        dry_run(data_module_of(read_recipe(ROOT / "recipes" / f"{name}.yaml")), Target(find_gpu("4090"), 1, 0.4))
+
+
+def test_the_dry_run_of_a_header_works_as_it_is_typed(folder, capsys):
+    recipe = read_recipe(ROOT / "recipes/forkme.yaml")
+    changed = recipe_costs.stand_ins(recipe, folder) | {"data.shards": str(folder / "shards")}
+    keys = [word for key, value in changed.items() for word in (f"--{key}", value)]
+    config = str(ROOT / "recipes/forkme.yaml")
+    assert main(["train", "--config", config, "--dry-run", "--gpu", "4090", "--gpus", "1", *keys]) == 0
+    said = capsys.readouterr().out
+    for words in ("Parameters, M", "on 1 x 4090 at 40% MFU", "Memory a GPU, GB (4090: 24)"):
+        assert words in said
+
+
+def test_the_papers_recipes_freeze_what_the_paper_freezes():
+    trained = {
+        "llama_vit_llama2_7b": {"projector": "full", "language_model": "lora"},
+        "qwen_vl_7b_lora": {"language_model": "lora"},
+    }
+    for name, parts in trained.items():
+        recipe = read_recipe(ROOT / "recipes" / f"{name}.yaml")
+        assert {part: kind for part, kind in recipe.model.train.model_dump().items() if kind != "frozen"} == parts
+        assert recipe.data.mixture == {"google_apps": 0.1}
+        assert recipe.data.sentences == "trajectory"

@@ -1,0 +1,52 @@
+"""Progress and tables, on a terminal and in a log."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from vlm_agent.console import Progress, new_table
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_log_gets_a_line_a_minute(clock):
+    log = StringIO()
+    progress = Progress(Console(file=log, width=40), 1000)
+    with progress.shown():
+        for clock[0] in (30.0, 61.0, 62.0):
+            progress.advance(100, "no history")
+    assert log.getvalue().splitlines() == ["no history: 200 of 1,000 steps (3.3/s), ETA 4 min"]
+
+
+def test_a_log_of_a_job_that_is_still_at_its_beginning_has_no_eta(clock):
+    log = StringIO()
+    progress = Progress(Console(file=log), 1000, "bytes")
+    clock[0] = 61.0
+    progress.update(0, "0 of 3 files")
+    assert log.getvalue() == "0 of 3 files\n"
+
+
+def test_a_terminal_gets_a_bar():
+    shown = StringIO()
+    with Progress(Console(file=shown, force_terminal=True, width=120), 10).shown() as progress:
+        progress.advance(5, "[trained]")
+    assert "[trained]: 5 of 10 steps" in shown.getvalue()
+
+
+def test_a_table_aligns_numbers_and_shows_brackets_as_they_are():
+    shown = StringIO()
+    table = new_table("Counts [95 %]", ("name", "count", "remark"), left=("remark",))
+    table.add_row("first", "1", "a")
+    table.add_row("second", "1,000", "longer")
+    Console(file=shown, width=60).print(table)
+    title, header, _, *rows = (line.rstrip() for line in shown.getvalue().splitlines() if line.strip())
+    assert title == "Counts [95 %]"
+    assert header.split() == ["name", "count", "remark"]
+    assert rows[0].index("1") == rows[1].index("1,000") + 4
+    assert rows[0].index("a") == rows[1].index("longer")

@@ -1,0 +1,87 @@
+"""Links and paths of the pages exist, and the word check finds what it has to."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = "vlm_agent|tests|tools|eval|recipes|docs|slurm|deepspeed_configs"
+NOT_FILES = (
+    "taps.py",
+    "prefixed.py",
+    "square.py",
+    "centre.py",
+    "centre.yaml",
+    "kitchen.yaml",
+    "grey_phone.py",
+    "X.yaml",
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_and_paths_exist(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    paths = re.findall(rf"(?<![\w/])((?:{FOLDERS})/[\w/.-]*\w/?)", text)
+    missing = [path for path in paths if not (ROOT / path).exists() and Path(path).name not in NOT_FILES]
+    assert missing == []
+
+
+def test_modules_that_the_architecture_names_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)*(?:\.py|/))`", text)
+    files = {path.name for path in (ROOT / "vlm_agent").rglob("*.py")}
+    missing = [
+        name
+        for name in names
+        if not (ROOT / "vlm_agent" / name).exists() and not (ROOT / name).exists()
+        if name not in files and not list((ROOT / "vlm_agent").rglob(name.rstrip("/")))
+    ]
+    assert len(names) > 30
+    assert missing == []
+
+
+@pytest.fixture
+def words(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    yield __import__("check_words")
+    sys.modules.pop("check_words", None)
+
+
+def test_words_are_found_in_docstrings_messages_identifiers_and_pages(words, tmp_path):
+    package = tmp_path / "vlm_agent" / "agents"
+    package.mkdir(parents=True)
+    code = [
+        "def told(given):",
+        '    """What is',
+        '    said here."""',
+        '    x_made = f"there is no {given}"',
+        '    return x_made, "told"',
+    ]
+    (package / "x.py").write_text("\n".join(code))
+    page = "Nobody reads `told`.\n<!-- words: off -->\nupon\n<!-- words: on -->\n```\nsaid\n```\nIt goes on.\n"
+    (tmp_path / "README.md").write_text(page)
+    found = list(words.findings(tmp_path))
+    assert {unit for unit, _ in found} == {"vlm_agent/agents", "README.md"}
+    assert sorted(line.partition(":")[2] for _, line in found) == [
+        "1: Nobody",
+        "1: given (in the identifier given)",
+        "1: told (in the identifier told)",
+        "3: said",
+        "4: made (in the identifier x_made)",
+        "4: there is no",
+        "8: goes on",
+    ]
+
+
+def test_a_word_in_a_clean_package_fails(words, monkeypatch, capsys):
+    monkeypatch.setattr(words, "findings", lambda: [("vlm_agent/new", "vlm_agent/new/x.py:1: upon")])
+    assert words.main(False) == 1
+    assert "x.py:1: upon" in capsys.readouterr().err
+    monkeypatch.setattr(words, "NOT_YET_CLEAN", {"vlm_agent/new"})
+    assert words.main(False) == 0
+    assert "1 vlm_agent/new" in capsys.readouterr().out

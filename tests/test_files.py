@@ -1,0 +1,198 @@
+import gzip
+import hashlib
+import io
+import struct
+
+import pytest
+from helpers.made_episodes import made_screen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vlm_agent.datasets.formats.tfrecord import masked_crc32c, read_records
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import (
+    HashedFile,
+    HashedFiles,
+    atomic_folder,
+    atomic_write,
+    is_free,
+    read_json,
+    remove_partials,
+    sha256_of,
+    write_json,
+)
+
+
+def _sha256(*contents):
+    return hashlib.sha256(b"".join(contents)).hexdigest()
+
+
+def _hashed(data):
+    digest = hashlib.sha256()
+    return HashedFile(io.BytesIO(data), digest), digest
+
+
+def _records(count, size):
+    """A raw TFRecord file of noise, which deflate cannot make smaller."""
+    payloads = [made_screen(1, size, number).tobytes() for number in range(count)]
+    return b"".join(
+        length + struct.pack("<I", masked_crc32c(length)) + payload + struct.pack("<I", masked_crc32c(payload))
+        for payload in payloads
+        for length in [struct.pack("<Q", len(payload))]
+    )
+
+
+_calls = st.lists(st.tuples(st.sampled_from(["read", "readinto", "seek"]), st.integers(0, 40)), max_size=20)
+
+
+@settings(deadline=None)
+@given(data=st.binary(max_size=100), calls=_calls)
+def test_every_byte_counts_once_and_in_order_whatever_is_read_again(data, calls):
+    file, digest = _hashed(data)
+    plain = io.BytesIO(data)
+    for call, number in calls:
+        if call == "read":
+            assert file.read(number) == plain.read(number)
+        elif call == "readinto":
+            buffer, expected = bytearray(number), bytearray(number)
+            assert file.readinto(buffer) == plain.readinto(expected) and buffer == expected
+        else:
+            place = min(number, file.hashed)
+            assert file.seek(place) == plain.seek(place) == place
+        assert file.tell() == plain.tell() <= file.hashed
+        assert digest.hexdigest() == _sha256(data[: file.hashed])
+    file.read_rest()
+    assert digest.hexdigest() == _sha256(data) and file.hashed == len(data)
+
+
+def test_all_is_read_where_no_count_is_given():
+    file, digest = _hashed(b"abcdef")
+    assert file.read(2) + file.read() == b"abcdef"
+    assert digest.hexdigest() == _sha256(b"abcdef")
+
+
+def test_to_go_on_beyond_what_was_read_is_refused():
+    file, _ = _hashed(b"abcdef")
+    file.read(2)
+    with pytest.raises(ValueError, match="cannot seek to byte 3: only 2 were read"):
+        file.seek(3)
+    assert file.read() == b"cdef"
+
+
+def test_files_are_one_after_the_other_under_one_digest(tmp_path):
+    (tmp_path / "a").write_bytes(b"one")
+    (tmp_path / "b").write_bytes(b"")
+    (tmp_path / "c").write_bytes(b"three")
+    files, positions = HashedFiles(), []
+    for name in "abc":
+        with files.open(tmp_path / name) as file:
+            positions.append(files.position)
+            file.read(2)
+            positions.append(files.position)
+    assert positions == [0, 2, 3, 3, 3, 5]
+    assert files.position == 8
+    assert files.hexdigest() == _sha256(b"one", b"three")
+
+
+def test_the_digest_of_files_is_that_of_their_bytes_together(tmp_path):
+    contents = [made_screen(700, 800, 1).tobytes(), b"", b"end"]
+    for number, content in enumerate(contents):
+        (tmp_path / str(number)).write_bytes(content)
+    assert sha256_of([tmp_path / str(number) for number in range(3)]) == _sha256(*contents)
+    assert sha256_of([]) == _sha256()
+
+
+def _read(path):
+    """The records of a file, as read plainly and through a digest."""
+    files = HashedFiles()
+    with files.open(path) as file:
+        through = list(read_records(path, file))
+    assert through == list(read_records(path))
+    assert files.position == path.stat().st_size
+    assert files.hexdigest() == _sha256(path.read_bytes())
+    return through
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_a_good_file_is_hashed_while_its_records_are_read(tmp_path, compress):
+    (tmp_path / "file").write_bytes(compress(_records(5, 50_000)))
+    assert [record.error for record in _read(tmp_path / "file")] == [None] * 5
+
+
+def test_a_damaged_gzip_that_is_read_again_from_its_beginning_is_hashed_once(tmp_path):
+    data = bytearray(gzip.compress(_records(5, 50_000)))
+    middle = len(data) // 2
+    data[middle : middle + 100] = bytes(100)
+    (tmp_path / "file").write_bytes(data)
+    *good, last = _read(tmp_path / "file")
+    assert good and last.ends_file
+
+
+def test_what_lies_behind_damage_and_is_never_inflated_is_hashed(tmp_path):
+    data = _records(5, 50_000)
+    (tmp_path / "file").write_bytes(b"\xff" * 20 + data)
+    (only,) = _read(tmp_path / "file")
+    assert "no TFRecord file" in only.error
+
+
+_RAW = _records(4, 200)
+_GZIP = gzip.compress(_RAW, mtime=0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_a_file_damaged_anywhere_is_hashed_whole(tmp_path_factory, data):
+    content = bytearray(data.draw(st.sampled_from([_RAW, _GZIP, _GZIP + _GZIP])))
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=3)):
+        content[place] ^= data.draw(st.integers(1, 255))
+    path = tmp_path_factory.mktemp("hashed") / "file"
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    _read(path)
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "file"
+    with atomic_write(path) as temporary:
+        temporary.write_text("first")
+        assert not path.exists()
+    with pytest.raises(KeyboardInterrupt), atomic_write(path) as temporary:
+        temporary.write_text("second")
+        raise KeyboardInterrupt
+    assert path.read_text() == "first"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "folder"
+    killed = tmp_path / ".folder.partial"
+    killed.mkdir()
+    (killed / "left").touch()
+    with pytest.raises(KeyboardInterrupt), atomic_folder(path) as folder:
+        (folder / "file").touch()
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    path.mkdir()
+    assert is_free(path) and is_free(tmp_path / "absent")
+    with atomic_folder(path) as folder:
+        (folder / "inside").mkdir()
+        (folder / "inside" / "file").write_text("content")
+    assert (path / "inside" / "file").read_text() == "content"
+    assert list(tmp_path.iterdir()) == [path] and not is_free(path) and not is_free(path / "inside" / "file")
+
+
+def test_what_killed_processes_left_is_removed(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in (".data.0123.partial", "data/.file.4567.partial", "data/kept.partial"):
+        (tmp_path / name).touch()
+    remove_partials(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "kept.partial"]
+
+
+def test_json_that_is_damaged_is_named_with_its_remedy(tmp_path):
+    path = tmp_path / "plan.json"
+    write_json(path, {"name": "é"})
+    assert path.read_text(encoding="utf-8") == '{\n "name": "é"\n}\n'
+    assert read_json(path, "remove it") == {"name": "é"}
+    path.write_bytes(b'{"name": "\xff"}')
+    with pytest.raises(DatasetError, match=r"plan\.json is damaged \(.*\); remove it"):
+        read_json(path, "remove it")

@@ -1,0 +1,65 @@
+"""A loss that is no number stops every rank before the update, and names what was in the batch."""
+
+import pytest
+import torch
+from helpers import two_ranks
+
+from vlm_agent.errors import TrainingError
+from vlm_agent.training.loop.finite_loss import FiniteLoss
+
+
+@pytest.mark.parametrize("loss", ["nan", "inf", "-inf"])
+def test_the_batch_whose_loss_is_no_number_is_named_and_the_others_are_not(loss):
+    watch = FiniteLoss()
+    watch.watch(torch.tensor(0.5), ["fine[0:4]"])
+    watch.watch(torch.tensor(float(loss)), ["one[0:3]", "two[3:5]"])
+    with pytest.raises(TrainingError, match=rf"after 7 steps: {loss} from one\[0:3\], two\[3:5\]\. Nothing") as error:
+        watch.check(7)
+    assert "fine" not in str(error.value)
+
+
+@pytest.mark.parametrize("gradient", ["nan", "inf"])
+def test_gradients_that_are_no_numbers_stop_the_step_and_name_all_that_it_read(gradient):
+    watch, weights = FiniteLoss(), [torch.nn.Parameter(torch.zeros(3)) for _ in range(3)]
+    for weight in weights[:2]:
+        weight.grad = torch.ones(3)
+    watch.watch(torch.tensor(0.5), ["one", "two"])
+    watch.check(7)
+    watch.check_gradients(weights, 7)
+    weights[1].grad[2] = float(gradient)
+    with pytest.raises(TrainingError, match=r"gradients are no finite numbers after 7 steps.* read one, two\. "):
+        watch.check_gradients(weights, 7)
+
+
+def test_finite_losses_pass_and_are_forgotten():
+    watch = FiniteLoss()
+    for step in range(2):
+        watch.watch(torch.tensor(1e30, requires_grad=True), ["large"])
+        watch.check(step)
+
+
+def test_half_precision_overflows_are_found():
+    watch = FiniteLoss()
+    watch.watch(torch.tensor(70000.0).half(), ["large"])
+    with pytest.raises(TrainingError, match="inf from large"):
+        watch.check(0)
+
+
+def test_every_rank_stops_and_names_the_episodes_of_the_one_that_has_cause(tmp_path):
+    printed = two_ranks.run(
+        tmp_path,
+        """
+from vlm_agent.errors import UserError
+from vlm_agent.training.loop.finite_loss import FiniteLoss
+watch = FiniteLoss()
+watch.watch(torch.tensor(1.0), ["fine"])
+watch.check(0)
+watch.watch(torch.tensor(float("nan") if rank == 1 else 1.0), [f"of rank {rank}"])
+try:
+    watch.check(1)
+except UserError as error:
+    print(error)
+""",
+    )
+    for out in printed:
+        assert out.splitlines()[-1].startswith("the loss is no finite number after 1 steps: nan from of rank 1. ")

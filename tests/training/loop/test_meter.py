@@ -1,0 +1,161 @@
+"""The figures of a log line, over batches and ranks."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import two_ranks
+from helpers.packs import pack
+
+from vlm_agent.training.loop.meter import Meter
+
+
+def meter(peak_flops=None) -> Meter:
+    return Meter(torch.device("cpu"), peak_flops)
+
+
+def output(*losses: float, element_loss: float | None = None) -> SimpleNamespace:
+    return SimpleNamespace(
+        token_losses=torch.tensor(losses), element_loss=None if element_loss is None else torch.tensor(element_loss)
+    )
+
+
+def test_the_loss_of_each_kind_is_the_mean_over_its_tokens_in_all_batches():
+    counts = meter()
+    counts.count(pack([("tap", [1, 2]), ("type", [3])]), output(1.0, 2.0, 5.0))
+    counts.count(pack([("tap", [1]), ("complete", [4])]), output(6.0, 0.5))
+    figures = counts.read()
+    assert {name: value for name, value in figures.items() if name.startswith("loss_")} == {
+        "loss_tap": 3.0,
+        "loss_type": 5.0,
+        "loss_complete": 0.5,
+    }
+    assert figures["action_loss"] == pytest.approx(14.5 / 5)
+
+
+def test_what_is_learned_and_is_no_action_counts_in_the_loss_and_in_no_kind():
+    counts = meter()
+    counts.count(pack([(None, [1, 2]), ("swipe", [3])]), output(1.0, 2.0, 6.0))
+    figures = counts.read()
+    assert figures["action_loss"] == 3.0
+    assert [name for name in figures if name.startswith("loss_")] == ["loss_swipe"]
+
+
+def test_the_element_loss_is_logged_where_there_is_one():
+    counts = meter()
+    for element_loss in (1.0, 3.0):
+        counts.count(pack([("tap", [1])]), output(1.0, element_loss=element_loss))
+    assert counts.read()["element_loss"] == 2.0
+    counts.count(pack([("tap", [1])]), output(1.0))
+    assert "element_loss" not in counts.read()
+
+
+def test_speeds_share_one_clock():
+    """Tokens, actions and operations of the same span of time, so that their ratios are exact."""
+    counts = meter(peak_flops=1e12)
+    counts.count(pack([("tap", [1, 2]), ("type", [3])], gap=3) | {"flops": 9e9}, output(1.0, 1.0, 1.0))
+    figures = counts.read()
+    assert figures["tokens_per_second"] / figures["actions_per_second"] == pytest.approx(9 / 2)
+    assert figures["model_tflops_per_second"] * 1e12 == pytest.approx(figures["tokens_per_second"] * 1e9)
+    assert figures["mfu"] == pytest.approx(figures["model_tflops_per_second"])
+
+
+def test_mfu_is_not_claimed_where_nobody_knows_the_peak():
+    counts = meter()
+    counts.count(pack([("tap", [1])]) | {"flops": 1e9}, output(1.0))
+    figures = counts.read()
+    assert "mfu" not in figures and figures["model_tflops_per_second"] > 0
+
+
+def test_no_speed_is_claimed_of_a_model_whose_arithmetic_is_unknown():
+    counts = meter(peak_flops=1e12)
+    counts.count(pack([("tap", [1])]), output(1.0))
+    assert not {"mfu", "model_tflops_per_second"} & counts.read().keys()
+
+
+def test_each_reading_starts_anew():
+    counts = meter()
+    counts.count(pack([("tap", [1])]), output(4.0))
+    counts.read()
+    counts.count(pack([("type", [1])]), output(2.0))
+    figures = counts.read()
+    assert figures["action_loss"] == figures["loss_type"] == 2.0
+    assert "loss_tap" not in figures
+
+
+def test_waiting_for_batches_is_told_and_working_on_them_is_not(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("vlm_agent.training.loop.meter.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def slow():
+        for number in range(2):
+            now[0] += 1
+            yield number
+
+    counts = meter()
+    for _ in counts.timed(slow()):
+        now[0] += 3
+    counts.count(pack([("tap", [1])]), output(1.0))
+    assert counts.read()["data_wait"] == 2 / 8
+
+
+def test_timing_asks_for_no_batch_more_than_is_read():
+    source = iter(range(5))
+    counts = meter()
+    assert [next(counts.timed(source)) for _ in range(3)] == [0, 1, 2]
+    assert next(source) == 3
+
+
+def test_memory_is_what_the_process_has_held():
+    counts = meter()
+    counts.count(pack([("tap", [1])]), output(1.0))
+    assert 0.05 < counts.read()["memory_gib"] < 50
+
+
+def test_figures_are_of_all_ranks_and_the_same_on_each(tmp_path):
+    printed = two_ranks.run(
+        tmp_path,
+        """
+from types import SimpleNamespace
+from helpers.packs import pack
+from vlm_agent.training.loop.meter import Meter
+meter = Meter(torch.device("cpu"), 1e12)
+row = [("tap", [1, 2])] if rank == 0 else [("tap", [1]), ("type", [2, 3])]
+losses = [1.0, 2.0] if rank == 0 else [6.0, 1.0, 3.0]
+meter.count(pack(row) | {"flops": 1e9}, SimpleNamespace(token_losses=torch.tensor(losses), element_loss=None))
+figures = meter.read()
+ratio = figures["tokens_per_second"] / figures["actions_per_second"]
+mfu = figures["mfu"] * 2 / figures["model_tflops_per_second"]
+print(f"{figures['loss_tap']:.3f} {figures['loss_type']:.3f} {figures['action_loss']:.3f} {ratio:.3f} {mfu:.3f}")
+""",
+    )
+    # 4 + 7 tokens, 1 + 2 actions
+    assert [out.splitlines()[-1] for out in printed] == [f"3.000 2.000 2.600 {11 / 3:.3f} 1.000"] * 2
+
+
+def test_losses_are_weighted_and_thoughts_are_no_actions():
+    row = pack([("tap", [1, 2]), (None, [3]), ("type", [4])])
+    row["loss_weights"] = torch.where(row["labels"] == 2, 3.0, 1.0)
+    row["roles"] = torch.where(row["labels"] == 3, 1, 0)
+    counts = meter()
+    counts.count(row | {"flops": 1.0}, output(1.0, 2.0, 10.0, 6.0))
+    figures = counts.read()
+    assert figures["loss_tap"] == pytest.approx((1 + 3 * 2) / 4)
+    assert figures["loss_thought"] == 10
+    assert figures["action_loss"] == pytest.approx((1 + 3 * 2 + 6) / 5)
+    assert figures["actions_per_second"] / figures["tokens_per_second"] == pytest.approx(2 / 10)
+
+
+def test_rows_of_a_batch_are_counted_like_batches_of_their_own():
+    rows = [pack([("tap", [1, 2])]), pack([("type", [3, 4])])]
+    batch = {name: torch.cat([row[name] for row in rows]) for name in ("input_ids", "labels", "kinds")}
+    together, alone = meter(), meter()
+    together.count(batch, output(1.0, 2.0, 3.0, 5.0))
+    alone.count(rows[0], output(1.0, 2.0))
+    alone.count(rows[1], output(3.0, 5.0))
+    one, other = together.read(), alone.read()
+    assert [one[name] for name in LOSSES] == [other[name] for name in LOSSES]
+    assert one["actions_per_second"] / one["tokens_per_second"] == pytest.approx(2 / 8)
+
+
+LOSSES = ("action_loss", "loss_tap", "loss_type")

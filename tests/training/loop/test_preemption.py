@@ -1,0 +1,127 @@
+"""SIGTERM and SIGUSR1: the step ends, everything is saved, and the run goes on as if nothing had been."""
+
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from helpers import tiny_trainer, two_ranks
+from helpers.tiny_trainer import STEPS, STREAM, At, send, weights
+
+from vlm_agent.training.loop.preemption import STOPPED, Preemption, forget_stop
+from vlm_agent.training.run_folder.checkpoint_record import check
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> torch.Tensor:
+    return weights(tiny_trainer.train(tmp_path_factory.mktemp("undisturbed"))[0])
+
+
+def resumed(folder: Path) -> torch.Tensor:
+    trainer, preemption = tiny_trainer.train(folder)
+    assert preemption.stopped_after is None
+    return weights(trainer)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_the_step_in_progress_ends_is_saved_and_the_run_goes_on_to_the_same_weights(tmp_path, undisturbed, number):
+    _, preemption = tiny_trainer.train(tmp_path, At(2, send(number)))
+    assert preemption.stopped_after == 3
+    assert check(tmp_path / "checkpoints" / "checkpoint-3")["packs"] == 12
+    assert torch.equal(resumed(tmp_path), undisturbed)
+
+
+def test_a_run_that_saves_nothing_by_itself_saves_when_it_is_told_to_stop(tmp_path, undisturbed):
+    tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM)), save_strategy="no")
+    assert torch.equal(resumed(tmp_path), undisturbed)
+
+
+def test_signals_during_saving_break_nothing(tmp_path, undisturbed):
+    """More come while Trainer writes each of its files and while the checkpoint is sealed."""
+    genuine = torch.save
+
+    def save(*args, **options):
+        send(signal.SIGTERM)()
+        genuine(*args, **options)
+        send(signal.SIGUSR1)()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "save", save)
+        _, preemption = tiny_trainer.train(
+            tmp_path, At(1, send(signal.SIGTERM)), At(2, send(signal.SIGTERM), "on_save")
+        )
+    assert preemption.stopped_after == 2
+    check(tmp_path / "checkpoints" / "checkpoint-2")
+    assert torch.equal(resumed(tmp_path), undisturbed)
+
+
+def test_a_signal_during_a_regular_save_is_obeyed_after_the_next_step(tmp_path):
+    _, preemption = tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM), "on_save"))
+    assert preemption.stopped_after == 3
+
+
+def test_a_signal_before_the_first_step_is_obeyed_after_it(tmp_path):
+    _, preemption = tiny_trainer.train(tmp_path, At(0, send(signal.SIGTERM), "on_train_begin"))
+    assert preemption.stopped_after == 1
+
+
+def test_a_signal_during_validation_is_obeyed_after_the_next_step(tmp_path):
+    _, preemption = tiny_trainer.train(
+        tmp_path, At(2, send(signal.SIGTERM), "on_evaluate"), eval_strategy="steps", eval_steps=2
+    )
+    assert preemption.stopped_after == 3
+
+
+def test_who_is_told_to_stop_does_not_validate_first(tmp_path):
+    trainer, _ = tiny_trainer.train(tmp_path, At(1, send(signal.SIGTERM)), eval_strategy="steps", eval_steps=2)
+    assert not any("eval_loss" in line for line in trainer.state.log_history)
+
+
+def test_a_signal_in_the_last_step_changes_nothing(tmp_path, undisturbed):
+    trainer, preemption = tiny_trainer.train(tmp_path, At(STEPS - 1, send(signal.SIGTERM)))
+    assert preemption.stopped_after is None
+    assert torch.equal(weights(trainer), undisturbed)
+
+
+def test_handlers_are_what_they_were_when_it_is_over():
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    with pytest.raises(KeyError), Preemption():
+        assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
+        raise KeyError
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_the_words_tell_what_is_saved_and_stay_in_the_run_folder_until_it_goes_on(tmp_path):
+    _, preemption = tiny_trainer.train(tmp_path, At(2, send(signal.SIGUSR1)))
+    words = preemption.report(tmp_path)
+    assert words == (
+        f"{tmp_path}: stopped by SIGUSR1 after step 3, which is saved; run the same command again to resume"
+    )
+    assert (tmp_path / STOPPED).read_text() == words + "\n"
+    forget_stop(tmp_path)
+    forget_stop(tmp_path)
+    assert not (tmp_path / STOPPED).exists()
+
+
+def test_ranks_stop_together_though_one_was_told_and_signals_do_not_kill_the_loaders_workers(tmp_path):
+    """The signal goes to one rank's whole process group, as torchrun and Slurm send it."""
+    printed = two_ranks.run(
+        tmp_path,
+        """
+from helpers import tiny_trainer
+options = {"ddp_backend": "gloo", "ddp_find_unused_parameters": False, "dataloader_num_workers": 1}
+undisturbed, _ = tiny_trainer.train(folder / "undisturbed", **options)
+told = [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGUSR1))] if rank == 1 else []
+told += [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGTERM))] if rank == 1 else []
+_, preemption = tiny_trainer.train(folder, *told, **options)
+words = preemption.report(folder)
+resumed, preemption = tiny_trainer.train(folder, **options)
+assert preemption.stopped_after is None
+assert torch.equal(*map(tiny_trainer.weights, (undisturbed, resumed)))
+print(words)
+""",
+    )
+    assert all("stopped by SIGTERM after step 3" in out.splitlines()[-1] for out in printed)
+    newest = check(tmp_path / "checkpoints" / f"checkpoint-{STEPS}")
+    assert {"rng_state_0.pth", "rng_state_1.pth", "optimizer.pt", "model.safetensors"} <= newest["files"].keys()
+    assert newest["packs"] == len(STREAM)

@@ -1,0 +1,337 @@
+"""Checkpoints: whatever happens to their files, a run goes on from one that is whole, or says why it does not."""
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from helpers import tiny, tiny_trainer
+from helpers.tiny_trainer import IDENTITY, STEPS, weights
+
+from vlm_agent.errors import TrainingError
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.data.shard_data import ShardDataModule
+from vlm_agent.training.run_folder import checkpoint_record, checkpoints
+from vlm_agent.training.run_folder.checkpoint_record import RECORD, DamagedError, check, read_record, seal
+from vlm_agent.training.run_folder.checkpoints import best, identity_of, newest_whole, resume_point, rotate
+
+
+class Killed(BaseException):
+    """Ends a run where it stands, as SIGKILL does: nothing of the program's may catch it."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that nothing disturbed: its folder and its trainer."""
+    folder = tmp_path_factory.mktemp("finished")
+    return folder, tiny_trainer.train(folder)[0]
+
+
+@pytest.fixture
+def folder(finished, tmp_path) -> Path:
+    """A copy of the checkpoints of that run: 4 and 6."""
+    return Path(shutil.copytree(finished[0] / "checkpoints", tmp_path / "checkpoints"))
+
+
+def made(folder: Path, step: int, validation: dict | None = None) -> Path:
+    """A whole checkpoint of one file."""
+    checkpoint = folder / f"checkpoint-{step}"
+    (checkpoint / "global_step").mkdir(parents=True)
+    (checkpoint / "global_step" / "rank_0.pt").write_bytes(bytes(range(100)))
+    seal(checkpoint, step, 4 * step, IDENTITY, validation)
+    return checkpoint
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_checkpoint_records_its_files_its_place_in_the_stream_and_its_run(folder):
+    record = read_record(folder / "checkpoint-6")
+    assert record["files"].keys() == names(folder / "checkpoint-6") - {RECORD}
+    assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} <= record["files"].keys()
+    assert (record["step"], record["packs"], record["identity"]) == (6, 24, IDENTITY)
+
+
+def test_the_newest_whole_checkpoint_is_found_without_a_word(folder):
+    said = []
+    assert newest_whole(folder, said.append) == folder / "checkpoint-6"
+    assert said == []
+
+
+def test_nothing_is_found_where_nothing_is(tmp_path):
+    assert newest_whole(tmp_path / "checkpoints", print) is None
+    assert newest_whole(tmp_path, print) is None
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, empty, Path.unlink])
+def test_damage_to_any_file_is_told_set_aside_and_the_one_before_is_used(folder, tmp_path, damage):
+    for name in names(folder / "checkpoint-6"):
+        damaged = Path(shutil.copytree(folder, tmp_path / damage.__name__ / name))
+        damage(damaged / "checkpoint-6" / name)
+        said = []
+        assert newest_whole(damaged, said.append) == damaged / "checkpoint-4"
+        (words,) = said
+        assert f"checkpoint-6 is damaged and not used: {name} " in words
+        if damage in (truncate, empty) and name != RECORD:
+            assert " bytes instead of " in words  # detected by its size, without reading the file
+        assert names(damaged) == {"checkpoint-4", "checkpoint-6.damaged"}
+
+
+def test_every_single_bit_of_the_record_counts(tmp_path):
+    checkpoint = made(tmp_path, 2, {"eval_accuracy": 0.5, "eval_loss": 1.0})
+    content = (checkpoint / RECORD).read_bytes()
+    original = json.loads(content)
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        (checkpoint / RECORD).write_bytes(changed)
+        try:
+            assert check(checkpoint) | {"checksum": original["checksum"]} == original
+        except DamagedError:
+            continue
+
+
+def test_a_record_of_another_checkpoint_does_not_pass(tmp_path):
+    made(tmp_path, 2).rename(tmp_path / "checkpoint-8")
+    said = []
+    assert newest_whole(tmp_path, said.append) is None
+    assert "whole.json belongs to checkpoint-2" in said[0]
+
+
+def test_damaged_ones_of_the_same_step_do_not_replace_each_other(tmp_path):
+    for _ in range(3):
+        empty(made(tmp_path, 2) / "global_step" / "rank_0.pt")
+        newest_whole(tmp_path, lambda words: None)
+    assert names(tmp_path) == {f"checkpoint-2.damaged{end}" for end in ("", "-2", "-3")}
+
+
+_WRITES = 5
+"""Points where a save is killed: within each of Trainer's torch.save calls, while sealing, and before the record."""
+
+
+def kill_at_write(monkeypatch, number: int) -> None:
+    """Of the save after step 4, write `number` is cut in the middle."""
+    saves = [0]
+    genuine = torch.save
+
+    def save(value, path, *args, **options):
+        genuine(value, path, *args, **options)
+        if "checkpoint-4" in str(path):
+            saves[0] += 1
+            if saves[0] == number:
+                path = Path(path)
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+                raise Killed
+
+    def cut(checkpoint, *args):
+        if checkpoint.name == "checkpoint-4":
+            raise Killed
+        genuine_seal(checkpoint, *args)
+
+    genuine_seal = checkpoints.seal
+    monkeypatch.setattr(torch, "save", save)
+    if number == _WRITES:
+        monkeypatch.setattr(checkpoints, "seal", cut)
+
+
+@pytest.mark.parametrize("number", range(1, _WRITES + 1))
+def test_a_run_killed_while_it_saves_ends_with_the_weights_of_an_undisturbed_one(
+    finished, tmp_path, monkeypatch, number
+):
+    with monkeypatch.context() as patch:
+        kill_at_write(patch, number)
+        with pytest.raises(Killed):
+            tiny_trainer.train(tmp_path)
+    said = []
+    resumed, _ = tiny_trainer.train(tmp_path, say=said.append)
+    assert "checkpoint-4 is damaged and not used: whole.json is missing" in said[0]
+    assert resumed.state.log_history[2]["step"] == 3
+    assert torch.equal(weights(resumed), weights(finished[1]))
+
+
+def test_a_run_whose_newest_checkpoint_rotted_ends_with_the_same_weights(finished, folder):
+    flip(folder / "checkpoint-6" / "optimizer.pt")
+    resumed, _ = tiny_trainer.train(folder.parent)
+    assert torch.equal(weights(resumed), weights(finished[1]))
+    assert names(folder) == {"checkpoint-4", "checkpoint-6", "checkpoint-6.damaged"}
+
+
+def test_the_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    def fail(value, **options):
+        raise Killed
+
+    monkeypatch.setattr(checkpoint_record.json, "dumps", fail)
+    with pytest.raises(Killed):
+        made(tmp_path, 2)
+    assert not (tmp_path / "checkpoint-2" / RECORD).exists()
+
+
+def test_trainers_pickles_are_read_without_running_code(folder, monkeypatch):
+    """A guard on transformers: its checkpoints hold pickles, and ours to promise is that they cannot do anything."""
+    how = {}
+    genuine = torch.load
+
+    def load(file, *args, **options):
+        how[Path(file).name] = options.get("weights_only")
+        return genuine(file, *args, **options)
+
+    shutil.rmtree(folder / "checkpoint-6")
+    monkeypatch.setattr(torch, "load", load)
+    tiny_trainer.train(folder.parent)
+    assert how == {"optimizer.pt": True, "scheduler.pt": True, "rng_state.pth": True}
+
+
+def test_a_finished_run_keeps_its_two_newest_checkpoints(folder):
+    assert names(folder) == {"checkpoint-4", "checkpoint-6"}
+
+
+def test_the_two_newest_whole_ones_and_the_best_are_kept(tmp_path):
+    for step, accuracy in enumerate([0.1, 0.9, 0.3, 0.4, 0.5], 1):
+        made(tmp_path, step, {"eval_accuracy": accuracy, "eval_loss": 1.0})
+    rotate(tmp_path, print)
+    assert names(tmp_path) == {"checkpoint-2", "checkpoint-4", "checkpoint-5"}
+    assert best(tmp_path) == tmp_path / "checkpoint-2"
+
+
+def test_as_many_of_the_newest_are_kept_as_a_recipe_says(tmp_path):
+    for step in range(1, 6):
+        made(tmp_path, step)
+    rotate(tmp_path, print, newest=4)
+    assert names(tmp_path) == {f"checkpoint-{step}" for step in (2, 3, 4, 5)}
+
+
+def test_among_equally_exact_ones_the_best_has_the_lowest_loss(tmp_path):
+    for step, loss in enumerate([2.0, 1.0, 3.0], 1):
+        made(tmp_path, step, {"eval_accuracy": 0.5, "eval_loss": loss})
+    made(tmp_path, 4)
+    assert best(tmp_path) == tmp_path / "checkpoint-2"
+
+
+def test_half_written_ones_never_count_as_the_two_that_are_kept(tmp_path):
+    for step in (2, 4, 6, 8):
+        made(tmp_path, step)
+    for step in (4, 8):
+        (tmp_path / f"checkpoint-{step}" / RECORD).unlink()
+    rotate(tmp_path, print)
+    assert names(tmp_path) == {"checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8"}
+    made(tmp_path, 10)
+    said = []
+    rotate(tmp_path, said.append)
+    assert names(tmp_path) == {"checkpoint-6", "checkpoint-8", "checkpoint-10"}
+
+
+def test_the_only_whole_one_is_never_removed(tmp_path):
+    for step in (2, 4, 6):
+        made(tmp_path, step)
+    for step in (4, 6):
+        (tmp_path / f"checkpoint-{step}" / RECORD).unlink()
+    rotate(tmp_path, print)
+    assert newest_whole(tmp_path, lambda words: None) == tmp_path / "checkpoint-2"
+
+
+def test_what_was_set_aside_goes_with_a_word_when_two_newer_ones_are_whole(tmp_path):
+    made(tmp_path, 2).rename(tmp_path / "checkpoint-2.damaged")
+    made(tmp_path, 4)
+    rotate(tmp_path, print)
+    assert "checkpoint-2.damaged" in names(tmp_path)
+    made(tmp_path, 6)
+    said = []
+    rotate(tmp_path, said.append)
+    assert names(tmp_path) == {"checkpoint-4", "checkpoint-6"}
+    assert "checkpoint-2.damaged is removed" in said[0]
+
+
+def test_a_kill_while_an_old_one_is_removed_leaves_nothing_that_looks_whole(tmp_path, monkeypatch):
+    for step in (2, 4, 6):
+        made(tmp_path, step)
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda path: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            rotate(tmp_path, print)
+    with pytest.raises(DamagedError):
+        check(tmp_path / "checkpoint-2")
+    assert newest_whole(tmp_path, print) == tmp_path / "checkpoint-6"
+    rotate(tmp_path, print)
+    assert names(tmp_path) == {"checkpoint-4", "checkpoint-6"}
+
+
+def test_another_runs_checkpoint_is_refused_with_every_difference(folder):
+    with pytest.raises(TrainingError) as error:
+        resume_point(folder, {"seed": 1, "training.optimizer.learning_rate": 0.1, "new": 2}, print)
+    words = str(error.value)
+    assert "seed: 0 in the checkpoint, 1 now" in words
+    assert "new: None in the checkpoint, 2 now" in words
+    assert "learning_rate" not in words
+
+
+@pytest.mark.parametrize("language", [{"name": "binned"}, {"name": "named", "sought": True}])
+def test_a_checkpoint_with_renamed_keys_is_resumed(tmp_path, language):
+    """Earlier versions recorded `sought` for every action language."""
+    recipe = Recipe(**tiny.recipe(tmp_path / "shards", tmp_path / "run") | {"action_language": language})
+    now = identity_of(recipe, "data", 1)
+    before = {key: value for key, value in now.items() if not key.startswith("action_language.")}
+    before |= {f"action_language.{key}": value for key, value in ({"bins": 100, "sought": False} | language).items()}
+    (tmp_path / "checkpoint-3").mkdir()
+    (tmp_path / "checkpoint-3" / "weights").write_bytes(b"w")
+    seal(tmp_path / "checkpoint-3", 3, 12, before, None)
+    assert before != now
+    assert resume_point(tmp_path, now, print, recipe) == tmp_path / "checkpoint-3"
+    with pytest.raises(TrainingError, match="bins: 100 in the checkpoint, 7 now"):
+        resume_point(tmp_path, now | {"action_language.bins": 7}, print, recipe)
+
+
+def test_a_run_is_known_by_recipe_data_and_packs_in_a_step(tmp_path):
+    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode()])
+    content = tiny.recipe(shards, tmp_path / "run")
+
+    def identity(rank_count: int = 1, **training) -> dict:
+        recipe = Recipe(**content | {"training": content["training"] | training})
+        return identity_of(recipe, ShardDataModule(recipe).data_digest, rank_count)
+
+    plain = identity()
+    assert plain == identity(log_steps=5, save_steps=7)
+    assert json.loads(json.dumps(plain)) == plain
+    assert identity(2, accumulation=2) == identity(1, accumulation=4) != plain
+    assert identity(steps=4) != plain
+    (shards / "manifest.json").write_text("{}")
+    assert identity() != plain
+
+
+def test_a_run_is_known_by_what_its_deepspeed_file_says_and_not_by_the_name_alone(tmp_path):
+    shards, file = tiny.write_shards(tmp_path / "shards", [tiny.episode()]), tmp_path / "zero.json"
+    content = tiny.recipe(shards, tmp_path / "run")
+    content["training"] |= {"optimizer": {"name": "adamw"}, "deepspeed": str(file)}
+    recipe = Recipe(**content)
+
+    def identity(stage: int) -> dict:
+        file.write_text(json.dumps({"zero_optimization": {"stage": stage}}))
+        return identity_of(recipe, "", 2)
+
+    assert identity(2) == identity(2) != identity(3)
+
+
+def test_the_best_validated_checkpoint_is_saved_though_no_save_was_due(tmp_path, monkeypatch):
+    accuracies = iter([0.2, 0.9, 0.3, 0.9, 0.1, 0.4])
+    validation = SimpleNamespace(run=lambda model, device: {"eval_accuracy": next(accuracies), "eval_loss": 1.0})
+    monkeypatch.setattr(tiny_trainer.TinyTrainer, "validation", validation)
+    tiny_trainer.train(tmp_path, eval_strategy="steps", eval_steps=1, save_steps=STEPS)
+    found = best(tmp_path / "checkpoints")
+    assert found.name == "checkpoint-2"
+    assert check(found)["validation"]["eval_accuracy"] == 0.9

@@ -1,0 +1,48 @@
+"""`RUN/progress.jsonl`: whole lines, each step once, also after a kill and a resume."""
+
+import json
+
+from vlm_agent.training.run_folder.progress import append_progress, keep_steps, read_progress
+
+
+def steps(path) -> list[int]:
+    return [line["step"] for line in read_progress(path)]
+
+
+def test_lines_come_back_in_order_with_every_digit(tmp_path):
+    path = tmp_path / "progress.jsonl"
+    assert read_progress(path) == []
+    lines = [{"step": 1, "loss": 0.1 + 0.2}, {"step": 2, "loss": 1e-9}, {"step": 2, "eval_loss": 1 / 3}]
+    for line in lines:
+        append_progress(path, line)
+    assert read_progress(path) == lines
+    assert [json.loads(text) for text in path.read_text().splitlines()] == lines
+
+
+def test_a_resumed_run_has_each_step_once(tmp_path):
+    path = tmp_path / "progress.jsonl"
+    for step in (1, 2, 3, 4):
+        append_progress(path, {"step": step})
+    with path.open("a") as file:
+        file.write('{"step": 5, "lo')
+    assert steps(path) == [1, 2, 3, 4]
+    keep_steps(path, 2)
+    append_progress(path, {"step": 3})
+    assert steps(path) == [1, 2, 3]
+    assert path.read_bytes().endswith(b"\n")
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_run_that_starts_over_starts_an_empty_file(tmp_path):
+    path = tmp_path / "progress.jsonl"
+    keep_steps(path, 0)
+    assert not path.exists()
+    append_progress(path, {"step": 1})
+    keep_steps(path, 0)
+    assert read_progress(path) == []
+
+
+def test_lines_that_are_no_progress_are_skipped(tmp_path):
+    path = tmp_path / "progress.jsonl"
+    path.write_bytes(b'[1]\n{"loss": 1}\n\xff\n{"step": 1}\n')
+    assert steps(path) == [1]

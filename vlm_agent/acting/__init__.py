@@ -1,0 +1,1 @@
+"""Acting: an agent's actions executed on a device, under guard."""

@@ -1,0 +1,70 @@
+"""The guard permits or refuses every action on a phone before it is executed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vlm_agent.acting.purchases import purchase_reason
+from vlm_agent.episodes import Action, ActionKind, UiElement
+
+PURCHASE, OUTSIDE, REFUSED = "purchase", "outside_apps", "refused"
+
+_LEAVING = (ActionKind.PRESS_BACK, ActionKind.PRESS_HOME)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The action an agent is about to execute, and the screen. `elements` is None if the phone does not report them."""
+
+    number: int
+    goal: str
+    activity: str
+    elements: Sequence[UiElement] | None
+    action: Action
+
+
+@dataclass(frozen=True)
+class Guard:
+    """`apps`: the packages, or whole activities, in which the agent may act; None permits all. Home, back and choosing
+    an app on the launcher are always permitted.
+
+    `ask` puts a question to a person and returns whether the answer is yes; without it, whatever needs a question is
+    refused. With `confirm_all` every action except the declaration of an end needs one.
+    """
+
+    ask: Callable[[str], bool] | None = None
+    confirm_all: bool = False
+    apps: Sequence[str] | None = None
+    allow_purchases: bool = False
+
+    def refusal(self, proposal: Proposal) -> tuple[str, str] | None:
+        """(reason, message) if the action is refused."""
+        if proposal.action.is_status:
+            return None
+        if self.apps is not None and not _is_inside(proposal, self.apps):
+            place = proposal.activity or "an app that the phone does not name"
+            return OUTSIDE, f"{place} is not one of the permitted apps: {', '.join(self.apps)}"
+        purchase = None
+        if not self.allow_purchases:
+            purchase = purchase_reason(proposal.action, proposal.goal, proposal.activity, proposal.elements)
+        if purchase is not None:
+            if self._confirms(f"This could spend money: {purchase}. Do it?"):
+                return None
+            return PURCHASE, f"not confirmed, and it could spend money: {purchase}"
+        if self.confirm_all and not self._confirms("Do it?"):
+            return REFUSED, "not confirmed"
+        return None
+
+    def _confirms(self, question: str) -> bool:
+        return self.ask is not None and self.ask(question)
+
+
+def _is_inside(proposal: Proposal, apps: Sequence[str]) -> bool:
+    if proposal.action.kind in _LEAVING:
+        return True
+    package = proposal.activity.partition("/")[0]
+    return is_launcher(package) or package in apps or proposal.activity in apps
+
+
+def is_launcher(package: str) -> bool:
+    """By name: every maker has its own launcher, but nearly all use these words."""
+    return "launcher" in package.casefold() or package.endswith(".home")

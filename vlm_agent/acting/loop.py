@@ -1,0 +1,196 @@
+"""The acting loop: screenshot, answer, permission, action, until the agent declares an end or a limit stops it.
+
+with TraceWriter(folder, heading) as trace:
+    ending = act(agent, device, goal, trace, Guard())
+"""
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from vlm_agent.acting.guard import Guard, Proposal
+from vlm_agent.agents import Agent, Answer, NoAnswerError, Turn
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
+from vlm_agent.devices import Device
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceError
+from vlm_agent.episodes import Action, Screen
+
+STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
+
+_STATUS_BAR = 20
+"""1/20 of the height, the status bar with its clock, is ignored when two screens are compared."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A run stops after `steps` steps, when it repeats an action on the same screen for the `repeats`-th time, and
+    after `unparsed` consecutive answers that are not actions."""
+
+    steps: int = 30
+    repeats: int = 3
+    unparsed: int = 3
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Why and how a run ended.
+
+    `reason`: complete or impossible if the agent declared it, otherwise what stopped the run (see also `guard.py`).
+    `steps` counts answers; `unparsed` of them were not actions, `in_doubt` may or may not have been executed. `tokens`:
+    (read, written) in total, None if the agent does not count them. `seconds`: time spent on screen, agent and action.
+    """
+
+    reason: str
+    message: str
+    steps: int
+    unparsed: int
+    in_doubt: int
+    tokens: tuple[int, int] | None
+    seconds: dict[str, float]
+
+    @property
+    def is_declared(self) -> bool:
+        return self.reason in (Action.complete().name, Action.impossible().name)
+
+
+@dataclass(frozen=True)
+class ProposedStep:
+    """A step before its action is executed, for a person who watches. `picture` is the file of its screenshot."""
+
+    number: int
+    picture: Path
+    answer: Answer
+    activity: str
+
+
+def never_stop(_: ProposedStep) -> bool:
+    return False
+
+
+def act(
+    agent: Agent,
+    device: Device,
+    goal: str,
+    trace: TraceWriter,
+    guard: Guard,
+    limits: Limits = Limits(),
+    watch: Callable[[ProposedStep], bool] = never_stop,
+) -> Ending:
+    """Runs the agent on the device and writes every step to the trace.
+
+    `watch` gets every step before its action is executed, and stops the run by returning True. An action that a broken
+    connection leaves in doubt is not repeated: the agent sees the next screen and decides. Raises DeviceError if the
+    phone is lost or rejects an action, NoAnswerError if the agent fails, and whatever the agent raises; the trace is
+    complete in each case.
+    """
+    return _Run(agent, device, goal, trace, guard, limits, watch).play()
+
+
+@dataclass
+class _Run:
+    agent: Agent
+    device: Device
+    goal: str
+    trace: TraceWriter
+    guard: Guard
+    limits: Limits
+    watch: Callable[[ProposedStep], bool]
+    history: list[Turn] = field(default_factory=list)
+    steps: int = 0
+    unparsed: int = 0
+    unparsed_in_a_row: int = 0
+    in_doubt: int = 0
+    tokens: list[tuple[int, int] | None] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    repetitions: Counter[tuple[bytes, Action]] = field(default_factory=Counter)
+
+    def play(self) -> Ending:
+        while True:
+            if self.steps == self.limits.steps:
+                return self._end(STEP_LIMIT, f"no end after {self.steps} steps")
+            if (end := self._step()) is not None:
+                return self._end(*end)
+
+    def _step(self) -> tuple[str, str] | None:
+        """(reason, message) if the run ends with this step."""
+        started = time.perf_counter()
+        pixels, elements = self.device.screenshot(), self.device.elements()
+        screen = Screen(pixels, elements, self.device.activity)
+        captured = time.perf_counter()
+        answer = self.agent.act(self.goal, tuple(self.history), screen)
+        seconds = {"screen": captured - started, "agent": time.perf_counter() - captured}
+        if answer.failed is not None:
+            raise NoAnswerError(answer.failed)
+        for part, duration in seconds.items():
+            self._add_seconds(part, duration)
+        self.tokens.append(answer.usage.tokens)
+        number = self.steps
+        self.steps += 1
+        picture = self.trace.screen(number, pixels)
+        step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
+        self.trace.step(replace(step, tokens=answer.usage.tokens, seconds=seconds))
+        if self.watch(ProposedStep(number, picture, answer, screen.activity)):
+            self.trace.outcome(number, WITHHELD)
+            return STOPPED, "stopped by a key"
+        if answer.action is None:
+            return self._no_action(number)
+        self.unparsed_in_a_row = 0
+        refusal = self._loop(pixels, answer.action)
+        if refusal is None:
+            refusal = self.guard.refusal(Proposal(number, self.goal, screen.activity, elements, answer.action))
+        if refusal is not None:
+            self.trace.outcome(number, WITHHELD)
+            return refusal
+        self._perform(number, answer.action)
+        self.history.append(Turn(screen, answer, answer.action))
+        return (answer.action.name, "") if answer.action.is_status else None
+
+    def _no_action(self, number: int) -> tuple[str, str] | None:
+        self.trace.outcome(number, UNPARSED)
+        self.unparsed += 1
+        self.unparsed_in_a_row += 1
+        if self.unparsed_in_a_row < self.limits.unparsed:
+            return None
+        return NO_ACTION, f"{self.unparsed_in_a_row} consecutive answers were not actions"
+
+    def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
+        below_status_bar = np.ascontiguousarray(pixels[len(pixels) // _STATUS_BAR :])
+        key = (hashlib.sha256(below_status_bar.data).digest(), action)
+        self.repetitions[key] += 1
+        if self.repetitions[key] < self.limits.repeats:
+            return None
+        return LOOP, f"the same action on the same screen {self.repetitions[key]} times"
+
+    def _perform(self, number: int, action: Action) -> None:
+        started, outcome = time.perf_counter(), IN_DOUBT
+        try:
+            self.device.perform(action)
+            outcome = DONE
+        except ActionInDoubtError:
+            self.in_doubt += 1
+        except DeviceError:
+            outcome = FAILED
+            raise
+        finally:
+            seconds = time.perf_counter() - started
+            self._add_seconds("action", seconds)
+            self.trace.outcome(number, outcome, seconds)
+
+    def _add_seconds(self, part: str, seconds: float) -> None:
+        self.seconds[part] = self.seconds.get(part, 0.0) + seconds
+
+    def _end(self, reason: str, message: str) -> Ending:
+        counted = [tokens for tokens in self.tokens if tokens is not None]
+        tokens = None
+        if counted and len(counted) == len(self.tokens):
+            tokens = sum(read for read, _ in counted), sum(written for _, written in counted)
+        ending = Ending(reason, message, self.steps, self.unparsed, self.in_doubt, tokens, dict(self.seconds))
+        counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
+        self.trace.end(reason, message, **counts, tokens=tokens, seconds=ending.seconds)
+        return ending

@@ -1,0 +1,100 @@
+"""Detects actions that could spend money, by the words on the screen.
+
+This is a filter without guarantee. It reads the activity, the texts on the screen and the typed text. It misses buttons
+that are pictures, and languages that are not in the lists below.
+"""
+
+import re
+from collections.abc import Sequence
+
+from vlm_agent.episodes import Action, ActionKind, UiElement
+
+ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
+"""Parts of an activity's name. On such a screen every action counts."""
+
+SCREENS = (
+    *("card number", "confirm and pay", "confirm order", "confirm purchase", "cvc", "cvv", "expiry date", "pay by"),
+    *("pay now", "pay with", "payment details", "payment method", "place order", "place your order", "review order"),
+    *("jetzt bezahlen", "kartennummer", "kostenpflichtig bestellen", "zahlungsart", "zahlungspflichtig bestellen"),
+    *("confirmar compra", "método de pago", "número de tarjeta", "realizar pedido"),
+    *("confirmer l'achat", "mode de paiement", "numéro de carte", "passer la commande"),
+)
+"""Words in a text on the screen. On such a screen every action counts."""
+
+BUTTONS = (
+    *("book now", "buy", "check out", "checkout", "donate", "order", "order now", "pay", "proceed to checkout"),
+    *("purchase", "rent", "reserve", "send money", "start free trial", "subscribe", "top up", "upgrade"),
+    *("abonnieren", "bestellen", "bezahlen", "buchen", "jetzt kaufen", "kaufen", "zur kasse"),
+    *("abonar", "comprar", "comprar ahora", "pagar", "reservar", "suscribirse"),
+    *("acheter", "commander", "payer", "réserver", "s'abonner"),
+)
+"""Words in the text of a tapped element; and in the goal, if the phone reports no elements."""
+
+NEAR = 0.02
+"""A tap also counts for elements within this distance (screen fractions): a button is larger than its text."""
+
+_HARMLESS = (
+    ActionKind.PRESS_BACK,
+    ActionKind.PRESS_HOME,
+    ActionKind.STATUS_TASK_COMPLETE,
+    ActionKind.STATUS_TASK_IMPOSSIBLE,
+    ActionKind.WAIT,
+    ActionKind.RECENTS,
+    ActionKind.ANSWER,
+)
+"""Kinds that neither touch nor fill in anything on the screen: leave it, wait, end the task, answer the user."""
+
+_WORDS = re.compile(r"[\w']+")
+_CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
+
+
+def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence[UiElement] | None) -> str | None:
+    """Why the action could spend money; None if nothing indicates it.
+
+    `elements` is None or empty if the phone reports none. Then every action counts if the goal mentions buying.
+    """
+    if action.kind in _HARMLESS:
+        return None
+    if (word := next((word for word in ACTIVITIES if word in activity.casefold()), None)) is not None:
+        return f"{activity} has {word!r} in its name"
+    if _has_card_number(action.text):
+        return "the typed text looks like a card number"
+    if not elements:
+        word = _word_in(goal, (*BUTTONS, *SCREENS))
+        return (
+            None
+            if word is None
+            else f"the goal mentions {word!r}, and the phone does not report the texts on its screen"
+        )
+    return _reason_by_elements(action, elements)
+
+
+def _reason_by_elements(action: Action, elements: Sequence[UiElement]) -> str | None:
+    touches = action.is_tap or action.kind is ActionKind.LONG_PRESS
+    for element in elements:
+        if _word_in(element.text, SCREENS) is not None:
+            return f"the screen shows {element.text[:80]!r}"
+        if touches and _is_near(element, action.touch_yx) and _word_in(element.text, BUTTONS) is not None:
+            return f"the tapped element is {element.text[:80]!r}"
+    return None
+
+
+def _word_in(text: str, words: Sequence[str]) -> str | None:
+    """The first of `words` that `text` contains as whole words, in any case."""
+    spaced = " ".join(("", *_WORDS.findall(text.casefold()), ""))
+    return next((word for word in words if f" {word} " in spaced), None)
+
+
+def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:
+    y, x, height, width = element.box
+    return y - NEAR <= point_yx[0] <= y + height + NEAR and x - NEAR <= point_yx[1] <= x + width + NEAR
+
+
+def _has_card_number(text: str) -> bool:
+    """Whether the text contains 13 to 19 digits that pass the Luhn check, as card numbers do."""
+    return any(_luhn([int(digit) for digit in re.sub(r"\D", "", found)]) for found in _CARD.findall(text))
+
+
+def _luhn(digits: list[int]) -> bool:
+    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
+    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

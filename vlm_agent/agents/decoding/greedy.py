@@ -1,0 +1,214 @@
+"""Greedy answers to every step of many demonstrations, from one forward pass over them.
+
+The history is fixed, so one pass over a whole trajectory (`prefill`) holds the next-token prediction after every token
+of every demonstrated action. As long as the prediction equals the demonstrated token, the pass has already processed
+what decoding would have written. A step that never deviates, or deviates with its last token, is answered from the
+prefill alone. Every other step is decoded from the cache as it was at the deviation. All of these are decoded together,
+one token of each in every call: they share the cached history of their sentence, and a mask restricts each to the part
+of it that comes before the step and to its own tokens.
+
+The tokens are those of decoding step by step, except for ties broken by rounding: sums over a batch are not added in
+the order of sums over one step. In float32 this was never seen; in mixed precision it happens.
+
+Memory is that of the sentences' cache, and of at most `max_tokens` more for each answer.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+import torch
+from transformers import Cache
+from transformers.cache_utils import DynamicLayer
+
+from vlm_agent.models.decoding import Decoder, Prefill
+from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
+
+Choice = Callable[[list[int], int, Callable[[], torch.Tensor]], int]
+"""(tokens so far, most likely next token, a function that returns its logits (vocabulary,)) → the next token."""
+
+
+def most_likely(tokens: list[int], best: int, logits: Callable[[], torch.Tensor]) -> int:
+    """The `Choice` of unconstrained decoding."""
+    return best
+
+
+@dataclass
+class DecodedAnswer:
+    """One answer: its tokens, and whether all of them come from the prefill.
+
+    During decoding: `row` is its sentence's row of the cache, in which it sees the first `visible` tokens. Its first
+    own token has position `position`.
+    """
+
+    choose: Choice
+    ids: list[int]
+    row: int
+    visible: int
+    position: int = 0
+    from_prefill: bool = True
+
+
+@dataclass(frozen=True)
+class Limits:
+    """An answer ends with the end mark, or after `max_tokens` tokens."""
+
+    end_mark: int
+    max_tokens: int
+
+    def reached(self, ids: list[int]) -> bool:
+        return ids[-1] == self.end_mark or len(ids) >= self.max_tokens
+
+
+def answer_sentences(
+    decoder: Decoder, sentences: Sequence[Sentence], limits: Limits, choices: Sequence[Choice]
+) -> list[list[list[DecodedAnswer]]]:
+    """The answers to every action of every sentence under each `Choice`: [choice][sentence][action]."""
+    prefill = decoder.prefill(sentences)
+    if prefill is None:
+        return [[_answer_alone(decoder, one, limits, choose) for one in sentences] for choose in choices]
+    answers: list[list[list[DecodedAnswer]]] = [[[] for _ in sentences] for _ in choices]
+    supervised = 0  # tokens of earlier sentences, which `prefill.best` counts through
+    for row, sentence in enumerate(sentences):
+        numbers = _numbers_of_supervised(sentence)
+        for start, end in action_spans(sentence, limits.end_mark):
+            target = sentence.input_ids[start : min(end, start + limits.max_tokens)]
+            for by_sentence, choose in zip(answers, choices, strict=True):
+                answer = DecodedAnswer(choose, [], row, start)
+                _follow(prefill, supervised + numbers[start], target, answer, limits)
+                answer.position = prefill.positions[row][min(answer.visible, end - 1)]
+                by_sentence[row].append(answer)
+        supervised += len(numbers)
+    unfinished = [answer for rows in answers for row in rows for answer in row if not answer.from_prefill]
+    decode(decoder, prefill.cache, len(sentences), unfinished, limits)
+    return answers
+
+
+def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits: Limits) -> list[int]:
+    """The tokens that follow one sentence, one call a token: the reference for everything faster."""
+    prefilled, ids = decoder.begin(sentence), list[int]()
+    logits, cache = prefilled.logits, prefilled.cache
+    for position in itertools.count(prefilled.position):
+        ids.append(choose(ids, int(logits.argmax()), partial(_same, logits)))
+        if limits.reached(ids):
+            return ids
+        visible = torch.ones(1, 1, cache.get_seq_length() + 1, dtype=torch.bool)
+        logits = decoder.step(torch.tensor([ids[-1:]]), torch.tensor([[position]]), visible, cache)[0, -1]
+    raise AssertionError("unreachable")
+
+
+def action_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
+    """(first, last + 1) of the tokens of each action, end mark included; supervised tokens of other roles are no part
+    of it."""
+    spans, start = [], None
+    for at, (label, role) in enumerate(zip(sentence.labels, sentence.roles, strict=True)):
+        if role != ACTION_ROLE:
+            continue
+        if label != IGNORED and start is None:
+            start = at
+        if label == end_mark and start is not None:
+            spans.append((start, at + 1))
+            start = None
+    return spans
+
+
+def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: Choice) -> list[DecodedAnswer]:
+    """Every action decoded from its own history, for families without a prefill of whole sentences."""
+    return [
+        DecodedAnswer(choose, decode_sentence(decoder, sentence.prefix(start), choose, limits), 0, start, 0, False)
+        for start, _ in action_spans(sentence, limits.end_mark)
+    ]
+
+
+def _numbers_of_supervised(sentence: Sentence) -> dict[int, int]:
+    """For the index of each supervised token, how many supervised tokens of the sentence come before it."""
+    indices = [at for at, label in enumerate(sentence.labels) if label != IGNORED]
+    return {at: number for number, at in enumerate(indices)}
+
+
+def _follow(prefill: Prefill, first: int, target: list[int], answer: DecodedAnswer, limits: Limits) -> None:
+    """Appends predictions of the prefill up to the first that deviates from the demonstrated tokens `target`.
+
+    `first`: the number of the first of them among all supervised tokens.
+    """
+    for index, token in enumerate(target, first):
+        chosen = answer.choose(answer.ids, prefill.best[index], partial(prefill.logits, index))
+        answer.ids.append(chosen)
+        if chosen != token:
+            answer.from_prefill = limits.reached(answer.ids)
+            break
+        answer.visible += 1
+
+
+def decode(decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswer], limits: Limits) -> None:
+    """Continues all `answers` together to their ends, from the cache of `rows` sentences.
+
+    The last token of an answer is not in the cache yet. New tokens are appended to the answer's row of the cache, and
+    `owners`, int64 (rows, tokens appended), is the number of the answer that each belongs to.
+    """
+    length, owners = cache.get_seq_length(), torch.empty(rows, 0, dtype=torch.int64)
+    unfinished = dict(enumerate(answers))
+    for new_tokens in itertools.count():
+        if not unfinished:
+            return
+        owners = _drop_finished_rows(cache, owners, unfinished)
+        slots = _next_slots(unfinished)
+        at = tuple(torch.tensor(list(slots.values())).T)
+        shape = len(owners), int(at[1].max()) + 1
+        owner = torch.full(shape, _PADDING)
+        ids, visible, position = (torch.zeros(shape, dtype=torch.int64) for _ in range(3))
+        owner[at] = torch.tensor(list(unfinished))
+        ids[at] = torch.tensor([answer.ids[-1] for answer in unfinished.values()])
+        visible[at] = torch.tensor([answer.visible for answer in unfinished.values()])
+        position[at] = torch.tensor([answer.position + new_tokens for answer in unfinished.values()])
+        owners = torch.cat([owners, owner], dim=1)
+        history = torch.arange(length) < visible[..., None]
+        mask = torch.cat([history, owners[:, None, :] == owner[..., None]], dim=2)
+        logits = decoder.step(ids, position, mask, cache)
+        best = logits.argmax(-1).tolist()
+        for number, (row, slot) in slots.items():
+            answer = unfinished[number]
+            logits_here = partial(_at, logits, row, slot)
+            answer.ids.append(answer.choose(answer.ids, best[row][slot], logits_here))
+            if limits.reached(answer.ids):
+                del unfinished[number]
+
+
+def _same(logits: torch.Tensor) -> torch.Tensor:
+    return logits
+
+
+def _at(logits: torch.Tensor, row: int, slot: int) -> torch.Tensor:
+    return logits[row, slot]
+
+
+_PADDING = -1
+"""Owner of a padding token; such tokens attend only to each other, which keeps softmax finite."""
+
+
+def _next_slots(unfinished: dict[int, DecodedAnswer]) -> dict[int, tuple[int, int]]:
+    """Where the next token of each answer goes: its row of the cache, and the next free column behind it."""
+    taken: Counter[int] = Counter()
+    slots = {}
+    for number, answer in unfinished.items():
+        slots[number] = answer.row, taken[answer.row]
+        taken[answer.row] += 1
+    return slots
+
+
+def _device(cache: Cache) -> torch.device:
+    return cast("DynamicLayer", cache.layers[0]).device
+
+
+def _drop_finished_rows(cache: Cache, owners: torch.Tensor, unfinished: dict[int, DecodedAnswer]) -> torch.Tensor:
+    """Removes rows without unfinished answers as soon as they are half of all: removing copies the cache."""
+    rows = sorted({answer.row for answer in unfinished.values()})
+    if 2 * len(rows) > len(owners):
+        return owners
+    cache.batch_select_indices(torch.tensor(rows, device=_device(cache)))
+    for answer in unfinished.values():
+        answer.row = rows.index(answer.row)
+    return owners[rows]

@@ -1,0 +1,1 @@
+"""Text and vision-language models behind an endpoint."""

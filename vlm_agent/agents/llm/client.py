@@ -1,0 +1,176 @@
+"""A client for the OpenAI-compatible chat interface of vLLM, llama.cpp and other servers.
+
+The key is read from the environment variable `OPENAI_API_KEY` and from nowhere else. It is sent to the configured host
+only (redirects are refused) and appears in no message.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlsplit
+
+from vlm_agent.errors import UserError
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, OpenAI
+
+KEY = "OPENAI_API_KEY"
+
+_TRANSIENT = {408, 429, 500, 502, 503, 504}
+_LONGEST_WAIT = 60.0
+_SHOWN = 300  # characters of a server's error message
+
+
+class EndpointError(UserError):
+    """The endpoint cannot be used as configured, or failed too often; the message says what to do."""
+
+
+class _TransientError(Exception):
+    """Another attempt may succeed, after `wait` seconds if the server named them."""
+
+    def __init__(self, message: str, wait: float | None = None):
+        super().__init__(message)
+        self.wait = wait
+
+
+@dataclass(frozen=True)
+class Completion:
+    """`text` is "" if the model returned none. `tokens`: (prompt, completion), None if the server does not count them.
+
+    `calls`: requests that it took, retries included.
+    """
+
+    text: str
+    tokens: tuple[int, int] | None = None
+    calls: int = 1
+
+
+@dataclass(frozen=True)
+class ChatEndpoint:
+    """One model on one server. `url` is the base URL, such as http://localhost:8000/v1 (`/v1` may be omitted).
+
+    A request is repeated if the server is busy or fails, if the connection breaks, or if nothing arrives for `timeout`
+    seconds: up to `attempts` times, after 1, 2, 4 … seconds or as long as the server asks (`Retry-After`, at most 60).
+    Raises EndpointError if `url` is not the URL of an endpoint.
+    """
+
+    url: str
+    model: str
+    timeout: float = 120.0
+    attempts: int = 6
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise EndpointError(f"{self.url!r} is not the URL of an endpoint, such as http://localhost:8000/v1")
+        if parts.username is not None or parts.query or parts.fragment:
+            raise EndpointError(f"remove user, ? and # from the endpoint's URL; a key belongs into {KEY}")
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> str:
+        """The text of `completion`."""
+        return self.completion(messages, max_tokens).text
+
+    def completion(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
+        """The model's reply at temperature 0.
+
+        Raises EndpointError if the endpoint refuses the request, cannot be reached, or keeps failing.
+        """
+        for attempt in range(1, self.attempts + 1):
+            try:
+                return _completion(self._post(messages, max_tokens), attempt)
+            except _TransientError as error:
+                if attempt == self.attempts:
+                    raise EndpointError(f"{self._address}: {error}, {attempt} times") from None
+                self.sleep(min(2.0 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT))
+        raise EndpointError("attempts must be at least 1")
+
+    @property
+    def _base(self) -> str:
+        base = self.url.rstrip("/")
+        return base if urlsplit(base).path else f"{base}/v1"
+
+    @property
+    def _address(self) -> str:
+        return f"{self._base}/chat/completions"
+
+    @cached_property
+    def _client(self) -> "OpenAI":
+        from vlm_agent.agents.llm.http import openai_client
+
+        return openai_client(self._base, os.environ.get(KEY), self.timeout)
+
+    def _post(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> bytes:
+        """The body of the response. Raises _TransientError or EndpointError."""
+        from openai import APIConnectionError, APIStatusError, APITimeoutError
+
+        from vlm_agent.agents.llm.http import headers, is_broken_connection
+
+        try:
+            # The raw response, because servers differ from OpenAI's in headers and optional fields.
+            response = self._client.chat.completions.with_raw_response.create(
+                model=self.model,
+                messages=cast(Any, list(messages)),
+                temperature=0,
+                max_tokens=max_tokens,
+                extra_headers=headers(os.environ.get(KEY)),
+            )
+        except APIStatusError as error:
+            raise self._refused(error) from None
+        except APITimeoutError:
+            raise _TransientError("no response in time") from None
+        except APIConnectionError as error:
+            if is_broken_connection(error):
+                raise _TransientError(f"the connection broke ({type(error.__cause__).__name__})") from None
+            raise EndpointError(
+                f"{self._address} cannot be reached ({error.__cause__}); is the server running, and the address right?"
+            ) from None
+        return response.content
+
+    def _refused(self, error: "APIStatusError") -> Exception:
+        message = _shown(error.response.content)
+        if error.status_code in _TRANSIENT:
+            wait = _seconds(error.response.headers.get("Retry-After"))
+            return _TransientError(f"status {error.status_code}: {message}", wait)
+        if error.status_code in (401, 403):
+            state = "the one set was refused" if os.environ.get(KEY) else "none is set"
+            return EndpointError(
+                f"{self._address} requires a key in {KEY}, and {state} (status {error.status_code}: {message})"
+            )
+        if error.status_code == 404:
+            return EndpointError(f"{self._address} has no model {self.model!r}, or does not exist: {message}")
+        return EndpointError(f"{self._address} refused the request with status {error.status_code}: {message}")
+
+
+def _completion(body: bytes, calls: int) -> Completion:
+    try:
+        content = json.loads(body)
+        text = content["choices"][0]["message"].get("content")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        raise _TransientError(f"the response is not a chat completion: {_shown(body)}") from None
+    if text is not None and not isinstance(text, str):
+        raise _TransientError("the content of the completion is not text")
+    return Completion("" if text is None else text, _tokens(content.get("usage")), calls)
+
+
+def _tokens(usage: object) -> tuple[int, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
+        return None
+    return prompt, completion
+
+
+def _shown(body: bytes) -> str:
+    """The start of a server's message, without the key, which it may repeat."""
+    text, key = " ".join(body.decode("utf-8", "replace").split()), os.environ.get(KEY)
+    return (text.replace(key, "…") if key else text)[:_SHOWN] or "no further message"
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None

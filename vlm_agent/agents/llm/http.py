@@ -1,0 +1,61 @@
+"""The HTTP side of the chat client: the `openai` client, restricted to one server. Imported by the first call."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import httpx2  # the HTTP library of the openai client
+from openai import DefaultHttpxClient, Omit, OpenAI
+
+MOST_BYTES = 1 << 24
+"""Of one response; the rest is not read."""
+
+
+def openai_client(base_url: str, key: str | None, timeout: float) -> OpenAI:
+    """A client that tries once, follows no redirect and sends `key` to the host of `base_url` only.
+
+    A proxy from the environment is not used for this machine.
+    """
+    is_local = urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
+    http_client = DefaultHttpxClient(
+        timeout=timeout,
+        follow_redirects=False,  # a redirect would take the key to another host
+        trust_env=not is_local,
+        event_hooks={"response": [_bound]},
+    )
+    return OpenAI(api_key=key or "unused", base_url=base_url, max_retries=0, timeout=timeout, http_client=http_client)
+
+
+def headers(key: str | None) -> dict[str, str | Omit]:
+    """Headers of a request, because the client would take those for OpenAI's own servers from the environment."""
+    authorization = f"Bearer {key}" if key else Omit()
+    return {"Authorization": authorization, "OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
+
+
+def is_broken_connection(error: Exception) -> bool:
+    """Whether a connection existed and broke, so that another attempt may succeed."""
+    return isinstance(error.__cause__, (httpx2.NetworkError, httpx2.RemoteProtocolError)) and not isinstance(
+        error.__cause__, httpx2.ConnectError
+    )
+
+
+def _bound(response: httpx2.Response) -> None:
+    if isinstance(response.stream, httpx2.SyncByteStream):  # always so with a synchronous client
+        response.stream = _BoundedStream(response.stream)
+
+
+class _BoundedStream(httpx2.SyncByteStream):
+    """At most `MOST_BYTES` of `stream`."""
+
+    def __init__(self, stream: httpx2.SyncByteStream):
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        left = MOST_BYTES
+        for part in self._stream:
+            yield part[:left]
+            left -= len(part)
+            if left <= 0:
+                return
+
+    def close(self) -> None:
+        self._stream.close()

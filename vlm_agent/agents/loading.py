@@ -1,0 +1,49 @@
+"""Which agent a command uses: `--agent`, or one of its short forms.
+
+--agent RUN                    a run folder, or one of its checkpoints
+--agent phone_vlm_tiny         an embedded base
+--agent FILE.yaml              an agent file: `agent: NAME` (a name of AGENTS) and that agent's settings
+--checkpoint RUN               agent: vlm, run: RUN
+--endpoint URL --model NAME    agent: endpoint, endpoint: URL, model: NAME
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.agents import AGENTS, AgentSettings
+from vlm_agent.errors import UserError
+from vlm_agent.recipe.shipped import find_shipped
+from vlm_agent.recipe.yaml_file import read_mapping, validated
+
+_SUFFIXES = (".yaml", ".yml")
+
+
+class AgentError(UserError):
+    """The agent of a command cannot be built; the message names the option, file or key."""
+
+
+def agent_settings(
+    agent: str | None = None,
+    checkpoint: str | None = None,
+    endpoint: str | None = None,
+    model: str | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> AgentSettings:
+    """The settings of the agent that exactly one of `agent`, `checkpoint` and `endpoint` with `model` names.
+
+    `overrides` replace single settings. Raises AgentError if the agent's kind is unknown, or has no such setting.
+    """
+    if agent is not None and Path(agent).suffix in _SUFFIXES:
+        where, content = agent, read_mapping(find_shipped(Path(agent)), AgentError)
+    elif endpoint is not None:
+        where, content = "--endpoint", {"agent": "endpoint", "endpoint": endpoint, "model": model}
+    else:
+        where, content = "--agent", {"agent": "vlm", "run": checkpoint if agent is None else agent}
+    name = content.get("agent")
+    if not isinstance(name, str) or name not in AGENTS:
+        raise AgentError(f"{where}: agent {name!r} is unknown; choose one of {', '.join(sorted(AGENTS))}")
+    overrides = overrides or {}
+    if foreign := [key for key in overrides if key not in AGENTS[name].model_fields]:
+        raise AgentError(f"--{foreign[0].replace('_', '-')} is not a setting of agent {name}")
+    return validated(AGENTS[name], content | dict(overrides), where, AgentError)

@@ -1,0 +1,157 @@
+"""The smartphone assistant: a vision-language model that continues a trajectory's sentence with the next action."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+from vlm_agent.agents.agent import Answer, Turn, Usage
+from vlm_agent.agents.decoding.constrained import Constrained
+from vlm_agent.agents.decoding.greedy import (
+    Choice,
+    DecodedAnswer,
+    Limits,
+    action_spans,
+    answer_sentences,
+    decode_sentence,
+    most_likely,
+)
+from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
+from vlm_agent.episodes import Action, Episode, Screen, Step
+from vlm_agent.errors import UserError
+from vlm_agent.models.build import load
+from vlm_agent.models.decoding import Decoder
+from vlm_agent.models.family import decoder_of, family_of, processor_of
+from vlm_agent.models.run_layout import trained
+from vlm_agent.models.weights.adapters import without_adapter
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.trajectory import TrajectorySentences
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
+
+@dataclass
+class VlmAgent:
+    """Greedy decoding.
+
+    `bf16`: mixed precision, which is faster and not bit-exact between whole trajectories and single steps.
+    `constrained`: decode actions only. `batch_tokens`: tokens of one forward pass, padding included, at most; a longer
+    sentence is read alone. `decoder`: by default the decoder of the model's family.
+    """
+
+    model: "PreTrainedModel | PeftModel"
+    tokenizer: PreTrainedTokenizerBase
+    sentences: TrajectorySentences
+    bf16: bool = False
+    constrained: bool = False
+    batch_tokens: int = BATCH_TOKENS
+    decoder: Decoder | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.decoder is None:
+            self.decoder = decoder_of(self.model)
+
+    @classmethod
+    def from_run(
+        cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS, constrained: bool = False
+    ) -> "VlmAgent":
+        """The agent of a finished run, or of a checkpoint (RUN/checkpoints/checkpoint-N), under no control."""
+        recipe = read_recipe(trained(run).recipe)
+        model, tokenizer = load(run, merged=True)
+        family_of(model.config).use_masked_attention(without_adapter(model))
+        sentences = processor_of(model.config).sentences(tokenizer, recipe.action_language.build())
+        module: nn.Module = model  # transformers' own annotation of `to` is wrong
+        module.to("cuda" if torch.cuda.is_available() else "cpu")
+        return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
+
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        started = time.perf_counter()
+        steps = tuple(_step(turn.screen, turn.action) for turn in history)
+        sentence = self.sentences.build(Episode("", "", goal, steps))
+        self.sentences.add_screen(sentence, _step(screen, Action.impossible()))  # the action is not read
+        with torch.inference_mode(), self._precision():
+            ids = decode_sentence(self._decoder, sentence, self._choice, self._limits)
+        usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - started)
+        return self._answer(ids, screen, usage)
+
+    def answer_episode(self, episode: Episode) -> list[Answer]:
+        """The agent's answer at each step, after its demonstrated history."""
+        return self.answer_episodes([episode])[0][0]
+
+    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """[run][episode][step], run 0 the agent itself: the tokens of `act` step by step, from one prefill per batch.
+
+        Variants decode after the same prefill. Answers carry no seconds, so that equal runs write equal predictions.
+        """
+        choices = [self._choice, *map(self._choice_of, variants)]
+        sentences = [self.sentences.build(episode) for episode in episodes]
+        decoded: list[list[list[DecodedAnswer]]] = [[[] for _ in episodes] for _ in choices]
+        with torch.inference_mode(), self._precision():
+            for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
+                by_run = answer_sentences(self._decoder, [sentences[index] for index in batch], self._limits, choices)
+                for run, answers in enumerate(by_run):
+                    for index, of_sentence in zip(batch, answers, strict=True):
+                        decoded[run][index] = of_sentence
+        return [
+            [self._answers(*each) for each in zip(episodes, sentences, answers, strict=True)] for answers in decoded
+        ]
+
+    def _answers(self, episode: Episode, sentence: Sentence, decoded: Sequence[DecodedAnswer]) -> list[Answer]:
+        spans = action_spans(sentence, self._limits.end_mark)
+        return [
+            self._answer(answer.ids, step.screen, Usage(start, len(answer.ids), from_prefill=answer.from_prefill))
+            for step, answer, (start, _) in zip(episode.steps, decoded, spans, strict=True)
+        ]
+
+    def _answer(self, ids: list[int], screen: Screen, usage: Usage) -> Answer:
+        text = self.sentences.text(ids)
+        return Answer(text, self.sentences.language.decode(text, screen), usage=usage)
+
+    @property
+    def _choice(self) -> Choice:
+        return self._constrained_choice if self.constrained else most_likely
+
+    def _choice_of(self, variant: str) -> Choice:
+        if variant not in VlmSettings.VARIANTS:
+            raise UserError(f"a vlm agent has no variant {variant!r}; choose from {', '.join(VlmSettings.VARIANTS)}")
+        return self._constrained_choice
+
+    @cached_property
+    def _constrained_choice(self) -> Constrained:
+        return Constrained(self.tokenizer, self.sentences.language, self._limits)
+
+    @property
+    def _limits(self) -> Limits:
+        return Limits(self.tokenizer.eos_token_id, self.sentences.language.max_tokens)
+
+    @property
+    def _decoder(self) -> Decoder:
+        return cast(Decoder, self.decoder)  # set by __post_init__
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(cast(torch.device, self.model.device).type, torch.bfloat16, enabled=self.bf16)
+
+
+def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices of sentences per batch: sentences of similar length, at most `budget` tokens with padding unless a single
+    sentence is longer."""
+    found: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if found and (len(found[-1]) + 1) * lengths[index] <= budget:
+            found[-1].append(index)
+        else:
+            found.append([index])
+    return found
+
+
+def _step(screen: Screen, action: Action) -> Step:
+    return Step(screen.pixels, action, tuple(screen.elements or ()), screen.activity)

@@ -1,0 +1,35 @@
+"""Options that say which agent a command uses (see `vlm_agent/agents/loading.py`)."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vlm_agent.agents import AgentSettings
+
+
+def add_agent_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--agent",
+        metavar="WHICH",
+        help="a run folder, one of its checkpoints, an agent file (eval/agents/*.yaml), or an embedded base by name",
+    )
+    parser.add_argument("--checkpoint", metavar="RUN", help="short form: the agent of a run folder or checkpoint")
+    parser.add_argument("--endpoint", metavar="URL", help="short form: a served model, http://localhost:8000/v1 …")
+    parser.add_argument("--model", metavar="NAME", help="… and its name there")
+
+
+def check_agent_options(options: argparse.Namespace) -> None:
+    """Exits unless exactly one agent is named."""
+    named = [options.agent, options.checkpoint, options.endpoint]
+    if named.count(None) != 2:
+        options.parser.error("give either --agent, --checkpoint, or --endpoint and --model")
+    if (options.endpoint is None) != (options.model is None):
+        options.parser.error("--endpoint and --model go together")
+
+
+def chosen_agent(options: argparse.Namespace, **overrides: Any) -> "AgentSettings":
+    """The settings of the agent; `overrides` that are None are ignored."""
+    from vlm_agent.agents.loading import agent_settings
+
+    overrides = {key: value for key, value in overrides.items() if value is not None}
+    return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides)

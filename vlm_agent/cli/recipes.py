@@ -1,0 +1,66 @@
+"""`vlm-agent recipes`: the recipes, benchmarks, agent files and DeepSpeed configurations that come with the package."""
+
+import argparse
+import difflib
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, add_command
+
+
+def add(commands) -> None:
+    parser = add_command(
+        commands,
+        "recipes",
+        run,
+        "list the shipped recipes, copy one",
+        "Without NAME: every recipe, benchmark, agent file and DeepSpeed configuration in one line. With NAME: prints\n"
+        "that file, or copies it to --output, to be edited:\n\n"
+        "  vlm-agent recipes forkme --output mine.yaml\n"
+        "  vlm-agent train --config mine.yaml --dry-run\n\n"
+        "`--config`, `--benchmark` and `--agent` find these files by their relative path in any working directory.",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="forkme, say, or recipes/forkme.yaml")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a new file to copy it to")
+
+
+def run(options: argparse.Namespace) -> int:
+    from vlm_agent.errors import RecipeError
+    from vlm_agent.recipe.shipped import label
+
+    if options.name is None:
+        if options.output is not None:
+            options.parser.error("--output needs the NAME of what to copy")
+        _print_list()
+        return OK
+    source = _find(options.name)
+    text = source.read_text(encoding="utf-8")
+    if options.output is None:
+        print(text, end="")
+        return OK
+    if options.output.exists():
+        raise RecipeError(f"{options.output} exists; name a new file with --output")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(text, encoding="utf-8")
+    print(f"Wrote {options.output}, a copy of {label(source)}")
+    return OK
+
+
+def _print_list() -> None:
+    from vlm_agent.recipe.shipped import label, shipped_files, summary
+
+    files = shipped_files()
+    width = max(len(label(path)) for path in files)
+    for path in files:
+        print(f"{label(path):{width}}  {summary(path)}")
+
+
+def _find(name: str) -> Path:
+    """The shipped file with this stem or relative path."""
+    from vlm_agent.errors import RecipeError
+    from vlm_agent.recipe.shipped import label, shipped_files
+
+    by_name = {key: path for path in shipped_files() for key in (path.stem, label(path))}
+    if name not in by_name:
+        nearest = difflib.get_close_matches(name, by_name, n=1, cutoff=0)[0]
+        raise RecipeError(f"no shipped file is called {name}; did you mean {nearest}? `vlm-agent recipes` lists them")
+    return by_name[name]

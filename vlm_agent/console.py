@@ -1,0 +1,112 @@
+"""The terminal: console, quiet libraries, tables, progress."""
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # rich takes 0.1 s to import, and `vlm-agent --help` must not wait for it
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+    from rich.table import Table
+
+_LOG_SECONDS = 60.0
+
+_CPU_WARNINGS = {
+    "bitsandbytes.backends.cpu.ops": "Failed to load CPU gemm_4bit_forward",
+    "DeepSpeed": "Setting accelerator to CPU",
+}
+
+
+def make_console() -> "Console":
+    from rich.console import Console
+
+    return Console()
+
+
+def quiet_libraries() -> None:
+    """Drops warnings that libraries log at every start on a machine without a GPU, and that need no action."""
+    for library, words in _CPU_WARNINGS.items():
+        logging.getLogger(library).addFilter(partial(_lacks, words))
+
+
+def _lacks(words: str, record: logging.LogRecord) -> bool:
+    return words not in record.getMessage()
+
+
+def new_table(title: str, columns: Sequence[str], left: Collection[str] = ()) -> "Table":
+    """An empty table. The first column and those in `left` are left-aligned, the others right-aligned.
+
+    The title is plain text: brackets in it are not markup. Without any column name the header is not shown.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    result = Table(
+        title=Text(title, "bold") if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+        show_header=any(columns),
+    )
+    for number, column in enumerate(columns):
+        is_left = number == 0 or column in left
+        result.add_column(column, justify="left" if is_left else "right", overflow="fold")
+    return result
+
+
+class Progress:
+    """Reports how far a job is: a bar on a terminal, a line every minute in a log.
+
+    `total` counts whatever `unit` names.
+    """
+
+    def __init__(self, console: "Console", total: float, unit: str = "steps"):
+        self._console, self._total, self._unit = console, total, unit
+        self._done = 0.0
+        self._start = self._logged = time.monotonic()
+        self._bar: Bar | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator["Progress"]:
+        """Shows the bar while the block runs; in a log, `update` prints."""
+        if not self._console.is_terminal or not self._total:
+            yield self
+            return
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
+
+        text = TextColumn("{task.description}", markup=False)
+        columns = (text, BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
+        with Bar(*columns, console=self._console, transient=True) as self._bar:
+            self._task = self._bar.add_task("", total=self._total)
+            yield self
+
+    @property
+    def seconds(self) -> float:
+        """Since the start, never 0, so that it can divide."""
+        return max(time.monotonic() - self._start, 1e-9)
+
+    def advance(self, count: float, label: str) -> None:
+        """`count` more are done; `label` says what is being done."""
+        done = self._done + count
+        self.update(done, f"{label}: {done:,.0f} of {self._total:,.0f} {self._unit} ({done / self.seconds:,.1f}/s)")
+
+    def update(self, done: float, line: str) -> None:
+        """`done` of `total` are done in all; `line` is the text beside the bar, or in the log."""
+        self._done = done
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, description=line)
+        elif time.monotonic() - self._logged >= _LOG_SECONDS:
+            self._logged = time.monotonic()
+            self._console.print(f"{line}{self._eta()}", highlight=False, soft_wrap=True)
+
+    def _eta(self) -> str:
+        if not self._done:
+            return ""
+        minutes = self.seconds * (self._total - self._done) / self._done / 60
+        return f", ETA {minutes:,.0f} min"

@@ -1,0 +1,218 @@
+"""`tf.train.Example`, read and written without TensorFlow: a small protobuf wire codec for this one message.
+
+    Example  { Features features = 1; }
+    Features { map<string, Feature> feature = 1; }          a map entry is { string key = 1; Feature value = 2; }
+    Feature  { oneof { BytesList = 1; FloatList = 2; Int64List = 3; } }        each { repeated … value = 1; }
+
+(TensorFlow, `tensorflow/core/example/{example,feature}.proto`.) A protobuf library copies every value. Here a screen
+of several megabytes stays in the buffer of its record, and fields that are not needed are skipped.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vlm_agent.errors import UserError
+
+_VARINT, _FIXED64, _LENGTH_DELIMITED, _FIXED32 = 0, 1, 2, 5
+_KINDS = {1: "bytes", 2: "float", 3: "int64"}
+_MAX_FIELD_NUMBER = (1 << 29) - 1
+
+
+Values = Sequence[bytes] | Sequence[memoryview] | Sequence[int] | np.ndarray
+"""The values of one feature to write. Memoryviews are of single bytes."""
+
+
+class ExampleError(UserError):
+    """The bytes are not a `tf.train.Example`."""
+
+
+class Feature(NamedTuple):
+    """One field. `kind` is bytes, float, int64, or None for an empty feature.
+
+    `values` are memoryviews into the payload (bytes), a float32 array (float) or ints (int64).
+    """
+
+    kind: str | None
+    values: list[memoryview] | list[int] | np.ndarray
+
+
+def parse_example(payload: bytes, wanted: Collection[str]) -> dict[str, Feature]:
+    """The wanted features that the example has. Of a repeated key the last value counts, as in protobuf.
+
+    Raises ExampleError for bytes that are not a well-formed Example.
+    """
+    names = {name.encode(): name for name in wanted}
+    features = {}
+    for features_view in _messages(memoryview(payload), 1):
+        for entry in _messages(features_view, 1):
+            key, value = _map_entry(entry)
+            if key in names:
+                features[names[key]] = _parse_feature(value)
+    return features
+
+
+def encode_example(features: Mapping[str, Values]) -> bytes:
+    """The bytes of an Example. Lists of bytes, lists of ints and float32 arrays become the three kinds of list.
+
+    Keys are written in sorted order, as protobuf's deterministic mode does.
+    """
+    entries = (_delimited(1, _entry(key.encode(), features[key])) for key in sorted(features))
+    return b"".join(_delimited(1, [part for entry in entries for part in entry]))
+
+
+def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
+    """(field number, wire type, value) of each field. The value of a varint is an int, any other is its bytes.
+
+    Nearly all of the about two hundred tags and lengths of a record are one byte, so those are decoded inline.
+    """
+    position, end = 0, len(view)
+    value: memoryview | int
+    while position < end:
+        tag = view[position]
+        if tag < 0x80:
+            position += 1
+        else:
+            tag, position = _varint(view, position)
+        number, wire_type = tag >> 3, tag & 7
+        if not 1 <= number <= _MAX_FIELD_NUMBER:
+            raise ExampleError(f"field number {number} does not exist")
+        if wire_type == _VARINT:
+            value, position = _varint(view, position)
+        else:
+            if wire_type == _LENGTH_DELIMITED and position < end and view[position] < 0x80:
+                length, start = view[position], position + 1
+            else:
+                length, start = _length(view, position, wire_type)
+            position = start + length
+            if position > end:
+                raise ExampleError(f"a field of {length} bytes where {end - start} are left")
+            value = view[start:position]
+        yield number, wire_type, value
+
+
+def _length(view: memoryview, position: int, wire_type: int) -> tuple[int, int]:
+    if wire_type == _LENGTH_DELIMITED:
+        return _varint(view, position)
+    if wire_type == _FIXED64:
+        return 8, position
+    if wire_type == _FIXED32:
+        return 4, position
+    raise ExampleError(f"wire type {wire_type} is not used in an Example")
+
+
+def _varint(view: memoryview, position: int) -> tuple[int, int]:
+    """An unsigned 64-bit number and the position after it."""
+    result = 0
+    for index, byte in enumerate(view[position : position + 10]):
+        result |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return result & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
+    raise ExampleError("a number that does not end")
+
+
+def _messages(view: memoryview, wanted: int) -> Iterator[memoryview]:
+    for number, wire_type, value in _fields(view):
+        if number == wanted:
+            yield _buffer(value, wire_type)
+
+
+def _buffer(value: memoryview | int, wire_type: int) -> memoryview:
+    """The value of a length-delimited field. Raises ExampleError for a field of another wire type."""
+    if wire_type != _LENGTH_DELIMITED or isinstance(value, int):
+        raise ExampleError(f"wire type {wire_type} where {_LENGTH_DELIMITED} is expected")
+    return value
+
+
+def _map_entry(view: memoryview) -> tuple[bytes, list[memoryview]]:
+    """The key of an entry, and the parts of its value, which protobuf allows to be split."""
+    key, parts = b"", []
+    for number, wire_type, value in _fields(view):
+        if number == 1:
+            key = bytes(_buffer(value, wire_type))
+        elif number == 2:
+            parts.append(_buffer(value, wire_type))
+    return key, parts
+
+
+def _parse_feature(parts: list[memoryview]) -> Feature:
+    kind: str | None = None
+    lists: list[memoryview] = []
+    for part in parts:
+        for number, wire_type, value in _fields(part):
+            if number in _KINDS:
+                # A oneof: another kind replaces the earlier value, the same kind is appended.
+                lists = lists if kind == _KINDS[number] else []
+                kind = _KINDS[number]
+                lists.append(_buffer(value, wire_type))
+    if kind == "bytes":
+        return Feature(kind, [value for view in lists for value in _messages(view, 1)])
+    if kind == "float":
+        return Feature(kind, _floats(lists))
+    return Feature(kind, _ints(lists))
+
+
+def _floats(lists: list[memoryview]) -> np.ndarray:
+    """Packed or separate values; both have four little-endian bytes per value."""
+    data = bytearray()
+    for view in lists:
+        for number, wire_type, value in _fields(view):
+            if number == 1:
+                if isinstance(value, int) or wire_type == _FIXED64 or len(value) % 4:
+                    raise ExampleError("a list of floats whose bytes are no floats")
+                data += value
+    return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
+
+
+def _ints(lists: list[memoryview]) -> list[int]:
+    values: list[int] = []
+    for view in lists:
+        for number, wire_type, value in _fields(view):
+            if number != 1:
+                continue
+            if isinstance(value, int):
+                values.append(value)
+            else:
+                values.extend(_packed_varints(_buffer(value, wire_type)))
+    return [value - (1 << 64) if value >> 63 else value for value in values]
+
+
+def _packed_varints(view: memoryview) -> Iterator[int]:
+    position = 0
+    while position < len(view):
+        value, position = _varint(view, position)
+        yield value
+
+
+def _entry(key: bytes, values: Values) -> list[bytes | memoryview]:
+    return [*_delimited(1, [key]), *_delimited(2, _encode_feature(values))]
+
+
+def _encode_feature(values: Values) -> list[bytes | memoryview]:
+    if isinstance(values, np.ndarray):
+        return _delimited(2, _packed(values.astype("<f4").tobytes()))
+    integers = [value & 0xFFFF_FFFF_FFFF_FFFF for value in values if isinstance(value, int)]
+    if integers:
+        return _delimited(3, _packed(b"".join(map(_encode_varint, integers))))
+    buffers = [value for value in values if not isinstance(value, int)]
+    return _delimited(1, [part for value in buffers for part in _delimited(1, [value])])
+
+
+def _packed(data: bytes) -> list[bytes | memoryview]:
+    return _delimited(1, [data]) if data else []
+
+
+def _delimited(number: int, parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """A length-delimited field as a list of pieces, which are joined once at the end: a screen is copied once."""
+    length = sum(len(part) for part in parts)
+    return [bytes((number << 3 | _LENGTH_DELIMITED,)), _encode_varint(length), *parts]
+
+
+def _encode_varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,47 @@
+"""The items that a source yields: a step with its place in its episode, or a record that cannot be used."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from vlm_agent.episodes import Step
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that is not used, and the reason.
+
+    `record` is its number in the file, from 0; `offset` its first byte in the uncompressed file. `ends_file`: the rest
+    of the file could not be read either, and its number of records is unknown.
+    """
+
+    file: Path
+    record: int
+    offset: int
+    reason: str
+    ends_file: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.file}: record {self.record} (at byte {self.offset}): {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeStep:
+    """One good record: its place in its file, its place in its episode, and the step.
+
+    `split` is the source's own, or None. `fingerprint` distinguishes a repeated record from two different records for
+    the same step. `step` is None in copies that keep only the other fields.
+    """
+
+    file: Path
+    record: int
+    offset: int
+    fingerprint: int
+    episode_id: str
+    subset: str
+    step_id: int
+    episode_length: int
+    goal: str
+    device_type: str
+    android_api_level: int
+    step: Step | None
+    split: str | None = None

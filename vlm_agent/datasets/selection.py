@@ -1,0 +1,89 @@
+"""Choice of episodes: split files and mixtures.
+
+A split file is JSON, label → episode ids.
+
+Two formats are read: AITW's official files (`train`, `validation`, `test`; in the folder `splits` of the data set) and
+Auto-UI's (`val` for `validation`).
+
+Mixtures: a fraction of the episodes of each subset. The paper (Auto-UI) trains on 10 % of google_apps and all of the
+rest. Membership depends only on a hash of the episode's id, so it does not change with order, ranks, workers or other
+content of the shards, and a larger fraction contains every smaller one. Converting a tenth and then training on a tenth
+of the result therefore keeps all episodes that were converted.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vlm_agent.errors import DatasetError
+
+SPLITS = ("train", "validation", "test")
+
+LABELS = {label: label for label in SPLITS} | {"val": "validation"}
+"""Split by its label in a file or as the name of a folder."""
+
+
+@dataclass(frozen=True)
+class Splits:
+    """`labels`: the split of each episode id. `ambiguous`: ids that the files put into two splits.
+
+    Auto-UI's published files contain about 270 such ids. An ambiguous episode has no split, because in either one it
+    would leak into the other.
+    """
+
+    labels: dict[str, str]
+    ambiguous: frozenset[str]
+
+    def split_of(self, episode_id: str) -> str | None:
+        return None if episode_id in self.ambiguous else self.labels.get(episode_id)
+
+
+def read_splits(paths: Sequence[Path]) -> Splits:
+    """The splits of all files together: the official splits are one file, Auto-UI's are one file per subset.
+
+    Raises DatasetError for a file that is not such JSON, and for an unknown label.
+    """
+    labels: dict[str, str] = {}
+    ambiguous = set()
+    for path in paths:
+        for label, ids in _read_lists(path).items():
+            ambiguous |= {id_ for id_ in ids if labels.setdefault(id_, LABELS[label]) != LABELS[label]}
+    return Splits(labels, frozenset(ambiguous))
+
+
+def _read_lists(path: Path) -> dict[str, list[str]]:
+    lists = _read_json(path)
+    for label, ids in lists.items():
+        if label not in LABELS:
+            raise DatasetError(f"{path}: split {label!r} is unknown; use {', '.join(LABELS)}")
+        if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
+            raise DatasetError(f"{path}: split {label!r} must be a list of episode ids, each a string")
+    return lists
+
+
+def _read_json(path: Path) -> dict:
+    try:
+        lists = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot read the splits: {error.strerror}") from None
+    except ValueError as error:
+        raise DatasetError(f"{path}: the splits are not JSON: {error}") from None
+    if not isinstance(lists, dict):
+        raise DatasetError(f"{path}: the splits must be an object, label → list of episode ids")
+    return lists
+
+
+def check_mixture(fractions: Mapping[str, float]) -> None:
+    """Raises DatasetError for a fraction outside [0, 1]."""
+    for subset, share in fractions.items():
+        if not 0 <= share <= 1:
+            raise DatasetError(f"the mixture's share of {subset} is {share}; it must lie within 0 and 1")
+
+
+def in_mixture(episode_id: str, subset: str, fractions: Mapping[str, float]) -> bool:
+    """Whether the episode is in the mixture. `fractions`: subset → share in [0, 1]; 1 for a subset without an entry."""
+    check_mixture(fractions)
+    position = int.from_bytes(hashlib.sha256(episode_id.encode()).digest()[:8], "big")
+    return position < fractions.get(subset, 1.0) * 2**64

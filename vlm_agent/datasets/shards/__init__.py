@@ -1,0 +1,1 @@
+"""Shards: episodes as Parquet, their index and their columns."""

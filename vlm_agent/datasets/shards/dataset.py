@@ -1,0 +1,315 @@
+"""Shards: Parquet files with one row and one row group per episode, and a manifest.
+
+    DIR/manifest.json                             written last: counts, schema version, sources, options
+    DIR/index.parquet                             a copy of the small columns of all shards (`index`)
+    DIR/google_apps/google_apps-00000-of-00001.parquet
+    DIR/quarantine.jsonl                          records that could not be used, and the reasons
+
+With a row group per episode, one episode is read without the bytes of the others. Columns are stored separately, so
+everything but the pixels is read without the pixels. `datasets.load_dataset("parquet", data_files=…)` decodes the
+screens as images. Pages have checksums, which are verified when they are read.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from vlm_agent.datasets.selection import SPLITS
+from vlm_agent.datasets.shards.index import INDEX, INDEXED, index_in_memory, read_index, write_index
+from vlm_agent.datasets.shards.schema import (
+    ALL_BUT_PIXELS,
+    ALL_COLUMNS,
+    FIRST_SCHEMA,
+    IN_STEPS,
+    LATEST_SCHEMA,
+    READABLE_VERSIONS,
+    compressed_columns,
+    empty_table,
+    from_row,
+    needs_latest,
+    to_row,
+    with_columns,
+)
+from vlm_agent.datasets.sources.registry import check_subsets
+from vlm_agent.episodes import Episode, Step
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import atomic_write
+
+MANIFEST = "manifest.json"
+
+_REMEDY = "remove that shard, and the same `vlm-agent convert` makes it again"
+
+
+class ShardWriter:
+    """Writes one shard; a context manager. `path` appears when the block ends without an error, if it has an episode.
+
+    The shard has the first schema version unless an episode needs the latest: then all its episodes get the latest.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._stack = ExitStack()
+        self._schema = FIRST_SCHEMA
+        self._temporary: Path | None = None
+        self._writer: pq.ParquetWriter | None = None
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, *error) -> None:
+        self._stack.__exit__(*error)
+
+    def write(self, episode: Episode, split: str) -> None:
+        """Appends an episode, its screens as PNGs. Raises DatasetError for an episode without pixels."""
+        self.write_row(to_row(episode, split))
+
+    def write_row(self, row: dict) -> None:
+        """Appends an episode as a row of `episode_row`."""
+        if self._schema is not LATEST_SCHEMA and needs_latest(row):
+            self._upgrade()
+        self._append(pa.Table.from_pylist([row], schema=self._schema))
+
+    def _upgrade(self) -> None:
+        """Continues with the latest schema, and rewrites the episodes that were written with the first."""
+        self._schema = LATEST_SCHEMA
+        if self._writer is None or self._temporary is None:
+            return
+        self._writer.close()
+        self._writer = None
+        with self._temporary.open("rb") as first, pq.ParquetFile(first, pre_buffer=False) as shard:
+            self._temporary.unlink()  # still readable through `first`, and nothing is left over if this process dies
+            for number in range(shard.num_row_groups):
+                self._append(shard.read_row_group(number, use_threads=False).cast(LATEST_SCHEMA))
+
+    def _append(self, episode: pa.Table) -> None:
+        if self._temporary is None:
+            self._temporary = self._stack.enter_context(atomic_write(self._path))
+        if self._writer is None:
+            columns = compressed_columns(self._schema)
+            # Statistics and dictionaries pay for many rows per group; a group of one row would only carry their weight.
+            self._writer = self._stack.enter_context(
+                pq.ParquetWriter(
+                    self._temporary,
+                    self._schema,
+                    compression=dict.fromkeys(columns, "zstd"),
+                    compression_level=dict.fromkeys(columns, 1),
+                    use_dictionary=False,
+                    write_statistics=False,
+                    write_page_checksum=True,
+                )
+            )
+        self._writer.write_table(episode)
+
+
+class ScreenSizes:
+    """The (height, width) in pixels of each screen of each episode, from the index."""
+
+    def __init__(self, offsets: np.ndarray, heights: np.ndarray, widths: np.ndarray):
+        self._offsets, self._heights, self._widths = offsets, heights, widths
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, int], ...]]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> tuple[tuple[int, int], ...]:
+        index = range(len(self))[index]
+        here = slice(self._offsets[index], self._offsets[index + 1])
+        return tuple(zip(self._heights[here].tolist(), self._widths[here].tolist(), strict=True))
+
+
+class ShardDataset:
+    """The episodes of a converted folder, in the order of its manifest. `[i]` reads one episode with its pixels.
+
+    `split` and `subset` select episodes. Safe to share between threads, to pickle, and to fork into DataLoader workers:
+    no file stays open between reads.
+
+    Raises DatasetError if the folder has no manifest (an incomplete conversion), one of an unknown schema version, or
+    no index; for an unknown split or subset; and when an episode is read from a shard that does not match the index.
+    """
+
+    def __init__(self, directory: Path, split: str | None = None, subset: str | None = None):
+        _check_known("split", split, SPLITS)
+        self.directory = Path(directory)
+        self.manifest = read_manifest(self.directory)
+        names = ("episode_id", "subset", "split", "shard", "row_group", IN_STEPS + "height", IN_STEPS + "width")
+        self._index_source = _index_source(self.directory, self.manifest)
+        index = read_index(self._index_source, names)
+        if subset is not None:
+            check_subsets([subset], index["subset"].unique().to_pylist(), "subset")
+        self._kept = _where(index, split=split, subset=subset)
+        self._index = index.take(self._kept).combine_chunks()
+        self._row_groups = self._index["row_group"].to_numpy()
+
+    def __len__(self) -> int:
+        return len(self._row_groups)
+
+    def __getitem__(self, index: int) -> Episode:
+        """The episode with its screens as uint8 (height, width, 3) arrays. Points are the stored float32 values."""
+        return from_row(self._read(index, None))
+
+    def step(self, index: int, number: int) -> Step:
+        """Step `number` of an episode. Only its screen is decoded, which is most of the cost of reading."""
+        row = self._read(index, None)
+        return from_row(row | {"steps": [row["steps"][number]]}).steps[0]
+
+    def steps(self, index: int, first: int, last: int) -> Episode:
+        """The episode with only the steps `first` … `last`-1. No other screen is decoded."""
+        row = self._read(index, None)
+        return from_row(row | {"steps": row["steps"][first:last]})
+
+    def __iter__(self) -> Iterator[Episode]:
+        return (self[index] for index in range(len(self)))
+
+    def without_pixels(self, index: int) -> Episode:
+        """The episode with every screenshot None. The pixels are not read."""
+        return from_row(self._read(index, ALL_BUT_PIXELS))
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The id of each episode."""
+        return tuple(self._index["episode_id"].to_pylist())
+
+    @cached_property
+    def subsets(self) -> tuple[str, ...]:
+        """The subset of each episode."""
+        return tuple(map(sys.intern, self._index["subset"].to_pylist()))
+
+    @cached_property
+    def splits(self) -> tuple[str, ...]:
+        """The split of each episode."""
+        return tuple(map(sys.intern, self._index["split"].to_pylist()))
+
+    @cached_property
+    def screen_sizes(self) -> ScreenSizes:
+        steps = self._index["steps"].combine_chunks()
+        sizes = steps.flatten()
+        offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(steps).to_numpy())])
+        return ScreenSizes(offsets, *(sizes.field(name).to_numpy() for name in ("height", "width")))
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """The columns of every episode, in order. A column of the steps has a name like `IN_STEPS + "height"`.
+
+        Columns of `INDEXED` are read from the index; any other requires reading every shard. A column that a shard of
+        an earlier version lacks is null. Raises DatasetError for an unknown column.
+        """
+        if unknown := set(columns) - set(ALL_COLUMNS):
+            raise DatasetError(
+                f"shards have no column {', '.join(sorted(unknown))}; they have {', '.join(ALL_COLUMNS)}"
+            )
+        if set(columns) <= set(INDEXED):
+            return read_index(self._index_source, columns).take(self._kept)
+        groups: dict[str, list[int]] = {}
+        for shard, row_group in zip(self._index["shard"].to_pylist(), self._row_groups.tolist(), strict=True):
+            groups.setdefault(shard, []).append(row_group)
+        # `height`, because a shard of an earlier version may have no other of the columns of steps.
+        read = [*columns, IN_STEPS + "height"] if any(name.startswith(IN_STEPS) for name in columns) else columns
+        tables = [_read(self.directory / shard, row_groups, read) for shard, row_groups in groups.items()]
+        return pa.concat_tables([with_columns(table, columns) for table in tables]) if tables else empty_table(columns)
+
+    def _read(self, index: int, columns: Sequence[str] | None) -> dict:
+        index = range(len(self))[index]
+        path = self.directory / self._index["shard"][index].as_py()
+        row = _read(path, [int(self._row_groups[index])], columns).to_pylist()[0]
+        expected = self._index["episode_id"][index].as_py()
+        if row["episode_id"] != expected:
+            raise DatasetError(f"{path} has episode {row['episode_id']} where the index says {expected}; {_REMEDY}")
+        return row
+
+
+def _where(index: pa.Table, **wanted: str | None) -> pa.Array:
+    """Numbers of the rows with these values. None means any value."""
+    kept = np.ones(index.num_rows, bool)
+    for column, value in wanted.items():
+        if value is not None:
+            kept &= pc.equal(index[column], value).to_numpy()
+    return pa.array(np.flatnonzero(kept))
+
+
+def read_manifest(directory: Path) -> dict:
+    """The manifest of a complete conversion. Raises DatasetError without one, and for an unknown schema version."""
+    path = directory / MANIFEST
+    if not path.is_file():
+        raise DatasetError(
+            f"{directory} has no {MANIFEST}: it holds no shards, or their conversion did not finish; "
+            "the same `vlm-agent convert` command resumes it"
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version, _ = manifest["schema_version"], [file["shard"] for file in manifest["files"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{path} is not a manifest of shards: {error}") from None
+    if version not in READABLE_VERSIONS:
+        readable = ", ".join(map(str, READABLE_VERSIONS))
+        raise DatasetError(
+            f"{path} has schema version {version}, this program reads {readable}; convert the data again"
+        )
+    return manifest
+
+
+def write_manifest(directory: Path, manifest: dict) -> None:
+    """Writes the index, then the manifest. It is the last file, so its existence means a complete conversion.
+
+    `schema_version` is the highest of the shards. Raises DatasetError for a shard with another number of episodes than
+    the manifest says.
+    """
+    version = write_index(directory, _shards_of(manifest))
+    with atomic_write(directory / MANIFEST) as temporary:
+        text = json.dumps({"schema_version": version} | manifest, indent=2, ensure_ascii=False)
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _shards_of(manifest: dict) -> list[tuple[str, int]]:
+    """For each shard, its path within the folder and its number of episodes."""
+    return [(file["shard"], file["episodes_written"]) for file in manifest["files"] if file["shard"]]
+
+
+def _index_source(directory: Path, manifest: dict) -> Path | pa.Buffer:
+    """The index file, or its bytes for a folder of version 1, which has no such file."""
+    return directory / INDEX if manifest["schema_version"] > 1 else index_in_memory(directory, _shards_of(manifest))
+
+
+def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:
+    if value is not None and value not in known:
+        raise DatasetError(f"{name} {value!r} does not exist; there are {', '.join(known)}")
+
+
+def _metadata(path: Path) -> pq.FileMetaData:
+    try:
+        stat = path.stat()
+        return _parsed_footer(path, stat.st_size, stat.st_mtime_ns)
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is in the index but not on disk; {_REMEDY}") from None
+    except pa.ArrowInvalid as error:
+        raise DatasetError(f"{path} is not a Parquet file: {error}; {_REMEDY}") from None
+
+
+@lru_cache(maxsize=32)
+def _parsed_footer(path: Path, size: int, mtime_ns: int) -> pq.FileMetaData:
+    """A cached footer, so that reading an episode does not parse it again.
+
+    The cache is small, because a footer has 18 kB per episode. It is only memory, so a fork may use it.
+    """
+    return pq.read_metadata(path)
+
+
+def _read(path: Path, row_groups: list[int], columns: Sequence[str] | None) -> pa.Table:
+    metadata = _metadata(path)
+    if max(row_groups) >= metadata.num_row_groups:
+        raise DatasetError(f"{path} has {metadata.num_row_groups} episodes, fewer than the index says; {_REMEDY}")
+    try:
+        # pre_buffer and use_threads start threads, which do not exist after a fork: the worker would wait forever.
+        with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, page_checksum_verification=True) as file:
+            return file.read_row_groups(row_groups, columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        groups = f"row group {row_groups[0]}" if len(row_groups) == 1 else f"its {len(row_groups)} row groups"
+        raise DatasetError(f"{path}: {groups} cannot be read: {error}; {_REMEDY}") from None

@@ -1,0 +1,219 @@
+"""The columns of a shard, and an episode as a row of them.
+
+One row per episode. `steps` is a list of structs, each with the screen as an encoded image (PNG, WebP or JPEG) in
+`screenshot.bytes`. `record` and `offset` locate the step in its source file, as in `EpisodeStep`. `coat` holds the four
+texts of Chain-of-Action-Thought; null if the source has none.
+
+| version | columns                                                                          | written              |
+|---------|----------------------------------------------------------------------------------|----------------------|
+| 1       | no `coat`, `record` and `offset`; the folder has no index                        | no longer            |
+| 2       | `FIRST_SCHEMA`                                                                   | for all other shards |
+| 3       | `LATEST_SCHEMA`: also `instruction`, a step's low-level instruction or null      | where `needs_latest` |
+
+All three are read. Another change of the columns needs another version.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat, decode_screen
+from vlm_agent.episodes import Action, ActionKind, CoatTexts, Episode, Step, UiElement
+from vlm_agent.errors import DatasetError
+
+FIRST_VERSION, LATEST_VERSION = 2, 3
+"""Versions that are written: the one that every shard starts with, and the one with every column."""
+
+READABLE_VERSIONS = (1, 2, 3)
+
+IN_STEPS = "steps.list.element."
+"""How Parquet names a column of the steps: `IN_STEPS + "height"`."""
+
+_POINT = pa.list_(pa.float32(), 2)
+_ELEMENT = pa.struct([("box", pa.list_(pa.float32(), 4)), ("text", pa.string()), ("type", pa.string())])
+_COAT = pa.struct([("screen", pa.string()), ("think", pa.string()), ("action", pa.string()), ("result", pa.string())])
+_SCREENSHOT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_FIRST_STEP = pa.struct(
+    [
+        ("screenshot", _SCREENSHOT),
+        ("height", pa.int32()),
+        ("width", pa.int32()),
+        ("action_kind", pa.int8()),
+        ("touch_yx", _POINT),
+        ("lift_yx", _POINT),
+        ("text", pa.string()),
+        ("activity", pa.string()),
+        ("elements", pa.list_(_ELEMENT)),
+        ("coat", _COAT),
+        ("record", pa.int64()),
+        ("offset", pa.int64()),
+    ]
+)
+_LATEST_STEP = pa.struct([*_FIRST_STEP, pa.field("instruction", pa.string())])
+
+
+def _hf_feature(type_: pa.DataType) -> dict:
+    """The type in the words of the `datasets` library, written out here because importing it takes seconds."""
+    if type_ == _SCREENSHOT:
+        return {"_type": "Image"}
+    if pa.types.is_struct(type_):
+        return {field.name: _hf_feature(field.type) for field in type_}
+    if pa.types.is_fixed_size_list(type_):
+        return {"feature": _hf_feature(type_.value_type), "length": type_.list_size, "_type": "List"}
+    if pa.types.is_list(type_):
+        return {"feature": _hf_feature(type_.value_type), "_type": "List"}
+    dtype = {"float": "float32"}.get(str(type_), str(type_))
+    return {"dtype": dtype, "_type": "Value"}
+
+
+def _schema(step: pa.DataType) -> pa.Schema:
+    columns = pa.schema(
+        [
+            ("episode_id", pa.string()),
+            ("subset", pa.string()),
+            ("split", pa.string()),
+            ("goal", pa.string()),
+            ("device_type", pa.string()),
+            ("android_api_level", pa.int32()),
+            ("steps", pa.list_(step)),
+        ]
+    )
+    features = {field.name: _hf_feature(field.type) for field in columns}
+    return columns.with_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+
+
+FIRST_SCHEMA = _schema(_FIRST_STEP)
+LATEST_SCHEMA = _schema(_LATEST_STEP)
+
+
+def version_of(schema: pa.Schema) -> int:
+    """The version of a shard, by its columns."""
+    step = schema.field("steps").type.value_type
+    if step.get_field_index("instruction") >= 0:
+        return LATEST_VERSION
+    return FIRST_VERSION if step.get_field_index("record") >= 0 else 1
+
+
+def needs_latest(row: dict) -> bool:
+    """Whether a row has what version 2 cannot hold or its readers do not know: an instruction, a kind beyond AITW's."""
+    return any(
+        step["instruction"] is not None or not ActionKind(step["action_kind"]).is_in_aitw for step in row["steps"]
+    )
+
+
+def _leaves(name: str, type_: pa.DataType) -> list[str]:
+    """The columns in which Parquet stores a field."""
+    if pa.types.is_struct(type_):
+        return [leaf for field in type_ for leaf in _leaves(f"{name}.{field.name}", field.type)]
+    if pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_):
+        return _leaves(f"{name}.list.element", type_.value_type)
+    return [name]
+
+
+def compressed_columns(schema: pa.Schema) -> list[str]:
+    """All columns but the pixels. Screens are encoded images already; compressing them again costs a tenth of a
+    conversion."""
+    leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
+    return [leaf for leaf in leaves if leaf != f"{IN_STEPS}screenshot.bytes"]
+
+
+ALL_BUT_PIXELS = (
+    *(name for name in LATEST_SCHEMA.names if name != "steps"),
+    *(f"{IN_STEPS}{field.name}" for field in _LATEST_STEP if field.name != "screenshot"),
+)
+"""All columns but `screenshot`."""
+
+ALL_COLUMNS = (*ALL_BUT_PIXELS, f"{IN_STEPS}screenshot")
+
+
+@lru_cache
+def _schema_of_columns(columns: tuple[str, ...]) -> pa.Schema:
+    """The schema of a table of these columns. Reading an empty file is what drops the other fields of the steps."""
+    file = io.BytesIO()
+    pq.write_table(LATEST_SCHEMA.empty_table(), file)
+    return pq.ParquetFile(file).read(list(columns)).schema.remove_metadata()
+
+
+def empty_table(columns: Sequence[str]) -> pa.Table:
+    """No row of these columns."""
+    return _schema_of_columns(tuple(columns)).empty_table()
+
+
+def with_columns(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """A table read from a shard of any version as one of exactly these columns; null where the shard lacks them."""
+    return table.replace_schema_metadata(None).cast(_schema_of_columns(tuple(columns)))
+
+
+def to_row(episode: Episode, split: str) -> dict:
+    """The row of an episode with its screens as PNGs. Raises DatasetError for an episode without pixels."""
+    encode = ScreenFormat().encode
+    steps = []
+    for number, step in enumerate(episode.steps):
+        if step.screenshot is None:
+            raise DatasetError(f"episode {episode.id}, step {number} has no pixels to write")
+        steps.append(step_struct(step, encode(step.screenshot), "png", number))
+    return episode_row(
+        episode.id, episode.subset, split, episode.goal, episode.device_type, episode.android_api_level, steps
+    )
+
+
+def episode_row(
+    episode_id: str, subset: str, split: str, goal: str, device_type: str, android_api_level: int, steps: list[dict]
+) -> dict:
+    """The row of an episode whose steps are structs of `step_struct`."""
+    return {
+        "episode_id": episode_id,
+        "subset": subset,
+        "split": split,
+        "goal": goal,
+        "device_type": device_type,
+        "android_api_level": android_api_level,
+        "steps": steps,
+    }
+
+
+def step_struct(
+    step: Step, screen: EncodedScreen, extension: str, number: int, record: int | None = None, offset: int | None = None
+) -> dict:
+    """Step `number` of an episode with its screen encoded. `record` and `offset` are None without a source file."""
+    return {
+        "screenshot": {"bytes": screen.data, "path": f"{number}.{extension}"},
+        "height": screen.height,
+        "width": screen.width,
+        "action_kind": int(step.action.kind),
+        "touch_yx": step.action.touch_yx,
+        "lift_yx": step.action.lift_yx,
+        "text": step.action.text,
+        "activity": step.activity,
+        "elements": [{"box": item.box, "text": item.text, "type": item.type} for item in step.elements],
+        "coat": None if step.coat is None else asdict(step.coat),
+        "record": record,
+        "offset": offset,
+        "instruction": step.instruction,
+    }
+
+
+def from_row(row: dict) -> Episode:
+    """The episode of a row of any version. Its screenshots are None if the row was read without pixels."""
+    return Episode(
+        id=row["episode_id"],
+        subset=row["subset"],
+        goal=row["goal"],
+        steps=tuple(_from_struct(struct) for struct in row["steps"]),
+        device_type=row["device_type"],
+        android_api_level=row["android_api_level"],
+    )
+
+
+def _from_struct(struct: dict) -> Step:
+    screenshot = decode_screen(struct["screenshot"]["bytes"]) if "screenshot" in struct else None
+    action = Action(struct["action_kind"], tuple(struct["touch_yx"]), tuple(struct["lift_yx"]), struct["text"])
+    elements = tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"])
+    texts = struct.get("coat")
+    coat = None if texts is None else CoatTexts(**texts)
+    return Step(screenshot, action, elements, struct["activity"], coat, struct.get("instruction"))

@@ -1,0 +1,246 @@
+"""Shared by the sources: limits, reading of actions and elements with checks, screens in PNG files.
+
+Nothing in a source's files is trusted. Every function raises DatasetError, which names the source's own key.
+"""
+
+import re
+import reprlib
+import struct
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, Protocol
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, CoatTexts, UiElement
+from vlm_agent.errors import DatasetError
+
+MAX_SIDE = 16_383
+MAX_PIXELS = 1 << 25
+"""Screens beyond 16,383 pixels a side (the limit of WebP) or 33.5 megapixels are refused: no phone has one, damaged
+numbers do."""
+
+MAX_TEXT_BYTES = 1 << 16
+MAX_ELEMENTS = 1 << 12
+"""Texts beyond 64 KiB and screens with more than 4,096 elements are refused, to bound memory."""
+
+MAX_STEPS = 10_000
+"""Longer episodes are refused: AITW's longest have some dozens of steps, damaged numbers have billions."""
+
+COAT_KEYS = {
+    "screen": "coat_screen_desc",
+    "think": "coat_action_think",
+    "action": "coat_action_desc",
+    "result": "coat_action_result",
+}
+"""Field of `CoatTexts` → its key in AitZ, and in TFRecords of AITW that were enriched with these texts."""
+
+AITW_KINDS = tuple(kind for kind in ActionKind if kind.is_in_aitw)
+
+_SUBSET = re.compile(r"\w[\w .+-]{0,99}")
+_RESERVED_SUBSETS = ("all", "overall")
+_MAX_NUMBER = float(np.finfo(np.float32).max)
+
+
+def is_screen_size(height: int, width: int) -> bool:
+    return 1 <= height <= MAX_SIDE and 1 <= width <= MAX_SIDE and height * width <= MAX_PIXELS
+
+
+def check_subset(subset: str, where: str) -> None:
+    """Any name is a subset that can be the name of a folder and is no word for all subsets together.
+
+    `where` is the file or key that has it.
+    """
+    if not _SUBSET.fullmatch(subset) or subset in _RESERVED_SUBSETS:
+        raise DatasetError(
+            f"{where}: {reprlib.repr(subset)} cannot be the name of a subset; use letters, digits, '_' and '-', and "
+            f"none of {', '.join(_RESERVED_SUBSETS)}"
+        )
+
+
+def check_place(episode_id: str, step_id: int, episode_length: int) -> None:
+    """Does not check that `step_id` is within the episode: that is a fault of the episode, not of this step."""
+    if not (1 <= episode_length <= MAX_STEPS and 0 <= step_id < MAX_STEPS):
+        raise DatasetError(f"step_id {step_id} of episode_length {episode_length} is not within 0 … {MAX_STEPS - 1}")
+    if not episode_id:
+        raise DatasetError("episode_id is empty")
+
+
+def check_text(size: int, key: str) -> None:
+    """`size` in bytes of UTF-8."""
+    if size > MAX_TEXT_BYTES:
+        raise DatasetError(f"{key} has {size} bytes, more than the {MAX_TEXT_BYTES} that are accepted")
+
+
+class Fields(Protocol):
+    """The fields of one step by key, each read as a type."""
+
+    def integer(self, key: str) -> int: ...
+    def string(self, key: str) -> str: ...
+    def floats(self, key: str) -> list[float]: ...
+
+
+class JsonFields:
+    """The fields of a JSON object."""
+
+    def __init__(self, content: object, required: Collection[str] = ()):
+        if not isinstance(content, dict):
+            raise DatasetError(f"the step is {reprlib.repr(content)}, expected an object with keys")
+        self._content = content
+        if missing := [key for key in required if key not in content]:
+            raise DatasetError(f"missing key {', '.join(missing)}")
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the key has a value other than null."""
+        return self._content.get(key) is not None
+
+    def value(self, key: str) -> object:
+        if key not in self._content:
+            raise DatasetError(f"missing key {key}")
+        return self._content[key]
+
+    def integer(self, key: str) -> int:
+        value = self.value(key)
+        if type(value) is not int or value.bit_length() > 63:
+            raise DatasetError(f"{key} is {reprlib.repr(value)}, expected a whole number")
+        return value
+
+    def string(self, key: str) -> str:
+        return text_of(self.value(key), key)
+
+    def floats(self, key: str) -> list[float]:
+        return numbers_of(self.value(key), key)
+
+
+def text_of(value: object, key: str) -> str:
+    """The value of a JSON field that must be a text of accepted length."""
+    text = unicode_of(value, key)
+    check_text(len(text.encode("utf-8")), key)
+    return text
+
+
+def unicode_of(value: object, key: str) -> str:
+    """The value of a JSON field that must be a text without lone surrogates; its length is not limited."""
+    if not isinstance(value, str):
+        raise DatasetError(f"{key} holds {reprlib.repr(value)}, expected a string")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DatasetError(f"{key} is not valid Unicode at character {error.start}: {error.reason}") from None
+    return value
+
+
+def numbers_of(values: object, key: str) -> list[float]:
+    """The value of a JSON field that must be a list of finite numbers."""
+    if not isinstance(values, list):
+        raise DatasetError(f"{key} holds {reprlib.repr(values)}, expected a list")
+    for value in values:
+        if type(value) not in (int, float) or not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+            raise DatasetError(f"{key} holds {reprlib.repr(value)}, expected a finite number")
+    return [float(value) for value in values]
+
+
+class ActionKeys(NamedTuple):
+    """The keys under which a source stores the parts of an action."""
+
+    kind: str
+    text: str
+    touch: str
+    lift: str
+
+
+def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = AITW_KINDS) -> Action:
+    """The action, which must be of one of the `known` types. Parts that its type does not use are not read."""
+    number = fields.integer(keys.kind)
+    if number not in known:
+        names = ", ".join(f"{kind.value} {kind.name}" for kind in known)
+        raise DatasetError(f"{keys.kind} {number} is unknown; there are {names}")
+    kind = ActionKind(number)
+    return Action(
+        kind,
+        _point(fields, keys.touch) if kind in KINDS_WITH_TOUCH else NO_POINT,
+        _point(fields, keys.lift) if kind is ActionKind.DUAL_POINT else NO_POINT,
+        fields.string(keys.text) if kind in KINDS_WITH_TEXT else "",
+    )
+
+
+def _point(fields: Fields, key: str) -> tuple[float, float]:
+    values = fields.floats(key)
+    if len(values) != 2:
+        raise DatasetError(f"{key} has {len(values)} values, expected 2 (y, x)")
+    if not all(0.0 <= value <= 1.0 for value in values):
+        raise DatasetError(f"{key} is {tuple(values)}; a gesture needs (y, x) within [0, 1]")
+    y, x = values
+    return y, x
+
+
+def elements_of(boxes: Sequence[float], texts: Sequence[str], types: Sequence[str], key: str) -> tuple[UiElement, ...]:
+    """`boxes` is flat, four numbers an element: y, x, height, width in screen fractions."""
+    if not (len(boxes) == 4 * len(texts) == 4 * len(types)):
+        raise DatasetError(
+            f"{key}: {len(boxes)} positions, {len(texts)} texts and {len(types)} ui_types do not "
+            "belong together (4 positions an element)"
+        )
+    if len(texts) > MAX_ELEMENTS:
+        raise DatasetError(f"{key}: {len(texts)} elements, more than the {MAX_ELEMENTS} that are accepted")
+    each = zip(*[iter(boxes)] * 4, strict=True)
+    return tuple(UiElement(*element) for element in zip(each, texts, types, strict=True))
+
+
+def coat_texts(texts: Mapping[str, str]) -> CoatTexts | None:
+    """From the values under `COAT_KEYS` that the source has; None if it has none of them."""
+    if not texts:
+        return None
+    return CoatTexts(**{name: texts[key] for name, key in COAT_KEYS.items() if key in texts})
+
+
+_FORMATS = ("PNG",)
+"""Not every format of Pillow: for some it starts other programs, and in few it notices damage."""
+
+_EIGHT_BIT_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
+
+_DAMAGED_FILE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error)
+"""The exceptions that Pillow raises for damaged files."""
+
+
+def beside(path: Path, name: str) -> Path:
+    """The file beside `path` with the last part of `name`, so that no name leads out of the folder."""
+    last = re.split(r"[\\/]", name)[-1]
+    if last in ("", ".", "..") or len(last) > 255 or not last.isprintable():
+        raise DatasetError(f"{name[:200]!r} does not name a file")
+    return path.parent / last
+
+
+def read_screen(path: Path) -> np.ndarray:
+    """The screen in a PNG file as uint8 (height, width, 3) RGB.
+
+    Raises DatasetError for a file that is missing, damaged, or larger than the screen of any phone; the size is checked
+    in the header, before a pixel is decoded.
+    """
+    try:
+        if not path.is_file():
+            raise DatasetError(f"the screen {path.name} is not there")
+        with path.open("rb") as file:
+            _check_screen(file, path.name)
+            with Image.open(file, formats=_FORMATS) as image:
+                return np.array(image.convert("RGB"))
+    except UnidentifiedImageError:
+        raise DatasetError(f"the screen {path.name} is no PNG") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise DatasetError(f"the screen {path.name} is larger than any phone's") from None
+    except _DAMAGED_FILE_ERRORS as error:
+        raise DatasetError(f"the screen {path.name} cannot be read: {error}") from None
+
+
+def _check_screen(file: BinaryIO, name: str) -> None:
+    with Image.open(file, formats=_FORMATS) as image:
+        width, height = image.size
+        if not is_screen_size(height, width):
+            raise DatasetError(f"the screen {name} has {height}×{width} pixels, more than any phone")
+        if image.mode not in _EIGHT_BIT_MODES:
+            raise DatasetError(f"the screen {name} has pixels of mode {image.mode}, expected 8 bits a channel")
+        # Decoding ignores the checksums of a PNG and lets some damage pass. `verify` checks them and uses up the image.
+        image.verify()
+    file.seek(0)

@@ -1,0 +1,94 @@
+"""The registered sources, and the search for their files."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from vlm_agent.datasets.sources import Input, Source, aitw, aitz, checks, traces
+from vlm_agent.errors import DatasetError
+
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        aitw.SOURCE,
+        aitz.SOURCE,
+        traces.SOURCE,
+    )
+}
+"""Source by name, the value of `--source`."""
+
+
+def source_named(name: str) -> Source:
+    """Raises DatasetError, naming the registered sources, for an unknown name."""
+    if name not in SOURCES:
+        raise DatasetError(f"source {name!r} is unknown; there are {', '.join(SOURCES)}")
+    return SOURCES[name]
+
+
+def published_subsets() -> list[str]:
+    """The subsets of data sets that have fixed ones, by name. Others are whatever a manifest names."""
+    return sorted({subset for source in SOURCES.values() for subset in source.subsets})
+
+
+def check_subsets(names: Iterable[str], present: Iterable[str], where: str) -> None:
+    """Raises DatasetError for a name that is neither a subset in `present` nor one of a registered source.
+
+    `where` is the option or key that has the names.
+    """
+    known = sorted({*present, *published_subsets()})
+    if unknown := sorted(set(names) - set(known)):
+        raise DatasetError(f"{where} names {', '.join(unknown)}; subsets are {', '.join(known)}")
+
+
+def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:
+    """The inputs in `paths`: files, and folders that are searched for files of the source. Each file counts once.
+
+    The files of the inputs are absolute paths.
+
+    Raises DatasetError for a path that does not exist, a folder without data, a file whose subset cannot be determined,
+    a subset that cannot be the name of a folder, two inputs with the same shard, and a path that is not a file; OSError
+    for a folder that may not be read.
+    """
+    found: dict[Path, Path] = {}
+    for path in paths:
+        for file in _files(source, path):
+            found.setdefault(file.resolve(), file.absolute())
+    if not found:
+        raise DatasetError("no input was given")
+    inputs = source.files(list(found.values()))
+    by_shard: dict[str, Input] = {}
+    for input_ in inputs:
+        checks.check_subset(input_.subset, str(input_.files[0]))
+        if input_.shard in by_shard:
+            both = f"{by_shard[input_.shard].files[0]} and {input_.files[0]}"
+            raise DatasetError(f"{both} would both become {input_.shard}; rename one of them")
+        by_shard[input_.shard] = input_
+    return inputs
+
+
+def _files(source: Source, path: Path) -> list[Path]:
+    if not path.exists():
+        raise DatasetError(f"{path} does not exist")
+    files = sorted(file for file in _walk(path) if source.is_data(file)) if path.is_dir() else [path]
+    if not files:
+        raise DatasetError(f"the folder {path} holds no file of source {source.name} (named like {source.example})")
+    for file in files:
+        if not file.is_file():
+            raise DatasetError(f"{file} is not a file, or a link to a file that does not exist")
+    return files
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Unlike `rglob`, follows links to folders and raises OSError for a folder that may not be read."""
+    visited = set()
+    for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        real = os.path.realpath(parent)
+        if real in visited:
+            folders.clear()
+            continue
+        visited.add(real)
+        yield from (Path(parent, name) for name in names if not name.startswith("."))
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,0 +1,358 @@
+"""Traces: the screens, answers and actions of an agent on a phone, written step by step so that a kill loses nothing.
+
+    TRACE/trace.json         the goal, the agent, the phone; written first
+    TRACE/screen_000.png …   the screen of each step
+    TRACE/steps.jsonl        lines, each written at once:
+
+    {"step": 0, "screen": "screen_000.png", "activity": "…", "elements": [[y, x, height, width, text, type], …] or null,
+     "said": "tap at 7 90", "action": {"kind": 4, "touch_yx": [y, x], "lift_yx": [y, x]} or null, "tokens": [read, said]
+     or null, "seconds": {"screen": …, "agent": …}}
+    {"of": 0, "outcome": "done", "seconds": …}
+    {"end": "complete", "message": "", …}
+
+The line of a step is written before the phone is touched, its outcome afterwards. A last line without a line break was
+interrupted by a kill and is ignored. A step without an outcome may have been performed or not.
+
+Reading trusts nothing in these files.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, Episode, Step, UiElement
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import HashedFiles
+
+HEADING, STEPS = "trace.json", "steps.jsonl"
+VERSION = 1
+
+DEFAULT_SUBSET = "general"
+
+DONE, IN_DOUBT, FAILED, WITHHELD, UNPARSED = OUTCOMES = ("done", "in_doubt", "failed", "withheld", "unparsed")
+"""Outcomes of a step: performed; interrupted, so that it may have been performed; refused by the phone; not allowed, so
+not tried; not an action. An episode consists of the steps with one of the first two."""
+
+MAX_ANSWER_LENGTH = 10_000
+"""In characters. A server out of control writes more."""
+
+_ACTION = checks.ActionKeys("kind", "text", "touch_yx", "lift_yx")
+
+
+@dataclass(frozen=True)
+class TraceStep:
+    """One step of a trace.
+
+    `screen` is the name of its file. `elements` is None if the phone did not provide them. `said` is the agent's answer
+    as text, `tokens` the numbers of tokens (read, written).
+    """
+
+    number: int
+    screen: str
+    activity: str
+    elements: tuple[UiElement, ...] | None
+    said: str
+    action: Action | None
+    outcome: str = IN_DOUBT
+    tokens: tuple[int, int] | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def is_in_episode(self) -> bool:
+        return self.action is not None and self.outcome in (DONE, IN_DOUBT)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What is known before the first step.
+
+    `task` is a simulated phone's, `subset/split/seed`, and `size` the (height, width) of its screen; with them a trace
+    can be replayed. `subset` is the subset that conversion puts the episode into.
+    """
+
+    id: str
+    goal: str
+    agent: str
+    device: str
+    subset: str = DEFAULT_SUBSET
+    task: str | None = None
+    size: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Trace:
+    """`end` is the content of the last line; None if the run was killed."""
+
+    folder: Path
+    heading: Heading
+    steps: tuple[TraceStep, ...]
+    end: dict | None
+
+    def screen(self, step: TraceStep) -> np.ndarray:
+        """uint8 (height, width, 3) RGB. Raises DatasetError if the file is missing or damaged."""
+        return checks.read_screen(checks.beside(self.folder / STEPS, step.screen))
+
+    def episode(self) -> Episode:
+        """The performed actions as a demonstration, without answers that were no action, not allowed or refused."""
+        steps = tuple(
+            Step(self.screen(step), step.action, step.elements or (), step.activity)
+            for step in self.steps
+            if step.action is not None and step.is_in_episode
+        )
+        return Episode(self.heading.id, self.heading.subset, self.heading.goal, steps, self.heading.device)
+
+
+# The source
+
+
+def is_trace(folder: Path) -> bool:
+    return (folder / HEADING).is_file()
+
+
+def is_data(path: Path) -> bool:
+    """Whether the file is the heading of a trace, by its name."""
+    return path.name == HEADING
+
+
+def _inputs(paths: Sequence[Path]) -> list[Input]:
+    """Traces of one subset together, in the order of their folders' names."""
+    groups: dict[str, list[Path]] = {}
+    for path in sorted(paths, key=lambda path: (path.parent.name, path)):
+        groups.setdefault(_subset_of(path), []).append(path)
+    inputs: list[Input] = []
+    for subset, group in groups.items():
+        inputs += inputs_of_episodes(group, subset, subset, _files_beside)
+    return inputs
+
+
+def _subset_of(path: Path) -> str:
+    """The subset of the trace with this heading. For a damaged heading the default; `read_steps` reports the damage."""
+    try:
+        return _read_heading(path.parent).subset
+    except DatasetError:
+        return DEFAULT_SUBSET
+
+
+def _files_beside(path: Path) -> list[Path]:
+    return sorted(file for file in path.parent.iterdir() if file.name == STEPS or file.suffix == ".png")
+
+
+def _read(input_: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]:
+    for path in main_files(input_, files, is_data):
+        yield from read_steps(path.parent)
+
+
+SOURCE = Source(
+    name="trace",
+    about="traces of agents, written by `act` and `evaluate --online`",
+    example=HEADING,
+    is_data=is_data,
+    files=_inputs,
+    read=_read,
+)
+
+
+# Reading
+
+
+def read_trace(folder: Path) -> Trace:
+    """Raises DatasetError if `folder` holds no trace, or a damaged one."""
+    heading, lines = _read_heading(folder), list(_read_lines(folder / STEPS))
+    for line in lines:
+        if line.error is not None:
+            raise DatasetError(f"{folder / STEPS}, line {line.number + 1}: {line.error}")
+    steps = tuple(line.content for line in _with_outcomes(lines) if isinstance(line.content, TraceStep))
+    end = next((line.content for line in lines if isinstance(line.content, dict)), None)
+    return Trace(folder, heading, steps, end)
+
+
+def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord]:
+    """The steps of the trace's episode in order, one screen in memory at a time.
+
+    A step that cannot be read is a BadRecord and leaves a gap in the episode.
+    """
+    path = folder / STEPS
+    try:
+        heading = _read_heading(folder)
+    except DatasetError as error:
+        yield BadRecord(folder / HEADING, 0, 0, str(error), ends_file=True)
+        return
+    lines = [line for line in _with_outcomes(list(_read_lines(path))) if _is_in_episode(line)]
+    for number, line in enumerate(lines):
+        try:
+            yield _episode_step(path, heading, line, number, len(lines))
+        except DatasetError as error:
+            yield BadRecord(path, line.number, line.offset, str(error))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Line `number` (from 0) at byte `offset`.
+
+    `content` is a step, an end, or the outcome of a step (number, outcome). For any other line, `error` says why.
+    """
+
+    number: int
+    offset: int
+    checksum: int
+    content: TraceStep | dict | tuple[int, str] | None
+    error: str | None = None
+
+
+def _read_lines(path: Path) -> Iterator[_Line]:
+    """All complete lines; none if the file does not exist."""
+    if not path.is_file():
+        return
+    offset = 0
+    with path.open("rb") as file:
+        for number, data in enumerate(file):
+            if data.endswith(b"\n"):
+                yield _line(number, offset, data)
+            offset += len(data)
+
+
+def _line(number: int, offset: int, data: bytes) -> _Line:
+    checksum = zlib.crc32(data)
+    try:
+        return _Line(number, offset, checksum, _content_of(json.loads(data)))
+    except DatasetError as error:
+        return _Line(number, offset, checksum, None, str(error))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
+        return _Line(number, offset, checksum, None, f"this is no line of a trace: {type(error).__name__} {error}")
+
+
+def _content_of(content: dict) -> TraceStep | dict | tuple[int, str]:
+    if "end" in content:
+        return dict(content)
+    if "of" not in content:
+        return _step_of(content)
+    if content["outcome"] not in OUTCOMES:
+        raise DatasetError(f"outcome is {content['outcome']!r}; there are {', '.join(OUTCOMES)}")
+    return _step_number(content, "of"), content["outcome"]
+
+
+def _step_of(content: dict) -> TraceStep:
+    fields = checks.JsonFields(content)
+    elements, action, tokens = content["elements"], content["action"], content["tokens"]
+    return TraceStep(
+        _step_number(content, "step"),
+        fields.string("screen"),
+        fields.string("activity"),
+        None if elements is None else _elements_of(elements),
+        fields.string("said"),
+        None if action is None else checks.read_action(checks.JsonFields(action), _ACTION, tuple(ActionKind)),
+        tokens=None if tokens is None else (int(tokens[0]), int(tokens[1])),
+        seconds={name: float(value) for name, value in content["seconds"].items()},
+    )
+
+
+def _elements_of(rows: list) -> tuple[UiElement, ...]:
+    boxes = [float(value) for row in rows for value in row[:4]]
+    texts, types = ([checks.text_of(row[column], "elements") for row in rows] for column in (4, 5))
+    return checks.elements_of(boxes, texts, types, "elements")
+
+
+def _step_number(content: dict, key: str) -> int:
+    value = content[key]
+    if type(value) is not int or not 0 <= value < checks.MAX_STEPS:
+        raise DatasetError(f"{key} is {value!r}, expected a number from 0 to {checks.MAX_STEPS - 1}")
+    return value
+
+
+def _with_outcomes(lines: list[_Line]) -> list[_Line]:
+    """The lines with a step, now with its outcome, and the lines that could not be read."""
+    outcomes = dict(line.content for line in lines if isinstance(line.content, tuple))
+    found = []
+    for line in lines:
+        if isinstance(line.content, TraceStep):
+            step = replace(line.content, outcome=outcomes.get(line.content.number, IN_DOUBT))
+            found.append(replace(line, content=step))
+        elif line.error is not None:
+            found.append(line)
+    return found
+
+
+def _is_in_episode(line: _Line) -> bool:
+    """A line that could not be read counts: it leaves a gap."""
+    return line.error is not None or (isinstance(line.content, TraceStep) and line.content.is_in_episode)
+
+
+def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length: int) -> EpisodeStep:
+    step = line.content
+    if not isinstance(step, TraceStep) or step.action is None:
+        raise DatasetError(line.error or "the line has no action")
+    checks.check_place(heading.id, number, length)
+    return EpisodeStep(
+        file=path,
+        record=line.number,
+        offset=line.offset,
+        fingerprint=line.checksum,
+        episode_id=heading.id,
+        subset=heading.subset,
+        step_id=number,
+        episode_length=length,
+        goal=heading.goal,
+        device_type=heading.device,
+        android_api_level=0,
+        step=Step(
+            checks.read_screen(checks.beside(path, step.screen)), step.action, step.elements or (), step.activity
+        ),
+    )
+
+
+def _read_heading(folder: Path) -> Heading:
+    path = folder / HEADING
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, size = content.pop("version"), content.pop("size")
+        heading = Heading(**content, size=None if size is None else (int(size[0]), int(size[1])))
+        for name in ("id", "goal", "agent", "device", "subset"):
+            checks.text_of(getattr(heading, name), name)
+        checks.check_subset(heading.subset, "subset")
+    except FileNotFoundError:
+        raise DatasetError(f"{folder} holds no trace: {path} does not exist") from None
+    except DatasetError as error:
+        raise DatasetError(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise DatasetError(f"{path} is not the heading of a trace: {type(error).__name__} {error}") from None
+    if version != VERSION:
+        raise DatasetError(f"{path} has version {version!r}; this program reads version {VERSION}")
+    return heading
+
+
+# Lines to write
+
+
+def write_heading(folder: Path, heading: Heading) -> None:
+    text = json.dumps({"version": VERSION, **asdict(heading)}, indent=1, ensure_ascii=False)
+    (folder / HEADING).write_text(text + "\n", encoding="utf-8")
+
+
+def step_line(step: TraceStep) -> dict:
+    """The line of a step as JSON, without its outcome."""
+    elements = None if step.elements is None else [[*one.box, one.text, one.type] for one in step.elements]
+    return {
+        "step": step.number,
+        "screen": step.screen,
+        "activity": step.activity,
+        "elements": elements,
+        "said": step.said[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode(),
+        "action": None if step.action is None else _action_json(step.action),
+        "tokens": step.tokens,
+        "seconds": step.seconds,
+    }
+
+
+def _action_json(action: Action) -> dict:
+    return {
+        "kind": int(action.kind),
+        **({"touch_yx": action.touch_yx} if action.kind in KINDS_WITH_TOUCH else {}),
+        **({"lift_yx": action.lift_yx} if action.kind is ActionKind.DUAL_POINT else {}),
+        **({"text": action.text} if action.kind in KINDS_WITH_TEXT else {}),
+    }

@@ -1,0 +1,1 @@
+"""Statistics of a data set, at the terminal and as a page."""

@@ -1,0 +1,67 @@
+"""Opening an app by name, from the phone's own list of launcher activities.
+
+The name comes from a model and is untrusted. It is only compared with the list; the component that is started comes
+from the list. Android's shell does not print the labels of apps, so names are compared with packages, and with a table
+of known packages that do not contain the app's name.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+
+from vlm_agent.devices.adb.commands import Words
+from vlm_agent.devices.errors import UnknownAppError
+
+_LAUNCHER = ("-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER")
+
+LIST_COMMAND: Words = ("cmd", "package", "query-activities", "--brief", *_LAUNCHER)
+
+_COMPONENT = re.compile(r"^\s*([A-Za-z][\w.]*/[\w.$]+)\s*$", re.MULTILINE | re.ASCII)
+
+_PACKAGES = {
+    "drive": "com.google.android.apps.docs",
+    "files": "com.google.android.documentsui",
+    "gmail": "com.google.android.gm",
+    "messages": "com.google.android.apps.messaging",
+    "phone": "com.google.android.dialer",
+    "playstore": "com.android.vending",
+}
+"""Google's apps whose package does not contain their name: `_plain` name → package."""
+
+
+def start_command(component: str) -> Words:
+    return ("am", "start", *_LAUNCHER, "-n", component)
+
+
+def read_components(listing: str) -> tuple[str, ...]:
+    """The `package/activity` lines that `LIST_COMMAND` prints, without duplicates."""
+    return tuple(dict.fromkeys(_COMPONENT.findall(listing)))
+
+
+def find_component(name: str, components: Iterable[str]) -> str:
+    """The launcher activity of the app with this name (or package).
+
+    The first rule with a match decides: the package, a known package, its last segment, any segment, the end of the
+    package ("Clock" and com.google.android.deskclock). Raises UnknownAppError if nothing matches, or several packages.
+    """
+    packages = {component: component.partition("/")[0] for component in components}
+    plain = _plain(name.removeprefix("Google ").removeprefix("google "))
+    rules: tuple[Callable[[str], bool], ...] = (
+        lambda package: package == name.strip(),
+        lambda package: package == _PACKAGES.get(plain),
+        lambda package: plain == _plain(package.rpartition(".")[2]),
+        lambda package: plain in map(_plain, package.split(".")),
+        lambda package: _plain(package).endswith(plain),
+    )
+    for rule in rules if plain else ():
+        found = {package: component for component, package in reversed(packages.items()) if rule(package)}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        if found:
+            raise UnknownAppError(f"{name!r} matches several apps; use the package of one: {', '.join(sorted(found))}")
+    raise UnknownAppError(
+        f"no app on the phone has the name {name!r}; its apps are {', '.join(sorted(set(packages.values())))}"
+    )
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())

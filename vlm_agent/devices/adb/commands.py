@@ -1,0 +1,94 @@
+"""Actions as commands of Android's shell.
+
+A command is a sequence of words. Only `command_line` joins them into a line, and it quotes every word, because typed
+text comes from a model and is untrusted.
+"""
+
+import base64
+import shlex
+from collections.abc import Sequence
+
+from vlm_agent.devices.android import KEYBOARD_BROADCAST, UNICODE_KEYBOARD
+from vlm_agent.devices.errors import UntypableTextError
+
+Words = Sequence[str]
+
+SWIPE_MILLISECONDS = 300
+"""Fast enough to be a swipe for Android, slow enough not to fling a list to its end."""
+
+LONG_PRESS_MILLISECONDS = 1000
+"""Android's long-press timeout is 400 to 500 ms by default; accessibility settings raise it to at most 1,500."""
+
+KEYS = {"back": "4", "home": "3", "enter": "66", "recents": "187"}
+"""Button → key code of Android's `KeyEvent`."""
+
+LONGEST_LINE = 65_000
+"""In bytes. A request to adb's server has at most 65,535, including its own header."""
+
+
+def command_line(*commands: Words) -> str:
+    """A shell line that runs the commands in order until one fails.
+
+    Raises ValueError for a zero byte, at which Android would cut the line off.
+    """
+    if any("\0" in word for words in commands for word in words):
+        raise ValueError("a word of a command contains a zero byte")
+    return " && ".join(" ".join(map(shlex.quote, words)) for words in commands)
+
+
+def tap(y: int, x: int) -> Words:
+    """`y`, `x` in pixels."""
+    return ("input", "tap", str(x), str(y))
+
+
+def swipe(touch: tuple[int, int], lift: tuple[int, int]) -> Words:
+    """A swipe from `touch` to `lift`, both (y, x) in pixels."""
+    places = (touch[1], touch[0], lift[1], lift[0], SWIPE_MILLISECONDS)
+    return ("input", "swipe", *map(str, places))
+
+
+def long_press(y: int, x: int) -> Words:
+    """A swipe in place, which Android takes as a long press. `y`, `x` in pixels."""
+    return ("input", "swipe", *map(str, (x, y, x, y, LONG_PRESS_MILLISECONDS)))
+
+
+def press(button: str) -> Words:
+    return ("input", "keyevent", KEYS[button])
+
+
+def type_by_broadcast(text: str) -> list[Words]:
+    """Types with ADBKeyBoard: any text of up to about 48,000 bytes. No other app receives the broadcast.
+
+    Raises UntypableTextError for longer text.
+    """
+    encoded = base64.b64encode(text.encode()).decode()
+    package = UNICODE_KEYBOARD.partition("/")[0]
+    words = ("am", "broadcast", "-a", KEYBOARD_BROADCAST, "--es", "msg", encoded, "-p", package)
+    return _fitting([words] if text else [], text)
+
+
+def type_by_keys(text: str) -> list[Words]:
+    """Types with Android's `input text`: printable ASCII only. A line break would press enter, so it is refused too.
+
+    `input text` replaces %s by a space and has no escape for it, so a literal %s is split over two commands. Raises
+    UntypableTextError for other text, and for text longer than a shell line.
+    """
+    untypable = next((letter for letter in text if not " " <= letter <= "~"), None)
+    if untypable is not None:
+        raise UntypableTextError(
+            f"{untypable!r} cannot be typed with `adb shell input text`; install ADBKeyBoard on the phone "
+            "(https://github.com/senzhk/ADBKeyBoard, or F-Droid: com.android.adbkeyboard), which types any text, and "
+            "connect again"
+        )
+    parts = text.replace("%s", "%\0s").split("\0")
+    return _fitting([("input", "text", part.replace(" ", "%s")) for part in parts if part], text)
+
+
+def _fitting(commands: list[Words], text: str) -> list[Words]:
+    size = len(command_line(*commands).encode())
+    if size > LONGEST_LINE:
+        raise UntypableTextError(
+            f"the text has {len(text):,} characters, and the command that types it {size:,} bytes; adb takes at most "
+            f"{LONGEST_LINE:,} at once"
+        )
+    return commands

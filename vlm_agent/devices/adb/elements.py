@@ -1,0 +1,56 @@
+"""Elements of a phone's screen, from its accessibility service (`uiautomator dump`).
+
+The XML contains text of apps and is untrusted. It is read as a flat sequence of tags, so entities are not expanded and
+nesting has no effect.
+"""
+
+import re
+from html.parser import HTMLParser
+
+from vlm_agent.devices.adb.commands import Words
+from vlm_agent.episodes import UiElement
+
+_FILE = "/data/local/tmp/vlm_agent_window.xml"
+
+COMMANDS: tuple[Words, ...] = (("uiautomator", "dump", _FILE), ("cat", _FILE), ("rm", "-f", _FILE))
+"""`uiautomator dump` prints only to a terminal, so the dump goes through a file."""
+
+LONGEST_TEXT, MOST_ELEMENTS = 1000, 2000
+
+_BOUNDS = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
+
+
+def read_elements(dump: str, size: tuple[int, int]) -> tuple[UiElement, ...]:
+    """The nodes on the screen that have a text or a description; `size` is (height, width) in pixels.
+
+    All elements have type TEXT, because the dump does not distinguish icons from text.
+    """
+    nodes = _Nodes()
+    nodes.feed(dump)
+    found = (_element(node, size) for node in nodes.found)
+    return tuple(element for element in found if element is not None)[:MOST_ELEMENTS]
+
+
+class _Nodes(HTMLParser):
+    """Collects the attributes of every <node>."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "node":
+            self.found.append(dict(attrs))
+
+
+def _element(node: dict[str, str | None], size: tuple[int, int]) -> UiElement | None:
+    text = (node.get("text") or node.get("content-desc") or "").strip()[:LONGEST_TEXT]
+    match = _BOUNDS.fullmatch(node.get("bounds") or "")
+    if not text or match is None:
+        return None
+    left, top, right, bottom = map(int, match.groups())
+    left, right = (min(max(0, x), size[1]) for x in (left, right))
+    top, bottom = (min(max(0, y), size[0]) for y in (top, bottom))
+    if left >= right or top >= bottom:
+        return None
+    return UiElement((top / size[0], left / size[1], (bottom - top) / size[0], (right - left) / size[1]), text)

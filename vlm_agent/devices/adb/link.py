@@ -1,0 +1,161 @@
+"""The connection to one phone through adb's server: queries are repeated after a cut, actions run at most once.
+
+After a cut the link waits for the phone; to a phone on the network it reconnects.
+"""
+
+import subprocess
+import time
+from typing import NamedTuple
+
+import adbutils
+
+from vlm_agent.devices.adb.commands import Words, command_line
+from vlm_agent.devices.adb.discovery import (
+    CONNECT_SECONDS,
+    CUT,
+    RETRY_SECONDS,
+    check_state,
+    choose,
+    reason,
+    started_server,
+    states,
+)
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, RefusedError
+
+ANSWER_SECONDS = 30.0
+"""How long a command may run without output."""
+
+TYPED_PER_SECOND = 20
+"""The slowest speed of Android's `input text`, in characters; it has no output meanwhile."""
+
+_STDOUT, _STDERR, _EXIT = 1, 2, 3
+
+
+class Answer(NamedTuple):
+    out: bytes
+    err: bytes
+    status: int
+
+
+class AdbLink:
+    """`serial` as `adb devices` prints it, or host:port; None selects the only connected phone.
+
+    `patience`: how many seconds to wait for a phone whose connection was lost. Raises a DeviceError that explains the
+    problem.
+    """
+
+    def __init__(self, serial: str | None, patience: float) -> None:
+        self._patience = patience
+        self._client = started_server(ANSWER_SECONDS)
+        self.serial, self._is_our_connection = choose(self._client, serial, patience)
+
+    def close(self) -> None:
+        """Disconnects from a phone that this link connected to."""
+        if self._is_our_connection:
+            self._client.disconnect(self.serial)
+            self._is_our_connection = False
+
+    def ask(self, *commands: Words) -> bytes:
+        """The output of commands without side effects. They are repeated after a cut.
+
+        Raises RefusedError when they fail, DeviceLostError when the connection is not restored.
+        """
+        line = command_line(*commands)
+        deadline = None
+        while True:
+            try:
+                answer = self._finish(self._transport(), line)
+                break
+            except CUT as error:
+                deadline = time.monotonic() + self._patience if deadline is None else deadline
+                self._reconnect(deadline, error)
+        return _checked(line, answer)
+
+    def do(self, *commands: Words) -> bytes:
+        """The output of commands with side effects. They are sent at most once.
+
+        Raises ActionInDoubtError when the connection is cut after sending; RefusedError when the commands fail;
+        DeviceLostError when the connection was not restored and nothing was sent.
+        """
+        line = command_line(*commands)
+        transport = self._patient_transport()
+        try:
+            answer = self._finish(transport, line)
+        except CUT as error:
+            raise ActionInDoubtError(
+                f"the connection to {self.serial} was cut during `{_short(line)}` ({reason(error)}); it is unknown "
+                "whether the command took effect, and it is not repeated: look at the screen"
+            ) from error
+        return _checked(line, answer)
+
+    def _transport(self) -> adbutils.AdbConnection:
+        """A connection to adb's server whose next request goes to the phone."""
+        connection = self._client.make_connection()
+        try:
+            connection.send_command(f"host:transport:{self.serial}")
+            connection.check_okay()
+        except CUT:
+            connection.conn.close()
+            raise
+        return connection
+
+    def _patient_transport(self) -> adbutils.AdbConnection:
+        deadline = None
+        while True:
+            try:
+                return self._transport()
+            except CUT as error:
+                deadline = time.monotonic() + self._patience if deadline is None else deadline
+                self._reconnect(deadline, error)
+
+    def _finish(self, connection: adbutils.AdbConnection, line: str) -> Answer:
+        """Sends the line and waits for the exit status; a cut before it leaves open whether the line ran."""
+        with connection.conn as end:
+            request = f"shell,v2:{line}".encode()
+            end.settimeout(ANSWER_SECONDS + len(request) / TYPED_PER_SECOND)
+            end.sendall(b"%04x" % len(request) + request)
+            connection.check_okay()
+            written = {_STDOUT: bytearray(), _STDERR: bytearray()}
+            while True:
+                header = connection.read_exact(5)
+                data = connection.read_exact(int.from_bytes(header[1:], "little"))
+                if header[0] == _EXIT:
+                    return Answer(bytes(written[_STDOUT]), bytes(written[_STDERR]), int.from_bytes(data, "little"))
+                if header[0] in written:
+                    written[header[0]] += data
+
+    def _reconnect(self, deadline: float, cause: Exception) -> None:
+        """Returns when the phone is connected again. Raises DeviceLostError at the deadline (monotonic clock)."""
+        while True:
+            try:
+                if ":" in self.serial:
+                    # Otherwise adb's server may keep using a connection that it does not know to be dead.
+                    self._client.disconnect(self.serial)
+                    self._client.connect(self.serial, timeout=CONNECT_SECONDS)
+                else:
+                    time.sleep(RETRY_SECONDS)
+                state = states(self._client).get(self.serial, "absent")
+            except (*CUT, subprocess.SubprocessError) as error:
+                state, cause = "absent", error
+            if state == "unauthorized":
+                check_state(self.serial, state)
+            if time.monotonic() >= deadline:
+                raise DeviceLostError(
+                    f"the connection to {self.serial} was lost ({reason(cause)}) and not restored within "
+                    f"{self._patience:g} s; check its cable or network. No action was in progress"
+                ) from cause
+            if state == "device":
+                return
+            time.sleep(RETRY_SECONDS)
+
+
+def _checked(line: str, answer: Answer) -> bytes:
+    # Android's `input` reports some failures as a Java exception but exits with 0.
+    if answer.status == 0 and b"Exception" not in answer.err:
+        return answer.out
+    output = (answer.err + answer.out).decode(errors="replace").strip()
+    raise RefusedError(f"the phone failed at `{_short(line)}` with status {answer.status}: {output[:400]}")
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= 80 else line[:77] + "…"

@@ -1,0 +1,204 @@
+"""A real phone, or any other device that speaks ADB.
+
+with AdbPhone("127.0.0.1:5600") as phone:
+    screen = phone.screenshot()
+    phone.perform(Action.tap(0.5, 0.5))
+
+Requires Android 7 or later with USB debugging. If ADBKeyBoard is installed, it is the phone's keyboard until `close()`
+restores the previous one: it types any text, but screens with a keyboard show only its thin bar.
+"""
+
+import io
+import re
+import time
+from types import TracebackType
+
+import numpy as np
+from PIL import Image
+
+from vlm_agent.devices.adb.apps import LIST_COMMAND, find_component, read_components, start_command
+from vlm_agent.devices.adb.commands import Words, long_press, press, swipe, tap, type_by_broadcast, type_by_keys
+from vlm_agent.devices.adb.elements import COMMANDS, read_elements
+from vlm_agent.devices.adb.link import AdbLink
+from vlm_agent.devices.android import UNICODE_KEYBOARD
+from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError, ScreenOffError
+from vlm_agent.episodes import Action, ActionKind, UiElement
+
+WAIT_SECONDS = 1.0
+"""How long a WAIT action sleeps; the next screenshot then waits until the screen has settled."""
+
+_PNG = b"\x89PNG"
+_WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
+_KEYGUARD = re.compile(r"KeyguardStateMonitor\s+mIsShowing=true")
+_FOCUS = re.compile(r"mCurrentFocus=Window\{\S+ \S+ (\S+)\}")
+
+
+class AdbPhone:
+    """`serial` as `adb devices` prints it, or host:port; None selects the only connected phone.
+
+    A screenshot is taken when the screen has not changed for `settle_interval` seconds, or after `settle_limit`. After
+    a lost connection the phone is waited for, up to `patience` seconds. Raises a DeviceError that explains the problem.
+    """
+
+    def __init__(
+        self,
+        serial: str | None = None,
+        settle_interval: float = 0.2,
+        settle_limit: float = 3.0,
+        patience: float = 30.0,
+    ) -> None:
+        self._interval, self._limit = settle_interval, settle_limit
+        self._link = AdbLink(serial, patience)
+        self._size: tuple[int, int] | None = None
+        self.activity = ""
+        self.status: ActionKind | None = None
+        self.answer: str | None = None
+        self._types_any_text = False
+        self._keyboard_before: str | None = None
+        try:
+            self._check_screen()
+            self._select_keyboard()
+        except DeviceError:
+            self._link.close()
+            raise
+
+    def __enter__(self) -> "AdbPhone":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, DeviceLostError):
+            self._keyboard_before = None  # restoring it would wait for the lost phone once more
+        self.close()
+
+    def close(self) -> None:
+        """Restores the phone's keyboard."""
+        try:
+            if self._keyboard_before is not None:
+                self._link.ask(("ime", "set", self._keyboard_before))
+        finally:
+            self._keyboard_before = None
+            self._link.close()
+
+    @property
+    def serial(self) -> str:
+        return self._link.serial
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) of the last screenshot, in pixels; rotating the phone changes it."""
+        return self.screenshot().shape[:2] if self._size is None else self._size
+
+    def screenshot(self) -> np.ndarray:
+        """The settled screen, uint8 (height, width, 3), RGB. Also updates `activity`.
+
+        Raises ScreenOffError and LockedError; DeviceLostError when the connection is lost and not restored.
+        """
+        self._check_screen()
+        with Image.open(io.BytesIO(self._settled())) as image:
+            pixels = np.array(image.convert("RGB"))
+        self._size = pixels.shape[:2]
+        return pixels
+
+    def elements(self) -> tuple[UiElement, ...] | None:
+        """The elements that `uiautomator dump` reports, in a second or two; None where it fails, as on screens that
+        keep changing."""
+        try:
+            dump = self._link.ask(*COMMANDS)
+        except RefusedError:
+            return None
+        return read_elements(dump.decode(errors="replace"), self.size)
+
+    def perform(self, action: Action) -> None:
+        """Perform one action, at most once; see `Device.perform`.
+
+        Raises ActionInDoubtError when the connection is cut during it; UntypableTextError, before anything is typed,
+        for text that needs ADBKeyBoard where it is not installed; UnknownAppError, before anything is opened, for a
+        name that does not identify an app; RefusedError when the phone reports a failure.
+        """
+        if action.is_status:
+            self.status = action.kind
+        elif action.kind is ActionKind.ANSWER:
+            self.answer = action.text
+        elif action.kind is ActionKind.WAIT:
+            time.sleep(WAIT_SECONDS)
+        elif action.kind is ActionKind.TYPE:
+            self._type(action.text)
+        elif action.kind is ActionKind.OPEN_APP:
+            self._open_app(action.text)
+        else:
+            self._link.do(self._command(action))
+
+    def _command(self, action: Action) -> Words:
+        """A gesture or a key as a command of the phone's shell."""
+        if action.kind is ActionKind.LONG_PRESS:
+            return long_press(*self._pixel(action.touch_yx))
+        if action.is_tap:
+            return tap(*self._pixel(action.touch_yx))
+        if action.is_swipe:
+            return swipe(self._pixel(action.touch_yx), self._pixel(action.lift_yx))
+        return press(action.name)
+
+    def _open_app(self, name: str) -> None:
+        listing = self._link.ask(LIST_COMMAND).decode(errors="replace")
+        component = find_component(name, read_components(listing))
+        # `am start` reports some failures in its output but exits with 0.
+        output = self._link.do(start_command(component)).decode(errors="replace")
+        if "Error" in output:
+            raise RefusedError(f"{self.serial} did not start {component}: {output.strip()[:400]}")
+
+    def _pixel(self, point_yx: tuple[float, float]) -> tuple[int, int]:
+        """(y, x) in pixels of a point in screen fractions, on the screen."""
+        (y, x), (height, width) = point_yx, self.size
+        return min(int(y * height), height - 1), min(int(x * width), width - 1)
+
+    def _type(self, text: str) -> None:
+        commands = type_by_broadcast(text) if self._types_any_text else type_by_keys(text)
+        if commands:
+            output = self._link.do(*commands)
+            if self._types_any_text and b"Broadcast completed" not in output:
+                raise RefusedError(f"{self.serial} did not accept the text: {output.decode(errors='replace').strip()}")
+
+    def _select_keyboard(self) -> None:
+        """Selects ADBKeyBoard as the keyboard if it is installed."""
+        keyboards = self._link.ask(("ime", "list", "-s", "-a")).decode().split()
+        if UNICODE_KEYBOARD not in keyboards:
+            return
+        before = self._link.ask(("settings", "get", "secure", "default_input_method")).decode().strip()
+        # Selecting a keyboard is idempotent, so it may be repeated after a cut.
+        self._link.ask(("ime", "enable", UNICODE_KEYBOARD), ("ime", "set", UNICODE_KEYBOARD))
+        self._types_any_text = True
+        self._keyboard_before = before if before in keyboards else None
+
+    def _check_screen(self) -> None:
+        state = self._link.ask(("dumpsys", "power"), ("dumpsys", "window")).decode(errors="replace")
+        wakefulness = _WAKEFULNESS.search(state)
+        if wakefulness is not None and wakefulness[1] != "Awake":
+            raise ScreenOffError(
+                f"the screen of {self.serial} is off ({wakefulness[1]}); turn it on, and keep it on while charging "
+                "(Settings, developer options)"
+            )
+        if _KEYGUARD.search(state):
+            raise LockedError(
+                f"{self.serial} is locked; unlock it, and turn off its screen lock while an agent uses it"
+            )
+        focus = _FOCUS.search(state)
+        self.activity = "" if focus is None else focus[1]
+
+    def _settled(self) -> bytes:
+        """PNG of the screen when it has stopped changing, or at the time limit."""
+        end = time.monotonic() + self._limit
+        before = self._captured()
+        while True:
+            time.sleep(self._interval)
+            now = self._captured()
+            if now == before or time.monotonic() >= end:
+                return now
+            before = now
+
+    def _captured(self) -> bytes:
+        picture = self._link.ask(("screencap", "-p"))
+        if not picture.startswith(_PNG):
+            raise DeviceError(f"{self.serial} did not return a PNG of its screen: {picture[:200]!r}")
+        return picture

@@ -1,0 +1,1 @@
+"""A phone in Chromium, driven by Playwright: a shop and settings."""

@@ -1,0 +1,128 @@
+"""Chromium for the browser phone: finding it, starting it under Playwright, serving it the local pages only."""
+
+import json
+import mimetypes
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import font_roboto
+
+from vlm_agent.devices.browser.world import PAGES
+from vlm_agent.devices.errors import DeviceError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route, WebSocketRoute
+
+ORIGIN = "http://phone.invalid"
+"""Never resolved: this process answers every request or blocks it."""
+
+VIEWPORT = {"width": 412, "height": 915}
+SCALE = 2.625
+
+_FILES = {
+    "index.html",
+    "look.css",
+    *(f"{name}.js" for name in ("phone", "home", "shop", "settings")),
+}
+_FONTS = {"/Roboto.ttf": "Roboto", "/RobotoBold.ttf": "RobotoBold"}
+_FLAGS = (
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+    # A second barrier below the request routes: no name resolves, no address is reachable, no UDP.
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+)
+
+
+class NoBrowserError(DeviceError):
+    """Playwright or Chromium is not installed, or Chromium does not start."""
+
+
+def find_chromium() -> str:
+    """$CHROMIUM if it is set, otherwise `chromium` on the path. Raises NoBrowserError."""
+    named = os.environ.get("CHROMIUM")
+    found = shutil.which("chromium" if named is None else named)
+    if found is not None:
+        return found
+    if named is not None:
+        raise NoBrowserError(f"$CHROMIUM is {named!r}, which is not an executable program")
+    raise NoBrowserError(
+        "`chromium` is not on the path; install it (Debian: apt-get install chromium), or set CHROMIUM to the program"
+    )
+
+
+@contextmanager
+def chromium() -> Iterator["Browser"]:
+    """A headless browser under Playwright while the context lasts. Raises NoBrowserError."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError as error:
+        raise NoBrowserError(
+            f"the browser phone needs Playwright ({error}); pip install 'vlm-agent[browser]'"
+        ) from error
+    program = find_chromium()
+    driver = sync_playwright()
+    try:
+        playwright = driver.start()
+    except Error as error:
+        raise NoBrowserError(f"Playwright does not start here: {error.message}") from error
+    try:
+        try:
+            browser = playwright.chromium.launch(executable_path=program, args=list(_FLAGS))
+        except Error as error:
+            raise NoBrowserError(f"{program} does not start: {error.message}") from error
+        try:
+            yield browser
+        finally:
+            browser.close()
+    finally:
+        playwright.stop()
+
+
+def open_page(browser: "Browser", world: dict, blocked: list[str], faults: list[str]) -> "Page":
+    """A page of a new browser context that stores nothing: the phone at its home screen, in `world`.
+
+    Appends the addresses of blocked requests to `blocked`, and exceptions of the pages' scripts to `faults`.
+    """
+    context = browser.new_context(
+        viewport={"width": VIEWPORT["width"], "height": VIEWPORT["height"]},
+        device_scale_factor=SCALE,
+        is_mobile=True,
+        has_touch=True,
+        locale="en-GB",
+        timezone_id="UTC",
+        color_scheme="light",
+        service_workers="block",
+        accept_downloads=False,
+    )
+    context.route("**/*", lambda route: _answer(route, world, blocked))
+    context.route_web_socket("**/*", lambda socket: _refuse(socket, blocked))
+    page = context.new_page()
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{ORIGIN}/index.html")
+    return page
+
+
+def _refuse(socket: "WebSocketRoute", blocked: list[str]) -> None:
+    blocked.append(socket.url)
+    socket.close()
+
+
+def _answer(route: "Route", world: dict, blocked: list[str]) -> None:
+    url = route.request.url
+    path = url.removeprefix(ORIGIN) if url.startswith(f"{ORIGIN}/") else ""
+    if path == "/world.js":
+        route.fulfill(body=f"const WORLD = {json.dumps(world)};", content_type="text/javascript; charset=utf-8")
+    elif path in _FONTS:
+        route.fulfill(path=font_roboto.font_files[_FONTS[path]], content_type="font/ttf")
+    elif path[1:] in _FILES:
+        content_type = f"{mimetypes.types_map['.' + path.rpartition('.')[2]]}; charset=utf-8"
+        route.fulfill(body=(PAGES / path[1:]).read_bytes(), content_type=content_type)
+    else:
+        blocked.append(url)
+        route.abort("aborted")  # an aborted navigation leaves the page as it is

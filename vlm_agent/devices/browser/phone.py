@@ -1,0 +1,190 @@
+"""A phone in a browser: Chromium under Playwright, with a small shop and settings that look realistic.
+
+with BrowserPhone("shop", seed=7) as phone:
+    screen = phone.screenshot()
+    phone.perform(Action.tap(0.5, 0.5))
+
+Requires `pip install vlm-agent[browser]` and Chromium. Pages come from `browser/pages/`; every other request is blocked
+and recorded. The phone has no keyboard and no system bars; typed text goes into the focused field. Characters that
+Roboto lacks are drawn with the computer's fonts, so such screens may differ between computers.
+"""
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+from PIL import Image
+
+from vlm_agent.devices.browser import touch as browser_touch
+from vlm_agent.devices.browser.chromium import SCALE, VIEWPORT, chromium, open_page
+from vlm_agent.devices.browser.tasks import SITES
+from vlm_agent.devices.browser.world import make_world
+from vlm_agent.devices.errors import DeviceError, DeviceLostError
+from vlm_agent.episodes import Action, ActionKind, UiElement
+
+if TYPE_CHECKING:
+    from playwright.sync_api import CDPSession, Page
+
+WAIT_MILLISECONDS = 1000
+
+
+class BrowserPhone:
+    """`site`: the site in front at the start, "shop" or "settings"; None is the home screen. `seed` determines the
+    world.
+
+    Playwright allows one browser phone at a time per thread, and none in a running asyncio loop. Raises NoBrowserError
+    when Playwright or Chromium is missing, DeviceLostError when Chromium exits.
+    """
+
+    def __init__(self, site: str | None = None, seed: int = 0) -> None:
+        self.status: ActionKind | None = None
+        self.answer: str | None = None
+        self.activity = ""
+        self.blocked: list[str] = []
+        """Addresses of the requests that were blocked since the last reset."""
+        self._elements: tuple[UiElement, ...] | None = None
+        self._faults: list[str] = []
+        self._page: Page
+        self._session: CDPSession
+        with ExitStack() as stack:
+            self._browser = stack.enter_context(chromium())
+            self.reset(site, seed)
+            self._open = stack.pop_all()
+
+    def __enter__(self) -> "BrowserPhone":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._open.close()
+
+    def reset(self, site: str | None = None, seed: int = 0) -> None:
+        """Back to the initial state of a phone with these arguments, in a new browser context."""
+        if site is not None and site not in SITES:
+            raise DeviceError(f"unknown site {site!r}; choose {' or '.join(SITES)}")
+        with _device_errors():
+            for context in self._browser.contexts:
+                context.close()
+            self.blocked, self._faults, self._elements = [], [], None
+            self.status, self.answer = None, None
+            self._page = open_page(self._browser, make_world(seed), self.blocked, self._faults)
+            self._session = self._page.context.new_cdp_session(self._page)
+            if site is not None:
+                self._go(site)
+            self._settle()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width) in pixels: 2402 × 1082."""
+        return int(np.ceil(VIEWPORT["height"] * SCALE)), int(np.ceil(VIEWPORT["width"] * SCALE))
+
+    def screenshot(self) -> np.ndarray:
+        """uint8 (height, width, 3), RGB. Also updates `activity`, for example to "shop/cart"."""
+        with _device_errors():
+            picture = self._page.screenshot()
+            self._read()
+        with Image.open(io.BytesIO(picture)) as image:
+            return np.array(image.convert("RGB"))
+
+    def elements(self) -> tuple[UiElement, ...]:
+        """Texts, fields (their content or hint) and named buttons of the last screenshot, all of type TEXT."""
+        if self._elements is None:
+            with _device_errors():
+                return self._read()
+        return self._elements
+
+    def perform(self, action: Action) -> None:
+        """Perform one action; see `Device.perform`.
+
+        Text goes into the focused field, if there is one. LONG_PRESS does nothing: no page reacts to one, and Chromium
+        would click. The apps to open are the sites. RECENTS does nothing: the phone has no list of recent apps.
+        """
+        if action.is_status:
+            self.status = action.kind
+            return
+        if action.kind is ActionKind.ANSWER:
+            self.answer = action.text
+            return
+        with _device_errors():
+            _EFFECTS[action.name](self, action)
+            self._settle()
+
+    def _swipe(self, action: Action) -> None:
+        browser_touch.swipe(self._page, self._session, _point(action.touch_yx), _point(action.lift_yx))
+
+    def _open_site(self, name: str) -> None:
+        if name.strip().casefold() in SITES:
+            self._go(name.strip().casefold())
+
+    def _go(self, site: str) -> None:
+        self._page.evaluate("(site) => phone.go(`#/${site}`)", site)
+
+    def _press(self, button: str) -> None:
+        self._page.evaluate("(button) => phone[button]()", button)
+
+    def state(self) -> dict:
+        """The state for judging tasks, never for an agent: {"cart": {id: count}, "orders": [{"items", "name",
+        "delivery"}], "opened": [id], "settings": {key: value}}, with the names of `world`."""
+        with _device_errors():
+            return self._page.evaluate("phone.state")
+
+    def _read(self) -> tuple[UiElement, ...]:
+        """Reads `activity` and the elements from the page."""
+        self.activity = self._page.evaluate("phone.activity")
+        self._elements = tuple(_element(*text) for text in self._page.evaluate("phone.texts()"))
+        return self._elements
+
+    def _tap(self, point: tuple[float, float]) -> None:
+        clicks = self._page.evaluate("phone.clicks")
+        browser_touch.tap(self._session, point)
+        self._settle(clicks + 1)
+
+    def _settle(self, clicks: int = 0) -> None:
+        self._page.evaluate("(clicks) => phone.settled(clicks)", clicks)
+        if self._faults:
+            raise DeviceError(f"a script of the pages failed: {self._faults[0]}")
+
+
+def _point(point_yx: tuple[float, float]) -> tuple[float, float]:
+    """(x, y) in CSS pixels, within the window."""
+    y, x = point_yx
+    return (min(x * VIEWPORT["width"], VIEWPORT["width"] - 1), min(y * VIEWPORT["height"], VIEWPORT["height"] - 1))
+
+
+def _element(text: str, left: float, top: float, right: float, bottom: float) -> UiElement:
+    height, width = VIEWPORT["height"], VIEWPORT["width"]
+    left, right = (min(max(0.0, x), width) / width for x in (left, right))
+    top, bottom = (min(max(0.0, y), height) / height for y in (top, bottom))
+    return UiElement((top, left, bottom - top, right - left), text)
+
+
+@contextmanager
+def _device_errors() -> Iterator[None]:
+    """Raises Playwright's errors as DeviceErrors."""
+    from playwright.sync_api import Error
+
+    try:
+        yield
+    except Error as error:
+        gone = "closed" in error.message or "crashed" in error.message
+        words = error.message.splitlines()[0]
+        raise (DeviceLostError if gone else DeviceError)(f"Chromium: {words}; start it again") from error
+
+
+_EFFECTS: dict[str, Callable[[BrowserPhone, Action], object]] = {
+    "tap": lambda phone, action: phone._tap(_point(action.touch_yx)),
+    "swipe": lambda phone, action: phone._swipe(action),
+    "type": lambda phone, action: phone._page.keyboard.insert_text(action.text),
+    "enter": lambda phone, action: phone._page.keyboard.press("Enter"),
+    "back": lambda phone, action: phone._press("back"),
+    "home": lambda phone, action: phone._press("home"),
+    "long_press": lambda phone, action: None,
+    "open_app": lambda phone, action: phone._open_site(action.text),
+    "wait": lambda phone, action: phone._page.wait_for_timeout(WAIT_MILLISECONDS),
+    "recents": lambda phone, action: None,
+}
+"""`Action.name` → effect, for every action but the status actions and ANSWER."""

@@ -1,0 +1,100 @@
+"""Tasks on the browser phone: a goal, and the state of the phone in which it is reached.
+
+The state is read through the phone object; the screens do not show an agent whether a task is reached.
+"""
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vlm_agent.devices.browser.world import make_world, settings_words, shop_words
+from vlm_agent.devices.errors import DeviceError
+
+if TYPE_CHECKING:
+    from vlm_agent.devices.browser.phone import BrowserPhone
+
+SITES = ("shop", "settings")
+SUBSETS = {"shop": "web_shopping", "settings": "general"}
+"""Site → the most similar subset of Android in the Wild."""
+
+
+@dataclass(frozen=True)
+class BrowserTask:
+    """`expected`: the parts of the phone's state that decide success; other parts are ignored."""
+
+    site: str
+    seed: int
+    goal: str
+    expected: dict
+
+    @property
+    def subset(self) -> str:
+        return SUBSETS[self.site]
+
+    def set_up(self, phone: "BrowserPhone") -> None:
+        """Reset the phone to the start of the task."""
+        phone.reset(self.site, self.seed)
+
+    def reached(self, phone: "BrowserPhone") -> bool:
+        """Whether the phone is in the goal's state, with nothing else bought or set."""
+        state = phone.state()
+        return all(state[name] == value for name, value in self.expected.items())
+
+
+def browser_task(site: str, seed: int) -> BrowserTask:
+    """The task that the arguments determine. Raises DeviceError for an unknown site."""
+    if site not in SITES:
+        raise DeviceError(f"unknown site {site!r}; choose {' or '.join(SITES)}")
+    rng = random.Random(f"browser task {site} {seed}")  # noqa: S311
+    world = make_world(seed)
+    make = rng.choice(_TEMPLATES[site])
+    goal, changes = make(world, rng)
+    untouched = {"cart": {}, "orders": [], "settings": world["settings"]}
+    return BrowserTask(site, seed, goal, untouched | changes)
+
+
+def _add_to_cart(world: dict, rng: random.Random) -> tuple[str, dict]:
+    product, count = rng.choice(world["products"]), rng.randint(1, 3)
+    return f"Put {count} of the {product['name']} into the cart", {"cart": {product["id"]: count}}
+
+
+def _add_cheapest(world: dict, rng: random.Random) -> tuple[str, dict]:
+    kind = rng.choice(sorted({product["kind"] for product in world["products"]}))
+    cheapest = min((item for item in world["products"] if item["kind"] == kind), key=lambda item: item["price"])
+    return f"Add the cheapest of the {world['plurals'][kind].lower()} to the cart", {"cart": {cheapest["id"]: 1}}
+
+
+def _order(world: dict, rng: random.Random) -> tuple[str, dict]:
+    product, name = rng.choice(world["products"]), rng.choice(shop_words()["people"])
+    delivery = rng.choice(("Standard", "Express"))
+    order = {"items": {product["id"]: 1}, "name": name, "delivery": delivery}
+    return f"Order one {product['name']} for {name} by {delivery.lower()} delivery", {"orders": [order]}
+
+
+def _flip(world: dict, rng: random.Random) -> tuple[str, dict]:
+    page, row = rng.choice(_rows(world, "toggle"))
+    before = world["settings"][row["key"]]
+    words = f"Turn {'off' if before else 'on'} {row['label']} under {page['title']}"
+    return words, _with(world, row["key"], not before)
+
+
+def _choose(world: dict, rng: random.Random) -> tuple[str, dict]:
+    page, row = rng.choice(_rows(world, "choice"))
+    value = rng.choice([option for option in row["options"] if option != world["settings"][row["key"]]])
+    return f"Set {row['label']} to {value} under {page['title']}", _with(world, row["key"], value)
+
+
+def _rename(world: dict, rng: random.Random) -> tuple[str, dict]:
+    name = rng.choice([name for name in settings_words()["names"] if name != world["settings"]["name"]])
+    return f"Change the device name to {name}", _with(world, "name", name)
+
+
+def _rows(world: dict, kind: str) -> list[tuple[dict, dict]]:
+    return [(page, row) for page in world["pages"] for row in page["rows"] if row["kind"] == kind]
+
+
+def _with(world: dict, key: str, value: bool | str) -> dict:
+    return {"settings": world["settings"] | {key: value}}
+
+
+_TEMPLATES = {"shop": (_add_to_cart, _add_cheapest, _order), "settings": (_flip, _choose, _rename)}

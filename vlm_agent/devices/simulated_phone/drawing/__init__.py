@@ -1,0 +1,1 @@
+"""Drawing the screens of the simulated phone."""

@@ -1,0 +1,1 @@
+"""Drawing on screens: actions, elements, contact sheets and animations."""

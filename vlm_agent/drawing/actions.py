@@ -1,0 +1,88 @@
+"""Drawing actions and annotated elements on screens."""
+
+import json
+from collections.abc import Sequence
+
+from PIL import Image, ImageDraw
+
+from vlm_agent.drawing import shapes
+from vlm_agent.drawing.shapes import Colour, Point
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, UiElement
+
+EXPERT: Colour = (0, 138, 72)
+PREDICTED: Colour = (222, 0, 120)
+"""Green and magenta are distinguishable with colour blindness, and interfaces mostly use blue."""
+
+_TEXT_BOX, _ICON_BOX = (0, 110, 200), (200, 30, 130)
+
+
+def draw_action(
+    image: Image.Image, action: Action, colour: Colour, label: str | None = None, row: int = 0
+) -> Image.Image:
+    """A copy of `image`, in RGB, with the action on it. Marks scale with the screen.
+
+    A tap or long press is a cross in a ring (a long press is labelled as one), a swipe an arrow. Every other action is
+    a pill with its description at the lower edge. `label` precedes the description, or stands in a small pill beside
+    the gesture. For a second action on the same screen use `row` 1, which draws its pill above the first one's.
+    """
+    drawn = _copy(image)
+    unit = min(drawn.size) / 100
+    if action.kind not in KINDS_WITH_TOUCH:
+        words = describe(action)
+        lower_edge = (drawn.width / 2, drawn.height - (17 + 14 * row) * unit)
+        shapes.pill(drawn, f"{label}: {words}" if label else words, colour, lower_edge, 6 * unit)
+        return drawn
+    touch = _pixel(drawn, action.touch_yx)
+    if action.is_swipe:
+        shapes.arrow(drawn, touch, _pixel(drawn, action.lift_yx), colour, unit)
+    else:
+        shapes.tap(drawn, touch, colour, unit)
+    if action.kind is ActionKind.LONG_PRESS:
+        label = f"{label}: {describe(action)}" if label else describe(action)
+    if label:
+        side = 1 if touch[1] < drawn.height / 2 else -1
+        shapes.pill(drawn, label, colour, (touch[0], touch[1] + side * (13 + 10 * row) * unit), 4.5 * unit)
+    return drawn
+
+
+def describe(action: Action) -> str:
+    """A few words for a reader: `tap`, `swipe up`, `type "…"`, `press back`, `long press`, `complete`, …"""
+    if action.is_swipe:
+        return f"swipe {action.direction}"
+    name = action.name.replace("_", " ")
+    if action.kind in KINDS_WITH_TEXT:
+        return f"{name} {json.dumps(action.text, ensure_ascii=False)}"
+    return f"press {name}" if action.kind.name.startswith("PRESS_") else name
+
+
+def draw_elements(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image:
+    """A copy of `image`, in RGB, with the box of every element and above it its text or, for icons, its type."""
+    drawn = _copy(image)
+    for element in elements:
+        _draw_element(drawn, element)
+    return drawn
+
+
+def _copy(image: Image.Image) -> Image.Image:
+    return image.copy() if image.mode == "RGB" else image.convert("RGB")
+
+
+def _pixel(image: Image.Image, point_yx: tuple[float, float]) -> Point:
+    """(x, y) in pixels, Pillow's order, of a point in screen fractions."""
+    return (point_yx[1] * (image.width - 1), point_yx[0] * (image.height - 1))
+
+
+def _draw_element(image: Image.Image, element: UiElement) -> None:
+    unit, is_text = min(image.size) / 100, element.type == "TEXT"
+    colour = _TEXT_BOX if is_text else _ICON_BOX
+    y, x, height, width = element.box
+    first, second = _pixel(image, (y, x)), _pixel(image, (y + height, x + width))
+    # Pillow refuses a rectangle with swapped corners, which a box of negative size has.
+    (left, right), (top, bottom) = sorted((first[0], second[0])), sorted((first[1], second[1]))
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((left, top, right, bottom), outline=colour, width=max(1, round(0.5 * unit)))
+    name = element.text if is_text else element.type.removeprefix("ICON_").lower().replace("_", " ")
+    letters = shapes.font(max(8, round(2.6 * unit)))
+    name = shapes.shorten(" ".join(name.split()), letters, max(right - left, 12 * unit))
+    halo = max(1, round(0.4 * unit))
+    draw.text((left, top), name, colour, letters, anchor="lb", stroke_width=halo, stroke_fill=shapes.WHITE)

@@ -1,0 +1,100 @@
+"""Contact sheets: all screens of an episode on one picture."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from PIL import Image, ImageDraw
+
+from vlm_agent.drawing import shapes
+from vlm_agent.drawing.actions import EXPERT, describe, draw_action
+from vlm_agent.episodes import Episode, Step
+from vlm_agent.errors import UserError
+
+_SHEET, _INK, _FAINT, _FRAME = (246, 247, 249), (28, 30, 34), (104, 110, 120), (206, 210, 216)
+_SHEET_WIDTH = 1600
+_LEAST_WIDTH, _LEAST_CELL_WIDTH = 480, 160
+_MARGIN, _GAP, _LINE, _CAPTION_LINES = 32, 20, 21, 3
+
+
+def contact_sheet(episode: Episode, captions: Sequence[str] | None = None, height: int = 560) -> Image.Image:
+    """One picture of the episode: its goal, then rows of screens with their actions.
+
+    `captions`: one a step, for example the action in an action language; by default a description of each action.
+    `height`: of a screen, in pixels. Raises UserError for an episode without steps or pixels, ValueError for a wrong
+    number of captions.
+    """
+    if not episode.steps or any(step.screenshot is None for step in episode.steps):
+        raise UserError(f"episode {episode.id} has no screens to draw")
+    captions = [describe(step.action) for step in episode.steps] if captions is None else captions
+    if len(captions) != len(episode):
+        raise ValueError(f"{len(captions)} captions for the {len(episode)} steps of episode {episode.id}")
+    screens = [_marked_screen(step, height) for step in episode.steps]
+    cells = _cells(screens, captions)
+    columns = _columns(len(cells), cells[0].width)
+    width = max(columns * (cells[0].width + _GAP) - _GAP, _LEAST_WIDTH)
+    title = _title(episode, width)
+    rows = math.ceil(len(cells) / columns)
+    sheet_height = 2 * _MARGIN + title.height + rows * (_GAP + cells[0].height)
+    sheet = Image.new("RGB", (width + 2 * _MARGIN, sheet_height), _SHEET)
+    sheet.paste(title, (_MARGIN, _MARGIN))
+    for index, cell in enumerate(cells):
+        row, column = divmod(index, columns)
+        x, y = column * (cell.width + _GAP), title.height + _GAP + row * (cell.height + _GAP)
+        sheet.paste(cell, (_MARGIN + x, _MARGIN + y))
+    return sheet
+
+
+def save_contact_sheet(episode: Episode, output: Path, captions: Sequence[str] | None = None) -> None:
+    """Writes `contact_sheet` to a file, and creates its folder if necessary."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    contact_sheet(episode, captions).save(output)
+
+
+def _marked_screen(step: Step, height: int) -> Image.Image:
+    """The screen scaled to `height`, then with its action, so that the mark is sharp."""
+    if step.screenshot is None:
+        raise ValueError("the step has no pixels to draw")
+    screen = Image.fromarray(step.screenshot)
+    width = max(1, round(screen.width * height / screen.height))
+    screen = screen.resize((width, height), Image.Resampling.LANCZOS)
+    return draw_action(screen, step.action, EXPERT)
+
+
+def _columns(count: int, cell_width: int) -> int:
+    """As many columns as fit, but only so many that the rows are about equally long."""
+    fitting = max(1, (_SHEET_WIDTH + _GAP) // (cell_width + _GAP))
+    return math.ceil(count / math.ceil(count / fitting))
+
+
+def _title(episode: Episode, width: int) -> Image.Image:
+    large, small = shapes.font(26, bold=True), shapes.font(16)
+    lines = shapes.wrap(episode.goal, large, width, lines=3)
+    facts = f"{episode.subset} · {len(episode)} steps · episode {episode.id}"
+    title = Image.new("RGB", (width, 34 * len(lines) + 26), _SHEET)
+    draw = ImageDraw.Draw(title)
+    for number, line in enumerate(lines):
+        draw.text((0, 34 * number), line, _INK, large)
+    draw.text((0, 34 * len(lines) + 2), shapes.shorten(facts, small, width), _FAINT, small)
+    return title
+
+
+def _cells(screens: Sequence[Image.Image], captions: Sequence[str]) -> list[Image.Image]:
+    """Framed screens of equal size, each above its step's number and caption."""
+    letters, bold = shapes.font(16), shapes.font(16, bold=True)
+    width = max(_LEAST_CELL_WIDTH, *(screen.width for screen in screens))
+    indent = bold.getlength(str(len(screens))) + 10
+    wrapped = [shapes.wrap(caption, letters, width - indent, _CAPTION_LINES) for caption in captions]
+    text_height = 14 + _LINE * max(len(lines) for lines in wrapped)
+    size = (width, max(screen.height for screen in screens) + text_height)
+    cells = []
+    for number, (screen, lines) in enumerate(zip(screens, wrapped, strict=True), start=1):
+        cell = Image.new("RGB", size, _SHEET)
+        cell.paste(screen, (0, 0))
+        draw = ImageDraw.Draw(cell)
+        draw.rectangle((0, 0, screen.width - 1, screen.height - 1), outline=_FRAME)
+        draw.text((0, screen.height + 8), str(number), EXPERT, bold)
+        for line_number, line in enumerate(lines):
+            draw.text((indent, screen.height + 8 + _LINE * line_number), line, _INK, letters)
+        cells.append(cell)
+    return cells

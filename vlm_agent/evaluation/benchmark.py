@@ -1,0 +1,86 @@
+"""A benchmark: episodes and scorers of an evaluation, read from YAML (`eval/*.yaml`) and the command line."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, PositiveInt
+
+from vlm_agent.datasets.selection import SPLITS
+from vlm_agent.errors import DatasetError, UserError
+from vlm_agent.evaluation.scoring.dialects import named
+from vlm_agent.recipe.yaml_file import read_mapping, validated
+from vlm_agent.settings import Section
+
+Groups = dict[str, list[str]]
+"""Groups of episodes that are scored besides the subsets: name → episode ids."""
+
+_PUBLISHED = ("name", "about", "source")
+
+
+def _split(name: str) -> str:
+    if name not in SPLITS:
+        raise ValueError(f"split {name!r} is unknown; choose one of {', '.join(SPLITS)}")
+    return name
+
+
+def _dialect(name: str) -> str:
+    try:
+        named(name)
+    except UserError as error:
+        raise ValueError(str(error)) from None  # as pydantic wants it
+    return name
+
+
+class Benchmark(Section):
+    """`shards` is a converted folder, `split` the part of it that is scored.
+
+    `limit`: at most so many episodes, spread evenly over the split, because shards hold one subset after the other.
+    `groups`: groups scored besides the subsets, or a JSON file of them. `dialect`: a scorer besides the official and
+    the strict one. `name`, `about` and `source` describe a published benchmark; every benchmark file has them.
+    """
+
+    name: str | None = None
+    about: str | None = None
+    source: str | None = None
+    shards: Path
+    split: Annotated[str, AfterValidator(_split)] = "test"
+    groups: Path | Groups = {}  # noqa: RUF012 (pydantic copies it)
+    limit: PositiveInt | None = None
+    dialect: Annotated[str, AfterValidator(_dialect)] = "official"
+
+    def episode_indices(self, available: int) -> list[int]:
+        """Which of the split's `available` episodes are scored."""
+        count = available if self.limit is None else min(self.limit, available)
+        return [number * available // count for number in range(count)]
+
+    def episode_groups(self) -> Groups:
+        """Raises DatasetError if `groups` is a file that holds something else."""
+        return read_groups(self.groups) if isinstance(self.groups, Path) else self.groups
+
+
+def read_benchmark(path: Path | None, overrides: Mapping[str, Any]) -> Benchmark:
+    """The benchmark in a YAML file, if there is one, under `overrides`.
+
+    Raises DatasetError naming the file and every key that is unknown, missing or of the wrong type.
+    """
+    if path is None:
+        return validated(Benchmark, overrides, "the command line", DatasetError)
+    content = read_mapping(path, DatasetError)
+    if missing := [key for key in _PUBLISHED if key not in content]:
+        raise DatasetError("\n".join(f"{path}: {key}: Field required" for key in missing))
+    return validated(Benchmark, content | dict(overrides), str(path), DatasetError)
+
+
+def read_groups(path: Path | None) -> Groups:
+    """Groups from a JSON file; none if `path` is None. Raises DatasetError naming the file if it is no such file."""
+    if path is None:
+        return {}
+    try:
+        groups = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DatasetError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(groups, dict) or not all(isinstance(ids, list) for ids in groups.values()):
+        raise DatasetError(f"{path} must map each group's name to a list of episode ids")
+    return groups

@@ -1,0 +1,30 @@
+"""The identity of an evaluation: what decides its results, so that an output folder holds the results of one only."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vlm_agent.action_languages import language_settings
+from vlm_agent.agents import AgentSettings
+from vlm_agent.errors import DatasetError
+from vlm_agent.jobs import differences
+
+AGENT = "trained"
+"""The run of the agent itself, beside its variants, its controls and the baselines."""
+
+
+def agent_identity(settings: AgentSettings) -> dict[str, Any]:
+    return {"agent": settings.described(), "language": settings.language.model_dump(mode="json")}
+
+
+def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The identity with its action language's keys as they are called now; an older version may have written it."""
+    try:
+        settings = language_settings(identity["language"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"the plan is damaged ({error}); remove the folder and evaluate again") from None
+    return dict(identity) | {"language": settings.model_dump(mode="json")}
+
+
+def identity_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """One line per value that differs; `before` may have been written by an older version."""
+    return differences(with_current_keys(before), now)

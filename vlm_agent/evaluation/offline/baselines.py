@@ -1,0 +1,153 @@
+"""Baselines without a model: the most frequent action, and the blind ceiling of a data set.
+
+Both show what a policy reaches that never looks at the screen, which every agent's score has to be compared with.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vlm_agent.action_languages import default_language
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, Action, ActionKind, Episode
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
+from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
+from vlm_agent.evaluation.scoring.metrics import overall_weights, score
+from vlm_agent.evaluation.scoring.strict import taps_match_strictly
+
+_LANGUAGE = default_language()
+_GRID = 24  # candidate taps along each axis, besides the gold taps
+_GOLD_CANDIDATES = 1000
+_CONSTANTS = {
+    "swipe": [
+        Action.swipe((0.8, 0.5), (0.2, 0.5)),
+        Action.swipe((0.2, 0.5), (0.8, 0.5)),
+        Action.swipe((0.5, 0.8), (0.5, 0.2)),
+        Action.swipe((0.5, 0.2), (0.5, 0.8)),
+    ],
+    **{button: [Action.press(button)] for button in ("back", "home", "enter")},
+    "complete": [Action.complete()],
+    "impossible": [Action.impossible()],
+    "wait": [Action.wait()],
+    "recents": [Action.recents()],
+}
+
+
+def most_frequent_action(train_episodes: Iterable[Episode]) -> Action:
+    """The most frequent action of `train_episodes` (pixels are not needed), with gestures counted by bins of 1/100.
+
+    Ties are broken alphabetically. Raises DatasetError without any step.
+    """
+    counts = Counter(_LANGUAGE.encode(step.action) for episode in train_episodes for step in episode.steps)
+    if not counts:
+        raise DatasetError("no training episode has a step to find the most frequent action in")
+    text = min(counts, key=lambda text: (-counts[text], text))
+    action = _LANGUAGE.decode(text)
+    if action is None:
+        raise AssertionError(f"{text!r} was encoded by the same language")
+    return action
+
+
+def constant_predictions(gold: Iterable[Prediction], action: Action) -> list[Prediction]:
+    """The same steps, each answered with `action`."""
+    return [replace(row, text=_LANGUAGE.encode(action), predicted=action) for row in gold]
+
+
+def blind_ceiling(
+    gold: Sequence[Prediction], groups: Mapping[str, Collection[str]] | None = None, seed: int = 0
+) -> dict:
+    """The score of the best screen-blind policy that knows each expert step's type, chosen with hindsight on this data.
+
+    For each of `ACTION_NAMES` the policy has one constant action, the one that adds most to the overall partial match.
+    Every step adds a fixed weight, so choosing type by type is exact. The official and the strict score have separate
+    constants, and each table of the result is scored with its own (the shape is that of `metrics.score`; `confusion`
+    and `by_step` use the official constants). `constants` holds them as text, rounded to bins.
+
+    Taps are searched among the gold taps and a 24 × 24 grid, texts among the gold texts, swipes among four directions.
+    Above 1,000 different gold taps a seeded sample of 1,000 is searched, and the ceiling is a lower bound. The
+    predictions in `gold` are ignored.
+    """
+    weights = overall_weights(gold)
+    chosen = {scorer: _best_constants(gold, weights, scorer, seed) for scorer in SCORERS}
+    scores = {scorer: score(_answer(gold, constants), groups, seed) for scorer, constants in chosen.items()}
+    return scores["official"] | {
+        "strict": scores["strict"]["strict"],
+        "constants": {
+            scorer: {kind: _LANGUAGE.encode(action) for kind, action in constants.items()}
+            for scorer, constants in chosen.items()
+        },
+    }
+
+
+def _answer(gold: Sequence[Prediction], constants: dict[str, Action]) -> list[Prediction]:
+    return [
+        replace(row, text=_LANGUAGE.encode(constants[row.gold.name]), predicted=constants[row.gold.name])
+        for row in gold
+    ]
+
+
+def _best_constants(gold: Sequence[Prediction], weights: np.ndarray, scorer: str, seed: int) -> dict[str, Action]:
+    best = {}
+    for kind in ACTION_NAMES:
+        where = [index for index, row in enumerate(gold) if row.gold.name == kind]
+        if not where:
+            continue
+        rows, row_weights = [gold[index] for index in where], weights[where]
+        if kind == "tap":
+            best[kind] = _best_tap(rows, row_weights, _TAP_MATCHERS[scorer], seed)
+        elif kind == "long_press":
+            best[kind] = Action.long_press(*_best_tap(rows, row_weights, _strict_taps, seed).touch_yx)
+        elif rows[0].gold.kind in KINDS_WITH_TEXT:
+            best[kind] = _most_frequent_text(rows, row_weights)
+        else:
+            best[kind] = max(_CONSTANTS[kind], key=lambda action: _gain(rows, row_weights, action, scorer))
+    return best
+
+
+def _gain(rows: list[Prediction], weights: np.ndarray, action: Action, scorer: str) -> float:
+    return float(weights @ verdicts(constant_predictions(rows, action))[scorer])
+
+
+def _most_frequent_text(rows: list[Prediction], weights: np.ndarray) -> Action:
+    """The text with the greatest weight: optimal for the strict score; the official one accepts any text."""
+    totals: dict[str, float] = {}
+    for row, weight in zip(rows, weights, strict=True):
+        totals[row.gold.text] = totals.get(row.gold.text, 0.0) + weight
+    return Action(rows[0].gold.kind, text=max(totals, key=totals.__getitem__))
+
+
+def _best_tap(rows: list[Prediction], weights: np.ndarray, matcher: Callable, seed: int) -> Action:
+    candidates = _candidate_taps(rows, seed)
+    gain = np.zeros(len(candidates))
+    for row, weight in zip(rows, weights, strict=True):
+        gain += weight * matcher(row, candidates)
+    return Action.tap(*candidates[gain.argmax()])
+
+
+def _candidate_taps(rows: list[Prediction], seed: int) -> np.ndarray:
+    taps = np.unique([row.gold.touch_yx for row in rows], axis=0)
+    if len(taps) > _GOLD_CANDIDATES:
+        taps = np.random.default_rng(seed).choice(taps, _GOLD_CANDIDATES, replace=False)
+    centres = (np.arange(_GRID) + 0.5) / _GRID
+    return np.vstack([taps, np.stack(np.meshgrid(centres, centres, indexing="ij"), axis=-1).reshape(-1, 2)])
+
+
+def _official_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
+    n, boxes = len(taps), _boxes(row)
+    gold, kinds = np.broadcast_to(np.array(row.gold.touch_yx), (n, 2)), np.full(n, int(ActionKind.DUAL_POINT))
+    screens = np.broadcast_to(boxes, (n, *boxes.shape))
+    return actions_match(gold, gold, kinds, taps, taps, kinds, screens, np.full(n, len(boxes)))
+
+
+def _strict_taps(row: Prediction, taps: np.ndarray) -> np.ndarray:
+    return taps_match_strictly(np.array(row.gold.touch_yx), taps, _boxes(row))
+
+
+def _boxes(row: Prediction) -> np.ndarray:
+    return np.array([element.box for element in row.elements], np.float64).reshape(-1, 4)
+
+
+_TAP_MATCHERS = {"official": _official_taps, "strict": _strict_taps}

@@ -1,0 +1,90 @@
+"""The plan of an offline evaluation, OUT/plan.json: settings that decide the predictions, and others for the report."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.action_languages import ActionLanguage, language_settings
+from vlm_agent.datasets.shards.dataset import MANIFEST
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.identity import identity_differences, with_current_keys
+from vlm_agent.files import sha256_of
+from vlm_agent.jobs import Job, differences
+
+PLAN = "plan.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`agent` is what `identity.agent_identity` returns, `place` where the agent is.
+
+    `passes` are the runs, grouped by the pass over the episodes that they share: [["trained", "constrained"], …].
+    """
+
+    agent: dict[str, Any]
+    place: str
+    benchmark: Benchmark
+    passes: list[list[str]]
+
+    @property
+    def runs(self) -> list[str]:
+        return [run for runs in self.passes for run in runs]
+
+    def language(self) -> ActionLanguage:
+        return language_settings(self.agent["language"]).build()
+
+    def identity(self) -> dict[str, Any]:
+        """What two commands that write to one folder must share. Paths differ between machines and are left out."""
+        return {
+            "version": VERSION,
+            **self.agent,
+            "shards": sha256_of([self.benchmark.shards / MANIFEST]),
+            "split": self.benchmark.split,
+            "limit": self.benchmark.limit,
+            "runs": self.runs,
+        }
+
+
+def job(output: Path) -> Job:
+    """The folder that an evaluation fills."""
+    return Job(output, "an evaluation", PLAN, lock="parts/lock", identity_key="described")
+
+
+def write_or_verify_plan(output: Path, plan: Plan) -> None:
+    """Writes the plan to `output`, or checks that the plan in it leads to the same predictions.
+
+    Raises DatasetError if `output` is a file, holds anything else, or an evaluation with other settings: the message
+    names them.
+    """
+    others = {
+        "place": plan.place,
+        "shards": str(plan.benchmark.shards),
+        "groups": plan.benchmark.episode_groups(),
+        "benchmark": plan.benchmark.name,
+        "dialect": plan.benchmark.dialect,
+        "passes": plan.passes,
+    }
+    job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
+
+
+def read_plan(output: Path) -> Plan:
+    """The plan in `output`. Raises DatasetError if it holds no evaluation, or if the shards have changed."""
+    content = job(output).read_plan()
+    if content["described"].get("version") != VERSION:
+        raise DatasetError(f"{output / PLAN} is not of version {VERSION}; use another folder")
+    identity, others = with_current_keys(content["described"]), content["given"]
+    benchmark = Benchmark(
+        name=others["benchmark"],
+        shards=others["shards"],
+        split=identity["split"],
+        groups=others["groups"],
+        limit=identity["limit"],
+        dialect=others["dialect"],
+    )
+    agent = {key: identity[key] for key in ("agent", "language")}
+    plan = Plan(agent, others["place"], benchmark, others["passes"])
+    if changed := differences(identity, plan.identity()):
+        raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")
+    return plan

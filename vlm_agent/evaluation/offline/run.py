@@ -1,0 +1,161 @@
+"""Offline evaluation: an agent answers every step of recorded episodes, each after its demonstrated history.
+
+OUT/plan.json               settings; run the same command again to resume
+OUT/predictions.parquet     the agent's answers; predictions_<run>.parquet for its variants and controls
+OUT/metrics.json            every score of every run
+OUT/report.html
+OUT/parts/                  predictions during the evaluation (see `parts.py`)
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from vlm_agent.agents import AgentSettings
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Action
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.identity import AGENT, agent_identity
+from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions, most_frequent_action
+from vlm_agent.evaluation.offline.parts import Parts, held
+from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_plan
+from vlm_agent.evaluation.offline.predict import passes_of, predict
+from vlm_agent.evaluation.predictions import Prediction, check_complete, read_predictions
+from vlm_agent.evaluation.report import write_report
+from vlm_agent.evaluation.report.terminal import comparison_table
+from vlm_agent.evaluation.scoring.dialects import SCORERS
+from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.evaluation.scoring.metrics import score
+from vlm_agent.files import atomic_write
+from vlm_agent.jobs import ArrayTask
+
+__all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "evaluate", "finish"]
+
+MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
+
+
+def evaluate(
+    settings: AgentSettings,
+    benchmark: Benchmark,
+    output: Path,
+    console: Console,
+    controls: bool = True,
+    variants: Sequence[str] = (),
+    task: ArrayTask = ArrayTask(),  # noqa: B008 (frozen)
+) -> dict[str, dict] | None:
+    """Scores an agent, its `variants`, with `controls` the agent under every control, and baselines without a model.
+
+    Writes to `output`, and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
+    predictions are scored again. As one `task` of a job array it only predicts, returns None, and `finish` merges and
+    scores.
+
+    Raises DatasetError if the split has no episode or `output` holds another evaluation, and what the agent's settings
+    raise if the agent does not exist.
+    """
+    benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
+    dataset, chosen = _episodes(benchmark)
+    plan = Plan(agent_identity(settings), settings.place, benchmark, passes_of(controls, variants))
+    write_or_verify_plan(output, plan)
+    parts = Parts(output, chosen)
+    with held(output, task):
+        predict(settings.load, plan.passes, dataset, parts, task, console)
+        if task.count == 1:
+            return _score(plan, dataset, parts, console)
+    left = _left(plan, parts)
+    console.print(f"Task {task.index} of {task.count} is complete; {left} part(s) are missing in all", highlight=False)
+    return None
+
+
+def finish(output: Path, console: Console) -> dict[str, dict]:
+    """Merges and scores the predictions of a job array. Raises DatasetError if some are missing."""
+    plan = read_plan(output)
+    dataset, chosen = _episodes(plan.benchmark)
+    parts = Parts(output, chosen)
+    with held(output, ArrayTask()):
+        if left := _left(plan, parts):
+            raise DatasetError(
+                f"{left} part(s) in {output} are not predicted yet; wait for the tasks of the job array, or restart "
+                "those that were stopped"
+            )
+        return _score(plan, dataset, parts, console)
+
+
+def _episodes(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
+    dataset = ShardDataset(benchmark.shards, split=benchmark.split)
+    chosen = benchmark.episode_indices(len(dataset))
+    if not chosen:
+        raise DatasetError(f"{benchmark.shards} has no episode in split {benchmark.split}; choose another split")
+    return dataset, chosen
+
+
+def _left(plan: Plan, parts: Parts) -> int:
+    return sum(len(parts.missing(runs)) for runs in plan.passes)
+
+
+def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) -> dict[str, dict]:
+    benchmark, output = plan.benchmark, parts.output
+    scorers = tuple(dict.fromkeys((*SCORERS, benchmark.dialect)))
+    about = {
+        "benchmark": benchmark.name,
+        "split": benchmark.split,
+        "episodes": len(parts.chosen),
+        "episodes_in_split": len(dataset),
+    }
+    scores: dict[str, dict] = {}
+    agent_steps: JudgedSteps | None = None
+    for run in plan.runs:
+        steps = judge_steps(parts.merge(run), scorers)
+        agent_steps = steps if run == AGENT else agent_steps
+        scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
+        scores[run]["about"] = about | {"settled_by_prefill": parts.share_from_prefill(run)}
+    gold = read_predictions(parts.merged_path(AGENT))
+    check_complete(gold, [dataset.ids[index] for index in parts.chosen])
+    scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
+    with atomic_write(output / "metrics.json") as part:
+        part.write_text(json.dumps(scores, indent=2))
+    write_report(
+        output / "report.html",
+        scores,
+        gold,
+        dataset,
+        _facts(plan, about),
+        judged=agent_steps,
+        language=plan.language(),
+    )
+    title = f"Partial match on {benchmark.split}, %: official, strict below"
+    console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
+    return scores
+
+
+def _facts(plan: Plan, about: dict) -> dict[str, str]:
+    """The head of the report."""
+    benchmark = {} if plan.benchmark.name is None else {"benchmark": plan.benchmark.name}
+    return benchmark | {
+        "agent": plan.place,
+        "shards": str(plan.benchmark.shards),
+        "split": f"{about['split']}, {about['episodes']} of {about['episodes_in_split']} episodes",
+    }
+
+
+def _without_model(
+    gold: list[Prediction], benchmark: Benchmark, scorers: tuple[str, ...], console: Console
+) -> dict[str, dict]:
+    scores: dict[str, dict] = {}
+    groups = benchmark.episode_groups()
+    most_frequent = _most_frequent(benchmark)
+    if most_frequent is None:
+        console.print(f"{benchmark.shards} has no train split, so {MOST_FREQUENT} is left out")
+    else:
+        scores[MOST_FREQUENT] = score(constant_predictions(gold, most_frequent), groups, scorers=scorers)
+    return scores | {CEILING: blind_ceiling(gold, groups)}
+
+
+def _most_frequent(benchmark: Benchmark) -> Action | None:
+    """The most frequent action of the train split: a policy must not be chosen on the data that scores it."""
+    training = ShardDataset(benchmark.shards, split="train")
+    if not len(training):
+        return None
+    return most_frequent_action(training.without_pixels(index) for index in range(len(training)))

@@ -1,0 +1,54 @@
+"""Tables of an online evaluation for the terminal, with a row for each run."""
+
+from collections.abc import Mapping
+
+from rich.table import Table
+from rich.text import Text
+
+from vlm_agent.console import new_table
+from vlm_agent.evaluation.online.scores import OVERALL
+
+_COSTS = ("", "steps", "of the\nexpert's", "no\naction", "seconds\na task", "tokens\na task", "ends")
+
+
+def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
+    """Success with its interval by subset, and the cost; `runs` maps names to results of `online_scores`."""
+    first = next(iter(runs.values()))
+    columns = [name for name, row in first.items() if row["tasks"]]
+    headers = [column.replace("_", "\n") for column in columns]
+    success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, %, and its 95 % interval", ["", *headers])
+    for name, rows in runs.items():
+        success.add_row(_words(name), *(_success(rows[column]) for column in columns))
+    taken = new_table("What it took", _COSTS, left=("ends",))
+    for name, rows in runs.items():
+        taken.add_row(_words(name), *_taken(rows[OVERALL]))
+    return success, taken
+
+
+def _success(row: Mapping) -> Text:
+    if row["success"] is None:
+        return Text("–")
+    low, high = row["interval"]
+    return Text(f"{row['success']:.1f}").append(f"\n{low:.0f}–{high:.0f}", "dim")
+
+
+def _taken(row: Mapping) -> list[str]:
+    cost = row["cost"]
+    tokens = None if cost["tokens_read"] is None else cost["tokens_read"] + cost["tokens_said"]
+    ends = ", ".join(f"{count} {_words(reason)}" for reason, count in row["ends"].items())
+    return [
+        _number(row["steps"], ".1f"),
+        _number(row["steps_over_expert"], ".2f"),
+        str(row["unparsed"]),
+        _number(cost["seconds"], ".1f"),
+        _number(tokens, ",.0f"),
+        ends,
+    ]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,103 @@
+"""Scores as tables for the terminal.
+
+`comparison_table` has a row for each run with the official above the strict partial match. `print_scores` and
+`print_comparison` show one run, or the difference of two, with a row for each scorer.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vlm_agent.console import new_table
+from vlm_agent.evaluation.scoring.measures import SHARES
+from vlm_agent.evaluation.scoring.metrics import headline
+
+
+def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
+    """A rich Table of the partial match in percent; `runs` maps a run's name to what `metrics.score` returned.
+
+    Columns are those of the first run (overall, subsets, groups); a column that no run has a number for is left out.
+    Fits 80 characters with five subsets and one group. Print it with `rich.console.Console().print(table)`.
+    """
+    shares = {name: headline(scores) for name, scores in runs.items()}
+    columns = _columns(shares)
+    table = _table(title or "Partial match, %: official, strict below", columns)
+    for name, by_scorer in shares.items():
+        cells = [f"{_cell(by_scorer['official'], c)}\n[dim]{_cell(by_scorer['strict'], c)}[/dim]" for c in columns]
+        table.add_row(name.replace("_", " "), *cells)
+    return table
+
+
+def _columns(shares: Mapping[str, Mapping]) -> list[str]:
+    first: Mapping = next(iter(shares.values()), {"official": {}})["official"]
+    return [column for column in first if any(s["official"].get(column) is not None for s in shares.values())]
+
+
+def _cell(by_column: Mapping[str, float | None], column: str) -> str:
+    share = by_column.get(column)
+    return "–" if share is None else f"{share:.1f}"
+
+
+_WORDS = {"wrong_to_right": "wrong → right", "right_to_wrong": "right → wrong"}
+
+
+def print_scores(console: Console, scores: Mapping, title: str) -> None:
+    """Prints a `metrics.score` result: the partial match by subset, and every overall share, for each scorer."""
+    scorers = list(scores["scorers"])
+    columns = [name for name, row in scores[scorers[0]].items() if row["steps"]]
+    parts = _table(f"{title}: partial match, % [95 % interval]", columns)
+    for scorer in scorers:
+        rows = scores[scorer]
+        parts.add_row(
+            _words(scorer), *(_with_interval(rows[name]["partial_match"], rows[name]["interval"]) for name in columns)
+        )
+    console.print(parts)
+    shares = _table(f"{title}: overall, %", scorers)
+    overall = [scores[scorer]["overall"] for scorer in scorers]
+    for share in SHARES:
+        shares.add_row(share.replace("_", " "), *(_with_interval(row[share], None) for row in overall))
+    console.print(shares)
+
+
+def print_comparison(console: Console, comparison: Mapping, first: str, second: str) -> None:
+    """Prints a `comparison.compare` result of the runs named `first` and `second`."""
+    scorers = list(comparison["scorers"])
+    columns = [name for name, row in comparison[scorers[0]].items() if row["steps"]]
+    table = _table(f"{second} minus {first}: partial match, points [95 % paired interval]", columns)
+    for scorer in scorers:
+        cells = (comparison[scorer][name]["partial_match"] for name in columns)
+        table.add_row(_words(scorer), *(_with_interval(cell["difference"], cell["interval"], "+.1f") for cell in cells))
+    console.print(table)
+    changes = _table("Steps that changed", list(_WORDS.values()))
+    for scorer in scorers:
+        changes.add_row(_words(scorer), *(_count(comparison["changed"][scorer][way]) for way in _WORDS))
+    console.print(changes)
+
+
+def print_rules(console: Console, scorers: Mapping[str, Mapping[str, str]]) -> None:
+    """Prints the rule and the source of each scorer, as in `scores["scorers"]`."""
+    for name, about in scorers.items():
+        console.print(Text.assemble((name, "bold"), f": {about['rule']} ({about['source']})"))
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    return new_table(title, ("", *(column.replace("_", "\n") for column in columns)))
+
+
+def _with_interval(value: float | None, interval: list[float] | None, form: str = ".1f") -> Text:
+    if value is None:
+        return Text("–")
+    text = Text(format(value, form))
+    if interval is not None:
+        text.append(f"\n{interval[0]:{form}} {interval[1]:{form}}", "dim")
+    return text
+
+
+def _count(changed: Mapping[str, list[int]]) -> str:
+    return f"{sum(map(len, changed.values()))} in {len(changed)} episodes"
+
+
+def _words(scorer: str) -> str:
+    return scorer.replace("_", " ")  # so that a narrow column can break it

@@ -1,0 +1,169 @@
+"""Compares two runs on the same steps: differences, their paired intervals, and the steps that changed.
+
+Both runs are resampled together, episode by episode, so that episodes that are hard for both cancel: a paired interval
+is narrower than the intervals of the two runs suggest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.scoring.dialects import SCORERS, described
+from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.evaluation.scoring.measures import (
+    SHARES,
+    Quotient,
+    interval,
+    mean_of,
+    mean_resampled,
+    percent,
+    quotients,
+    resampled,
+)
+from vlm_agent.evaluation.scoring.metrics import OVERALL, Groups, members_of
+from vlm_agent.evaluation.scoring.steps import Steps
+
+
+def compare(
+    first: JudgedSteps | Steps,
+    second: JudgedSteps | Steps,
+    groups: Groups | None = None,
+    seed: int = 0,
+    scorers: Sequence[str] = SCORERS,
+) -> dict:
+    """The differences between the second and the first run, ready for JSON.
+
+    `{scorer: {"overall": row, subset: row …, group: row …}, …, "changed": {scorer: {"right_to_wrong": {episode id:
+    [step, …]}, "wrong_to_right": {the same}}}, "scorers": …}`. A row maps each of `metrics.SHARES` to `first` and
+    `second` (percent), `difference` (second - first, in points) and `interval` (95 % of the difference, by bootstrap
+    over episodes, both runs drawn together), and has the numbers of `episodes` and `steps`. `overall`, subsets, groups
+    and shares are those of `metrics.score`; steps count from 0.
+
+    Raises DatasetError naming the first difference if the gold steps of the runs differ, and what `metrics.score`
+    raises.
+    """
+    notes = described(scorers)
+    before, after = (_in_order(judge_steps(source, scorers)) for source in (first, second))
+    _check_same_gold(before, after)
+    members, subsets = members_of(before, groups)
+    return {
+        **{scorer: _rows(before, after, scorer, members, subsets, seed) for scorer in scorers},
+        "changed": {scorer: _changed(before, before.right[scorer], after.right[scorer]) for scorer in scorers},
+        "scorers": notes,
+    }
+
+
+def _in_order(steps: JudgedSteps) -> JudgedSteps:
+    """The same steps, sorted by episode id and step."""
+    by_id = np.argsort(steps.episode_ids, kind="stable")
+    rank = np.empty_like(by_id)
+    rank[by_id] = np.arange(len(by_id))
+    order = np.lexsort((steps.step, rank[steps.episode]))
+    gold = steps.gold
+    return replace(
+        steps,
+        episode_ids=steps.episode_ids[by_id],
+        subsets=steps.subsets[by_id],
+        lengths=steps.lengths[by_id],
+        episode=rank[steps.episode][order],
+        gold=replace(
+            gold, kind=gold.kind[order], touch=gold.touch[order], lift=gold.lift[order], text=gold.text.take(order)
+        ),
+        right={scorer: right[order] for scorer, right in steps.right.items()},
+        **{
+            name: getattr(steps, name)[order] for name in ("step", "predicted", "same_text", "elements", "element_sums")
+        },
+    )
+
+
+def _check_same_gold(first: JudgedSteps, second: JudgedSteps) -> None:
+    for one, other, has, lacks in ((first, second, "first", "second"), (second, first, "second", "first")):
+        only = np.setdiff1d(one.episode_ids, other.episode_ids)
+        if len(only):
+            raise DatasetError(
+                f"the {has} run has {len(only)} episodes that the {lacks} lacks, the first {only[0]}; "
+                "compare runs over the same episodes"
+            )
+    for what, differs in (("subset", first.subsets != second.subsets), ("length", first.lengths != second.lengths)):
+        if differs.any():
+            raise DatasetError(f"episode {first.episode_ids[differs.argmax()]} has another {what} in the second run")
+    _check_same_steps(first, second)
+
+
+def _check_same_steps(first: JudgedSteps, second: JudgedSteps) -> None:
+    texts = (np.array(steps.gold.text.to_pylist(), object) for steps in (first, second))
+    differences = {
+        "gold action": (first.gold.kind != second.gold.kind)
+        | (first.gold.touch != second.gold.touch).any(axis=1)
+        | (first.gold.lift != second.gold.lift).any(axis=1),
+        "gold text": np.not_equal(*texts).astype(bool),
+        "elements": (first.elements != second.elements) | (first.element_sums != second.element_sums),
+    }
+    for what, differs in differences.items():
+        if differs.any():
+            row = differs.argmax()
+            raise DatasetError(
+                f"episode {first.episode_ids[first.episode[row]]}, step {first.step[row]}: the two runs differ in the "
+                f"{what}, here and in {differs.sum() - 1} other steps; they were not made on the same data"
+            )
+
+
+def _rows(
+    before: JudgedSteps,
+    after: JudgedSteps,
+    scorer: str,
+    members: dict[str, np.ndarray],
+    subsets: list[str],
+    seed: int,
+) -> dict[str, dict]:
+    pair = quotients(before, before.right[scorer]), quotients(after, after.right[scorer])
+    cells = {name: _cells(pair, mask, seed, name) for name, mask in members.items()}
+    overall = {
+        share: (
+            mean_of([cells[name][share][0] for name in subsets]),
+            mean_of([cells[name][share][1] for name in subsets]),
+            mean_resampled([cells[name][share][2] for name in subsets]),
+        )
+        for share in SHARES
+    }
+    everywhere = np.ones(len(before.lengths), bool)
+    return {OVERALL: _row(overall, everywhere, before) | {"subsets": subsets}} | {
+        name: _row(cells[name], mask, before) for name, mask in members.items()
+    }
+
+
+def _cells(pair: tuple[dict[str, Quotient], dict[str, Quotient]], mask: np.ndarray, seed: int, name: str) -> dict:
+    """{share: (first percent, second percent, resampled differences)}; both runs have the same denominators."""
+    cells = {}
+    for share in SHARES:
+        (old, possible), (new, _) = (run[share] for run in pair)
+        old, new, possible = old[mask], new[mask], possible[mask]
+        drawn = resampled(new - old, possible, [seed, *f"{name} {share}".encode()])
+        cells[share] = (percent(old, possible), percent(new, possible), drawn)
+    return cells
+
+
+def _row(cells: dict, mask: np.ndarray, steps: JudgedSteps) -> dict:
+    counts = {"episodes": int(mask.sum()), "steps": int(steps.lengths[mask].sum())}
+    return {share: _difference(*cell) for share, cell in cells.items()} | counts
+
+
+def _difference(first: float | None, second: float | None, drawn: np.ndarray) -> dict:
+    difference = None if first is None or second is None else second - first
+    return {"first": first, "second": second, "difference": difference, "interval": interval(drawn)}
+
+
+def _changed(steps: JudgedSteps, before: np.ndarray, after: np.ndarray) -> dict[str, dict[str, list[int]]]:
+    return {
+        "right_to_wrong": _by_episode(steps, before & ~after),
+        "wrong_to_right": _by_episode(steps, ~before & after),
+    }
+
+
+def _by_episode(steps: JudgedSteps, rows: np.ndarray) -> dict[str, list[int]]:
+    changed: dict[str, list[int]] = {}
+    for episode, step in zip(steps.episode[rows].tolist(), steps.step[rows].tolist(), strict=True):
+        changed.setdefault(str(steps.episode_ids[episode]), []).append(step)
+    return changed

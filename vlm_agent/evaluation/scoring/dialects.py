@@ -1,0 +1,218 @@
+"""Dialects: the official AITW matcher, our strict rule, and every published variant that differs.
+
+No two repositories of this field compute the same score. Each known variant is a dialect with a name and a source, so
+that a score is compared only with published numbers of the same rule. In all of them a tap never matches a swipe, other
+actions match their own kind, and an answer that is not an action matches nothing.
+
+Errors of published scorers are *not* reproduced: scoring the sample before after a parse failure
+(Auto-UI), leaving failed samples out (SeeClick), counting every Enter and every end of a task as right (MM-Navigator),
+comparing clicks with (0, 0) (CoAT, whose rule for clicks also needs a predicted box and so fits no agent of ours).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from vlm_agent.episodes import ActionKind
+from vlm_agent.errors import UserError
+from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.scoring import aitw_matcher
+from vlm_agent.evaluation.scoring.steps import StepTable
+from vlm_agent.evaluation.scoring.strict import same_element, touches_the_element
+from vlm_agent.geometry import directions
+
+Rule = Callable[[StepTable, np.ndarray], np.ndarray]
+"""Takes a table and the rows (R,) whose two actions are of the same kind; returns which of them match, bool (R,)."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """`rule` describes in one line which answers are right, `source` names who publishes numbers under it."""
+
+    rule: str
+    source: str
+    taps: Rule
+    swipes: Rule
+    texts: Rule
+    either_end: bool = False
+    """Whether declaring the task complete and declaring it impossible are the same."""
+    judges_new_kinds: bool = False
+    """Whether long presses are judged like taps, and answers and names of apps like typed text. Otherwise they match if
+    their kinds are equal, as AITW's code compares every type that it does not know."""
+
+
+def judge(table: StepTable, name: str) -> np.ndarray:
+    """Which steps are right under the dialect of this name, bool (N,). UserError listing the dialects if unknown."""
+    dialect = named(name)
+    gold, predicted = table.gold, table.predicted
+    right = (gold.kind == predicted.kind) & (gold.kind != ActionKind.DUAL_POINT)
+    if dialect.either_end:
+        right |= _is_end(gold.kind) & _is_end(predicted.kind)
+    judged = [
+        (dialect.taps, gold.is_tap & predicted.is_tap),
+        (dialect.swipes, gold.is_swipe & predicted.is_swipe),
+        (dialect.texts, right & (gold.kind == ActionKind.TYPE)),
+    ]
+    if dialect.judges_new_kinds:
+        judged.append((dialect.taps, right & (gold.kind == ActionKind.LONG_PRESS)))
+        judged.append((dialect.texts, right & np.isin(gold.kind, (ActionKind.OPEN_APP, ActionKind.ANSWER))))
+    for rule, both in judged:
+        rows = np.flatnonzero(both)
+        right[rows] = rule(table, rows)
+    return right
+
+
+def named(name: str) -> Dialect:
+    if name not in DIALECTS:
+        raise UserError(f"dialect {name!r} is unknown; there are {', '.join(DIALECTS)}")
+    return DIALECTS[name]
+
+
+def described(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Rules and sources, as printed under tables: {name: {"rule": …, "source": …}}."""
+    return {name: {"rule": named(name).rule, "source": named(name).source} for name in names}
+
+
+def _is_end(kind: np.ndarray) -> np.ndarray:
+    return (kind == ActionKind.STATUS_TASK_COMPLETE) | (kind == ActionKind.STATUS_TASK_IMPOSSIBLE)
+
+
+def _near_or_in_one_box(table: StepTable, rows: np.ndarray, growth: float) -> np.ndarray:
+    gold, predicted = (points.take(rows, axis=0).astype(np.float32) for points in _touches(table))
+    right = aitw_matcher.within(gold, predicted, aitw_matcher.MATCH_DISTANCE)
+    undecided = np.flatnonzero(~right & (table.boxes.counts[rows] > 0))
+    fullest = int(table.boxes.counts[rows].max(initial=0))
+    for some in aitw_matcher.pieces(undecided, fullest):
+        taps = (gold.take(some, axis=0), predicted.take(some, axis=0))
+        right[some] = aitw_matcher.share_a_box(*taps, *table.boxes.padded(rows[some]), growth)
+    return right
+
+
+def _touches(table: StepTable) -> tuple[np.ndarray, np.ndarray]:
+    return table.gold.touch, table.predicted.touch
+
+
+def _same_axis(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    gold, predicted = table.gold, table.predicted
+    points = (gold.touch, gold.lift, predicted.touch, predicted.lift)
+    return aitw_matcher.same_axis(*(array.take(rows, axis=0).astype(np.float32) for array in points))
+
+
+def _same_direction(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    gold, predicted = (directions(actions.touch[rows], actions.lift[rows]) for actions in (table.gold, table.predicted))
+    return gold == predicted
+
+
+def _same_element(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    gold, predicted = (points[rows] for points in _touches(table))
+    return same_element(gold, predicted, *table.boxes.listed(rows))
+
+
+def _five_points(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    gold, predicted = (points[rows] for points in _touches(table))
+    return touches_the_element(gold, predicted, *table.boxes.listed(rows))
+
+
+def _any_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    return np.ones(len(rows), bool)
+
+
+def _same_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    return np.array([gold == predicted for gold, predicted in _texts(table, rows)], bool)
+
+
+def _one_text_in_the_other(table: StepTable, rows: np.ndarray, strip_gold: bool) -> np.ndarray:
+    pairs = ((gold.lower(), predicted.lower().strip()) for gold, predicted in _texts(table, rows))
+    if strip_gold:
+        pairs = ((gold.strip(), predicted) for gold, predicted in pairs)
+    return np.array([gold in predicted or predicted in gold for gold, predicted in pairs], bool)
+
+
+def _texts(table: StepTable, rows: np.ndarray) -> Iterator[tuple[str, str]]:
+    columns = (table.gold.text, table.predicted.text)
+    return zip(*(column.take(rows).to_pylist() for column in columns), strict=True)
+
+
+OFFICIAL = Dialect(
+    rule="taps within 0.14 or in one box 2.4 times as large, swipes by axis, typed text not compared",
+    source="Rawles et al. 2023, google-research/android_in_the_wild action_matching.py",
+    taps=partial(_near_or_in_one_box, growth=aitw_matcher.BOX_GROWTH),
+    swipes=_same_axis,
+    texts=_any_text,
+)
+
+STRICT = Dialect(
+    rule="taps in the same smallest element (outside every element within 0.04), swipes by direction, text equal",
+    source="ours",
+    taps=_same_element,
+    swipes=_same_direction,
+    texts=_same_text,
+    judges_new_kinds=True,
+)
+
+OFFICIAL_TEXT = Dialect(
+    rule="official, and of two typed texts one must contain the other, in lower case",
+    source="Auto-UI (Zhan and Zhang 2023), cooelf/Auto-GUI main.py text_acc; SeeClick compares typing so as well",
+    taps=OFFICIAL.taps,
+    swipes=_same_axis,
+    texts=partial(_one_text_in_the_other, strip_gold=False),
+)
+
+OFFICIAL_DIRECTION = Dialect(
+    rule="official, and swipes must go in the same direction",
+    source="MM-Navigator (Yan et al. 2023), zzxslp/MM-Navigator eval.py",
+    taps=OFFICIAL.taps,
+    swipes=lambda table, rows: _same_axis(table, rows) & _same_direction(table, rows),
+    texts=_any_text,
+)
+
+OFFICIAL_FACTOR = Dialect(
+    rule="official, but boxes 1.4 times as large: 1.4 read as the factor, not as what is added",
+    source="the reading of OpenBMB/AgentCPM-GUI eval/utils/evaluator.py, there with 1.2",
+    taps=partial(_near_or_in_one_box, growth=0.4),
+    swipes=_same_axis,
+    texts=_any_text,
+)
+
+FIVE_POINTS = Dialect(
+    rule="the tapped element holds the gold tap or has a corner or its centre within 0.14; swipes by direction",
+    source="D-PoT (Zhang et al. 2024), appendix A.3; MM-Navigator eval.py with two corners and the centre",
+    taps=_five_points,
+    swipes=_same_direction,
+    texts=_any_text,
+)
+
+AGENTCPM = Dialect(
+    rule="taps within 0.14 or in one box 1.2 times as large, swipes by direction, one text in the other, "
+    "complete and impossible alike",
+    source="AgentCPM-GUI on AitZ, OpenBMB/AgentCPM-GUI eval/utils/evaluator.py, after Qwen2.5-VL",
+    taps=partial(_near_or_in_one_box, growth=0.2),
+    swipes=_same_direction,
+    texts=partial(_one_text_in_the_other, strip_gold=True),
+    either_end=True,
+)
+
+DIALECTS = {
+    "official": OFFICIAL,
+    "strict": STRICT,
+    "official_text": OFFICIAL_TEXT,
+    "official_direction": OFFICIAL_DIRECTION,
+    "official_factor": OFFICIAL_FACTOR,
+    "five_points": FIVE_POINTS,
+    "agentcpm": AGENTCPM,
+}
+"""Scorers by the name that `--dialect` and benchmark files use."""
+
+SCORERS = ("official", "strict")
+"""The dialects of every result."""
+
+
+def verdicts(steps: StepTable | Sequence[Prediction], scorers: Sequence[str] = SCORERS) -> dict[str, np.ndarray]:
+    """Whether each prediction is right, bool (N,), under each of `scorers`; an answer that is not an action is wrong.
+
+    UserError listing the dialects if one of `scorers` is unknown.
+    """
+    table = steps if isinstance(steps, StepTable) else StepTable.of(steps)
+    return {scorer: judge(table, scorer) for scorer in scorers}

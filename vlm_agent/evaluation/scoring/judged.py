@@ -1,0 +1,114 @@
+"""Judged steps: the columns that every metric is computed from, without the screens' elements."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vlm_agent.evaluation.predictions import check_episodes
+from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
+from vlm_agent.evaluation.scoring.steps import Actions, Steps, StepTable, step_tables
+
+
+@dataclass(frozen=True)
+class JudgedSteps:
+    """N steps of E episodes, in the order of their source.
+
+    `episode_ids` (E,) in order of appearance, `subsets` (E,) theirs, `lengths` int (E,); `episode` int (N,) is each
+    step's index among them, `step` counts from 0. `predicted` and `gold.name` are indices of `ACTION_NAMES`,
+    `same_text` bool (N,). `right` has a bool (N,) for each scorer. `elements` (N,) and `element_sums` float64 (N,),
+    the number of elements on each screen and a weighted sum over their boxes, detect screens with other annotations.
+    """
+
+    episode_ids: np.ndarray
+    subsets: np.ndarray
+    lengths: np.ndarray
+    episode: np.ndarray
+    step: np.ndarray
+    gold: Actions
+    predicted: np.ndarray
+    same_text: np.ndarray
+    elements: np.ndarray
+    element_sums: np.ndarray
+    right: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def row_of(self, episode_id: str, step: int) -> int:
+        """The index of a step in the columns. KeyError if the run lacks the episode."""
+        starts, order = self._by_episode
+        return int(order[starts[episode_id] + step])
+
+    @cached_property
+    def _by_episode(self) -> tuple[dict[str, int], np.ndarray]:
+        """Rows int (N,) in the order of episodes and steps, and where each episode starts among them."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        by_id = dict(zip(self.episode_ids.tolist(), starts.tolist(), strict=True))
+        return by_id, np.lexsort((self.step, self.episode))
+
+
+def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS) -> JudgedSteps:
+    """Judges every step under each of `scorers`; JudgedSteps are returned unchanged.
+
+    Raises DatasetError if a step is missing or occurs twice, and what `step_tables` raises; ValueError if JudgedSteps
+    lack one of `scorers`.
+    """
+    if isinstance(source, JudgedSteps):
+        if set(scorers) - set(source.right):
+            raise ValueError(f"the steps were judged by {', '.join(source.right)} only, not by {', '.join(scorers)}")
+        return source
+    parts = [_columns(table, scorers) for table in step_tables(source)]
+    parts = parts or [_columns(StepTable.of([]), scorers)]
+    ids, episode = _numbered(part["episode_id"] for part in parts)
+    subset_names, subset = _numbered(part["subset"] for part in parts)
+    length, step = (np.concatenate([part[name] for part in parts]) for name in ("episode_length", "step"))
+    check_episodes(ids.tolist(), episode, subset, length, step)
+    first = np.unique(episode, return_index=True)[1]
+    return JudgedSteps(
+        episode_ids=ids,
+        subsets=subset_names[subset[first]],
+        lengths=length[first],
+        episode=episode,
+        step=step,
+        gold=_joined([part["gold"] for part in parts]),
+        **{
+            name: np.concatenate([part[name] for part in parts])
+            for name in ("predicted", "same_text", "elements", "element_sums")
+        },
+        right={scorer: np.concatenate([part["right"][scorer] for part in parts]) for scorer in scorers},
+    )
+
+
+def _columns(table: StepTable, scorers: Sequence[str]) -> dict:
+    gold, predicted = table.gold, table.predicted
+    return {
+        **{name: getattr(table, name) for name in ("episode_id", "subset", "step", "episode_length", "gold")},
+        "predicted": predicted.name,
+        "same_text": pc.equal(gold.text, predicted.text).to_numpy(zero_copy_only=False),
+        "elements": table.boxes.counts,
+        "element_sums": _sums(table),
+        "right": verdicts(table, scorers),
+    }
+
+
+def _sums(table: StepTable) -> np.ndarray:
+    """The sum over the boxes of each screen; y, x, height and width have different weights, so that swaps are seen."""
+    y, x, height, width = table.boxes.values.T
+    index, place = table.boxes.indices(np.arange(len(table)))
+    weighed = (y + 2 * x + 3 * height + 5 * width).take(index)
+    return np.bincount(place, weights=weighed, minlength=len(table))
+
+
+def _numbered(columns) -> tuple[np.ndarray, np.ndarray]:
+    """Unique strings in order of appearance, and the index of each string among them."""
+    joined = pa.chunked_array(list(columns), pa.string()).combine_chunks().dictionary_encode()
+    return joined.dictionary.to_numpy(zero_copy_only=False), joined.indices.to_numpy().astype(np.int64)
+
+
+def _joined(parts: list[Actions]) -> Actions:
+    arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("kind", "touch", "lift")}
+    return Actions(**arrays, text=pa.chunked_array([part.text for part in parts], pa.string()).combine_chunks())

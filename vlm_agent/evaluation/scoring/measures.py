@@ -1,0 +1,123 @@
+"""The shares that results consist of, each defined once as a quotient of two sums over episodes.
+
+An episode adds to the numerator and to the denominator: its right taps and its taps, say, or its fraction of right
+steps and 1. So one bootstrap over episodes gives the interval of any share.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.evaluation.scoring.judged import JudgedSteps
+from vlm_agent.evaluation.scoring.steps import UNPARSED_NAME
+
+SHARES = (
+    "partial_match",
+    "step_match",
+    "complete_match",
+    "goal_progress",
+    "action_type",
+    "tap",
+    "swipe",
+    "typed_text",
+    "parse_failures",
+)
+RESAMPLES = 1000
+
+Quotient = tuple[np.ndarray, np.ndarray]
+"""Numerator and denominator of a share by episode, float64 (E,) each."""
+
+
+def quotients(steps: JudgedSteps, right: np.ndarray) -> dict[str, Quotient]:
+    """Each of `SHARES` by episode; `right` bool (N,) is one scorer's verdict on each step."""
+
+    def count(mask: np.ndarray) -> np.ndarray:
+        return np.bincount(steps.episode[mask], minlength=len(steps.lengths)).astype(np.float64)
+
+    lengths, ones = steps.lengths.astype(np.float64), np.ones(len(steps.lengths))
+    gold = {name: steps.gold.name == ACTION_NAMES.index(name) for name in ("tap", "swipe", "type")}
+    correct = count(right)
+    typed = gold["type"] & (steps.predicted == steps.gold.name) & steps.same_text
+    return {
+        "partial_match": (correct / lengths, ones),
+        "step_match": (correct, lengths),
+        "complete_match": ((correct == lengths).astype(np.float64), ones),
+        "goal_progress": (steps_to_first_error(steps, right) / lengths, ones),
+        "action_type": (count(steps.predicted == steps.gold.name), lengths),
+        "tap": (count(right & gold["tap"]), count(gold["tap"])),
+        "swipe": (count(right & gold["swipe"]), count(gold["swipe"])),
+        "typed_text": (count(typed), count(gold["type"])),
+        "parse_failures": (count(steps.predicted == UNPARSED_NAME), lengths),
+    }
+
+
+def steps_to_first_error(steps: JudgedSteps, right: np.ndarray) -> np.ndarray:
+    """The number of right steps before the first wrong one of each episode, int (E,)."""
+    reached = steps.lengths.copy()
+    np.minimum.at(reached, steps.episode[~right], steps.step[~right])
+    return reached
+
+
+def percent(added: np.ndarray, possible: np.ndarray) -> float | None:
+    """The share in percent; None if the denominator is 0."""
+    return float(100 * added.sum() / possible.sum()) if possible.sum() else None
+
+
+def resampled(added: np.ndarray, possible: np.ndarray, seed: list[int]) -> np.ndarray:
+    """The share in percent in each of `RESAMPLES` draws of as many episodes with replacement, NaN where undefined.
+
+    Few different pairs of values occur, and how often each is drawn is multinomial: the same as drawing episodes.
+    """
+    kinds, counts = np.unique(added + 1j * possible, return_counts=True)
+    if not len(kinds):
+        return np.full(RESAMPLES, np.nan)
+    drawn = np.random.default_rng(seed).multinomial(len(added), counts / len(added), RESAMPLES)
+    with np.errstate(invalid="ignore"):
+        return 100 * (drawn @ kinds.real) / (drawn @ kinds.imag)
+
+
+def interval(percents: np.ndarray) -> list[float] | None:
+    """The 2.5 % and 97.5 % quantiles of the defined values; None without any."""
+    known = percents[~np.isnan(percents)]
+    return [float(edge) for edge in np.percentile(known, [2.5, 97.5])] if len(known) else None
+
+
+def mean_of(values: list[float | None]) -> float | None:
+    """The mean of the values that are not None; None without any."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def mean_resampled(parts: list[np.ndarray]) -> np.ndarray:
+    """Draw by draw the mean over the parts that are defined, NaN where none is, (RESAMPLES,)."""
+    stacked = np.array(parts).reshape(-1, RESAMPLES)
+    known = ~np.isnan(stacked)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, stacked, 0).sum(axis=0) / known.sum(axis=0)
+
+
+def tabulate(
+    by_share: Mapping[str, Quotient], members: Mapping[str, np.ndarray], seed: int
+) -> dict[str, dict[str, tuple[float | None, np.ndarray]]]:
+    """{name: {share: (percent, resampled)}} of the episodes under each mask of `members`, bool (E,)."""
+    return {
+        name: {
+            share: (
+                percent(added[mask], possible[mask]),
+                resampled(added[mask], possible[mask], [seed, *f"{name} {share}".encode()]),
+            )
+            for share, (added, possible) in by_share.items()
+        }
+        for name, mask in members.items()
+    }
+
+
+def wilson(successes: int, trials: int) -> list[float] | None:
+    """The 95 % interval of a binomial proportion in percent (Wilson 1927); None without trials."""
+    if not trials:
+        return None
+    from scipy.stats import binomtest  # takes a second to import, and few commands need it
+
+    interval = binomtest(successes, trials).proportion_ci(method="wilson")
+    return [100 * float(interval.low), 100 * float(interval.high)]

@@ -1,0 +1,167 @@
+"""Every metric of a result, computed from the predictions alone.
+
+A step is right or wrong (`verdicts`). An answer that is not an action is wrong, and the denominator is always the
+number of gold steps. All shares are percentages; a share without a denominator (swipes of a run without swipes, a
+subset without episodes) is None.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from vlm_agent.datasets.sources.registry import published_subsets
+from vlm_agent.episodes import ACTION_NAMES, shown_action_names
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.scoring.dialects import SCORERS, described
+from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.evaluation.scoring.measures import (
+    SHARES,
+    interval,
+    mean_of,
+    mean_resampled,
+    percent,
+    quotients,
+    tabulate,
+)
+from vlm_agent.evaluation.scoring.steps import Steps
+
+__all__ = ["OVERALL", "SHARES", "UNPARSED", "headline", "members_of", "overall_weights", "score"]
+
+OVERALL = "overall"
+UNPARSED = "unparsed"
+"""The column of the confusion table for answers that are not an action."""
+
+Groups = Mapping[str, Collection[str]]
+
+
+def score(
+    source: JudgedSteps | Steps, groups: Groups | None = None, seed: int = 0, scorers: Sequence[str] = SCORERS
+) -> dict:
+    """All numbers of a run (a predictions file, or the steps themselves), ready for JSON.
+
+    `{"official": {"overall": row, subset: row …, group: row …}, "strict": {the same}, …, "scorers": …, "confusion": …,
+    "by_step": …, "by_length": …}`. A row holds the percentages of `SHARES`, `intervals` (95 %, of each of them, by
+    bootstrap over episodes; `interval` is that of the partial match), `episodes` and `steps`:
+
+    - `partial_match`: right steps / episode length, mean over episodes (AITW's score); `step_match`: over steps;
+      `complete_match`: episodes whose every step is right; `goal_progress`: steps before the first wrong one / episode
+      length, mean over episodes (AitZ, Zhang et al. 2024, section 4.2).
+    - `action_type`: predictions of the gold action's name (a swipe for a tap is wrong); `tap`, `swipe`: right steps
+      among those whose gold action is one; `typed_text`: exactly equal text among gold typing, for every scorer;
+      `parse_failures`: answers that are no action.
+
+    The five AITW subsets always have a row. `overall` is the mean of the subsets with episodes, named in its
+    `subsets`; each share averages the subsets that have it. `groups` names further sets of episode ids; their rows
+    are over their own episodes, and ids that are not in the run are ignored.
+
+    `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted
+    name]` counts steps. `by_step` is, for each step index from 0, the number of steps and the share right by each
+    scorer; `by_length`, for each episode length, the number of episodes and their partial match.
+
+    Raises DatasetError if a step is missing or occurs twice, or if a group has a subset's name; UserError if a scorer
+    is unknown.
+    """
+    notes = described(scorers)
+    steps = judge_steps(source, scorers)
+    members, subsets = members_of(steps, groups)
+    return {
+        **{scorer: _rows(steps, steps.right[scorer], members, subsets, seed) for scorer in scorers},
+        "scorers": notes,
+        "confusion": _confusion(steps),
+        "by_step": list(_by_step(steps, scorers)),
+        "by_length": list(_by_length(steps, scorers)),
+    }
+
+
+def headline(scores: Mapping) -> dict[str, dict[str, float | None]]:
+    """The partial match alone from a result of `score`: {scorer: {overall, subset …, group …: percent}}."""
+    return {
+        scorer: {name: row["partial_match"] for name, row in scores[scorer].items()}
+        for scorer in ("official", "strict")
+    }
+
+
+def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:
+    """The weight of each step in the overall partial match, float64 (N,); the weights sum to 1."""
+    steps = judge_steps(predictions, ())
+    _, per_episode, subset_sizes = np.unique(steps.subsets, return_inverse=True, return_counts=True)
+    weights = 1 / (steps.lengths * subset_sizes[per_episode] * len(subset_sizes))
+    return weights[steps.episode]
+
+
+def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Masks bool (E,) of subsets and groups by name, and the names of those that are subsets with episodes.
+
+    Raises DatasetError where a group has a subset's name.
+    """
+    groups = {} if groups is None else groups
+    names = dict.fromkeys((*published_subsets(), *sorted(set(steps.subsets))))
+    taken = {OVERALL, *names} & set(groups)
+    if taken:
+        raise DatasetError(f"groups named like a subset: {sorted(taken)}; choose other names")
+    members = {name: steps.subsets == name for name in names}
+    present = [name for name, mask in members.items() if mask.any()]
+    for name, ids in groups.items():
+        wanted = set(ids)
+        members[name] = np.array([episode_id in wanted for episode_id in steps.episode_ids], bool)
+    return members, present
+
+
+def _rows(
+    steps: JudgedSteps, right: np.ndarray, members: dict[str, np.ndarray], subsets: list[str], seed: int
+) -> dict[str, dict]:
+    cells = tabulate(quotients(steps, right), members, seed)
+    rows = {name: _row(cells[name], mask, steps) for name, mask in members.items()}
+    overall = {
+        share: (
+            mean_of([cells[name][share][0] for name in subsets]),
+            mean_resampled([cells[name][share][1] for name in subsets]),
+        )
+        for share in SHARES
+    }
+    everywhere = np.ones(len(steps.lengths), bool)
+    return {OVERALL: _row(overall, everywhere, steps) | {"subsets": subsets}} | rows
+
+
+def _row(cells: dict[str, tuple[float | None, np.ndarray]], mask: np.ndarray, steps: JudgedSteps) -> dict:
+    intervals = {share: interval(draws) for share, (_, draws) in cells.items()}
+    return {
+        **{share: value for share, (value, _) in cells.items()},
+        "interval": intervals["partial_match"],
+        "intervals": intervals,
+        "episodes": int(mask.sum()),
+        "steps": int(steps.lengths[mask].sum()),
+    }
+
+
+def _confusion(steps: JudgedSteps) -> dict[str, dict[str, int]]:
+    columns = (*ACTION_NAMES, UNPARSED)
+    cells = steps.gold.name.astype(np.int64) * len(columns) + steps.predicted
+    counts = np.bincount(cells, minlength=len(ACTION_NAMES) * len(columns)).reshape(-1, len(columns))
+    present = {columns[index] for index in np.flatnonzero(counts.sum(axis=0))}
+    present |= {ACTION_NAMES[index] for index in np.flatnonzero(counts.sum(axis=1))}
+    shown = shown_action_names(present)
+    return {
+        gold: {name: int(counts[ACTION_NAMES.index(gold), columns.index(name)]) for name in (*shown, UNPARSED)}
+        for gold in shown
+    }
+
+
+def _by_step(steps: JudgedSteps, scorers: Sequence[str]) -> Iterator[dict]:
+    counts = np.bincount(steps.step)
+    right = {scorer: np.bincount(steps.step[steps.right[scorer]], minlength=len(counts)) for scorer in scorers}
+    for step in np.flatnonzero(counts).tolist():
+        shares = {scorer: percent(right[scorer][step], counts[step]) for scorer in scorers}
+        yield {"step": step, "steps": int(counts[step])} | shares
+
+
+def _by_length(steps: JudgedSteps, scorers: Sequence[str]) -> Iterator[dict]:
+    lengths, length = np.unique(steps.lengths, return_inverse=True)
+    episodes = np.bincount(length, minlength=len(lengths))
+    length_of_step = length[steps.episode]
+    right = {scorer: np.bincount(length_of_step[steps.right[scorer]], minlength=len(lengths)) for scorer in scorers}
+    for index, steps_each in enumerate(lengths.tolist()):
+        count = int(episodes[index])
+        shares = {scorer: percent(right[scorer][index], episodes[index] * lengths[index]) for scorer in scorers}
+        yield {"length": steps_each, "episodes": count, "steps": count * steps_each} | shares

@@ -1,0 +1,243 @@
+"""Steps as columns: gold actions, predicted actions and elements, from which verdicts are computed.
+
+`step_tables` reads a predictions file, or a list of predictions, in tables that fit in memory. Scoring uses these;
+`predictions.read_predictions` returns the same rows as objects.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.predictions import Prediction, open_predictions
+from vlm_agent.geometry import are_taps
+
+NO_ACTION = -1
+"""The kind of an answer that is not an action. Gold actions never have it, so it matches none."""
+
+UNPARSED_NAME = len(ACTION_NAMES)
+"""The value in `Actions.name` of an answer that is not an action; others are indices of `ACTION_NAMES`."""
+
+
+@dataclass(frozen=True)
+class Actions:
+    """N actions: `kind` int8 (N,), `touch` and `lift` float64 (N, 2) as (y, x), `text` a pyarrow string array (N,).
+
+    An answer that is not an action has kind `NO_ACTION`, points `NO_POINT` and empty text.
+    """
+
+    kind: np.ndarray
+    touch: np.ndarray
+    lift: np.ndarray
+    text: pa.Array
+
+    @cached_property
+    def is_tap(self) -> np.ndarray:
+        return are_taps(self.touch, self.lift) & (self.kind == ActionKind.DUAL_POINT)
+
+    @cached_property
+    def is_swipe(self) -> np.ndarray:
+        return (self.kind == ActionKind.DUAL_POINT) & ~self.is_tap
+
+    @cached_property
+    def name(self) -> np.ndarray:
+        """Indices of `ACTION_NAMES`, `UNPARSED_NAME` for an answer that is not an action, int8 (N,)."""
+        return np.where(self.is_swipe, np.int8(ACTION_NAMES.index("swipe")), _NAME_OF_KIND[self.kind])
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The elements of N screens: `values` float64 (B, 4) as (y, x, height, width); those of screen n start at
+    `starts[n]` and are `counts[n]`."""
+
+    values: np.ndarray
+    starts: np.ndarray
+    counts: np.ndarray
+
+    def padded(self, screens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Float32 (S, M, 4) and counts (S,) of some screens, as the matcher expects them; the padding is arbitrary."""
+        counts = self.counts[screens]
+        slots = np.arange(counts.max(initial=0))
+        index = np.minimum(self.starts[screens, None] + slots, max(0, len(self.values) - 1))
+        return self._float32[index], counts
+
+    def listed(self, screens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The boxes of some screens one after the other, (P, 4), and for each the position in `screens`, (P,)."""
+        index, place = self.indices(screens)
+        return self.values.take(index, axis=0), place
+
+    def indices(self, screens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where in `values` the boxes of some screens are, and for each the position in `screens`, int (P,)."""
+        counts = self.counts[screens]
+        place = np.repeat(np.arange(len(screens)), counts)
+        first = np.cumsum(counts) - counts
+        return np.arange(len(place)) + np.repeat(self.starts[screens] - first, counts), place
+
+    @cached_property
+    def _float32(self) -> np.ndarray:
+        return self.values.astype(np.float32)
+
+
+@dataclass(frozen=True)
+class StepTable:
+    """N steps with what was predicted: `episode_id` and `subset` pyarrow string arrays, `step` and `episode_length`
+    int (N,), the gold and the predicted actions, and the elements on each screen."""
+
+    episode_id: pa.Array
+    subset: pa.Array
+    step: np.ndarray
+    episode_length: np.ndarray
+    gold: Actions
+    predicted: Actions
+    boxes: Boxes
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @classmethod
+    def of(cls, rows: Sequence[Prediction]) -> "StepTable":
+        counts = np.array([len(row.elements) for row in rows], np.int64)
+        values = np.array([element.box for row in rows for element in row.elements], np.float64).reshape(-1, 4)
+        return cls(
+            episode_id=pa.array([row.episode_id for row in rows], pa.string()),
+            subset=pa.array([row.subset for row in rows], pa.string()),
+            step=np.array([row.step for row in rows], np.int64),
+            episode_length=np.array([row.episode_length for row in rows], np.int64),
+            gold=action_columns([row.gold for row in rows]),
+            predicted=action_columns([row.predicted for row in rows]),
+            boxes=Boxes(values, np.cumsum(counts) - counts, counts),
+        )
+
+
+def action_columns(actions: Sequence[Action | None]) -> Actions:
+    """The same actions as columns; None becomes `NO_ACTION`."""
+    return Actions(
+        kind=np.array([NO_ACTION if action is None else action.kind for action in actions], np.int8),
+        touch=_points([NO_POINT if action is None else action.touch_yx for action in actions]),
+        lift=_points([NO_POINT if action is None else action.lift_yx for action in actions]),
+        text=pa.array(["" if action is None else action.text for action in actions], pa.string()),
+    )
+
+
+def _points(points: list[tuple[float, float]]) -> np.ndarray:
+    return np.array(points, np.float64).reshape(-1, 2)
+
+
+def _name_of_kind() -> np.ndarray:
+    """Indexed by kind, -1 being the last: index of the name that an action of this kind has, a tap for a gesture."""
+    names = np.full(max(ActionKind) + 2, UNPARSED_NAME, np.int8)
+    for kind in ActionKind:
+        names[kind] = ACTION_NAMES.index("tap" if kind is ActionKind.DUAL_POINT else kind.short_name)
+    return names
+
+
+_NAME_OF_KIND = _name_of_kind()
+
+
+Steps = Path | StepTable | Sequence[Prediction]
+"""Steps to score: a predictions file, a table, or a list."""
+
+_STEPS_AT_ONCE = 4096
+_COLUMNS = ("episode_id", "subset", "step", "episode_length", "gold", "predicted", "elements.list.element.box")
+
+
+def step_tables(source: Steps) -> Iterator[StepTable]:
+    """The steps of a predictions file, of a table or of a list, some thousands at a time.
+
+    Raises DatasetError naming file and row if a row of a file is not a valid step.
+    """
+    if isinstance(source, StepTable):
+        yield source
+    elif isinstance(source, Path):
+        yield from _read(source)
+    else:
+        for start in range(0, len(source), _STEPS_AT_ONCE):
+            yield StepTable.of(source[start : start + _STEPS_AT_ONCE])
+
+
+def _read(path: Path) -> Iterator[StepTable]:
+    row = 0
+    with open_predictions(path) as file:
+        for batch in file.iter_batches(_STEPS_AT_ONCE, columns=list(_COLUMNS), use_threads=False):
+            try:
+                yield _table(batch)
+            except _WrongRowError as error:
+                raise DatasetError(f"{path}, row {row + error.row}: {error}") from None
+            row += len(batch)
+
+
+class _WrongRowError(ValueError):
+    """`row` of a batch is not a valid step."""
+
+    def __init__(self, row: int, what: str):
+        super().__init__(what)
+        self.row = row
+
+
+def _table(batch: pa.RecordBatch) -> StepTable:
+    for name in ("episode_id", "subset", "step", "episode_length", "gold", "elements"):
+        _refuse(_mask(batch[name].is_null()), f"{name} is missing")
+    gold, predicted = _actions(batch["gold"]), _actions(batch["predicted"])
+    _check(gold, "gold")
+    _check(predicted, "predicted", _mask(batch["predicted"].is_null()))
+    return StepTable(
+        episode_id=batch["episode_id"],
+        subset=batch["subset"],
+        step=batch["step"].to_numpy().astype(np.int64),
+        episode_length=batch["episode_length"].to_numpy().astype(np.int64),
+        gold=gold,
+        predicted=predicted,
+        boxes=_boxes(batch["elements"]),
+    )
+
+
+def _actions(column: pa.StructArray) -> Actions:
+    kind = column.field("kind").fill_null(NO_ACTION).to_numpy()
+    touch, lift = (_fixed(column.field(name), 2) for name in ("touch_yx", "lift_yx"))
+    absent = kind == NO_ACTION
+    touch[absent], lift[absent] = NO_POINT, NO_POINT
+    return Actions(kind, touch, lift, column.field("text").fill_null(""))
+
+
+def _boxes(column: pa.ListArray) -> Boxes:
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    values = _fixed(column.values.field("box"), 4)
+    counts = np.diff(offsets)
+    if not np.isfinite(values[offsets[0] : offsets[-1]]).all():
+        finite = np.append(np.isfinite(values).all(axis=1), True)
+        bad = [not finite[start : start + count].all() for start, count in zip(offsets, counts, strict=False)]
+        _refuse(np.array(bad), "an element's box is missing or not finite")
+    return Boxes(values, offsets[:-1], counts)
+
+
+def _fixed(column: pa.FixedSizeListArray, size: int) -> np.ndarray:
+    """Float64 (N, size); NaN for missing values."""
+    values = column.values.slice(column.offset * size, len(column) * size)
+    return np.array(values.fill_null(np.nan), np.float64).reshape(-1, size)
+
+
+def _check(actions: Actions, what: str, absent: np.ndarray | None = None) -> None:
+    """The same validation as in `Action`; rows under the mask `absent` are exempt."""
+    kinds = np.isin(actions.kind, [int(kind) for kind in ActionKind])
+    fits = _mask(pc.equal(actions.text, "")) | np.isin(actions.kind, [int(kind) for kind in KINDS_WITH_TEXT])
+    for points, users in ((actions.touch, KINDS_WITH_TOUCH), (actions.lift, (ActionKind.DUAL_POINT,))):
+        on_screen = ((points >= 0) & (points <= 1)).all(axis=1)
+        is_used = np.isin(actions.kind, [int(kind) for kind in users])
+        fits &= np.where(is_used, on_screen, (points == NO_POINT[0]).all(axis=1))
+    wrong = ~(kinds & fits)
+    _refuse(wrong if absent is None else wrong & ~absent, f"{what} is no action: kind, points and text do not fit")
+
+
+def _refuse(wrong: np.ndarray, what: str) -> None:
+    if wrong.any():
+        raise _WrongRowError(int(wrong.argmax()), what)
+
+
+def _mask(column: pa.BooleanArray) -> np.ndarray:
+    return column.to_numpy(zero_copy_only=False)

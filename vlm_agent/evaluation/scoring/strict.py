@@ -1,0 +1,79 @@
+"""The strict rule: the same element, the same text, the same direction.
+
+The official AITW matcher accepts neighbours (boxes 2.4 times their size, any tap within 0.14) and never compares typed
+text, so that a policy that ignores the screen can score well. The strict rule is our own and is reported beside it.
+
+`strictly_match` defines it for one step. `same_element` is its rule for taps on arrays, used by `dialects.STRICT` for
+whole tables; property tests compare the two. Boxes have the layout of `steps.Boxes.listed`.
+"""
+
+import numpy as np
+
+from vlm_agent.episodes import KINDS_WITH_TEXT, Action, ActionKind, UiElement, element_at
+from vlm_agent.evaluation.scoring.aitw_matcher import MATCH_DISTANCE
+from vlm_agent.geometry import TAP_DISTANCE, boxes_at
+
+
+def strictly_match(gold: Action, predicted: Action | None, elements: tuple[UiElement, ...]) -> bool:
+    """Whether `predicted` does what `gold` does on the screen with these `elements`; None (no action) never does.
+
+    Taps, and likewise long presses, match if the same smallest element is under both touches. If the gold touch is on
+    no element, the predicted one must be on none too and at most `TAP_DISTANCE` away. Typed text, answers and names of
+    apps match if they are equal, swipes if their directions are, every other action if its kind is.
+    """
+    if predicted is None or predicted.name != gold.name:
+        return False
+    if gold.is_tap or gold.kind is ActionKind.LONG_PRESS:
+        return _same_target(gold.touch_yx, predicted.touch_yx, elements)
+    if gold.kind in KINDS_WITH_TEXT:
+        return predicted.text == gold.text
+    return predicted.direction == gold.direction
+
+
+def _same_target(
+    gold_yx: tuple[float, float], predicted_yx: tuple[float, float], elements: tuple[UiElement, ...]
+) -> bool:
+    target = element_at(elements, gold_yx)
+    if element_at(elements, predicted_yx) is not target:
+        return False
+    return target is not None or is_near(predicted_yx[0] - gold_yx[0], predicted_yx[1] - gold_yx[1])
+
+
+def taps_match_strictly(gold_yx: np.ndarray, predicted_yx: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """`strictly_match` for one screen and many taps: bool (P,).
+
+    `gold_yx` is the one (2,) gold touch, `predicted_yx` the (P, 2) touches to judge, `boxes` the screen's (M, 4)
+    elements as (y, x, height, width); all float64.
+    """
+    taps = len(predicted_yx)
+    screen = np.repeat(np.arange(taps), len(boxes))
+    return same_element(np.broadcast_to(gold_yx, (taps, 2)), predicted_yx, np.tile(boxes, (taps, 1)), screen)
+
+
+def same_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
+    """Whether both taps, (R, 2) as (y, x), are on the same element, or on none and near each other: bool (R,)."""
+    target, found = boxes_at(gold, boxes, screen), boxes_at(predicted, boxes, screen)
+    dy, dx = (predicted - gold).T
+    return (target == found) & ((target >= 0) | is_near(dy, dx))
+
+
+def is_near(dy, dx):
+    """Whether two taps outside every element match; numbers and arrays give the same bits."""
+    return dy * dy + dx * dx <= TAP_DISTANCE * TAP_DISTANCE
+
+
+def touches_the_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
+    """Whether the element under the predicted tap holds the gold tap, or has a corner or its centre near it, bool (R,).
+
+    A predicted tap on no element is compared itself. Near is within `MATCH_DISTANCE`.
+    """
+    found = boxes_at(predicted, boxes, screen)
+    box = np.column_stack([predicted, np.zeros_like(predicted)])
+    box[found >= 0] = boxes[found[found >= 0]]
+    moved = gold - box[:, :2]
+    size = box[:, 2:]
+    right = ((moved >= 0) & (gold <= box[:, :2] + size)).all(axis=1)
+    for share in ((0, 0), (0, 1), (1, 0), (1, 1), (0.5, 0.5)):
+        dy, dx = (moved - np.array(share) * size).T
+        right |= np.hypot(dy, dx) <= MATCH_DISTANCE
+    return right

@@ -1,0 +1,186 @@
+"""Files and folders: atomic writes, JSON, locks, hashes."""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from vlm_agent.errors import DatasetError
+
+PARTIAL = ".partial"
+"""The suffix of temporary names."""
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` to write to, renamed to `path` when the block ends without an error.
+
+    A reader of `path` sees the old file or the complete new one, even after a power cut. The temporary name starts
+    with a dot, so that a scan of the folder does not take it for data, and is random, so that two processes can write
+    the same file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+    try:
+        yield temporary
+        _sync(temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A new folder beside `path`, renamed to `path` when the block ends without an error, and removed otherwise.
+
+    `path` may not exist yet, or be an empty folder. What a killed process left under the temporary name is removed.
+    """
+    temporary = path.with_name(f".{path.name}{PARTIAL}")
+    if temporary.exists():
+        shutil.rmtree(temporary)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        for inside in (*temporary.rglob("*"), temporary):
+            _sync(inside)
+        temporary.replace(path)
+    except BaseException:
+        shutil.rmtree(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def is_free(folder: Path) -> bool:
+    """Whether `folder` does not exist or is an empty folder."""
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable, as `os.fsync` does for the content of a file."""
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, content: object) -> None:
+    """Writes a JSON file atomically, indented by one space."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """The content of a JSON file; DatasetError with what to do, `remedy`, where it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DatasetError(f"{path} is damaged ({error}); {remedy}") from None
+
+
+@contextmanager
+def file_lock(path: Path, refusal: str, shared: bool = False) -> Iterator[None]:
+    """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends.
+
+    Raises DatasetError with the message `refusal` when another process holds it. Locks reach across machines only on
+    file systems that support them (NFS 4, Lustre mounted with `flock`).
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise DatasetError(refusal) from None
+        yield
+
+
+def remove_partials(folder: Path) -> None:
+    """Removes the temporary files of killed processes (`atomic_write`). The caller must hold the folder exclusively."""
+    for path in folder.rglob(f".*{PARTIAL}"):
+        path.unlink(missing_ok=True)
+
+
+_CHUNK = 1 << 20
+
+
+class HashedFile:
+    """Reads a file and updates `digest` with every byte once, in order, also where a byte is read twice."""
+
+    def __init__(self, file: BinaryIO, digest: "hashlib._Hash"):
+        self._file, self._digest = file, digest
+        self.hashed = 0
+
+    def read(self, count: int = -1) -> bytes:
+        start = self._file.tell()
+        data = self._file.read(count)
+        fresh = start + len(data) - self.hashed
+        if fresh > 0:
+            self._digest.update(memoryview(data)[len(data) - fresh :])
+            self.hashed += fresh
+        return data
+
+    def readinto(self, buffer) -> int:
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def seek(self, offset: int) -> int:
+        """Raises ValueError for an offset beyond what was read: the digest would lack the bytes between."""
+        if offset > self.hashed:
+            raise ValueError(f"cannot seek to byte {offset}: only {self.hashed} were read")
+        return self._file.seek(offset)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read_rest(self) -> None:
+        """Reads what was not read yet, such as the bytes after damage, so that the digest covers the whole file."""
+        self._file.seek(self.hashed)
+        while self.read(_CHUNK):
+            pass
+
+
+class HashedFiles:
+    """One SHA-256 over several files, read one after the other."""
+
+    def __init__(self):
+        self._digest = hashlib.sha256()
+        self._done = 0
+        self._current: HashedFile | None = None
+
+    @property
+    def position(self) -> int:
+        """Bytes read so far, of all files."""
+        return self._done + (self._current.hashed if self._current else 0)
+
+    def hexdigest(self) -> str:
+        return self._digest.hexdigest()
+
+    @contextmanager
+    def open(self, path: Path) -> Iterator[HashedFile]:
+        with path.open("rb") as file:
+            self._current = HashedFile(file, self._digest)
+            yield self._current
+            self._current.read_rest()
+        self._done, self._current = self.position, None
+
+
+def sha256_of(paths: list[Path] | tuple[Path, ...]) -> str:
+    """The SHA-256 of the files' concatenated content, in hexadecimal."""
+    files = HashedFiles()
+    for path in paths:
+        with files.open(path) as file:
+            file.read_rest()
+    return files.hexdigest()

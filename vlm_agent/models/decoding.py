@@ -1,0 +1,94 @@
+"""The interface between decoding and model families, and a key-value cache that grows in place.
+
+transformers' cache concatenates, which copies the whole history of every sentence for every token. The cache here
+writes a decoded token into spare room behind the history, and copies nothing else.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from transformers.cache_utils import Cache, DynamicLayer
+
+from vlm_agent.sentences import Sentence
+
+LOGITS_AT_ONCE = 512
+"""Positions whose logits a decoder computes at a time; with a vocabulary of 152 k tokens, 300 MB in float32."""
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """The result of one forward pass over B sentences.
+
+    `cache`: keys and values, a row for each sentence. `best`: the most likely token in place of each supervised one,
+    counted through all sentences in order; `logits` returns the logits (vocabulary,) there. `positions`: for each
+    sentence, the position that the model gave each of its tokens.
+    """
+
+    cache: Cache
+    best: list[int]
+    logits: Callable[[int], torch.Tensor]
+    positions: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class PrefilledSequence:
+    """One processed sentence: its keys and values, the logits (vocabulary,) of the next token and its position."""
+
+    cache: Cache
+    logits: torch.Tensor
+    position: int
+
+
+class Decoder(Protocol):
+    """The model interface of decoding; every family has an implementation."""
+
+    def prefill(self, sentences: Sequence[Sentence]) -> Prefill | None:
+        """None for families, such as encoder-decoder models, in which one pass cannot predict every step."""
+
+    def begin(self, sentence: Sentence) -> PrefilledSequence: ...
+
+    def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
+        """Logits (B, S, vocabulary) after the tokens `ids`, int64 (B, S), which are appended to the cache.
+
+        `positions`: int64 (B, S). `mask`: bool (B, S, cached + S), which of the cached tokens and of these each one
+        attends to.
+        """
+
+
+_SPARE_TOKENS = 256
+"""Room for tokens behind the history; a longer answer costs one more copy."""
+
+
+class _GrowingLayer(DynamicLayer):
+    """`keys` and `values` are views of the first tokens of larger buffers; tensors set from outside are copied into a
+    buffer when they grow."""
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        super().lazy_initialization(key_states, value_states)
+        self.keys, self.values = key_states[..., :0, :], value_states[..., :0, :]
+        self._buffers: dict[str, torch.Tensor] = {}
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args, **kwargs
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self.keys = self._appended("keys", self.keys, key_states)
+        self.values = self._appended("values", self.values, value_states)
+        return self.keys, self.values
+
+    def _appended(self, name: str, stored: torch.Tensor | None, new: torch.Tensor) -> torch.Tensor:
+        assert stored is not None  # noqa: S101 (`lazy_initialization` sets both)
+        start, end = stored.shape[-2], stored.shape[-2] + new.shape[-2]
+        buffer = self._buffers.get(name)
+        if buffer is None or stored.data_ptr() != buffer.data_ptr() or end > buffer.shape[-2]:
+            buffer = self._buffers[name] = new.new_empty(*new.shape[:-2], end + _SPARE_TOKENS, new.shape[-1])
+            buffer[..., :start, :] = stored
+        buffer[..., start:end, :] = new
+        return buffer[..., :end, :]
+
+
+def growing_cache() -> Cache:
+    return Cache(layer_class_to_replicate=_GrowingLayer)

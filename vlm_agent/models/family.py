@@ -1,0 +1,180 @@
+"""The protocol of model families and their registry by `model_type`.
+
+A family is a folder with a subclass of `ModelFamily` and a line in `FAMILIES`. It is imported at its first use.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any, Protocol, cast
+
+from peft import PeftModel
+from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
+from vlm_agent.errors import CheckpointError
+from vlm_agent.models.cost import CostModel
+from vlm_agent.models.decoding import Decoder
+from vlm_agent.models.pretrained import explain_load_errors, nearest, whole_configuration, whole_model
+from vlm_agent.models.weights import parts_of
+from vlm_agent.models.weights.adapters import without_adapter
+from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.image_sizes import ScreenRule
+from vlm_agent.sentences.templates import ChatTemplate
+from vlm_agent.sentences.trajectory import TrajectorySentences
+
+
+@dataclass(frozen=True)
+class Processor:
+    """Turns episodes into batches of one family. Holds no weights and pickles, for the workers of data loaders.
+
+    `screens`: the sizes of prepared screens, and the visual tokens of each. `template`: the text around goals, screens
+    and actions. `collate`: sentences to a batch, which holds the keyword arguments of the model's forward and the
+    columns `loss.NOT_FOR_MODELS`. `label_grid`: (rows, columns) of a screen's element labels, None for a model without
+    an element loss.
+    """
+
+    screens: ScreenRule
+    template: ChatTemplate
+    collate: Callable[[list[Sentence]], dict]
+    label_grid: tuple[int, int] | None = None
+
+    def sentences(self, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage) -> TrajectorySentences:
+        return TrajectorySentences(tokenizer, language, self.screens, self.template)
+
+
+class ModelFamily(Protocol):
+    """The interface between one kind of model and the rest of the package.
+
+    `model`: the class of the whole model. Its attribute `parts` is the module path of each part that a recipe freezes,
+    adapts or trains in full (`recipe.model.TrainedParts`); its forward returns a `SupervisedOutput`. `special_tokens`:
+    the tokens of the template that a word tokenizer must contain.
+    """
+
+    model: type[PreTrainedModel]
+    special_tokens: tuple[str, ...] = ()
+
+    @property
+    def config(self) -> type[PretrainedConfig]:
+        return cast("type[PretrainedConfig]", self.model.config_class)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        return parts_of(self.model)
+
+    def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+        """The configuration of the recipe's model, without reading weights. Raises CheckpointError if it cannot be
+        loaded or does not fit the recipe."""
+        return whole_configuration(source_of(recipe), vocab_size=len(tokenizer))
+
+    def build(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+        """The model of the recipe, in its dtype. Random weights come from torch's global generator.
+
+        Raises CheckpointError if a checkpoint cannot be loaded.
+        """
+        return self.prepare(whole_model(self.model, source_of(recipe), self.configure(recipe, tokenizer), recipe.dtype))
+
+    def initialise(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
+    ) -> PreTrainedModel:
+        """Initialises a model with random weights and a word tokenizer; by default, as transformers did."""
+        return model
+
+    def load(self, folder: Path) -> PreTrainedModel:
+        """Loads a whole model from a folder written by `save_pretrained`."""
+        return self.prepare(self.model.from_pretrained(folder))
+
+    def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
+        """Sets what weights do not determine, such as the attention implementation, in place."""
+        return model
+
+    def use_masked_attention(self, model: PreTrainedModel) -> None:
+        """Sets an attention that accepts the masks of decoding, in place; packed rows need another."""
+
+    def processor(self, config: PretrainedConfig) -> Processor: ...
+
+    def decoder(self, model: PreTrainedModel) -> Decoder: ...
+
+    def cost(self, config: PretrainedConfig) -> CostModel:
+        """Raises UnknownCostError for a model whose cost cannot be computed."""
+        ...
+
+
+FAMILIES = {
+    "llama_vit": "vlm_agent.models.llama_vit.family:LLAMA_VIT",
+    "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
+    "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
+    "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
+}
+"""`model_type` of a configuration → module:object of its family. The published Qwen-VL (2023) is converted to a
+llama_vit."""
+
+COMPOSED = "llama_vit"
+"""The family of recipes with `language_model` and `vision`."""
+
+
+def family(model_type: Any, key: str = "") -> ModelFamily:
+    """Raises CheckpointError, which names the recipe's `key`, for a family that is not in the registry."""
+    if model_type not in FAMILIES:
+        raise CheckpointError(
+            f"{key and f'{key}: '}models of type {model_type!r} are not supported; supported are "
+            f"{', '.join(FAMILIES)}. The published "
+            "Qwen-VL of 2023 is converted first: vlm-agent convert-checkpoint"
+        )
+    return resolve_name(FAMILIES[model_type])
+
+
+def family_of(config: PretrainedConfig) -> ModelFamily:
+    return family(config.model_type)
+
+
+def family_of_recipe(recipe: ModelRecipe) -> ModelFamily:
+    """The family of a recipe without `base`. Raises CheckpointError if its configuration cannot be loaded or belongs to
+    no family."""
+    if recipe.vlm is None:
+        return family(COMPOSED)
+    if recipe.vlm.config is None:
+        with explain_load_errors(recipe.vlm, "vlm"):
+            model_type = _saved_model_type(recipe.vlm.location)
+        return family(model_type, "model.vlm")
+    model_type = recipe.vlm.config["model_type"]
+    if model_type not in FAMILIES and model_type not in CONFIG_MAPPING:
+        raise CheckpointError(
+            f"model.vlm.config: model_type {model_type!r} is unknown; did you mean {nearest(model_type, FAMILIES)!r}?"
+        )
+    return family(model_type, "model.vlm")
+
+
+def saved_family(folder: Path) -> ModelFamily:
+    """The family of a folder written by `save_pretrained`."""
+    return family(_saved_model_type(folder))
+
+
+def saved_configuration(folder: Path) -> PretrainedConfig:
+    """The configuration in a folder written by `save_pretrained`. Importing the family registers its classes."""
+    saved_family(folder)
+    return AutoConfig.from_pretrained(folder)
+
+
+def processor_of(config: PretrainedConfig) -> Processor:
+    return family_of(config).processor(config)
+
+
+def decoder_of(model: PreTrainedModel | PeftModel) -> Decoder:
+    """For a model with or without an adapter."""
+    base = without_adapter(model)
+    return family_of(base.config).decoder(base)
+
+
+def _saved_model_type(checkpoint: str | Path) -> str | None:
+    content, _ = PretrainedConfig.get_config_dict(checkpoint)
+    return content.get("model_type")
+
+
+def source_of(recipe: ModelRecipe) -> Source:
+    """The source of a whole model."""
+    assert recipe.vlm is not None  # noqa: S101 (composed families override the callers)
+    return recipe.vlm

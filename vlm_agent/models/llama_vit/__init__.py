@@ -1,0 +1,1 @@
+"""Llama+ViT: a vision encoder, a projector and a Llama language model."""

@@ -1,0 +1,294 @@
+"""Llama+ViT: a vision encoder, a linear projection and a Llama language model (Smartphone Assistant, section 3.1.1).
+
+A screen becomes `rows * columns` visual tokens: the encoder's feature map, pooled to that grid, projected into the
+language model's embedding space and put where the sequence holds `SCREEN_TOKEN`. Any encoder and any decoder of
+transformers can be used, from a checkpoint or from a configuration.
+
+Four options are for models without pretrained parts (`models/llama_vit/from_scratch.py`), off by default:
+`visual_merge`, `visual_norm`, `visual_positions` and `element_loss`.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.models.attention import packed_options
+from vlm_agent.models.llama_vit.projectors import merged, projector_kind
+from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
+
+
+class LlamaViTConfig(PretrainedConfig):
+    """`screen_size` (height, width) in pixels: the input of the encoder. `visual_grid`: (rows, columns) of tokens.
+
+    `projector`: one `linear` map, or the `resampler` of Qwen-VL (2023), which ignores the options from scratch.
+    `visual_merge`: (rows, columns) of neighbouring features that are concatenated in one visual token; pooling would
+    blur the letters of a word.
+    `visual_norm`: RMS to which projected visual tokens are scaled (None: left as they are).
+    `visual_positions`: add a learned position to each visual token, started from a 2-D sinusoid.
+    `element_loss`: weight of the loss that names, from each visual token alone, the word or icon under it.
+    `logit_scale`: factor on the hidden state before the head.
+    """
+
+    model_type = "llama_vit"
+    sub_configs = {"vision_config": AutoConfig, "text_config": AutoConfig}  # noqa: RUF012 (transformers' own shape)
+
+    def __init__(
+        self,
+        vision_config=None,
+        text_config=None,
+        screen_size=(896, 448),
+        visual_grid=(16, 8),
+        image_mean=(0.5, 0.5, 0.5),
+        image_std=(0.5, 0.5, 0.5),
+        projector="linear",
+        visual_merge=(1, 1),
+        visual_norm=None,
+        visual_positions=False,
+        element_loss=0.0,
+        logit_scale=1.0,
+        **kwargs,
+    ):
+        projector_kind(projector)  # its package may bring the vision tower's class
+        self.vision_config = _sub_config(vision_config)
+        self.text_config = _sub_config(text_config)
+        self.screen_size = tuple(screen_size)
+        self.visual_grid = tuple(visual_grid)
+        self.image_mean = tuple(image_mean)
+        self.image_std = tuple(image_std)
+        self.projector = projector
+        self.visual_merge = tuple(visual_merge)
+        self.visual_norm = visual_norm
+        self.visual_positions = visual_positions
+        self.element_loss = element_loss
+        self.logit_scale = logit_scale
+        super().__init__(**kwargs)
+
+    @property
+    def tokens_per_screen(self) -> int:
+        return self.visual_grid[0] * self.visual_grid[1]
+
+
+def _sub_config(config):
+    return AutoConfig.for_model(**config) if isinstance(config, dict) else config
+
+
+class LlamaViT(PreTrainedModel):
+    """Vision encoder, projector and language model.
+
+    `parts`: the module path of each part that a recipe freezes, adapts or trains in full.
+    """
+
+    config_class = LlamaViTConfig
+    parts = {  # noqa: RUF012 (a constant)
+        "vision": "vision",
+        "projector": "projector",
+        "embeddings": "language_model.model.embed_tokens",
+        "language_model": "language_model.model.layers",
+        "norm": "language_model.model.norm",
+        "head": "language_model.lm_head",
+    }
+    base_model_prefix = ""
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _no_split_modules = ["LlamaDecoderLayer", "Qwen2DecoderLayer"]  # noqa: RUF012 (transformers' own shape)
+    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
+    accepts_loss_kwargs = True
+
+    vision: PreTrainedModel
+    language_model: PreTrainedModel
+    projector: nn.Module
+
+    def __init__(
+        self,
+        config: LlamaViTConfig,
+        vision: PreTrainedModel | None = None,
+        language_model: PreTrainedModel | None = None,
+    ):
+        super().__init__(config)
+        self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
+        self.language_model = (
+            language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
+        )
+        hidden = config.text_config.hidden_size
+        self.projector = projector_kind(config.projector).module(_feature_width(self.vision), hidden, config)
+        self.post_init()
+
+    def _init_weights(self, module):
+        """Sub-models and the projector initialise themselves."""
+
+    def train(self, mode: bool = True) -> "LlamaViT":
+        """A frozen encoder stays in evaluation mode: no dropout, no update of batch statistics."""
+        super().train(mode)
+        if not any(parameter.requires_grad for parameter in self.vision.parameters()):
+            self.vision.eval()
+        return self
+
+    def get_input_embeddings(self):
+        return self.language_model.get_input_embeddings()
+
+    def get_output_embeddings(self):
+        return self.language_model.get_output_embeddings()
+
+    def see(self, screens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """uint8 screens (N, 3, height, width) of `screen_size` to visual tokens (N, tokens, hidden), before and after
+        positions are added. A frozen encoder builds no graph.
+        """
+        trained = any(parameter.requires_grad for parameter in self.vision.parameters())
+        with torch.set_grad_enabled(torch.is_grad_enabled() and trained):
+            features = self._feature_map(self._normalise(screens))
+            if projector_kind(self.config.projector).pools:
+                features = merged(features, self.config.visual_grid, self.config.visual_merge)
+        return self.projector(features.flatten(2).transpose(1, 2))
+
+    def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
+        # Cast first: in mixed precision on a CPU, normalising in float32 takes a tenth of a training step.
+        autocast = torch.is_autocast_enabled(screens.device.type)
+        dtype = torch.get_autocast_dtype(screens.device.type) if autocast else next(self.vision.parameters()).dtype
+        pixels = screens.to(dtype=dtype, memory_format=torch.channels_last)
+        scale, shift = (
+            torch.tensor(values, device=screens.device, dtype=dtype).view(3, 1, 1)
+            for values in (
+                [1 / (255 * std) for std in self.config.image_std],
+                [-mean / std for mean, std in zip(self.config.image_mean, self.config.image_std, strict=True)],
+            )
+        )
+        return pixels.mul_(scale).add_(shift)
+
+    def _feature_map(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(N, channels, rows, columns) of any encoder; patch sequences are unfolded to a grid."""
+        hidden = self.vision(pixels, **_position_options(self.config.vision_config)).last_hidden_state
+        if hidden.dim() == 4:  # some of timm's encoders put the channels last
+            return hidden if hidden.shape[1] == _feature_width(self.vision) else hidden.permute(0, 3, 1, 2)
+        patch = _patch_size(self.vision)
+        rows, columns = pixels.shape[-2] // patch, pixels.shape[-1] // patch
+        others = hidden.shape[1] - rows * columns  # class and register tokens, which come first
+        if others < 0:
+            raise CheckpointError(
+                f"{self.config.vision_config.model_type} gives {hidden.shape[1]} tokens for {rows} x {columns} "
+                "patches; use an encoder that keeps its patches, such as vit, dinov2, clip or siglip"
+            )
+        return hidden[:, others:].transpose(1, 2).unflatten(2, (rows, columns))
+
+    def embed(self, input_ids: torch.Tensor, screens: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Embeddings (B, L, hidden) with visual tokens inserted, and those tokens before positions (N, tokens, hidden).
+
+        Screens fill the `SCREEN_TOKEN` positions in reading order of the batch. Raises ValueError when the two do not
+        match in number.
+        """
+        is_screen, embeddings = self._embed_words(input_ids)
+        places, tokens = int(is_screen.sum()), 0 if screens is None else len(screens) * self.config.tokens_per_screen
+        if places != tokens:
+            raise ValueError(f"the sequence has places for {places} visual tokens, the screens have {tokens}")
+        if screens is None or not tokens:
+            return embeddings, None
+        seen, positioned = self.see(screens)
+        return _filled(embeddings, is_screen, positioned), seen
+
+    def embed_seen(self, input_ids: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """`embed` from cached visual tokens (N, tokens, hidden), positions added."""
+        is_screen, embeddings = self._embed_words(input_ids)
+        return _filled(embeddings, is_screen, tokens)
+
+    def _embed_words(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The positions of visual tokens, bool (B, L), and the embeddings of all other tokens (B, L, hidden)."""
+        is_screen = input_ids == SCREEN_TOKEN
+        return is_screen, self.get_input_embeddings()(input_ids.masked_fill(is_screen, 0))
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        screens: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+        element_labels: torch.Tensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values=None,
+        use_cache: bool = False,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        cu_seqlens: torch.Tensor | None = None,
+        loss_weights: torch.Tensor | None = None,
+    ) -> SupervisedOutput:
+        """`input_ids` int64 (B, L) with `SCREEN_TOKEN`s; `screens` uint8 (N, 3, height, width); `labels` int64 (B, L).
+
+        `labels[b, i]` is the target token at position i, unshifted, or `IGNORED`.
+        With labels, logits exist only at supervised positions, flattened in reading order. Without, `logits_to_keep`
+        selects: 0 all positions, n the last n, a tensor those indices.
+        `loss_weights` float (B, L) weighs the loss of each token, all 1 by default. `num_items_in_batch`: the sum of
+        the weights of all batches whose gradients are summed; the losses of these batches add up to the weighted mean.
+        `cu_seqlens`: the bounds of the sentences that the one row holds end to end (`sentences/packing.py`).
+        """
+        embeddings, seen = self.embed(input_ids, screens)
+        decoded = self.language_model.model(
+            inputs_embeds=embeddings,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            **packed_options(self.language_model, cu_seqlens),
+        )
+        hidden = decoded.last_hidden_state
+        if labels is None:
+            kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+            kept = slice(None) if isinstance(kept, slice) and logits_to_keep == 0 else kept
+            return SupervisedOutput(logits=self.logits(hidden[:, kept]), past_key_values=decoded.past_key_values)
+        output = supervise(hidden, labels, self.logits, num_items_in_batch, loss_weights)
+        if self.config.element_loss and self.training and element_labels is not None and seen is not None:
+            element_loss = self.name_elements(seen, element_labels)
+            output.loss = output.loss + self.config.element_loss * element_loss * output.share
+            output.element_loss = element_loss.detach()
+        return output
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.get_output_embeddings()(hidden * self.config.logit_scale)
+
+    def name_elements(self, seen: torch.Tensor, element_labels: torch.Tensor) -> torch.Tensor:
+        """Cross entropy of each visual token against the language model's own embeddings of words.
+
+        `element_labels` int64 (N, tokens): the token id of the word or icon type under the visual token, `IGNORED`
+        where none is certain. From random weights, this loss ties the image of a word to its embedding.
+        """
+        known = element_labels != IGNORED
+        table = self.get_input_embeddings().weight
+        scale = 1 / ((self.config.visual_norm or 1.0) * math.sqrt(table.shape[-1]))
+        logits = (seen[known] @ table.t()).float() * scale
+        return functional.cross_entropy(logits, element_labels[known]) if known.any() else seen.sum() * 0
+
+
+def _filled(embeddings: torch.Tensor, is_screen: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    return embeddings.masked_scatter(is_screen.unsqueeze(-1), tokens.to(embeddings.dtype))
+
+
+def _feature_width(vision: Any) -> int:
+    if vision.config.model_type == _TIMM:
+        return vision.timm_model.num_features
+    sizes = getattr(vision.config, "hidden_sizes", None)
+    return sizes[-1] if sizes else vision.config.hidden_size
+
+
+def _patch_size(vision: Any) -> int:
+    if vision.config.model_type == _TIMM:
+        return vision.timm_model.patch_embed.patch_size[0]
+    return vision.config.patch_size
+
+
+_TIMM = "timm_wrapper"
+
+
+def _position_options(vision_config) -> dict[str, bool]:
+    """Encoders that interpolate their position table to other screen sizes only on request; DINOv2 always does."""
+    return {"interpolate_pos_encoding": True} if vision_config.model_type in _ASKED_TO_INTERPOLATE else {}
+
+
+_ASKED_TO_INTERPOLATE = {"vit", "clip_vision_model", "siglip_vision_model", "vit_mae", "deit"}
+
+
+AutoConfig.register(LlamaViTConfig.model_type, LlamaViTConfig)
+AutoModel.register(LlamaViTConfig, LlamaViT)

@@ -1,0 +1,115 @@
+"""The loss of every model family, the output of its forward pass, and the targets of a batch.
+
+Two conventions for labels. `labels`: unshifted, beside the input tokens; the output at position i predicts label i + 1
+(decoder-only models). `shift_labels`: beside the outputs; the output at position i predicts label i (encoder-decoder
+models, whose labels are a sequence of their own). The columns `kinds`, `roles` and `loss_weights` of a batch are beside
+its labels. A batch may hold several sequences: all columns are (B, L).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn import functional
+from transformers.utils import ModelOutput
+
+from vlm_agent.sentences import ACTION_ROLE, IGNORED
+
+NOT_FOR_MODELS = ("kinds", "roles", "about", "flops")
+"""Columns of a batch for metrics and messages, which no model's forward accepts."""
+
+
+@dataclass
+class SupervisedOutput(ModelOutput):
+    """`loss`: this batch's part of the weighted mean over all supervised tokens.
+
+    `share`: this batch's part of the sum of their weights. `token_losses`: float32 (supervised tokens,), unweighted,
+    detached, in reading order; `logits` beside them. `action_loss` and `element_loss`: means over this batch, detached.
+    """
+
+    loss: torch.Tensor | None = None
+    logits: torch.Tensor | None = None
+    past_key_values: object | None = None
+    share: torch.Tensor | float | None = None
+    token_losses: torch.Tensor | None = None
+    action_loss: torch.Tensor | None = None
+    element_loss: torch.Tensor | None = None
+
+
+def supervise(
+    hidden: torch.Tensor,
+    labels: torch.Tensor,
+    logits_of: Callable[[torch.Tensor], torch.Tensor],
+    items: torch.Tensor | float | None,
+    weights: torch.Tensor | None = None,
+    shift: bool = True,
+) -> SupervisedOutput:
+    """Logits and loss at supervised positions only; elsewhere the head, most of the memory of a pass, never runs.
+
+    `hidden` (B, L, width). `labels` int64 (B, L), `IGNORED` at positions without loss. `weights` float (B, L), None:
+    all 1. `shift`: labels are beside the input tokens, else beside the outputs. `items`: the sum of the weights of all
+    batches whose gradients are summed; None: of this one.
+    """
+    if shift:
+        hidden, labels = hidden[:, :-1], labels[:, 1:]
+        weights = None if weights is None else weights[:, 1:]
+    supervised = labels != IGNORED
+    logits = logits_of(hidden[supervised])
+    losses = functional.cross_entropy(logits.float(), labels[supervised], reduction="none")
+    if weights is None:
+        weighted = losses
+        count: torch.Tensor | int = max(len(losses), 1)  # the loss of a batch without targets is 0, not 0/0
+    else:
+        weighted, count = losses * weights[supervised], _one_for_zero(weights[supervised].sum())
+    total = count if items is None else _one_for_zero(torch.as_tensor(items, device=losses.device))
+    return SupervisedOutput(
+        loss=weighted.sum() / total,
+        logits=logits,
+        share=count / total,
+        token_losses=losses.detach(),
+        action_loss=weighted.detach().sum() / count,
+    )
+
+
+def _one_for_zero(total: torch.Tensor) -> torch.Tensor:
+    return torch.where(total > 0, total, torch.ones_like(total))
+
+
+_OPTIONAL_COLUMNS = ("roles", "loss_weights")
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The labels of a batch and the columns beside them, (B, L), in the places of the outputs that predict them.
+
+    `kinds` int64, `roles` int64 and `weights` float32; `roles` None: all `action`; `weights` None: all 1.
+    """
+
+    labels: torch.Tensor
+    kinds: torch.Tensor
+    roles: torch.Tensor | None = None
+    weights: torch.Tensor | None = None
+
+    @classmethod
+    def of(cls, batch: Mapping[str, Any]) -> "Targets":
+        if "shift_labels" in batch:
+            return cls(batch["shift_labels"], batch["kinds"], batch.get("roles"), batch.get("loss_weights"))
+        roles, weights = (column if column is None else column[:, 1:] for column in map(batch.get, _OPTIONAL_COLUMNS))
+        return cls(batch["labels"][:, 1:], batch["kinds"][:, 1:], roles, weights)
+
+    @property
+    def supervised(self) -> torch.Tensor:
+        """bool (B, L)"""
+        return self.labels != IGNORED
+
+    @property
+    def in_actions(self) -> torch.Tensor:
+        """bool (B, L): supervised tokens of role `action`."""
+        return self.supervised if self.roles is None else self.supervised & (self.roles == ACTION_ROLE)
+
+    @property
+    def total_weight(self) -> torch.Tensor:
+        """float64 (): the sum of the weights of all supervised tokens."""
+        weights = 1 if self.weights is None else self.weights
+        return (self.supervised * weights).sum(dtype=torch.float64)

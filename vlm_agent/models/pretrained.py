@@ -1,0 +1,145 @@
+"""Loads whole models and parts from the sources of a recipe: a checkpoint, or a configuration with random weights."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.recipe.model import Source
+
+
+def whole_configuration(source: Source, **overrides: Any) -> PretrainedConfig:
+    """The configuration of a whole model. `overrides`: keys that replace those of a source with random weights."""
+    if source.config is not None:
+        return configuration(source, "vlm", **overrides)
+    with explain_load_errors(source, "vlm"):
+        return AutoConfig.from_pretrained(source.location)
+
+
+def whole_model(
+    model_class: type[PreTrainedModel], source: Source, config: PretrainedConfig, dtype: str
+) -> PreTrainedModel:
+    """The model of a source. `config` replaces the configuration of a checkpoint."""
+    if source.config is not None:
+        return model_class._from_config(config, dtype=getattr(torch, dtype))
+    with explain_load_errors(source, "vlm"):
+        loaded: Any = model_class.from_pretrained(
+            source.location,
+            config=config,
+            dtype=getattr(torch, dtype),
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    model, report = loaded
+    if report["missing_keys"]:  # transformers leaves them random and warns
+        missing = sorted(report["missing_keys"])
+        raise CheckpointError(
+            f"model.vlm.checkpoint {source.checkpoint!r} lacks {len(missing)} of the model's weights, {missing[0]} "
+            "first: it is incomplete, or of another model than its config.json says; download it again"
+        )
+    return model
+
+
+def language_configuration(source: Source) -> PretrainedConfig:
+    """A language model's configuration, without reading weights. Raises CheckpointError if it cannot be loaded."""
+    if source.config is not None:
+        return configuration(source, "language_model")
+    with explain_load_errors(source, "language_model"):
+        return AutoConfig.from_pretrained(source.location, **gguf(source))
+
+
+def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTrainedModel:
+    """In `dtype` if read from safetensors (7 B weights are 27 GB in float32), else in float32."""
+    if source.config is not None:
+        return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
+    with explain_load_errors(source, "language_model"):
+        loaded = AutoModelForCausalLM.from_pretrained(
+            source.location,
+            dtype=dtype if source.gguf_file is None else torch.float32,
+            use_safetensors=source.gguf_file is None,
+            **gguf(source),
+        )
+    if source.gguf_file is None:
+        return loaded
+    # transformers can neither cast nor save a model read from GGUF, so the weights move to a new model.
+    config = AutoConfig.for_model(**{k: v for k, v in loaded.config.to_dict().items() if k != "quantization_config"})
+    fresh = AutoModelForCausalLM.from_config(config)
+    fresh.load_state_dict(loaded.state_dict())
+    return fresh
+
+
+def vision_configuration(source: Source) -> PretrainedConfig:
+    if source.config is not None:
+        return configuration(source, "vision")
+    with explain_load_errors(source, "vision"):
+        config = AutoConfig.from_pretrained(source.location)
+    return getattr(config, "vision_config", config)
+
+
+def vision_tower(source: Source) -> PreTrainedModel:
+    """Float32."""
+    if source.config is not None:
+        return AutoModel.from_config(configuration(source, "vision"))
+    with explain_load_errors(source, "vision"):
+        model = AutoModel.from_pretrained(source.location, dtype=torch.float32, use_safetensors=True)
+    return getattr(model, "vision_model", model)  # CLIP and SigLIP include a text tower
+
+
+def configuration(source: Source, part: str, **overrides: Any) -> PretrainedConfig:
+    """transformers' configuration of a part with random weights.
+
+    Raises CheckpointError for an unknown key, which transformers would silently ignore.
+    """
+    content: dict[str, Any] = source.config or {}
+    model_type = content.get("model_type")
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
+        raise CheckpointError(
+            f"model.{part}.config: model_type {model_type!r} is unknown; did you mean "
+            f"{nearest(str(model_type), CONFIG_MAPPING)!r}?"
+        )
+    _check_keys(content, AutoConfig.for_model(model_type), f"model.{part}.config")
+    return AutoConfig.for_model(**content | overrides)
+
+
+def _check_keys(content: dict, defaults: PretrainedConfig, where: str) -> None:
+    known = {*defaults.to_dict(), *defaults.attribute_map, *_LEGACY_KEYS}
+    for key in content.keys() - known:
+        raise CheckpointError(
+            f"{where}: {defaults.model_type} has no key {key!r}; did you mean {nearest(key, known)!r}?"
+        )
+    for name in defaults.sub_configs:
+        if isinstance(content.get(name), dict) and isinstance(getattr(defaults, name, None), PretrainedConfig):
+            _check_keys(content[name], getattr(defaults, name), f"{where}.{name}")
+
+
+_LEGACY_KEYS = {"rope_theta"}
+"""Keys that transformers reads but does not list."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The most similar known word."""
+    return difflib.get_close_matches(word, list(known), n=1, cutoff=0)[0]
+
+
+def gguf(source: Source) -> dict[str, str]:
+    return {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
+
+
+@contextmanager
+def explain_load_errors(source: Source, key: str) -> Iterator[None]:
+    """Raises CheckpointError in place of transformers' OSError, for a missing folder, an unknown or gated name, a lost
+    connection or a folder without safetensors."""
+    try:
+        yield
+    except OSError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"model.{key}.checkpoint {source.checkpoint!r} cannot be loaded: {reason}\n"
+            "Give the path of a folder that holds it, or a name on huggingface.co. A gated one, such as Llama 2, also "
+            "needs its licence accepted on its page there and `hf auth login` here."
+        ) from error

@@ -1,0 +1,153 @@
+"""The cost of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: the sizes of their vision towers, their FLOPs and activations."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from vlm_agent.models.cost import Flops, Precision, attention_flops, linear_flops
+from vlm_agent.models.cost.decoder import DecoderOnlyCost, decoder_shape
+from vlm_agent.recipe.model import TrainedParts
+
+
+@dataclass(frozen=True)
+class TowerShape:
+    """A Qwen-VL vision tower, from patches to visual tokens.
+
+    `mlp` is the width of the MLP, of two matrices or, `gated`, of three; `patch` pixels a side, `patch_values` numbers
+    in one (two equal frames); `merge` x `merge` patches make a token; `deepstack` mergers stand beside the last one
+    (Qwen3-VL). A layer attends within windows of `window` patches a side, unless it is one of `full_layers`; None: to
+    all patches.
+    """
+
+    layers: int
+    width: int
+    mlp: int
+    gated: bool
+    patch: int
+    patch_values: int
+    merge: int
+    outputs: int
+    deepstack: int = 0
+    window: int | None = None
+    full_layers: int = 0
+
+    @property
+    def layer_maps(self) -> tuple[tuple[int, int], ...]:
+        width, mlp = self.width, self.mlp
+        return (width, 3 * width), (width, width), *((width, mlp),) * (1 + self.gated), (mlp, width)
+
+    @property
+    def merger_maps(self) -> tuple[tuple[int, int], ...]:
+        merged = self.width * self.merge**2
+        return (merged, merged), (merged, self.outputs)
+
+    def tokens(self, rows: int, columns: int) -> int:
+        """Visual tokens of a screen of `rows` x `columns` patches."""
+        return rows * columns // self.merge**2
+
+    def pairs(self, rows: int, columns: int) -> int:
+        """(query, key) pairs of a screen of `rows` x `columns` patches, over all layers."""
+        everything = (rows * columns) ** 2
+        if self.window is None:
+            return self.layers * everything
+        inside = _squares(rows, self.window) * _squares(columns, self.window)
+        return self.full_layers * everything + (self.layers - self.full_layers) * inside
+
+
+def _squares(length: int, window: int) -> int:
+    """The sum of the squared lengths of the pieces that `length` is cut into from its start, `window` each but the
+    last."""
+    return sum((end - start) ** 2 for start, end in pairwise([*range(0, length, window), length]))
+
+
+class QwenVLCost(DecoderOnlyCost):
+    """`tower`: reads the tower's shape from `config.vision_config`; one of the functions below."""
+
+    def __init__(self, config: PretrainedConfig, tower: Callable[[PretrainedConfig], TowerShape]):
+        self.decoder, self.tower = decoder_shape(config.text_config), tower(config.vision_config)
+
+    def screen_sizes(self, batch: Mapping[str, Any]) -> Counter[tuple[int, int]]:
+        patch = self.tower.patch
+        return Counter((rows * patch, columns * patch) for _, rows, columns in batch["grids"].tolist())
+
+    def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        return tower_flops(self.tower, train, rank, self._patches(size), checkpointing)
+
+    def screen_bytes(
+        self, size: tuple[int, int], train: TrainedParts, precision: Precision, checkpointing: bool
+    ) -> int:
+        (rows, columns), width, tower = self._patches(size), precision.bytes, self.tower
+        if train.vision == "frozen":
+            return width * rows * columns * (2 * tower.width + max(4 * tower.width, (2 + tower.gated) * tower.mlp))
+        return rows * columns * _trained_layers_bytes(tower, width, checkpointing)
+
+    def _patches(self, size: tuple[int, int]) -> tuple[int, int]:
+        return size[0] // self.tower.patch, size[1] // self.tower.patch
+
+
+def _trained_layers_bytes(tower: TowerShape, width: int, checkpointing: bool) -> int:
+    """Activations of all layers for one patch."""
+    one = 8 * tower.width + width * (7 * tower.width + (3 + tower.gated) * tower.mlp)
+    return tower.layers * width * tower.width + one if checkpointing else tower.layers * one
+
+
+def tower_flops(tower: TowerShape, train: TrainedParts, rank: int, size: tuple[int, int], checkpointing: bool) -> Flops:
+    """Of one screen of `size` patches (rows, columns) through a tower and its mergers."""
+    patches, tokens = size[0] * size[1], tower.tokens(*size)
+    kind, trained = train.vision, train.vision != "frozen"
+    stem = linear_flops([(tower.patch_values, tower.width)], patches, "full" if kind == "full" else "frozen", 0, False)
+    first_map, *later_maps = tower.layer_maps
+    layers = linear_flops([first_map], patches, kind, rank, kind == "full")
+    layers += linear_flops([first_map], patches, kind, rank, trained) * (tower.layers - 1)
+    layers += linear_flops(later_maps, patches, kind, rank, trained) * tower.layers
+    layers += attention_flops(tower.width, tower.pairs(*size), trained)
+    deepstack = linear_flops(tower.merger_maps, tokens, kind, rank, trained) * tower.deepstack
+    first, second = tower.merger_maps
+    merger = linear_flops([first], tokens, train.projector, rank, trained or train.projector == "full")
+    merger += linear_flops([second], tokens, train.projector, rank, trained or train.projector != "frozen")
+    again = Flops(recomputed=layers.forward if checkpointing and trained else 0)
+    return stem + layers + deepstack + merger + again
+
+
+def _common(config: PretrainedConfig) -> dict[str, int]:
+    return {
+        "layers": config.depth,
+        "patch": config.patch_size,
+        "patch_values": config.in_channels * config.temporal_patch_size * config.patch_size**2,
+        "merge": config.spatial_merge_size,
+    }
+
+
+def qwen2_tower(config: PretrainedConfig) -> TowerShape:
+    width = config.embed_dim
+    return TowerShape(
+        width=width, mlp=int(width * config.mlp_ratio), gated=False, outputs=config.hidden_size, **_common(config)
+    )
+
+
+def qwen2_5_tower(config: PretrainedConfig) -> TowerShape:
+    return TowerShape(
+        width=config.hidden_size,
+        mlp=config.intermediate_size,
+        gated=True,
+        outputs=config.out_hidden_size,
+        # Rounded as in the model: a whole number of tokens a side.
+        window=config.window_size // config.spatial_merge_size // config.patch_size * config.spatial_merge_size,
+        full_layers=len(set(config.fullatt_block_indexes) & set(range(config.depth))),
+        **_common(config),
+    )
+
+
+def qwen3_tower(config: PretrainedConfig) -> TowerShape:
+    return TowerShape(
+        width=config.hidden_size,
+        mlp=config.intermediate_size,
+        gated=False,
+        outputs=config.out_hidden_size,
+        deepstack=len(config.deepstack_visual_indexes),
+        **_common(config),
+    )

@@ -1,0 +1,80 @@
+"""The Qwen-VL family: Qwen2-VL, Qwen2.5-VL and Qwen3-VL."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from vlm_agent.models.attention import choose_attention
+from vlm_agent.models.family import ModelFamily, Processor, source_of
+from vlm_agent.models.pretrained import whole_configuration
+from vlm_agent.models.qwen_vl.cost import QwenVLCost, TowerShape, qwen2_5_tower, qwen2_tower, qwen3_tower
+from vlm_agent.models.qwen_vl.decoder import QwenVLDecoder
+from vlm_agent.models.qwen_vl.model import (
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2VLForConditionalGeneration,
+    Qwen3VLForConditionalGeneration,
+    ReadsRows,
+)
+from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, IMAGE_TOKEN, SPECIAL_TOKENS, QwenVLCollator
+from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
+from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.sentences.image_sizes import FittedScreens
+
+MIN_PIXELS, MAX_PIXELS = 56 * 56, 1280 * 28 * 28
+"""The pixels of a screen, unless a recipe says otherwise: the authors' own range, at most 1,280 tokens a screen."""
+
+
+@dataclass(frozen=True)
+class QwenVLFamily(ModelFamily):
+    model: type[PreTrainedModel]
+    tower: Callable[[PretrainedConfig], TowerShape]
+    special_tokens: tuple[str, ...] = SPECIAL_TOKENS
+
+    def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+        """The limits of a screen's pixels are part of the configuration and saved with it, so that nothing that loads
+        the model can use others."""
+        config = whole_configuration(source_of(recipe), **_from_tokenizer(recipe, tokenizer))
+        config.min_pixels = MIN_PIXELS if recipe.min_pixels is None else recipe.min_pixels
+        config.max_pixels = MAX_PIXELS if recipe.max_pixels is None else recipe.max_pixels
+        return config
+
+    def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
+        vision = _rows(model).vision
+        choose_attention(vision, _rows(model).language_model)
+        use_fast_kernels(vision)
+        return model
+
+    def use_masked_attention(self, model: PreTrainedModel) -> None:
+        _rows(model).language_model.set_attn_implementation("sdpa")
+
+    def processor(self, config: PretrainedConfig) -> Processor:
+        vision = config.vision_config
+        limits = getattr(config, "min_pixels", MIN_PIXELS), getattr(config, "max_pixels", MAX_PIXELS)
+        screens = FittedScreens(*limits, vision.patch_size * vision.spatial_merge_size)
+        return Processor(screens, CHAT_TURNS, QwenVLCollator(config))
+
+    def decoder(self, model: PreTrainedModel) -> QwenVLDecoder:
+        return QwenVLDecoder(_rows(model))
+
+    def cost(self, config: PretrainedConfig) -> QwenVLCost:
+        return QwenVLCost(config, self.tower)
+
+
+def _rows(model: PreTrainedModel) -> ReadsRows:
+    return cast("ReadsRows", model)
+
+
+def _from_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict:
+    """Configuration keys of a model with random weights that follow from its tokenizer."""
+    if recipe.vlm is None or recipe.vlm.config is None:
+        return {}
+    marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
+    text = recipe.vlm.config.get("text_config", {}) | {"vocab_size": len(tokenizer)} | marks
+    return {"text_config": text, "image_token_id": tokenizer.convert_tokens_to_ids(IMAGE_TOKEN)}
+
+
+QWEN2_VL = QwenVLFamily(Qwen2VLForConditionalGeneration, qwen2_tower)
+QWEN2_5_VL = QwenVLFamily(Qwen2_5_VLForConditionalGeneration, qwen2_5_tower)
+QWEN3_VL = QwenVLFamily(Qwen3VLForConditionalGeneration, qwen3_tower)

@@ -1,0 +1,146 @@
+"""Qwen2-VL, Qwen2.5-VL and Qwen3-VL of transformers, with a forward pass over packed rows.
+
+The weights, their names and `generate` stay transformers' own, so an adapter trained here fits the published checkpoint
+anywhere else. This module adds a forward pass for training: screens as uint8 patches, normalised on the device;
+a frozen vision tower without a graph; logits and loss only where there is a label.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from transformers import PreTrainedModel
+
+from vlm_agent.models.attention import packed_options
+from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.sentences import SCREEN_TOKEN
+
+IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
+IMAGE_STD = (0.26862954, 0.26130258, 0.27577711)
+"""Of CLIP, which Qwen2-VL and Qwen2.5-VL take."""
+
+IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
+"""Of Qwen3-VL."""
+
+
+def _or_row(forward: Callable) -> Callable:
+    """transformers' forward, which also accepts a batch of `QwenVLCollator`. The signature is unchanged, because
+    `generate` inspects it."""
+
+    @functools.wraps(forward)
+    def forward_or_row(self, *args, patches: torch.Tensor | None = None, **batch):
+        return forward(self, *args, **batch) if patches is None else self.read_row(patches, **batch)
+
+    return forward_or_row
+
+
+class ReadsRows(nn.Module):
+    """A mixin for transformers' Qwen-VL models.
+
+    `parts`: the module path of each part that a recipe freezes, adapts or trains in full.
+    """
+
+    parts = {  # noqa: RUF012 (a constant)
+        "vision": "model.visual",
+        "projector": "model.visual.merger",
+        "embeddings": "model.language_model.embed_tokens",
+        "language_model": "model.language_model.layers",
+        "norm": "model.language_model.norm",
+        "head": "lm_head",
+    }
+    image_mean, image_std = IMAGE_MEAN, IMAGE_STD
+    # Attributes of the transformers class.
+    config: Any
+    model: Any
+    lm_head: nn.Linear
+    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
+    accepts_loss_kwargs = True
+
+    @property
+    def vision(self) -> PreTrainedModel:
+        return self.model.visual
+
+    @property
+    def language_model(self) -> PreTrainedModel:
+        return self.model.language_model
+
+    def train(self, mode: bool = True):
+        """A frozen tower stays in evaluation mode."""
+        super().train(mode)
+        if not self._sees_with_graph():
+            self.vision.eval()
+        return self
+
+    def _sees_with_graph(self) -> bool:
+        return any(parameter.requires_grad for parameter in self.vision.parameters())
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        cls.forward = _or_row(super().forward)
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """False: published checkpoints use old weight names, which transformers converts at loading and saving only for
+        its own classes; otherwise these weights would stay random."""
+        return False
+
+    def read_row(
+        self,
+        patches: torch.Tensor,
+        grids: torch.Tensor,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        labels: torch.Tensor,
+        cu_seqlens: torch.Tensor | None = None,
+        num_items_in_batch: torch.Tensor | int | None = None,
+        loss_weights: torch.Tensor | None = None,
+    ) -> SupervisedOutput:
+        """The loss of `supervise` for the inputs of `read`."""
+        packed = packed_options(self.language_model, cu_seqlens)
+        # The default of the configuration is a cache, which would copy all keys and values.
+        hidden = self.read(patches, grids, input_ids, position_ids, use_cache=False, **packed).last_hidden_state
+        return supervise(hidden, labels, self.lm_head, num_items_in_batch, loss_weights)
+
+    def read(
+        self,
+        patches: torch.Tensor,
+        grids: torch.Tensor,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        **decoding,
+    ):
+        """transformers' output without the head: `last_hidden_state` (B, L, width), and the cache of `decoding`.
+
+        `patches` uint8 (P, 3, patch, patch), `grids` int64 (screens, 3); `input_ids` int64 (B, L) with `SCREEN_TOKEN`s;
+        `position_ids` int64 (4, B, L): the index in the sentence, then time, row and column (M-RoPE).
+        """
+        ids = input_ids.masked_fill(input_ids == SCREEN_TOKEN, self.config.image_token_id)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self._sees_with_graph()):
+            seen = self.model.get_image_features(self._pixels(patches), grids, return_dict=True)
+        return self.model(input_ids=ids, mm_encoder_outputs={"image": seen}, position_ids=position_ids, **decoding)
+
+    def _pixels(self, patches: torch.Tensor) -> torch.Tensor:
+        """Normalised patches (P, 3 * frames * patch * patch) for the vision tower; every frame is the same screen."""
+        mean, std = (
+            torch.tensor(values, device=patches.device).view(3, 1, 1, 1) for values in (self.image_mean, self.image_std)
+        )
+        frames = self.config.vision_config.temporal_patch_size
+        pixels = ((patches.unsqueeze(2) / 255 - mean) / std).expand(-1, -1, frames, -1, -1)
+        return pixels.flatten(1).to(self.vision.dtype)
+
+
+class Qwen2VLForConditionalGeneration(ReadsRows, transformers.Qwen2VLForConditionalGeneration):
+    """Has the name of transformers' class, because the name is saved with the weights."""
+
+
+class Qwen2_5_VLForConditionalGeneration(ReadsRows, transformers.Qwen2_5_VLForConditionalGeneration):  # noqa: N801
+    """Has the name of transformers' class, because the name is saved with the weights."""
+
+
+class Qwen3VLForConditionalGeneration(ReadsRows, transformers.Qwen3VLForConditionalGeneration):
+    """Has the name of transformers' class, because the name is saved with the weights."""
+
+    image_mean, image_std = IMAGE_MEAN_3, IMAGE_STD_3

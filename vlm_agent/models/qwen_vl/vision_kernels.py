@@ -1,0 +1,147 @@
+"""Faster equivalents of two operations of transformers' Qwen-VL vision towers; weights and their names stay.
+
+Patch embedding: a Conv3d whose stride is its kernel is a matrix product of flattened patches, and cuDNN runs it many
+times slower than that product (pytorch/pytorch#174051).
+Attention: without flash-attn, transformers calls SDPA once per segment (a screen, or a window of Qwen2.5-VL) and reads
+the segment bounds back from the GPU in every layer. Here all segments of equal length share one SDPA call, and the
+bounds are read once per forward pass. A CPU keeps the loop: a call costs little there, and sorting tokens by the length
+of their segment takes longer than it saves.
+"""
+
+import inspect
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.weak import WeakTensorKeyDictionary
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+LOOP_DEVICES = {"cpu"}
+
+BATCHED_SEGMENTS = "batched_segments"
+"""Attention implementation of a vision tower whose attention layers `batch_segments` has wrapped."""
+
+
+def use_fast_kernels(vision: PreTrainedModel) -> None:
+    """Both replacements, in place. Flash attention reads all segments in one call already and stays."""
+    flatten_patch_embedding(vision)
+    if vision.config._attn_implementation == "sdpa" and batch_segments(vision):
+        vision.set_attn_implementation(BATCHED_SEGMENTS)
+
+
+def flatten_patch_embedding(vision: nn.Module) -> None:
+    """Replace, in place, the forward pass of every non-overlapping Conv3d by a matrix product over the same weights."""
+    for module in vision.modules():
+        if isinstance(module, nn.Conv3d) and _is_patch_embedding(module):
+            vars(module)["forward"] = MethodType(_embed_patches, module)
+
+
+def _is_patch_embedding(conv: nn.Conv3d) -> bool:
+    return (
+        conv.stride == conv.kernel_size and conv.groups == 1 and set(conv.dilation) == {1} and set(conv.padding) == {0}
+    )
+
+
+def _embed_patches(conv: nn.Conv3d, pixels: torch.Tensor) -> torch.Tensor:
+    """`pixels` (P, channels, *kernel): one patch each. Returns (P, width, 1, 1, 1), as the convolution does."""
+    if pixels.shape[2:] != conv.kernel_size:
+        return nn.Conv3d.forward(conv, pixels)
+    embedded = functional.linear(pixels.flatten(1), conv.weight.flatten(1), conv.bias)
+    return embedded[:, :, None, None, None]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Segments of a packed sequence, grouped by length.
+
+    `groups`: (number of segments, their length). `order` int64 (L,): tokens sorted by the length of their segment,
+    `inverse` back to the sequence; both None if all segments are equally long.
+    """
+
+    groups: tuple[tuple[int, int], ...]
+    order: torch.Tensor | None
+    inverse: torch.Tensor | None
+
+    @classmethod
+    def from_bounds(cls, cu_seqlens: torch.Tensor) -> "Segments":
+        """`cu_seqlens` (segments + 1,), on any device; its values are read back."""
+        bounds = sorted(pairwise(cu_seqlens.tolist()), key=_length)  # stable
+        groups = tuple((len(list(group)), length) for length, group in groupby(bounds, key=_length))
+        if len(groups) == 1:
+            return cls(groups, None, None)
+        order = torch.cat([torch.arange(*bound) for bound in bounds])
+        return cls(groups, order.to(cu_seqlens.device), order.argsort().to(cu_seqlens.device))
+
+
+def _length(bound: tuple[int, int]) -> int:
+    begin, end = bound
+    return end - begin
+
+
+_SEGMENTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""Bounds tensor -> its Segments: all layers of a forward pass share the same tensors."""
+
+
+def batch_segments(vision: nn.Module) -> bool:
+    """Let every attention layer of a Qwen-VL tower read equal segments in one SDPA call.
+
+    Returns False, and changes nothing, for a tower whose attention takes no segment bounds. Takes effect while the
+    tower's attention implementation is `BATCHED_SEGMENTS`; every other implementation runs as in transformers.
+    """
+    layers = [module for module in vision.modules() if _takes_bounds(module)]
+    for layer in layers:
+        vars(layer)["forward"] = MethodType(_attend, layer)
+    return bool(layers)
+
+
+def _takes_bounds(module: nn.Module) -> bool:
+    return hasattr(module, "qkv") and "cu_seqlens" in inspect.signature(type(module).forward).parameters
+
+
+def _attend(layer: Any, hidden_states: torch.Tensor, cu_seqlens: torch.Tensor, **options) -> torch.Tensor:
+    """transformers' forward pass, which passes the whole sequence to `batched_segments` as if it were one segment."""
+    if layer.config._attn_implementation != BATCHED_SEGMENTS or hidden_states.device.type in LOOP_DEVICES:
+        return type(layer).forward(layer, hidden_states, cu_seqlens, **options)
+    if cu_seqlens not in _SEGMENTS:
+        _SEGMENTS[cu_seqlens] = Segments.from_bounds(cu_seqlens)
+    whole = torch.tensor([0, len(hidden_states)])  # on the CPU, so that reading it does not wait for the GPU
+    return type(layer).forward(layer, hidden_states, whole, segments=_SEGMENTS[cu_seqlens], **options)
+
+
+def batched_segments(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    segments: Segments | None = None,
+    **options,
+) -> tuple[torch.Tensor, None]:
+    """Bidirectional attention within each segment; `query`, `key`, `value` (1, heads, L, head width).
+
+    Returns (1, L, heads, head width). Without `segments`, all of it is one segment: that is how transformers' loop
+    calls it.
+    """
+    if segments is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    tokens = [tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value)]  # each (L, heads, head width)
+    if segments.order is not None:
+        tokens = [tensor.index_select(0, segments.order) for tensor in tokens]
+    sizes = [count * length for count, length in segments.groups]
+    outputs = []
+    for (count, length), *group in zip(segments.groups, *(tensor.split(sizes) for tensor in tokens), strict=True):
+        batch = [tensor.unflatten(0, (count, length)).transpose(1, 2) for tensor in group]
+        query, key, value = batch
+        outputs.append(sdpa_attention_forward(module, query, key, value, attention_mask, **options)[0].flatten(0, 1))
+    output = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+    if segments.inverse is not None:
+        output = output.index_select(0, segments.inverse)
+    return output.unsqueeze(0), None
+
+
+AttentionInterface.register(BATCHED_SEGMENTS, batched_segments)

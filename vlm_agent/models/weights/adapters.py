@@ -1,0 +1,193 @@
+"""Chooses the weights that train (parts frozen, adapted by LoRA or trained in full), and saves and loads them."""
+
+from pathlib import Path
+from types import MethodType
+from typing import cast
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from peft.tuners.lora import Linear as LoraLinear
+from safetensors import safe_open
+from torch import nn
+from transformers import PreTrainedModel
+
+from vlm_agent.errors import CheckpointError, RecipeError
+from vlm_agent.models.weights import parts_of
+from vlm_agent.models.weights.quantisation import dequantise, is_quantised, weight_count
+from vlm_agent.recipe.model import Lora, TrainedParts
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+SHARD_SIZE = "4GB"
+
+
+def choose_trained_weights(model: PreTrainedModel, train: TrainedParts, lora: Lora) -> PreTrainedModel | PeftModel:
+    """Freezes, adapts or trains each part as `train` says; trained weights are float32, whatever the others are.
+
+    If a part is `lora`, the result is a PeftModel whose adapter also saves every part trained in full
+    (`modules_to_save`). Before training, its logits equal those of `model`.
+
+    Raises RecipeError for a part without layers to adapt, for tied embeddings and head that are trained differently,
+    and for a quantised language model without an adapter.
+    """
+    _check_tied(model, train)
+    if is_quantised(model) and train.language_model != "lora":
+        raise RecipeError(
+            f"a quantised language model can only be trained by an adapter, and train.language_model is "
+            f"{train.language_model}: set it to lora, or remove model.quantisation"
+        )
+    adapted = [part for part in parts_of(model) if getattr(train, part) == "lora"]
+    full = [part for part in parts_of(model) if getattr(train, part) == "full"]
+    model.requires_grad_(False)
+    if adapted:
+        config = LoraConfig(
+            r=lora.rank,
+            lora_alpha=lora.alpha,
+            lora_dropout=lora.dropout,
+            use_dora=lora.dora,
+            use_rslora=lora.rslora,
+            target_modules=[name for part in adapted for name in _adaptable(model, part)],
+            modules_to_save=[name for part in full for name in _callable(model, parts_of(model)[part])],
+        )
+        adapter_model = get_peft_model(model, config)
+        leave_input_dtype_to_autocast(cast("PeftModel", adapter_model))
+        chosen = cast("PreTrainedModel | PeftModel", adapter_model)
+    else:
+        chosen = model
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(_part_of(name, parts_of(model)) in full)
+    for parameter in chosen.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()  # bfloat16 has 8 significant bits and would lose small updates
+    return chosen
+
+
+def _check_tied(model: PreTrainedModel, train: TrainedParts) -> None:
+    if not _is_tied(model) or train.embeddings == train.head == "frozen":
+        return
+    if (train.embeddings, train.head, train.language_model) != ("full", "full", "full"):
+        raise RecipeError(
+            "this language model's embeddings and head are one matrix: freeze both, or train embeddings, head and "
+            "language_model in full"
+        )
+
+
+def _is_tied(model: PreTrainedModel) -> bool:
+    return model.get_input_embeddings().weight is model.get_output_embeddings().weight
+
+
+def _part_of(name: str, parts: dict[str, str]) -> str:
+    """The part of a weight or layer: the innermost whose path is in its name."""
+    holding = [part for part, path in parts.items() if f".{path}." in f".{name}."]
+    return max(holding, key=lambda part: len(parts[part]))
+
+
+def _callable(model: PreTrainedModel, path: str) -> list[str]:
+    """The modules that peft wraps for a part: the part itself, or its children if it is a list of layers or contains
+    another part."""
+    module = model.get_submodule(path)
+    others = [other for other in parts_of(model).values() if other != path]
+    if not isinstance(module, nn.ModuleList) and not any(other.startswith(f"{path}.") for other in others):
+        return [path]
+    if any(True for _ in module.parameters(recurse=False)):
+        raise RecipeError(f"{path} has weights of its own around another part; it cannot be trained beside an adapter")
+    children = [f"{path}.{name}" for name, _ in module.named_children()]
+    return [name for child in children if child not in others for name in _callable(model, child)]
+
+
+def _adaptable(model: PreTrainedModel, part: str) -> list[str]:
+    """Full names of the linear layers and embeddings of a part."""
+    names = [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, (nn.Linear, nn.Embedding)) and _part_of(name, parts_of(model)) == part
+    ]
+    if not names:
+        raise RecipeError(
+            f"{parts_of(model)[part]} has no linear layer, so there is nothing for LoRA to adapt; freeze it or train "
+            "it full"
+        )
+    return names
+
+
+def save_trained_weights(model: PreTrainedModel | PeftModel, folder: Path) -> None:
+    """The adapter of a PeftModel, the whole of any other model; safetensors only, in files of `SHARD_SIZE`."""
+    if isinstance(model, PeftModel):
+        model.save_pretrained(str(folder))
+    else:
+        model.save_pretrained(folder, max_shard_size=SHARD_SIZE)
+
+
+def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = False) -> PeftModel:
+    """The base with a frozen adapter. `projector_in_base`: the projector of the base is trained.
+
+    Raises CheckpointError if the adapter lacks a part that its configuration lists, or the projector: peft would leave
+    that part at its random initial weights without a warning.
+    """
+    path = folder / ADAPTER_WEIGHTS
+    with safe_open(path, framework="pt") as weights:
+        present = set(weights.keys())
+    saved = LoraConfig.from_pretrained(str(folder)).modules_to_save or []
+    for module in saved:
+        for name in base.get_submodule(module).state_dict():
+            if f"base_model.model.{module}.{name}" not in present:
+                raise CheckpointError(f"{path} lacks {module}.{name}, which its configuration says it saves")
+    if not projector_in_base and not any(f".{parts_of(base)['projector']}." in key for key in present):
+        raise CheckpointError(f"{path} has no projector; its language model could not read a screen")
+    for module in saved:
+        base.get_submodule(module).float()  # the dtype it was trained in; peft would round it to the base's
+    model = PeftModel.from_pretrained(base, folder)
+    leave_input_dtype_to_autocast(model)
+    return model
+
+
+def leave_input_dtype_to_autocast(model: PeftModel) -> None:
+    """Under autocast, LoRA layers use their input directly; peft would first copy it to float32.
+
+    Autocast rounds that copy to bfloat16 before the product, so the results are bit-identical. Without the copy and
+    without dropout, layers with the same input share one tensor saved for the backward pass.
+    """
+    for module in model.modules():
+        if isinstance(module, LoraLinear):
+            vars(module)["_cast_input_dtype"] = MethodType(_cast_unless_autocast, module)
+
+
+def _cast_unless_autocast(layer: LoraLinear, x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    device = x.device.type
+    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    if autocast and not layer.lora_variant:  # variants such as DoRA compute more with it
+        return x
+    return LoraLinear._cast_input_dtype(layer, x, dtype)
+
+
+def merge_adapter(model: PeftModel) -> PreTrainedModel:
+    """The base with the adapter added to its weights; `model` cannot be used afterwards.
+
+    A quantised base is dequantised: quantising the sum would round the adapter away, and the original weights are not
+    those that the adapter was trained on.
+    """
+    if not is_quantised(model):
+        return cast("PreTrainedModel", model.merge_and_unload())
+    config = cast("LoraConfig", model.peft_config["default"])
+    weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+    base = cast("PreTrainedModel", dequantise(model.unload()))  # with the parts that were trained in full
+    config.modules_to_save = None
+    plain = get_peft_model(base, config)
+    set_peft_model_state_dict(plain, {name: value for name, value in weights.items() if "lora_" in name})
+    return cast("PreTrainedModel", plain.merge_and_unload())
+
+
+def without_adapter(model: PreTrainedModel | PeftModel) -> PreTrainedModel:
+    """The base model inside a PeftModel; the adapter's layers stay in it and stay active."""
+    return cast("PreTrainedModel", model.get_base_model()) if isinstance(model, PeftModel) else model
+
+
+def count_parameters(model: nn.Module) -> dict[str, dict[str, int]]:
+    """Trained and frozen parameters by part. LoRA's count in the part they adapt, quantised weights as before
+    quantisation."""
+    counts = {part: {"trained": 0, "frozen": 0} for part in parts_of(model)}
+    for name, parameter in model.named_parameters():
+        if ".original_module." in name:  # peft's unused copy of a part trained in full
+            continue
+        state = "trained" if parameter.requires_grad else "frozen"
+        counts[_part_of(name, parts_of(model))][state] += weight_count(parameter)
+    return counts

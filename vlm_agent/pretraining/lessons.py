@@ -1,0 +1,167 @@
+"""Lessons about drawn screens: reading, locating, comparing and copying, before a model becomes an agent.
+
+    screen   Wifi=tap at 30 12   tap at 71 50=Wi-Fi settings   Is Mute on=yes   Type red lamp=Input text …
+    Goal: Find Wifi, Mail   screen 1   Action: tap at 30 12   screen 2   Action: impossible
+
+The first form is dense: one sentence with many questions about one screen. The second gives the goal before the
+screens, with the prompt of an agent, and has one screen for each name in the goal; a name that is not on its screen is
+answered with `impossible`. Answers are actions in the action language or plain text. No answer is a decision; decisions
+are left to training on demonstrations.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from vlm_agent.action_languages.names import NAME_SEPARATOR
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, UiElement
+from vlm_agent.pretraining.instructed_walk import LIST_SEPARATOR
+from vlm_agent.pretraining.screens import DrawnScreen
+from vlm_agent.pretraining.words import any_word, phone_words, train_goals
+from vlm_agent.recipe.drawn import DrawnRecipe, LessonRecipe, WordRecipe
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.elements import ElementSentences, nameable, place_of, tap_on
+
+LIST = "\nList"
+SWITCH = "\nIs {name} on"
+ABSENT = "\nNot here of {names}"
+TYPE = "\nType {text}"
+_YES, _NO = "yes", "no"
+TASKS = ("find", "read", "switch", "absent", "type", "find_goal", "type_goal")
+"""Kinds of single questions; the last two as a goal before the screen."""
+
+_GOAL_TASKS = ("find_goal", "type_goal")
+_LISTED = 8
+_TYPE_KIND = ACTION_NAMES.index("type")
+
+
+@dataclass(frozen=True)
+class Lessons(ElementSentences):
+    """Builds the sentences of lessons for one model; `items` questions about elements in a dense sentence."""
+
+    items: int = 16
+    settings: DrawnRecipe = field(default_factory=DrawnRecipe)
+
+    def dense(self, screen: DrawnScreen, rng: random.Random) -> Sentence:
+        """One screen with questions about it: up to `items` about elements, some about switches, absent names and texts
+        to copy."""
+        odds = self.settings.lessons
+        sentence = self.begin(screen.step)
+        named = nameable(screen.elements)
+        if rng.random() < odds.listing and named:
+            self._list(sentence, named)
+            named = []
+        unique = set(map(id, uniquely_named(named)))
+        questions: list[Callable[[Sentence], None]] = [
+            partial(self.find if id(element) in unique and rng.random() < 0.5 else self.read, element=element)
+            for element in named
+        ]
+        questions = rng.sample(questions, min(self.items, len(questions)))
+        questions += [partial(self.switch, state=state) for state in screen.switches.items()][:3]
+        if named and rng.random() < odds.absent_name:
+            questions.append(partial(self.absent, names=absent_name(screen.elements, rng)))
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            questions.append(partial(self.type, text=text_to_copy(rng, self.settings.words)))
+        for ask in rng.sample(questions, len(questions)):
+            ask(sentence)
+        return sentence
+
+    def question(self, task: str, screen: DrawnScreen, subject: Any) -> Sentence:
+        """One question of a kind in `TASKS`. `subject`: an element, a switch's (label, on), ([names], the absent one)
+        or a text to copy."""
+        if task not in TASKS:
+            raise ValueError(f"unknown task {task!r}; choose one of {', '.join(TASKS)}")
+        if task in _GOAL_TASKS:
+            goal, action = _goal(subject)
+            return self._episode(goal, [(screen, action)])
+        sentence = self.begin(screen.step)
+        getattr(self, task)(sentence, subject)
+        return sentence
+
+    def goal_first(self, draw: Callable[[], DrawnScreen], rng: random.Random) -> tuple[Sentence, list[DrawnScreen]]:
+        """A goal and its screens (from `draw`): a text to type, or one to `most_screens` names, one per screen."""
+        odds = self.settings.lessons
+        if rng.random() < odds.copy_text:
+            text = text_to_copy(rng, self.settings.words)
+            screen = draw()
+            goal, action = _goal(text)
+            return self._episode(goal, [(screen, action)]), [screen]
+        screens = [draw() for _ in range(rng.randint(1, odds.most_screens))]
+        targets = [_name_and_action(screen, rng, odds) for screen in screens]
+        goal = "Find " + LIST_SEPARATOR.join(name for name, _ in targets)
+        answers = [(screen, action) for screen, (_, action) in zip(screens, targets, strict=True)]
+        return self._episode(goal, answers), screens
+
+    def _episode(self, goal: str, answers: Sequence[tuple[DrawnScreen, Action]]) -> Sentence:
+        steps = tuple(replace(screen.step, action=action) for screen, action in answers)
+        return self.trajectory.build(Episode("", "", goal, steps))
+
+    def _list(self, sentence: Sentence, elements: Sequence[UiElement]) -> None:
+        """The places and names of the first elements, top to bottom."""
+        sentence.read(self.trajectory.ids(LIST))
+        sentence.read(self.trajectory.ids(NAME_SEPARATOR))
+        for element in sorted(elements, key=place_of)[:_LISTED]:
+            sentence.learn([*self.trajectory.action_ids(tap_on(element))[:-1], *self.answer_ids(element.name)])
+
+    def switch(self, sentence: Sentence, state: tuple[str, bool]) -> None:
+        """Whether the switch with this label is on."""
+        self.ask(sentence, SWITCH.format(name=state[0]), self.answer_ids(_YES if state[1] else _NO))
+
+    def absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
+        """Which of the names is not on the screen."""
+        self.ask(sentence, ABSENT.format(names=LIST_SEPARATOR.join(names[0])), self.answer_ids(names[1]))
+
+    def type(self, sentence: Sentence, text: str) -> None:
+        """A text to copy into a typing action."""
+        self.ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
+
+
+def text_to_copy(rng: random.Random, words: WordRecipe) -> str:
+    """One to four words, or the goal of a task."""
+    if rng.random() < 0.2:
+        return rng.choice(train_goals())
+    return " ".join(any_word(rng, words) for _ in range(rng.randint(1, 4)))
+
+
+def absent_name(elements: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
+    """Up to three shuffled names, one of them not on the screen, and that one."""
+    visible = list(dict.fromkeys(one.name for one in nameable(elements) if LIST_SEPARATOR not in one.name))
+    names = rng.sample(visible, min(len(visible), rng.randint(1, 2)))
+    absent = _word_in_no_name(elements, rng)
+    return rng.sample([*names, absent], len(names) + 1), absent
+
+
+def _word_in_no_name(elements: Sequence[UiElement], rng: random.Random) -> str:
+    """A word of the phone that is no whole word of any element's name, ignoring case and punctuation.
+
+    Walks use another rule, `words.word_in_no_text`; one rule for both would change the lessons of a seed.
+    """
+    names = " " + " ".join(re.sub(r"\W+", " ", element.name).casefold() for element in elements) + " "
+    while f" {(word := rng.choice(phone_words())).casefold()} " in names:
+        pass
+    return word
+
+
+def _goal(subject: UiElement | str) -> tuple[str, Action]:
+    if isinstance(subject, str):
+        return f"Type {subject}", Action.type_text(subject)
+    return f"Find {subject.name}", tap_on(subject)
+
+
+def _name_and_action(screen: DrawnScreen, rng: random.Random, odds: LessonRecipe) -> tuple[str, Action]:
+    """A name and the tap on its element; sometimes a name that is not on the screen, with the action `impossible`."""
+    visible = [one for one in uniquely_named(nameable(screen.elements)) if LIST_SEPARATOR not in one.name]
+    if not visible or rng.random() < odds.absent:
+        return _word_in_no_name(screen.elements, rng), Action.impossible()
+    element = rng.choice(visible)
+    return element.name, tap_on(element)
+
+
+def uniquely_named(elements: Sequence[UiElement]) -> list[UiElement]:
+    """The elements whose name no other element has."""
+    counts = Counter(element.name for element in elements)
+    return [element for element in elements if counts[element.name] == 1]

@@ -1,0 +1,1 @@
+"""Recipes: every setting of a run, read from YAML and checked."""

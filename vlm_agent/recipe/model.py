@@ -1,0 +1,171 @@
+"""The `model` section of a recipe: where the weights come from, and which of them are trained."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt, model_serializer, model_validator
+
+from vlm_agent.settings import Section
+
+Training = Literal["frozen", "lora", "full"]
+Quantisation = Literal["nf4", "int8"]
+
+
+class Source(Section):
+    """The origin of a sub-model.
+
+    `checkpoint`: a folder or a name on the hub; with `gguf_file`, a GGUF file inside it. `config`: keys of a
+    transformers configuration, including `model_type`, for random weights.
+    """
+
+    checkpoint: str | None = None
+    gguf_file: str | None = None
+    config: dict | None = None
+
+    @property
+    def location(self) -> str:
+        """`checkpoint`, for a source known to have one."""
+        assert self.checkpoint is not None  # noqa: S101 (the validator: either checkpoint or config)
+        return self.checkpoint
+
+    @model_validator(mode="after")
+    def _exactly_one(self):
+        if (self.checkpoint is None) == (self.config is None):
+            raise ValueError("set either checkpoint or config")
+        if self.gguf_file is not None and self.checkpoint is None:
+            raise ValueError("gguf_file is a file inside checkpoint; set checkpoint to its folder")
+        if self.config is not None and "model_type" not in self.config:
+            raise ValueError("config needs a model_type, such as llama or vit")
+        return self
+
+
+class TrainedParts(Section):
+    """How each part is trained. Defaults as in the paper (sections 3.1.1 and 4): the projection, and LoRA."""
+
+    vision: Training = "frozen"
+    projector: Training = "full"
+    embeddings: Training = "frozen"
+    language_model: Training = "lora"
+    norm: Training = "frozen"
+    head: Training = "frozen"
+
+
+class Lora(Section):
+    """Low-rank adapters on every linear layer of the parts set to `lora`. The paper's values are not known; the
+    defaults are ours.
+
+    `dora`: also trains a magnitude per adapted row (DoRA, Liu et al., 2024); steps are slower, more so with dropout.
+    `rslora`: scales by alpha / √rank instead of alpha / rank (Kalajdzievski, 2023), for high ranks.
+    """
+
+    rank: PositiveInt = 16
+    alpha: PositiveInt = 32
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    dora: bool = False
+    rslora: bool = False
+
+
+class WordTokenizer(Section):
+    """A tokenizer built from the training shards, for a language model with random weights."""
+
+    vocabulary: PositiveInt = 4096
+
+
+_WITH_ALL = {"train", "lora", "dtype", "quantisation"}
+_KEYS_WITH = {
+    "base": _WITH_ALL | {"base"},
+    "vlm": _WITH_ALL | {"vlm", "min_pixels", "max_pixels", "word_tokenizer"},
+    "language_model": _WITH_ALL
+    | {
+        *("language_model", "vision", "word_tokenizer", "screen_size", "visual_grid", "image_mean", "image_std"),
+        *("visual_merge", "visual_norm", "visual_positions", "element_loss"),
+    },
+}
+"""The keys that are allowed with each origin."""
+
+
+class ModelRecipe(Section):
+    """The model, from one of three origins.
+
+    `vlm`: a vision-language model; the `model_type` of its configuration selects the family. `min_pixels` and
+    `max_pixels` bound the size of screens for Qwen-VL.
+    `language_model` and `vision`: a Llama+ViT composed of two checkpoints or configurations.
+    `base`: a finished run, or an embedded model by name (models/run_layout.py), with its weights, tokenizer and screen
+    format. Keys that describe the model are not allowed with it.
+    """
+
+    base: str | None = None
+    vlm: Source | None = None
+    min_pixels: PositiveInt | None = None
+    max_pixels: PositiveInt | None = None
+    language_model: Source | None = None
+    vision: Source | None = None
+    word_tokenizer: WordTokenizer | None = None
+    screen_size: tuple[PositiveInt, PositiveInt] = (896, 448)
+    visual_grid: tuple[PositiveInt, PositiveInt] = (16, 8)
+    image_mean: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    image_std: tuple[float, float, float] = (0.5, 0.5, 0.5)
+    visual_merge: tuple[PositiveInt, PositiveInt] = (1, 1)
+    visual_norm: float | None = None
+    visual_positions: bool = False
+    element_loss: float = 0.0
+    train: TrainedParts = TrainedParts()
+    lora: Lora = Lora()
+    quantisation: Quantisation | None = None
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _freeze_the_projector_of_a_vlm(cls, content):
+        """The projector of `vlm` is trained already, so the default of train.projector is `frozen`."""
+        if isinstance(content, dict) and content.get("vlm") is not None:
+            train = content.get("train", {})
+            if isinstance(train, dict):
+                content = content | {"train": {"projector": "frozen"} | train}
+        return content
+
+    @model_validator(mode="after")
+    def _one_origin(self):
+        origins = [name for name in ("base", "vlm", "language_model") if getattr(self, name) is not None]
+        if len(origins) != 1 or (self.language_model is None) != (self.vision is None):
+            raise ValueError("set one of base, vlm, or both language_model and vision")
+        excluded = self.model_fields_set - _KEYS_WITH[origins[0]]
+        if self.base is not None and excluded:
+            raise ValueError(f"base includes the whole model; remove {', '.join(sorted(excluded))}")
+        if excluded:
+            raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with {origins[0]}")
+        if self.language_model is not None and self.train.projector != "full":
+            raise ValueError(
+                "a new projector has random weights; train.projector must be full unless base includes one"
+            )
+        source = self.vlm or self.language_model
+        if source is not None and (self.word_tokenizer is None) != (source.config is None):
+            raise ValueError(
+                f"{origins[0]}.config has random weights and needs word_tokenizer; {origins[0]}.checkpoint includes "
+                "its own tokenizer and excludes word_tokenizer"
+            )
+        if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
+            raise ValueError("min_pixels is greater than max_pixels")
+        return self
+
+    @model_validator(mode="after")
+    def _quantised_is_adapted(self):
+        if self.quantisation is not None and self.train.language_model != "lora":
+            raise ValueError("quantisation needs train.language_model: lora; set it, or remove quantisation")
+        return self
+
+    @property
+    def origin(self) -> str:
+        """Which of `base`, `vlm` and `language_model` (with `vision`) is set."""
+        return next(name for name in _KEYS_WITH if getattr(self, name) is not None)
+
+    @model_serializer(mode="wrap")
+    def _allowed_keys(self, serialise) -> dict:
+        """Omits the keys that the origin excludes, so that a saved recipe is valid."""
+        content = serialise(self)
+        return {key: content[key] for key in content if key in _KEYS_WITH[self.origin]}
+
+    @property
+    def starts_random(self) -> bool:
+        """Whether any sub-model starts from random weights, which cannot be loaded from a checkpoint again."""
+        sources = (self.vlm, self.language_model, self.vision)
+        return any(source is not None and source.config is not None for source in sources)

@@ -1,0 +1,79 @@
+"""A recipe: everything that decides a training run, read from YAML and validated. The command line may override keys.
+
+`data.py`, `model.py`, `training.py` and `drawn.py` hold its sections. The resolved recipe is saved in the run folder
+and is itself a valid recipe.
+"""
+
+from pathlib import Path
+
+import yaml
+from pydantic import Field, NonNegativeInt, model_validator
+
+from vlm_agent.action_languages import ChosenLanguage, default_settings
+from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.data import DataRecipe
+from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.recipe.training import TrainingRecipe, ValidationRecipe
+from vlm_agent.recipe.yaml_file import read_mapping, read_value, validated
+from vlm_agent.settings import Section
+
+
+class Recipe(Section):
+    """One training run. `output` is its run folder."""
+
+    output: str
+    model: ModelRecipe
+    data: DataRecipe
+    action_language: ChosenLanguage = Field(default_factory=default_settings)
+    training: TrainingRecipe
+    seed: NonNegativeInt = 0
+
+    @model_validator(mode="after")
+    def _mixed_precision(self) -> "Recipe":
+        if self.model.dtype == "bfloat16" and self.training.bf16 is not True:
+            raise ValueError("model.dtype: bfloat16 needs training.bf16: true, because the trained weights are float32")
+        return self
+
+    @model_validator(mode="after")
+    def _known_lengths(self) -> "Recipe":
+        if self.data.sentences == "elements" and (self.training.batch_tokens or self.data.max_tokens):
+            raise ValueError(
+                "the lengths of sentences of elements are unknown in advance; give training.batch_size in place of "
+                "training.batch_tokens and data.max_tokens"
+            )
+        if self.data.drawn is not None and (self.training.batch_tokens or self.training.epochs):
+            raise ValueError("drawn screens are endless and of unknown length; give training.steps and .batch_size")
+        validation = self.training.validation
+        if self.data.drawn is not None and validation is not None and validation.split != ValidationRecipe().split:
+            raise ValueError("remove training.validation.split; drawn screens have no splits")
+        budget = self.training.batch_tokens
+        if budget is not None and self.data.max_tokens is not None and self.data.max_tokens > budget:
+            raise ValueError("data.max_tokens must not be greater than training.batch_tokens; every sentence must fit")
+        return self
+
+    def to_yaml(self) -> str:
+        """Every key with its value, also defaults, so that a saved run keeps its meaning when a default changes."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def read_recipe(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
+    """The recipe in a YAML file, with dotted `overrides` such as {"training.steps": "10"} applied.
+
+    Raises RecipeError naming the file and every key that is unknown, missing or of the wrong kind.
+    """
+    content = read_mapping(path, RecipeError)
+    for key, value in (overrides or {}).items():
+        _override(content, key, value)
+    return validated(Recipe, content, str(path), RecipeError)
+
+
+def _override(content: dict, key: str, value: str) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        content = content.setdefault(section, {})
+        if not isinstance(content, dict):
+            raise RecipeError(f"--{key}: {section} is a value, not a section")
+    try:
+        content[last] = read_value(value)
+    except yaml.YAMLError:
+        raise RecipeError(f"--{key}: {value!r} is not valid YAML") from None

@@ -1,0 +1,50 @@
+"""The recipes, benchmarks, agent files and DeepSpeed configurations that come with the package.
+
+In a checkout they lie at the top of the repository, where people edit them. A wheel carries copies of the same folders
+inside the package (`setup.py`), so an installed `vlm-agent` has them wherever it runs.
+"""
+
+import json
+from pathlib import Path
+
+import vlm_agent
+
+FOLDERS = {"recipes": "*.yaml", "eval": "*.yaml", "eval/agents": "*.yaml", "deepspeed_configs": "*.json"}
+"""The folders, and the names of the files in them that count."""
+
+_PACKAGE = Path(vlm_agent.__file__).parent
+_IN_A_WHEEL = _PACKAGE / "_shipped"
+
+
+def shipped_files() -> list[Path]:
+    """All of them, folder by folder, by name."""
+    return [path for folder, pattern in FOLDERS.items() for path in sorted((_root() / folder).glob(pattern))]
+
+
+def find_shipped(path: Path) -> Path:
+    """`path` if it exists, else the shipped file of this relative path, else `path`.
+
+    So `recipes/forkme.yaml` works in any working directory, and a file of the user's with that name comes first.
+    """
+    shipped = _root() / path
+    return shipped if not path.exists() and shipped in shipped_files() else path
+
+
+def label(path: Path) -> str:
+    """A shipped file's relative path, as a command takes it."""
+    return path.relative_to(_root()).as_posix()
+
+
+def summary(path: Path) -> str:
+    """One line about a shipped file: the first of its header, or for JSON what DeepSpeed does with it."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".json":
+        return text.partition("\n")[0].removeprefix("#").strip()
+    zero = json.loads(text)["zero_optimization"]
+    offload = ", weights and optimizer state in CPU memory" if "offload_param" in zero else ""
+    ranks = "CPU ranks" if path.stem.startswith("cpu_") else "GPUs"
+    return f"DeepSpeed ZeRO stage {zero['stage']} on {ranks}{offload}."
+
+
+def _root() -> Path:
+    return _IN_A_WHEEL if _IN_A_WHEEL.is_dir() else _PACKAGE.parent

@@ -1,0 +1,70 @@
+"""`training` of a recipe: length, optimiser, checkpoints, validation."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from vlm_agent.settings import Section
+
+NEWEST_KEPT = 2
+"""The fewest checkpoints that a run keeps: one may be damaged on disk."""
+
+
+class OptimizerRecipe(Section):
+    """`muon` is for models from scratch and takes `muon_learning_rate` for weight matrices beside `learning_rate`."""
+
+    name: Literal["adamw", "muon"] = "adamw"
+    learning_rate: PositiveFloat = 1e-4
+    muon_learning_rate: PositiveFloat = 0.01
+    weight_decay: NonNegativeFloat = 0.01
+
+
+class ValidationRecipe(Section):
+    """Every `steps` steps the loss and exact actions of `episodes` episodes of `split` are measured, or of as many
+    drawn lessons. The episodes are spread evenly over the subsets."""
+
+    split: str = "validation"
+    episodes: PositiveInt = 64
+    steps: PositiveInt = 200
+
+
+class TrainingRecipe(Section):
+    """Length and size of the run: `steps` optimiser steps of `accumulation` rows per rank; a row is one forward pass.
+
+    A row packs `batch_size` sentences (default 1), or as many as fit into `batch_tokens`, which is the better choice
+    where episodes differ in length. Set exactly one of `steps` and `epochs`. `schedule` starts after `warmup_steps` of
+    linear warm-up. `bf16`: mixed precision; `auto`: if the hardware supports it, so the last digits of a run depend on
+    the machine. `keep_checkpoints`: how many of the newest to keep, beside the best. `deepspeed`: a file of
+    `deepspeed_configs/`, for several ranks.
+    """
+
+    epochs: PositiveFloat | None = None
+    steps: PositiveInt | None = None
+    batch_size: PositiveInt | None = None
+    batch_tokens: PositiveInt | None = None
+    accumulation: PositiveInt = 1
+    optimizer: OptimizerRecipe = OptimizerRecipe()
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup_steps: NonNegativeInt = 30
+    max_grad_norm: PositiveFloat = 1.0
+    bf16: bool | Literal["auto"] = False
+    gradient_checkpointing: bool = False
+    save_steps: PositiveInt | None = None
+    keep_checkpoints: Annotated[int, Field(ge=NEWEST_KEPT)] = NEWEST_KEPT
+    log_steps: PositiveInt = 10
+    validation: ValidationRecipe | None = None
+    deepspeed: str | None = None
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "TrainingRecipe":
+        if self.batch_tokens is not None and self.batch_size is not None:
+            raise ValueError("give either batch_size or batch_tokens")
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give either epochs or steps")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_matrices(self) -> "TrainingRecipe":
+        if self.deepspeed is not None and self.optimizer.name == "muon":
+            raise ValueError("DeepSpeed partitions weight matrices, and muon needs them whole; use adamw")
+        return self

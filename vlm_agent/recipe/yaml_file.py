@@ -1,0 +1,75 @@
+"""YAML files that become settings: reading one, and explaining what is wrong in it."""
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from vlm_agent.errors import UserError
+from vlm_agent.settings import Section, chosen_from, naming_file
+
+SectionT = TypeVar("SectionT", bound=Section)
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML follows YAML 1.1, in which 1e-4 is a string; here it is a number."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def read_value(text: str) -> Any:
+    """The value that a YAML text holds. Raises yaml.YAMLError."""
+    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+
+
+def read_mapping(path: Path, error: type[UserError]) -> dict[str, Any]:
+    """Keys and values of a YAML file. Raises `error`, naming the file, if there are none."""
+    try:
+        content = read_value(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {problem.strerror}") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise error(f"{path} is not valid YAML: {problem}") from None
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise error(f"{path} must hold keys and values at its top level")
+    return content
+
+
+def validated(section: type[SectionT], content: Mapping[str, Any], where: str, error: type[UserError]) -> SectionT:
+    """`content` as settings. Raises `error`, one line for each key that is unknown, missing or of the wrong type."""
+    try:
+        with naming_file(where):
+            return section(**content)
+    except ValidationError as problems:
+        lines = [f"{where}: {_explain(problem, section, content)}" for problem in problems.errors()]
+        raise error("\n".join(lines)) from None
+
+
+def _explain(problem: Any, section: type[Section], content: Mapping[str, Any]) -> str:
+    location = tuple(map(str, problem["loc"]))
+    if problem["type"] == "extra_forbidden":
+        *sections, key = location
+        nearest = difflib.get_close_matches(key, _keys(section, sections, content), n=1, cutoff=0)
+        return f"unknown key {'.'.join(location)}; did you mean {'.'.join([*sections, *nearest])}?"
+    message = problem["msg"].removeprefix("Value error, ")
+    return ": ".join([".".join(location), message] if location else [message])
+
+
+def _keys(section: type[Section], sections: Sequence[str], content: Mapping[str, Any]) -> list[str]:
+    """The keys of the section at `sections` below `section`, which `content` may choose by name."""
+    for part in sections:
+        field, content = section.model_fields[part], content[part]
+        choice = next((each for each in field.metadata if isinstance(each, chosen_from)), None)
+        if choice is not None:
+            section = choice.section(content)
+            continue
+        options = getattr(field.annotation, "__args__", (field.annotation,))
+        section = next(option for option in options if isinstance(option, type) and issubclass(option, Section))
+    return list(section.model_fields)

@@ -1,1 +1,0 @@
-"""Screens: understanding them and drawing on them."""

@@ -1,0 +1,121 @@
+"""Preprocessing of screens for a model: image size, channels first, still uint8; and visual tokens per screen."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from PIL import Image
+
+
+class ScreenRule(Protocol):
+    """How one model preprocesses screens."""
+
+    def prepare(self, screenshot: np.ndarray) -> np.ndarray:
+        """uint8 (height, width, 3) to the uint8 (3, height', width') of the model."""
+        ...
+
+    def fitted(self, height: int, width: int) -> tuple[int, int]:
+        """(height', width') of a screen of that size."""
+        ...
+
+    def blank(self, height: int, width: int) -> np.ndarray:
+        """A grey screen in the place of a screen of that size."""
+        ...
+
+    def tokens(self, height: int, width: int) -> int:
+        """The number of visual tokens of a screen of that size."""
+        ...
+
+
+@dataclass(frozen=True)
+class FixedScreens:
+    """Every screen stretched to (height, width) = `size`, always `count` tokens: Llama+ViT, Qwen-VL (2023).
+
+    Stretching keeps (y, x) fractions valid, and phones differ little in aspect ratio. Qwen-VL was trained with
+    `bicubic` resampling; bilinear with a box reduction before it is faster.
+    """
+
+    size: tuple[int, int]
+    count: int
+    bicubic: bool = False
+
+    def prepare(self, screenshot: np.ndarray) -> np.ndarray:
+        resampling = Image.Resampling.BICUBIC if self.bicubic else Image.Resampling.BILINEAR
+        return prepare_screen(screenshot, self.size, resampling)
+
+    def fitted(self, height: int, width: int) -> tuple[int, int]:
+        return self.size
+
+    def blank(self, height: int, width: int) -> np.ndarray:
+        return grey_screen(self.size)
+
+    def tokens(self, height: int, width: int) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class FittedScreens:
+    """Screens keep their aspect ratio: both sides multiples of `multiple`, `min_pixels` to `max_pixels` in total, one
+    token per square of `multiple` pixels. Qwen2-VL, Qwen2.5-VL (28) and Qwen3-VL (32)."""
+
+    min_pixels: int
+    max_pixels: int
+    multiple: int
+
+    def prepare(self, screenshot: np.ndarray) -> np.ndarray:
+        return prepare_screen(screenshot, self.fitted(*screenshot.shape[:2]), Image.Resampling.BICUBIC)
+
+    def blank(self, height: int, width: int) -> np.ndarray:
+        return grey_screen(self.fitted(height, width))
+
+    def tokens(self, height: int, width: int) -> int:
+        rows, columns = self.grid(height, width)
+        return rows * columns
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """(rows, columns) of visual tokens."""
+        fitted = self.fitted(height, width)
+        return fitted[0] // self.multiple, fitted[1] // self.multiple
+
+    def fitted(self, height: int, width: int) -> tuple[int, int]:
+        return smart_resize((height, width), self.multiple, self.min_pixels, self.max_pixels)
+
+
+def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
+    """The (height, width) to which Qwen-VL's image processor resizes an image (transformers, `smart_resize`): multiples
+    of `multiple`, about the same aspect ratio, `min_pixels` to `max_pixels` in total.
+
+    Unlike there, any aspect ratio is accepted, and no side is shorter than `multiple` where the image is reduced.
+    """
+    height, width = size
+    rounded = round(height / multiple) * multiple, round(width / multiple) * multiple
+    if rounded[0] * rounded[1] > max_pixels:
+        shrink = math.sqrt(height * width / max_pixels)
+        down = [max(multiple, math.floor(side / shrink / multiple) * multiple) for side in size]
+        return down[0], down[1]
+    if rounded[0] * rounded[1] < min_pixels:
+        grow = math.sqrt(min_pixels / (height * width))
+        up = [math.ceil(side * grow / multiple) * multiple for side in size]
+        return up[0], up[1]
+    return rounded
+
+
+def prepare_screen(
+    screenshot: np.ndarray, size: tuple[int, int], resampling: Image.Resampling = Image.Resampling.BILINEAR
+) -> np.ndarray:
+    """uint8 (height, width, 3) to uint8 (3, *size), stretched to (height, width) = `size`.
+
+    A screen of that size is not resampled, so its pixels stay exact.
+    """
+    if screenshot.shape[:2] != tuple(size):
+        # The reduction costs no quality with a filter that averages; bicubic must equal the result of Qwen's processor.
+        gap = 2.0 if resampling == Image.Resampling.BILINEAR else None
+        resized = Image.fromarray(screenshot).resize((size[1], size[0]), resampling, reducing_gap=gap)
+        screenshot = np.asarray(resized)
+    return np.ascontiguousarray(screenshot.transpose(2, 0, 1))
+
+
+def grey_screen(size: tuple[int, int]) -> np.ndarray:
+    """uint8 (3, *size), all 128: the screen of the control without vision."""
+    return np.full((3, *size), 128, np.uint8)

@@ -1,0 +1,134 @@
+"""The data module of a run: tokenizer, rows, number of steps and validation rows, known before any weight is loaded."""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
+from vlm_agent.models.cost import TrainingFlops, UnknownCostError
+from vlm_agent.models.family import Processor, family_of, processor_of
+from vlm_agent.pretraining.stream import EndlessOrder
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.training.data.stream import RowOrder, RowStream
+
+
+@dataclass(frozen=True)
+class CountedRows:
+    """Collates sentences to a row, with the floating point operations of a training step on it as `flops`.
+
+    They are counted where rows are built: on a GPU, reading the lengths of a row would synchronise with the device.
+    """
+
+    rows: Callable[[list[Sentence]], dict]
+    flops: TrainingFlops | None
+
+    def __call__(self, sentences: list[Sentence]) -> dict:
+        row = self.rows(sentences)
+        return row if self.flops is None else row | {"flops": self.flops.of_batch(row).model}
+
+
+@dataclass(frozen=True)
+class DataModule(ABC):
+    """The data of a recipe. `ShardDataModule` reads shards, `DrawnDataModule` draws screens during the run.
+
+    Every attribute raises RecipeError, DatasetError or CheckpointError if the recipe or its files do not allow it.
+    """
+
+    recipe: Recipe
+
+    @property
+    @abstractmethod
+    def manifest(self) -> dict | None:
+        """The manifest of the shards; None without shards."""
+
+    @property
+    @abstractmethod
+    def data_digest(self) -> str:
+        """sha256 of everything that decides the data: a resumed run must read the same."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> str:
+        """A short description of the data, for the console."""
+
+    @abstractmethod
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of a tokenizer from scratch."""
+
+    @property
+    @abstractmethod
+    def order(self) -> RowOrder | EndlessOrder: ...
+
+    @abstractmethod
+    def writer(self) -> Callable:
+        """Builds a sentence from an item of the order and the random generator of that sentence."""
+
+    @abstractmethod
+    def validation_rows(self, validation: ValidationRecipe) -> RowStream:
+        """The rows of the fixed validation sample, each once."""
+
+    @abstractmethod
+    def steps_of(self, rows: int) -> int:
+        """The number of optimiser steps with `rows` rows per step."""
+
+    @cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        return build_tokenizer(self.recipe.model, self.vocabulary())
+
+    @cached_property
+    def config(self) -> PretrainedConfig:
+        """The configuration of the model."""
+        return configuration_of(self.recipe.model, self.tokenizer)
+
+    @cached_property
+    def processor(self) -> Processor:
+        return processor_of(self.config)
+
+    @cached_property
+    def sentences(self) -> TrajectorySentences:
+        sentences = self.processor.sentences(self.tokenizer, self.recipe.action_language.build())
+        return replace(sentences, grey=self.recipe.data.control == "grey_screens")
+
+    @property
+    def sentences_per_row(self) -> int:
+        """For rows that are not packed to a number of tokens."""
+        size = self.recipe.training.batch_size
+        return 1 if size is None else size
+
+    @property
+    def rows_per_step(self) -> int:
+        return self.recipe.training.accumulation * int(os.environ.get("WORLD_SIZE", "1"))
+
+    @cached_property
+    def steps(self) -> int:
+        return self.steps_of(self.rows_per_step)
+
+    def stream(self) -> RowStream:
+        rows = CountedRows(self.processor.collate, self._flops())
+        return RowStream(self.order, self.steps * self.rows_per_step, self.writer(), rows)
+
+    def _flops(self) -> TrainingFlops | None:
+        """None if the cost of the model is unknown."""
+        model, training = self.recipe.model, self.recipe.training
+        try:
+            cost = family_of(self.config).cost(self.config)
+        except UnknownCostError:
+            return None
+        return TrainingFlops(cost, model.train, model.lora.rank, training.gradient_checkpointing)
+
+    def label_grid(self) -> tuple[int, int] | None:
+        """(rows, columns) of the element labels of a screen; None without an element loss.
+
+        With grey screens, or with vision tower and projector frozen, the visual tokens cannot change: the loss would
+        only move the word embeddings towards them.
+        """
+        train = self.recipe.model.train
+        blind = self.recipe.data.control == "grey_screens" or {train.vision, train.projector} == {"frozen"}
+        return None if blind else self.processor.label_grid

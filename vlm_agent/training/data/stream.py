@@ -1,0 +1,207 @@
+"""The stream of training rows: a map-style dataset, deterministic, independent of who reads it.
+
+A row is the input of one forward pass: sentences packed end to end. The sentences of row number k depend on the
+recipe's seed and the data alone, not on ranks, workers, or where a run was resumed; so the state of the stream is k.
+"""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+from torch.utils.data import Dataset
+
+from vlm_agent.datasets.selection import in_mixture
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources.registry import check_subsets
+from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.data import DataRecipe
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.elements import ElementSentences, label_elements
+from vlm_agent.sentences.packing import fill_rows
+from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import Window
+
+_EMPTY_CELLS_NAMED = 0.1
+
+_PACKING_BUFFER = 512
+"""Shuffled sentences that are packed into rows together: more waste fewer tokens, fewer keep rows better mixed."""
+
+
+def chosen_episodes(shards: ShardDataset, recipe: DataRecipe) -> list[int]:
+    """Indices of the episodes that the recipe's mixture and limit keep, the limit spread over all of them."""
+    check_subsets(recipe.mixture, shards.subsets, "data.mixture")
+    indices = [
+        index
+        for index, (episode_id, subset) in enumerate(zip(shards.ids, shards.subsets, strict=True))
+        if in_mixture(episode_id, subset, recipe.mixture)
+    ]
+    if not indices:
+        raise RecipeError(f"{recipe.shards} has no episode in split {recipe.split} that the mixture keeps")
+    count = len(indices) if recipe.limit is None else min(recipe.limit, len(indices))
+    return [indices[number * len(indices) // count] for number in range(count)]
+
+
+@dataclass(frozen=True)
+class Item:
+    """The source of one sentence: an episode, and a window of it (None: the whole episode)."""
+
+    episode: int
+    window: Window | None = None
+
+
+@dataclass(frozen=True)
+class RowSize:
+    """The size of a row: `sentences` per row, or as many sentences as fit into `tokens`."""
+
+    sentences: int | None = None
+    tokens: int | None = None
+
+
+class Order(Protocol):
+    """Which sentences are in which row."""
+
+    @property
+    def seed(self) -> int | str: ...
+
+    @property
+    def items(self) -> Sequence[Any]: ...
+
+    def row(self, number: int) -> list[tuple[int, int]]:
+        """(item, its number in the stream of sentences) for each sentence of row `number`."""
+        ...
+
+
+class RowOrder:
+    """The items of each row. Each pass over the items is shuffled with the seed.
+
+    With a budget of tokens, rows are packed from `_PACKING_BUFFER` items at a time, and shuffled again.
+    """
+
+    def __init__(self, items: Sequence[Item], size: RowSize, seed: int) -> None:
+        if size.tokens is not None:
+            for item in items:
+                _tokens(item)
+        self.items, self.size, self.seed = items, size, seed
+        self._rows_of = lru_cache(maxsize=2)(self._shuffled)
+        self._first_rows = [0]
+
+    def __getstate__(self) -> dict:
+        return {key: value for key, value in self.__dict__.items() if key != "_rows_of"}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        self._rows_of = lru_cache(maxsize=2)(self._shuffled)
+
+    def row(self, number: int) -> list[tuple[int, int]]:
+        """(item, its number in the stream of sentences) for each sentence of row `number`."""
+        turn = self._turn_of(number)
+        rows = self._rows_of(turn)
+        at = number - self._first_rows[turn]
+        first = turn * len(self.items) + sum(len(row) for row in rows[:at])
+        return [(item, first + place) for place, item in enumerate(rows[at])]
+
+    def rows_in(self, passes: float) -> int:
+        """The number of rows of `passes` passes over the items."""
+        whole = int(passes)
+        rows = sum(len(self._rows_of(turn)) for turn in range(whole))
+        return rows + (math.ceil((passes - whole) * len(self._rows_of(whole))) if passes > whole else 0)
+
+    def _turn_of(self, number: int) -> int:
+        while self._first_rows[-1] <= number:
+            self._first_rows.append(self._first_rows[-1] + len(self._rows_of(len(self._first_rows) - 1)))
+        return next(turn for turn in reversed(range(len(self._first_rows))) if self._first_rows[turn] <= number)
+
+    def _shuffled(self, turn: int) -> list[list[int]]:
+        rng = random.Random(f"{self.seed}/turn/{turn}")  # noqa: S311 (no secret)
+        order = rng.sample(range(len(self.items)), len(self.items))
+        if self.size.sentences is not None:
+            count = self.size.sentences
+            return [order[at : at + count] for at in range(0, len(order), count)]
+        budget, rows = self.size.tokens, []
+        if budget is None:
+            raise ValueError("a row size needs sentences or tokens")
+        for start in range(0, len(order), _PACKING_BUFFER):
+            near = order[start : start + _PACKING_BUFFER]
+            filled = fill_rows([_tokens(self.items[item]) for item in near], budget)
+            rows += [[near[place] for place in row] for row in filled]
+        return rng.sample(rows, len(rows))
+
+
+def _tokens(item: Item) -> int:
+    if item.window is None:
+        raise ValueError("rows of a number of tokens need to know each sentence's length")
+    return item.window.tokens
+
+
+class RowStream(Dataset):
+    """Rows 0 … `total`-1 of a run. `sentence(item, generator)` builds a sentence, `rows` collates several."""
+
+    def __init__(
+        self, order: Order, total: int, sentence: Callable[[Any, random.Random], Sentence], rows: Callable
+    ) -> None:
+        self.order, self.total, self.sentence, self.rows = order, total, sentence, rows
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __getitem__(self, number: int) -> dict:
+        return self.rows(self.sentences(number))
+
+    def sentences(self, number: int) -> list[Sentence]:
+        return [
+            # Each sentence has its own generator.
+            self.sentence(self.order.items[item], random.Random(f"{self.order.seed}/{place}"))  # noqa: S311 (no secret)
+            for item, place in self.order.row(number)
+        ]
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """Sentences of episodes or windows of them. `grid`: (rows, columns) of element labels, None without them."""
+
+    shards: ShardDataset
+    sentences: TrajectorySentences
+    grid: tuple[int, int] | None = None
+
+    def __call__(self, item: Item, rng: random.Random) -> Sentence:
+        window = item.window
+        if window is None:
+            episode, supervised, first = self.shards[item.episode], 0, 0
+        else:
+            episode = self.shards.steps(item.episode, window.first, window.last)
+            supervised, first = window.first_supervised - window.first, window.first
+        sentence = self.sentences.build(episode, first_supervised_step=supervised, with_swipe_targets=True)
+        sentence.about = f"{episode.id} steps {first + supervised}-{first + len(episode) - 1}"
+        if self.grid:
+            sentence.element_labels = [
+                label_elements(step, self.grid, self.sentences, _EMPTY_CELLS_NAMED, rng) for step in episode.steps
+            ]
+        return sentence
+
+
+@dataclass(frozen=True)
+class Elements:
+    """Sentences about the elements of one screen of an episode, drawn at random."""
+
+    shards: ShardDataset
+    sentences: ElementSentences
+    grid: tuple[int, int] | None = None
+
+    def __call__(self, item: Item, rng: random.Random) -> Sentence:
+        number = rng.randrange(len(self.shards.screen_sizes[item.episode]))
+        step = self.shards.step(item.episode, number)
+        sentence = self.sentences.build(step, rng)
+        sentence.about = f"{self.shards.ids[item.episode]} screen {number}"
+        if self.grid:
+            labels = label_elements(step, self.grid, self.sentences.trajectory, _EMPTY_CELLS_NAMED, rng)
+            sentence.element_labels = [labels]
+        return sentence
+
+
+def only_row(rows: list[dict]) -> dict:
+    """Collate function of a loader with batches of one row."""
+    (row,) = rows
+    return row

@@ -1,0 +1,155 @@
+"""The number of tokens of trajectories under a recipe, from columns alone: neither pixels nor weights are read.
+
+A trajectory has the tokens of its goal and, for each step, of the screen, the cue and the action. So it is enough to
+tokenise each distinct goal and action once, and to look up each distinct screen size. The action language finds actions
+with equal text by arithmetic on arrays (`ActionLanguage.text_keys`): of millions of steps, thousands are encoded.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from transformers import PretrainedConfig
+
+from vlm_agent.action_languages.names import spoken_name
+from vlm_agent.datasets.shards.columns import Columns, read_columns, touched_names
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
+from vlm_agent.errors import RecipeError
+from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
+from vlm_agent.models.family import processor_of
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
+from vlm_agent.training.data.stream import chosen_episodes
+from vlm_agent.training.data.vocabulary import vocabulary_of
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """Token counts of E episodes with S steps in total.
+
+    `goal`: int64 (E,), tokens before the first step. `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all
+    tokens of a step. `screen`: int64 (S,), its visual tokens. `action`: int64 (S,), its supervised tokens. With a
+    language that names swipe targets, a swipe counts as if it named its target.
+    """
+
+    goal: np.ndarray
+    lengths: np.ndarray
+    step: np.ndarray
+    screen: np.ndarray
+    action: np.ndarray
+
+    @property
+    def whole(self) -> np.ndarray:
+        """int64 (E,): `len(sentences.build(episode, with_swipe_targets=True))` of each episode; an upper bound with a
+        language that names swipe targets."""
+        episode = np.repeat(np.arange(len(self.lengths)), self.lengths)
+        return self.goal + np.bincount(episode, self.step, minlength=len(self.lengths)).astype(np.int64)
+
+    def steps_of(self, episode: int) -> np.ndarray:
+        """int64 (steps of the episode,): all tokens of each step."""
+        return self.step[self._offsets[episode] : self._offsets[episode + 1]]
+
+    @cached_property
+    def _offsets(self) -> np.ndarray:
+        return np.concatenate([[0], np.cumsum(self.lengths)])
+
+
+def columns_for(dataset: ShardDataset, sentences: TrajectorySentences, columns: Columns | None = None) -> Columns:
+    """The columns that `count_tokens` needs; `columns` are those that have been read already."""
+    columns = read_columns(dataset) if columns is None else columns
+    named = sentences.language.names_touched_elements
+    return replace(columns, touched=touched_names(dataset)) if named else columns
+
+
+def count_tokens(columns: Columns, sentences: TrajectorySentences) -> TokenCounts:
+    """Counts tokens from the columns that `columns_for` reads.
+
+    Raises UserError if the tokenizer cannot write an action, as building that sentence would.
+    """
+    if sentences.language.names_touched_elements and columns.touched is None:
+        raise ValueError("a language that names touched elements needs the columns of `columns_for`")
+    goals = pa.array(columns.goal, pa.string()).dictionary_encode()
+    of_goals = np.array([len(sentences.goal_ids(goal)) for goal in goals.dictionary.to_pylist()], np.int64)
+    screen, action = _screen_tokens(columns, sentences), _action_tokens(columns, sentences)
+    step = screen + action + len(sentences.before_screen(is_first=False)) + len(sentences.marks(sentences.template.cue))
+    first = np.cumsum(columns.lengths) - columns.lengths
+    step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
+    return TokenCounts(of_goals[goals.indices.to_numpy()], columns.lengths, step, screen, action)
+
+
+def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
+    """Sentences as training with the recipe builds them.
+
+    A tokenizer from scratch is built from the recipe's shards, as in training. Raises CheckpointError if the tokenizer
+    cannot be loaded, and RecipeError and DatasetError as training would.
+    """
+    tokenizer = build_tokenizer(recipe.model, _words(recipe))
+    return processor_of(configuration_of(recipe.model, tokenizer)).sentences(tokenizer, recipe.action_language.build())
+
+
+def _words(recipe: Recipe) -> Vocabulary:
+    if recipe.model.word_tokenizer is None:
+        return Vocabulary(recipe.action_language.build().vocabulary(), texts=())
+    if recipe.data.drawn is not None:
+        return vocabulary_of_drawn(recipe.action_language.build().vocabulary(), recipe.data.drawn)
+    if recipe.data.shards is None:
+        raise RecipeError("data.shards is missing")
+    shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
+    return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))
+
+
+def context_length(recipe: Recipe) -> int:
+    """The context length of the recipe's language model; RecipeError if its configuration has none."""
+    config: PretrainedConfig = configuration_of(recipe.model, build_tokenizer(recipe.model, _words(recipe)))
+    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    if positions is None:
+        raise RecipeError("the language model's configuration names no context length; give one with --budget")
+    return positions
+
+
+def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
+    """int64 (steps,)"""
+    sizes, which = np.unique(np.stack([columns.height, columns.width], axis=1), axis=0, return_inverse=True)
+    return np.array([sentences.screens.tokens(*size) for size in sizes.tolist()], np.int64)[which.ravel()]
+
+
+def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
+    """int64 (steps,): the tokens of each action and its end mark."""
+    language = sentences.language
+    names = None if columns.touched is None else _names(columns, columns.touched, language.name_swipe_targets)
+    _, first, which = np.unique(language.text_keys(columns, names), return_index=True, return_inverse=True)
+    counts = [len(sentences.action_ids(*_encode_arguments(columns, step, names))) for step in first.tolist()]
+    return np.array(counts, np.int64)[which]
+
+
+def _names(columns: Columns, touched: np.ndarray, name_swipe_targets: bool) -> np.ndarray:
+    """str objects (steps,): the name that the text of each action may contain, "" if none.
+
+    A swipe has the name of the tap that its run of swipes ends with, whether or not the sentence names it: so a count
+    is never too low.
+    """
+    touches = columns.steps_that("tap") | columns.steps_that("long_press")
+    names = np.where(touches, touched, "")
+    if name_swipe_targets:
+        is_last = np.zeros(len(names), bool)
+        is_last[np.cumsum(columns.lengths) - 1] = True
+        for step in np.flatnonzero(columns.steps_that("swipe") & ~is_last)[::-1]:
+            names[step] = names[step + 1]
+    return names
+
+
+def _encode_arguments(
+    columns: Columns, step: int, names: np.ndarray | None
+) -> tuple[Action, Screen | None, str | None]:
+    """The arguments of `ActionLanguage.encode`: a screen shows what is touched and nothing else."""
+    kind = ActionKind(columns.action_kind[step])
+    touch_yx, lift_yx = columns.touch_yx[step].tolist(), columns.lift_yx[step].tolist()
+    action = Action(kind, (touch_yx[0], touch_yx[1]), (lift_yx[0], lift_yx[1]), columns.text[step].as_py())
+    element = UiElement((0.0, 0.0, 1.0, 1.0), "" if names is None else names[step])
+    if action.is_swipe:
+        return action, None, spoken_name(element)
+    return action, Screen(None, (element,)) if element.text else None, None

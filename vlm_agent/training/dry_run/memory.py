@@ -1,0 +1,169 @@
+"""The memory of a GPU during training: weights, gradients and optimiser states to the byte, the rest estimated.
+
+Bytes of a trained weight, on each of N GPUs, in mixed precision (Rajbhandari et al. 2020, "ZeRO", section 3; DeepSpeed
+0.19; PyTorch's DDP):
+
+                       DDP    ZeRO-2     ZeRO-3      in float32: 4 for every 2
+    the weight          4      2          2 / N
+    its gradient        4      2 / N      2 / N
+    float32 copy        –      4 / N      4 / N
+    AdamW's moments     8      8 / N      8 / N      Muon's: 4
+
+Every GPU holds the frozen weights, with ZeRO-3 a part of them; in mixed precision DeepSpeed casts float32 ones to
+bfloat16. With offload, all of these are in main memory. Buffers, an estimate: DDP's copy of the gradients, autocast's
+bfloat16 copies of trained weights; DeepSpeed's two gradient buckets; the weights that ZeRO-3 may gather at a time; and
+1 GB for CUDA and its libraries.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from vlm_agent.recipe.model import Quantisation
+from vlm_agent.training.loop.optimizers import Muon
+
+CUDA_BYTES = 10**9
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """A way to spread a model over GPUs. `stage`: DeepSpeed's ZeRO stage, 0: plain DDP. `bucket`: numbers in its
+    `reduce_bucket_size`, None: `auto`, which is hidden x hidden; `live`: in its `stage3_max_live_parameters`."""
+
+    name: str
+    stage: int
+    offload: bool = False
+    bucket: int | None = None
+    live: int = 0
+
+
+SHARDINGS = (
+    Sharding("ddp", 0),
+    Sharding("zero2", 2, bucket=2 * 10**8),
+    Sharding("zero3", 3, live=10**9),
+    Sharding("zero3_offload", 3, offload=True, live=5 * 10**8),
+)
+"""DDP, and the GPU configurations in deepspeed_configs/ by file name."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """`frozen`: bytes of frozen weights; `frozen_cast`: after DeepSpeed has cast them. `trained`: the number of trained
+    weights. `optimizer`: bytes of its states. `hidden`: the width of the language model."""
+
+    frozen: int
+    frozen_cast: int
+    trained: int
+    optimizer: int
+    hidden: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes per GPU. `host`: bytes of main memory per GPU."""
+
+    weights: int
+    gradients: int
+    optimizer: int
+    buffers: int
+    host: int = 0
+
+    @property
+    def total(self) -> int:
+        """Without activations."""
+        return self.weights + self.gradients + self.optimizer + self.buffers
+
+
+def weigh(
+    model: nn.Module, parts: dict[str, str], optimizer: torch.optim.Optimizer, kind: Quantisation | None, bf16: bool
+) -> Weights:
+    """The weights of a model on any device, even meta, after `choose_trained_weights`.
+
+    `kind`: the quantisation that the run will apply to the language model's linear layers. `bf16`: mixed precision.
+    """
+    decoder = part_of(model, parts["language_model"])
+    quantised = {} if kind is None else _if_quantised(decoder, kind)
+    cast = 2 if bf16 else 4
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    frozen = [parameter for parameter in model.parameters() if not parameter.requires_grad]
+    return Weights(
+        frozen=weight_bytes(frozen, quantised),
+        frozen_cast=weight_bytes(frozen, quantised, cast),
+        trained=sum(parameter.numel() for parameter in trained),
+        optimizer=optimizer_bytes(optimizer),
+        hidden=next(part_of(model, parts["embeddings"]).parameters()).shape[1],
+    )
+
+
+def weight_bytes(parameters: Iterable[nn.Parameter], quantised: dict[int, int], widest: int = 4) -> int:
+    """Bytes, with at most `widest` per element; `quantised` overrides the bytes of parameters by their id()."""
+    return sum(
+        quantised.get(id(parameter), parameter.numel() * min(parameter.element_size(), widest))
+        for parameter in parameters
+    )
+
+
+def part_of(model: nn.Module, path: str) -> nn.Module:
+    """The submodule at a path of the base model, in a model with or without an adapter."""
+    return next(module for name, module in model.named_modules() if f".{name}".endswith(f".{path}"))
+
+
+def _if_quantised(decoder: nn.Module, kind: Quantisation) -> dict[int, int]:
+    """Bytes of each frozen weight after quantisation, by its id()."""
+    linear = (module for module in decoder.modules() if isinstance(module, nn.Linear))
+    return {
+        id(module.weight): quantised_bytes(module.weight.shape, kind)
+        for module in linear
+        if not module.weight.requires_grad
+    }
+
+
+def quantised_bytes(shape: Sequence[int], kind: Quantisation) -> int:
+    """Of a weight (outputs, inputs) by bitsandbytes. int8: a scale a row. nf4: 4 bits a weight, an 8-bit scale for 64
+    of them, a float32 for 256 scales and one more, and tables of 16 and 256 values."""
+    outputs, inputs = shape
+    weights = outputs * inputs
+    if kind == "int8":
+        return weights + 4 * outputs
+    scales = math.ceil(weights / 64)
+    return math.ceil(weights / 2) + scales + 4 * math.ceil(scales / 256) + 4 + 4 * 16 + 4 * 256
+
+
+def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
+    """States of AdamW (two moments) and Muon (one), float32."""
+    return sum(
+        (4 if isinstance(part, Muon) else 8) * parameter.numel()
+        for part in getattr(optimizer, "parts", [optimizer])
+        for group in part.param_groups
+        for parameter in group["params"]
+    )
+
+
+def spread(weights: Weights, sharding: Sharding, gpus: int, bf16: bool) -> Memory:
+    """The memory of each of `gpus` GPUs, without activations."""
+    if sharding.stage == 0:
+        copies = 4 * weights.trained if gpus > 1 else 0
+        cast = 2 * weights.trained if bf16 else 0
+        gradients = 4 * weights.trained
+        held = weights.frozen + 4 * weights.trained
+        return Memory(held, gradients, weights.optimizer, CUDA_BYTES + copies + cast)
+    number = 2 if bf16 else 4
+    held = weights.frozen_cast + number * weights.trained
+    bucket = number * (weights.hidden**2 if sharding.bucket is None else sharding.bucket)
+    gathered = min(number * sharding.live, held)
+    memory = Memory(
+        weights=_share(held, gpus) if sharding.stage == 3 else held,
+        gradients=_share(number * weights.trained, gpus),
+        optimizer=_share(weights.optimizer + 4 * weights.trained, gpus),
+        buffers=CUDA_BYTES + 2 * bucket + gathered,
+    )
+    if not sharding.offload:
+        return memory
+    return Memory(0, 0, 0, memory.buffers, host=memory.weights + memory.gradients + memory.optimizer)
+
+
+def _share(everything: int, gpus: int) -> int:
+    return math.ceil(everything / gpus)

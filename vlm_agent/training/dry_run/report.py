@@ -1,0 +1,141 @@
+"""The cost of a run, without reading weights: parameters, tokens, FLOPs, memory and time.
+
+The model is built on the meta device from its configuration: its parameters have shapes and no data.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from transformers import PretrainedConfig
+
+from vlm_agent.datasets.shards.columns import read_columns
+from vlm_agent.errors import RecipeError
+from vlm_agent.models.cost import Flops, Precision, TrainingFlops, Workload
+from vlm_agent.models.family import family_of
+from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
+from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.data.shard_data import ShardDataModule
+from vlm_agent.training.dry_run.hardware import Gpu
+from vlm_agent.training.dry_run.memory import SHARDINGS, Memory, spread, weigh
+from vlm_agent.training.dry_run.pass_counts import PassCounts, count_pass, seen_sizes
+from vlm_agent.training.loop.optimizers import optimizer_of
+
+
+@dataclass(frozen=True)
+class Target:
+    """The hardware of the run. `mfu`: the assumed model FLOPs utilisation, a fraction of the GPUs' peak."""
+
+    gpu: Gpu
+    gpus: int
+    mfu: float
+
+
+@dataclass(frozen=True)
+class StepCounts:
+    """Means per optimiser step, summed over all GPUs."""
+
+    rows: int
+    tokens: float
+    supervised: float
+    actions: float
+    work: Flops
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """`parameters`: trained and frozen, by part. `memory`: by DeepSpeed configuration, without activations.
+    `activations`: bytes, without and with gradient checkpointing. `hours`: at the target's MFU."""
+
+    recipe: Recipe
+    target: Target
+    parameters: dict[str, dict[str, int]]
+    reads: PassCounts
+    rows_a_pass: int
+    steps: int
+    step: StepCounts
+    memory: dict[str, Memory]
+    activations: dict[bool, int]
+    hours: float
+
+
+def dry_run(plan: ShardDataModule, target: Target) -> DryRun:
+    """Raises the errors of `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
+    for a GPU without the recipe's dtype, RecipeError for sentences that are drawn during the run."""
+    recipe = plan.recipe
+    if recipe.data.drawn is not None or recipe.data.sentences != "trajectory":
+        raise RecipeError("a dry run needs data.shards and data.sentences: trajectory; others are drawn during the run")
+    bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
+    peak = target.gpu.peak(bf16)
+    model = empty_model(plan.config, recipe.model)
+    reads = count_pass(
+        plan.order.items, plan.token_counts, seen_sizes(read_columns(plan.shards), plan.processor.screens)
+    )
+    rows = plan.order.rows_in(1)
+    steps, step = plan.steps_of(recipe.training.accumulation * target.gpus), count_step(plan, reads, rows, target.gpus)
+    return DryRun(
+        recipe=recipe,
+        target=target,
+        parameters=count_parameters(model),
+        reads=reads,
+        rows_a_pass=rows,
+        steps=steps,
+        step=step,
+        memory=memory_by_sharding(model, plan.config, recipe, target.gpus, bf16),
+        activations=activations_by_checkpointing(plan, largest_row(plan, reads), bf16),
+        hours=steps * step.work.model / (target.gpus * peak * target.mfu) / 3600,
+    )
+
+
+def empty_model(config: PretrainedConfig, recipe: ModelRecipe) -> nn.Module:
+    """The model on the meta device, with the recipe's parts frozen, adapted and trained."""
+    with torch.device("meta"):
+        model = family_of(config).model(config).to(getattr(torch, recipe.dtype))
+        return choose_trained_weights(model, recipe.train, recipe.lora)
+
+
+def count_step(plan: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int) -> StepCounts:
+    training, model = plan.recipe.training, plan.recipe.model
+    flops = TrainingFlops(
+        family_of(plan.config).cost(plan.config), model.train, model.lora.rank, training.gradient_checkpointing
+    )
+    rows = training.accumulation * gpus
+    share = rows / rows_a_pass
+    return StepCounts(
+        rows=rows,
+        tokens=reads.load.tokens * share,
+        supervised=reads.load.supervised * share,
+        actions=reads.actions * share,
+        work=flops.of(reads.load) * share,
+    )
+
+
+def memory_by_sharding(
+    model: nn.Module, config: PretrainedConfig, recipe: Recipe, gpus: int, bf16: bool
+) -> dict[str, Memory]:
+    """The memory of each of `gpus` GPUs under DDP and each DeepSpeed configuration, without activations."""
+    optimizer = optimizer_of(model, recipe.training.optimizer)
+    weights = weigh(model, family_of(config).parts, optimizer, recipe.model.quantisation, bf16)
+    return {sharding.name: spread(weights, sharding, gpus, bf16) for sharding in SHARDINGS}
+
+
+def largest_row(plan: ShardDataModule, reads: PassCounts) -> Workload:
+    """The largest possible row, with the average density of actions and screens."""
+    size = plan.row_size
+    at_most = (size.sentences or 1) * reads.longest if size.tokens is None else max(size.tokens, reads.longest)
+    share = min(at_most, reads.load.tokens) / reads.load.tokens
+    whole = reads.load
+    screens = Counter({size: count * share for size, count in whole.screens.items()})
+    return Workload(round(whole.tokens * share), round(whole.pairs * share), round(whole.supervised * share), screens)
+
+
+def activations_by_checkpointing(plan: ShardDataModule, row: Workload, bf16: bool) -> dict[bool, int]:
+    """An estimate of the bytes saved for the backward pass of a row, without and with gradient checkpointing."""
+    model, cost = plan.recipe.model, family_of(plan.config).cost(plan.config)
+    precision = Precision(bf16, model.dtype == "bfloat16")
+    return {
+        checkpointing: cost.activation_bytes(row, model.train, model.lora, precision, checkpointing)
+        for checkpointing in (False, True)
+    }

@@ -1,0 +1,103 @@
+"""The tables of a dry run at the terminal."""
+
+from rich.columns import Columns
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vlm_agent.console import new_table
+from vlm_agent.training.dry_run.memory import Memory
+from vlm_agent.training.dry_run.report import DryRun
+
+
+def print_dry_run(console: Console, dry: DryRun) -> None:
+    """Prints parameters, data, FLOPs, time and memory."""
+    console.print(Columns([_parameters(dry), _run(dry)], padding=(0, 4)))
+    console.print(_memory(dry))
+    console.print(Text(_small_print(dry), "dim"))
+
+
+def _parameters(dry: DryRun) -> Table:
+    table = new_table("Parameters, M", ["", "trained", "frozen"])
+    for part, counts in dry.parameters.items():
+        table.add_row(_words(part), *(_millions(counts[kind]) for kind in ("trained", "frozen")))
+    table.add_section()
+    table.add_row("all", *(_millions(sum(part[kind] for part in dry.parameters.values())) for kind in counts))
+    return table
+
+
+def _run(dry: DryRun) -> Table:
+    table = new_table("Run", ["", ""], left=("",))
+    for name, value in run_rows(dry).items():
+        table.add_row(name, value)
+    return table
+
+
+def run_rows(dry: DryRun) -> dict[str, str]:
+    """The rows of the table "Run"."""
+    reads, step, target = dry.reads, dry.step, dry.target
+    fewest, mean, most = reads.screen_tokens
+    passes = dry.steps * step.rows / dry.rows_a_pass
+    work = step.work
+    return {
+        "episodes": f"{reads.episodes:,}, {reads.actions:,} actions to learn",
+        "over the budget": f"{reads.over_budget:,} episodes, cut into {reads.windows:,} windows"
+        if reads.over_budget
+        else "none",
+        "tokens a screen": f"{mean:,.0f}" if fewest == most else f"{mean:,.0f} ({fewest:,} to {most:,})",
+        "tokens a pass": f"{_short(reads.load.tokens)} in {dry.rows_a_pass:,} rows",
+        "a step": f"{step.rows:,} rows: {step.tokens:,.0f} tokens, {step.supervised:,.0f} supervised, "
+        f"{step.actions:,.0f} actions",
+        "FLOPs a step": f"{_short(work.model)}" + (f", {_short(work.hardware)} computed" if work.recomputed else ""),
+        "steps": f"{dry.steps:,} ({passes:,.2f} passes), {_short(dry.steps * work.model)} FLOPs",
+        "time": f"{_time(dry.hours)} on {target.gpus} x {target.gpu.name} at {target.mfu:.0%} MFU",
+    }
+
+
+def _memory(dry: DryRun) -> Table:
+    limit = dry.target.gpu.memory
+    table = new_table(
+        f"Memory a GPU, GB ({dry.target.gpu.name}: {limit / 1e9:.0f})",
+        ["", "weights", "gradients", "states", "buffers~", "activa-\ntions~", "total~", "check-\npointed~"],
+    )
+    for name, memory in dry.memory.items():
+        parts = (memory.weights, memory.gradients, memory.optimizer, memory.buffers, dry.activations[False])
+        totals = (_total(memory, kept, limit) for kept in dry.activations.values())
+        table.add_row(name, *map(_gigabytes, parts), *totals)
+    return table
+
+
+def _total(memory: Memory, activations: int, limit: int) -> Text:
+    total = memory.total + activations
+    return Text(_gigabytes(total), "red" if total > limit else "green")
+
+
+def _small_print(dry: DryRun) -> str:
+    chosen = "on" if dry.recipe.training.gradient_checkpointing else "off"
+    host = max(memory.host for memory in dry.memory.values())
+    return (
+        "states: the optimiser's. ~: estimates. checkpointed: total with gradient checkpointing, which this recipe has "
+        f"{chosen}. zero3_offload also takes {_gigabytes(host)} GB of main memory a GPU. MFU: of model FLOPs, without "
+        "what checkpointing computes again."
+    )
+
+
+def _words(part: str) -> str:
+    return part.replace("_", " ")
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:,.1f}" if count else "–"
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:,.1f}" if size else "–"
+
+
+def _short(number: float) -> str:
+    """Three digits and a power of ten: 1.23e15; small numbers in full."""
+    return f"{number:,.0f}" if number < 1e6 else f"{number:.2e}".replace("e+", "e")
+
+
+def _time(hours: float) -> str:
+    return f"{hours:,.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"

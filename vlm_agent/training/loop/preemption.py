@@ -1,0 +1,92 @@
+"""Preemption: after SIGTERM or SIGUSR1 the step in progress ends, the run saves a checkpoint and exits, resumable.
+
+Slurm sends SIGUSR1 when a job is about to lose its machine (`--signal`), and SIGTERM when it is cancelled or preempted.
+With several ranks all stop after the same step, even where the signal reached only one.
+
+torchrun forwards SIGTERM to its ranks. SIGUSR1 kills it, and with it the run, unless it is ignored there and sent to
+the ranks themselves, as `slurm/train_node.sh` does. It gives the ranks `--shutdown-timeout` seconds (30) to end, which
+must be enough for one step and one checkpoint, and exits with status 1, whatever theirs is. A script under torchrun
+recognises a run that was stopped, not broken, by the file `STOPPED` in the run folder.
+"""
+
+import signal
+from pathlib import Path
+
+from transformers import TrainerCallback
+
+from vlm_agent.files import atomic_write
+from vlm_agent.training.loop import ranks
+
+EXIT_STATUS = 75
+"""EX_TEMPFAIL of sysexits.h: stopped from outside and saved; the same command resumes."""
+
+STOPPED = "stopped"
+"""A file in the run folder of a stopped run; it holds the message that was printed."""
+
+
+class Preemption(TrainerCallback):
+    """A context manager that receives the signals, and a callback that stops its Trainer.
+
+    The handler only records the signal, so that it interrupts neither a checkpoint being written nor a collective. A
+    signal before the first step, or during validation or saving, takes effect after the next step. `stopped_after`: the
+    number of steps after which the run stopped; None where it ran to its end.
+    """
+
+    def __init__(self):
+        self.received: signal.Signals | None = None
+        self.stopped_after: int | None = None
+        self._before = {}
+
+    def __enter__(self) -> "Preemption":
+        self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *error) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number, frame) -> None:
+        self.received = signal.Signals(number)
+
+    def on_step_end(self, args, state, control, **_):
+        """A collective after every step. After the last step there is nothing to stop."""
+        number = ranks.highest(0 if self.received is None else self.received)
+        if number and state.global_step < state.max_steps:
+            self.received, self.stopped_after = signal.Signals(number), state.global_step
+            control.should_save = control.should_training_stop = True
+            # The sender of the signal may not wait for a validation.
+            control.should_evaluate = False
+
+    def report(self, run: Path) -> str:
+        """A message: what was saved and how to resume. Rank 0 writes it to the run folder.
+
+        The ranks wait for each other, because a launcher that sees one rank exit ends the others.
+        """
+        assert self.received is not None  # noqa: S101 (only a stopped run is reported)
+        words = (
+            f"{run}: stopped by {self.received.name} after step {self.stopped_after}, which is saved; "
+            "run the same command again to resume"
+        )
+        if ranks.number() == 0:
+            with atomic_write(run / STOPPED) as temporary:
+                temporary.write_text(words + "\n", encoding="utf-8")
+        ranks.wait()
+        return words
+
+
+def forget_stop(run: Path) -> None:
+    """Removes the file of an earlier stop. Called by rank 0 of a run that starts or resumes."""
+    (run / STOPPED).unlink(missing_ok=True)
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+
+
+def leave_stopping_to_parent(worker: int) -> None:
+    """`worker_init_fn` of a DataLoader: its processes ignore the signals, which the training process handles.
+
+    torchrun and Slurm signal every process of a job. A worker killed by one would break the step in progress and the
+    checkpoint after it. A worker whose parent is gone exits by itself.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

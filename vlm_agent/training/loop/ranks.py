@@ -1,0 +1,68 @@
+"""Communication between the ranks of a run; without a process group each function returns its own value.
+
+Every function but `count` and `number` is a collective: all ranks must call it in the same order, or all of them hang.
+"""
+
+import torch
+from torch import distributed
+
+
+def count() -> int:
+    return distributed.get_world_size() if _is_distributed() else 1
+
+
+def number() -> int:
+    return distributed.get_rank() if _is_distributed() else 0
+
+
+def wait() -> None:
+    """A barrier."""
+    if _is_distributed():
+        distributed.barrier()
+
+
+def any_rank(flag: bool) -> bool:
+    """Whether `flag` is true on any rank."""
+    return bool(highest(int(flag)))
+
+
+def highest(value: int) -> int:
+    """The highest value of all ranks."""
+    if not _is_distributed():
+        return value
+    tensor = torch.tensor(value, dtype=torch.int64, device=_device())
+    distributed.all_reduce(tensor, distributed.ReduceOp.MAX)
+    return int(tensor)
+
+
+def broadcast_from_rank_0(value: int) -> int:
+    """The value of rank 0, on every rank."""
+    if not _is_distributed():
+        return value
+    tensor = torch.tensor(value, dtype=torch.int64, device=_device())
+    distributed.broadcast(tensor, 0)
+    return int(tensor)
+
+
+def summed(values: torch.Tensor) -> torch.Tensor:
+    """The sum over all ranks, in place."""
+    if _is_distributed():
+        distributed.all_reduce(values)
+    return values
+
+
+def gathered(texts: list[str]) -> list[str]:
+    """The texts of all ranks, in rank order."""
+    if not _is_distributed():
+        return texts
+    by_rank: list[list[str]] = [[] for _ in range(count())]
+    distributed.all_gather_object(by_rank, texts)
+    return [text for rank in by_rank for text in rank]
+
+
+def _is_distributed() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def _device() -> torch.device:
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")

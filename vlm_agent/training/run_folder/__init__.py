@@ -1,0 +1,1 @@
+"""The run folder: its layout, its checkpoints, its status."""

@@ -1,0 +1,225 @@
+"""Complete checkpoints: which one to resume from, which to keep, which is the best.
+
+A checkpoint is complete once its record is written (`checkpoint_record`). The run folder keeps the newest complete
+ones, two or as many as the recipe says, and the best of all; an older one is removed only after a newer one is safe on
+disk. Trainer's own limit (`save_total_limit`) must stay off: it counts folders by their times, complete or not.
+
+All ranks must see the same folder. Trainer's files are read with `weights_only` (no code in a pickle is run), but
+DeepSpeed reads its own as pickles: resume only runs of your own.
+"""
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from vlm_agent.errors import TrainingError
+from vlm_agent.recipe.earlier_keys import in_current_terms
+from vlm_agent.recipe.run import Recipe
+from vlm_agent.recipe.training import NEWEST_KEPT
+from vlm_agent.training.loop import ranks
+from vlm_agent.training.run_folder.checkpoint_record import RECORD, DamagedError, check, read_record, seal
+
+_NAME = re.compile(r"checkpoint-(\d+)")
+_SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
+_NONE, _REFUSED = -1, -2
+_MAY_CHANGE = (
+    "output",
+    "data.shards",
+    "data.workers",
+    "training.log_steps",
+    "training.save_steps",
+    "training.keep_checkpoints",
+    "training.accumulation",
+)
+"""Recipe keys that a resumed run may change. `identity_of` checks accumulation x ranks in place of accumulation."""
+
+
+def identity_of(recipe: Recipe, data_digest: str, rank_count: int) -> dict[str, str | int | float | bool | list | None]:
+    """Everything that decides a run's weights and its best checkpoint: recipe keys, data, and packs per step.
+
+    Half the ranks may resume with twice the accumulation, except under DeepSpeed, whose checkpoints are sharded by
+    rank.
+    """
+    identity = decisive_keys(recipe)
+    identity["sha256 of the data"] = data_digest
+    identity["packs in a step (accumulation x ranks)"] = recipe.training.accumulation * rank_count
+    if identity.get("training.deepspeed") is not None:
+        identity["ranks, as DeepSpeed's checkpoints are cut by them"] = rank_count
+        identity["sha256 of training.deepspeed"] = hashlib.sha256(
+            Path(str(recipe.training.deepspeed)).read_bytes()
+        ).hexdigest()
+    return identity
+
+
+def decisive_keys(recipe: Recipe) -> dict[str, str | int | float | bool | list | None]:
+    """The recipe's dotted keys and values, without those that a resumed run may change."""
+    keys = _flat(recipe.model_dump(mode="json"))
+    return {key: value for key, value in keys if key not in _MAY_CHANGE}
+
+
+def _flat(section: Mapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def resume_point(
+    folder: Path, identity: Mapping, say: Callable[[str], None], recipe: Recipe | None = None
+) -> Path | None:
+    """The checkpoint to resume from, or None to start from step 0. Every rank calls it; rank 0 reads the folder.
+
+    `recipe` lets checkpoints of an earlier version resume: their renamed and missing keys are compared in current
+    terms. Raises TrainingError where the newest whole checkpoint has another identity.
+    """
+    found, refusal = None, None
+    if ranks.number() == 0:
+        found = newest_whole(folder, say)
+        refusal = None if found is None else _unlike(found, identity, recipe)
+    step = _NONE if found is None else _REFUSED if refusal else _step(found)
+    step = ranks.broadcast_from_rank_0(step)
+    if step == _REFUSED:
+        raise TrainingError(refusal or "rank 0 refuses to resume; it says why")
+    return None if step == _NONE else folder / f"checkpoint-{step}"
+
+
+def _unlike(checkpoint: Path, identity: Mapping, recipe: Recipe | None) -> str | None:
+    """Why a run of this identity cannot resume from the checkpoint; None if it can."""
+    there = read_record(checkpoint)["identity"]
+    if recipe is not None:
+        there = in_current_terms(there, recipe, identity)
+    differences = [
+        f"  {key}: {there.get(key)} in the checkpoint, {identity.get(key)} now"
+        for key in sorted({*there, *identity})
+        if there.get(key) != identity.get(key)
+    ]
+    if not differences:
+        return None
+    return "\n".join(
+        [f"{checkpoint} is of a run with other settings; restore its values, or choose another output:", *differences]
+    )
+
+
+def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
+    """The newest checkpoint whose every byte is intact.
+
+    Newer ones that are damaged or incomplete are reported and renamed to `checkpoint-N.damaged`, so that nothing loads
+    or overwrites them.
+    """
+    for checkpoint in reversed(_checkpoints(folder)):
+        try:
+            check(checkpoint)
+        except DamagedError as damage:
+            aside = _set_aside(checkpoint)
+            say(f"{checkpoint} is damaged and not used: {damage}. It is kept as {aside.name}")
+        else:
+            return checkpoint
+    return None
+
+
+def _set_aside(checkpoint: Path) -> Path:
+    aside, number = checkpoint.with_name(f"{checkpoint.name}.damaged"), 1
+    while aside.exists():
+        number += 1
+        aside = checkpoint.with_name(f"{checkpoint.name}.damaged-{number}")
+    return checkpoint.rename(aside)
+
+
+def best(folder: Path) -> Path | None:
+    """The checkpoint with the highest exact action accuracy in validation, with the lowest loss on a tie."""
+    scored = [(_score(validation), path) for path, validation in _validated(folder)]
+    return max(scored)[1] if scored else None
+
+
+def is_better(folder: Path, validation: Mapping) -> bool:
+    """Whether these figures are better than those of every checkpoint."""
+    return all(_score(validation) > _score(other) for _, other in _validated(folder))
+
+
+def _score(validation: Mapping) -> tuple[float, float]:
+    return validation["eval_accuracy"], -validation["eval_loss"]
+
+
+def _validated(folder: Path) -> list[tuple[Path, dict]]:
+    figures = [(path, record["validation"]) for path, record in _recorded(folder)]
+    return [(path, validation) for path, validation in figures if validation is not None]
+
+
+def rotate(folder: Path, say: Callable[[str], None], newest: int = NEWEST_KEPT) -> None:
+    """Removes checkpoints older than the `newest` complete ones, except the best."""
+    whole = [path for path, _ in _recorded(folder)]
+    if len(whole) < newest:
+        return
+    kept = {*whole[-newest:], best(folder)}
+    for checkpoint in _checkpoints(folder):
+        if checkpoint not in kept and _step(checkpoint) < _step(whole[-newest]):
+            _remove(checkpoint)
+    for aside in folder.glob("checkpoint-*.damaged*"):
+        match = _SET_ASIDE.fullmatch(aside.name)
+        if match and int(match[1]) < _step(whole[-newest]):
+            say(f"{aside} is removed: there are {newest} newer complete checkpoints")
+            _remove(aside)
+
+
+def _remove(checkpoint: Path) -> None:
+    """Removes the record first, so that a kill in between leaves nothing that looks complete."""
+    (checkpoint / RECORD).unlink(missing_ok=True)
+    shutil.rmtree(checkpoint)
+
+
+def _recorded(folder: Path) -> list[tuple[Path, dict]]:
+    """The checkpoints that have a record, oldest first; their files are not read."""
+    found = []
+    for checkpoint in _checkpoints(folder):
+        try:
+            found.append((checkpoint, read_record(checkpoint)))
+        except DamagedError:
+            continue  # incomplete: `newest_whole` reports it
+    return found
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """Folders named `checkpoint-N`, oldest first."""
+    return sorted((path for path in folder.glob("checkpoint-*") if _NAME.fullmatch(path.name)), key=_step)
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
+class Checkpoints(TrainerCallback):
+    """Seals each checkpoint that Trainer writes, and requests one when a validation is the best so far."""
+
+    def __init__(
+        self,
+        folder: Path,
+        identity: Mapping,
+        packs_per_step: int,
+        say: Callable[[str], None],
+        newest: int = NEWEST_KEPT,
+    ):
+        self.folder, self.identity, self.packs_per_step, self.say = folder, identity, packs_per_step, say
+        self.newest = newest
+        self._validated: tuple[int, dict] | None = None
+
+    def on_evaluate(self, args, state, control, metrics, **_):
+        self._validated = (state.global_step, dict(metrics))
+        if ranks.any_rank(ranks.number() == 0 and is_better(self.folder, metrics)):
+            control.should_save = True
+
+    def on_save(self, args, state, control, **_):
+        """Rank 0 seals once all ranks have written their files; the others wait for it."""
+        ranks.wait()
+        if ranks.number() == 0:
+            step = state.global_step
+            validation = self._validated[1] if self._validated and self._validated[0] == step else None
+            checkpoint = self.folder / f"checkpoint-{step}"
+            seal(checkpoint, step, step * self.packs_per_step, self.identity, validation)
+            rotate(self.folder, self.say, self.newest)
+        ranks.wait()

@@ -1,0 +1,76 @@
+"""The files of a run folder; the check that it belongs to the recipe; the record of a finished run.
+
+RUN/recipe.yaml       the resolved recipe
+RUN/checkpoints/      a stopped or killed run resumes from the newest
+RUN/tensorboard/
+RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
+RUN/stopped           only after a stop signal: after which step, and how to resume
+RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
+RUN/base/             the base under an adapter, where it started from random weights
+RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
+RUN/run.json          versions, commit, data, figures; written last: it means finished
+"""
+
+import json
+import platform
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from vlm_agent.errors import RecipeError
+from vlm_agent.files import atomic_write
+from vlm_agent.models.run_layout import RECIPE_FILE
+from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.run_folder.checkpoints import decisive_keys
+
+FINISHED = "run.json"
+TENSORBOARD = "tensorboard"
+_RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
+
+
+def refuse_other_runs(run: Path, recipe: Recipe) -> None:
+    """Raises RecipeError where the folder holds a finished run, or one of another recipe."""
+    if (run / FINISHED).exists():
+        raise RecipeError(f"{run} holds a finished run; choose another output, or remove it")
+    path = run / RECIPE_FILE
+    if not path.exists():
+        return
+    before, now = decisive_keys(read_recipe(path)), decisive_keys(recipe)
+    changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    if changed:
+        raise RecipeError(
+            f"{run} was started with another recipe ({path}), which differs in {', '.join(changed)}; restore these "
+            "values, choose another output, or remove the folder"
+        )
+
+
+def claim(run: Path, recipe: Recipe) -> None:
+    """Writes recipe.yaml, which binds the folder to the recipe.
+
+    Call it once data and model are loaded: a mistyped path must not make the folder refuse the corrected recipe.
+    """
+    with atomic_write(run / RECIPE_FILE) as temporary:
+        temporary.write_text(recipe.to_yaml(), encoding="utf-8")
+
+
+def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dict) -> None:
+    """Writes run.json, which marks the run as finished. `manifest`: the shards'; None for data drawn in training."""
+    record = {
+        "figures": figures,
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in _RECORDED},
+        "commit": _commit(),
+        "command": sys.argv,
+        "shards": recipe.data.shards,
+        "manifest": manifest,
+    }
+    with atomic_write(run / FINISHED) as temporary:
+        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+
+
+def _commit() -> str | None:
+    """The commit of this code; None where it was installed without its repository."""
+    folder = Path(__file__).parent
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 (constant arguments)
+    return result.stdout.strip() if result.returncode == 0 else None

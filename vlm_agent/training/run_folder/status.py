@@ -1,0 +1,226 @@
+"""The state of a training run, read from its folder: no process of the run and no Slurm command is asked.
+
+RUN/run.json                                the run is finished; its number of steps
+RUN/progress.jsonl                          step, losses, speed, ETA (`progress.py`)
+RUN/checkpoints/checkpoint-N/whole.json     a checkpoint after N steps is complete
+RUN/slurm.tsv                               every start and end of its Slurm jobs (`slurm/common.sh`)
+RUN/stopped                                 a signal stopped the run, and everything is saved
+
+Figures come from these files alone. A run of an earlier version has no progress.jsonl; its step and loss are those of
+the newest checkpoint's `trainer_state.json`, and its ETA follows from the times of its checkpoints. The logs below
+RUN/logs (`slurm/train.sbatch`) are searched only for an error message to quote, because a process that is killed from
+outside writes nothing else.
+"""
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.errors import UserError
+from vlm_agent.training.run_folder.checkpoint_record import RECORD
+from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+
+LEDGER, LOGS = "slurm.tsv", "logs"
+_FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"
+_TRAINER_STATE = "trainer_state.json"
+_LOG_TAIL = 1 << 16
+_START = "\n=== "
+_ERRORS = (
+    ("rank-*.log", re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b.*|vlm-agent train: .*)$", re.MULTILINE)),
+    ("node-*.log", re.compile(r"^\s*(?:exitcode\s*:.*|\w[\w.]*Error\b.*|.*PyTorch sees.*)$", re.MULTILINE)),
+    ("job.log", re.compile(r"^(?:srun|slurmstepd)\S*: error: .*$", re.MULTILINE)),
+)
+"""Log files and patterns of an error in them, nearest to the cause first: the rank's own, torchrun's, Slurm's."""
+
+
+class StatusError(UserError):
+    """A folder that is not a run folder."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line of the ledger. `name`: start, done, again, stopped or failed; `done`: steps in a checkpoint at `time`."""
+
+    time: datetime
+    name: str
+    job: str
+    done: int
+    note: str
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint after `step` steps; `state`: the content of Trainer's `trainer_state.json`."""
+
+    step: int
+    time: datetime
+    state: dict
+
+
+@dataclass(frozen=True)
+class Status:
+    """Fields are None where no file holds them.
+
+    `state`: in words. `eta`: time from `step` to `steps`, at the speed since the last start. `figures`, `validation`:
+    the last line of each kind in progress.jsonl, empty without one. `last_write`: of any file of the run. `error`: the
+    last error message in the logs, and its file.
+    """
+
+    state: str
+    step: int | None
+    steps: int | None
+    loss: float | None
+    eta: timedelta | None
+    figures: dict[str, Any]
+    validation: dict[str, Any]
+    checkpoint: Checkpoint | None
+    starts: tuple[Event, ...]
+    last_write: datetime | None
+    error: str | None
+
+
+def read_status(run: Path) -> Status:
+    """Raises StatusError where `run` is not a run folder."""
+    if not any((run / name).exists() for name in (_FINISHED, _RECIPE, LEDGER, _CHECKPOINTS)):
+        raise StatusError(f"{run} is no run folder: it has no {_RECIPE}, {LEDGER} or {_CHECKPOINTS}")
+    finished = (run / _FINISHED).exists()
+    events, checkpoints, logs = _events(run), _whole_checkpoints(run), _newest_logs(run)
+    progress = read_progress(run / PROGRESS)
+    figures = _last_with(progress, "loss")
+    if finished:
+        record = json.loads((run / _FINISHED).read_text(encoding="utf-8"))["figures"]
+        step = steps = record["steps"]
+        loss, eta = figures.get("loss", record.get("last_losses", {}).get("loss")), None
+    elif figures:
+        step, steps, loss, eta = figures["step"], figures["steps"], figures["loss"], _eta(figures, events)
+    else:
+        step, steps, loss, eta = _from_checkpoints(checkpoints, events)
+    return Status(
+        state=_state(run, finished, events),
+        step=step,
+        steps=steps,
+        loss=loss,
+        eta=eta,
+        figures=figures,
+        validation=_last_with(progress, "eval_loss"),
+        checkpoint=checkpoints[-1] if checkpoints else None,
+        starts=tuple(event for event in events if event.name == "start"),
+        last_write=_last_written(run),
+        error=None if finished or logs is None else _error(run, logs),
+    )
+
+
+def _state(run: Path, finished: bool, events: list[Event]) -> str:
+    if finished:
+        return "finished"
+    last = events[-1] if events else None
+    if last is not None and last.name == "failed":
+        return f"failed in job {last.job}: {last.note}"
+    if last is not None and last.name == "stopped":
+        return f"stopped in job {last.job}: {last.note}"
+    if last is not None and last.name == "again":
+        return f"stopped and saved; job {last.job} waits for its next turn"
+    if last is not None and last.name == "start":
+        return f"started by job {last.job} on {last.note}"
+    return "stopped and saved; run the same command again to resume" if (run / _STOPPED).exists() else "started"
+
+
+def _events(run: Path) -> list[Event]:
+    path = run / LEDGER
+    if not path.is_file():
+        return []
+    fields = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
+    # A node that died while it wrote leaves an incomplete line.
+    whole = [line for line in fields if len(line) == 6]
+    return [Event(datetime.fromisoformat(time), name, job, int(done), note) for time, name, job, _, done, note in whole]
+
+
+def _whole_checkpoints(run: Path) -> list[Checkpoint]:
+    """Oldest first."""
+    found = []
+    for record in (run / _CHECKPOINTS).glob(f"checkpoint-*/{RECORD}"):
+        number = record.parent.name.removeprefix("checkpoint-")
+        # A running training removes old checkpoints meanwhile.
+        with suppress(FileNotFoundError):
+            if number.isdecimal():
+                state = json.loads((record.parent / _TRAINER_STATE).read_text(encoding="utf-8"))
+                found.append(Checkpoint(int(number), _written(record), state))
+    return sorted(found, key=lambda checkpoint: checkpoint.step)
+
+
+def _newest_logs(run: Path) -> Path | None:
+    return max((run / LOGS).glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None)
+
+
+def _last_with(progress: list[dict[str, Any]], key: str) -> dict[str, Any]:
+    return next((line for line in reversed(progress) if key in line), {})
+
+
+def _eta(figures: dict[str, Any], events: list[Event]) -> timedelta | None:
+    """None where the run was started again and has not logged a step yet."""
+    starts = [event.time for event in events if event.name == "start"]
+    if starts and datetime.fromisoformat(figures["time"]) < starts[-1]:
+        return None
+    return timedelta(seconds=figures["eta_seconds"])
+
+
+def _from_checkpoints(
+    checkpoints: list[Checkpoint], events: list[Event]
+) -> tuple[int | None, int | None, float | None, timedelta | None]:
+    """(step, steps, loss, ETA) of a run without progress.jsonl."""
+    if not checkpoints:
+        return None, None, None, None
+    newest = checkpoints[-1]
+    losses = [line["loss"] for line in newest.state["log_history"] if "loss" in line]
+    steps = newest.state["max_steps"]
+    return newest.step, steps, losses[-1] if losses else None, _eta_from_checkpoints(events, checkpoints, steps)
+
+
+def _eta_from_checkpoints(events: list[Event], checkpoints: list[Checkpoint], steps: int) -> timedelta | None:
+    """From the speed between the last start, or else the oldest checkpoint, and the newest checkpoint.
+
+    None where there are no two such moments.
+    """
+    starts = [event for event in events if event.name == "start"]
+    moments = [(checkpoint.time, checkpoint.step) for checkpoint in checkpoints]
+    if starts:
+        moments = [(starts[-1].time, starts[-1].done), *(one for one in moments if one[0] > starts[-1].time)]
+    if len(moments) < 2 or moments[-1][1] <= moments[0][1]:
+        return None
+    (first_time, first), (last_time, last) = moments[0], moments[-1]
+    return (last_time - first_time) / (last - first) * (steps - last)
+
+
+def _error(run: Path, logs: Path) -> str | None:
+    """The last error in the log that ended first, because the errors of the other ranks follow from it."""
+    for pattern, error in _ERRORS:
+        for path in sorted(logs.glob(pattern), key=lambda log: log.stat().st_mtime):
+            if found := error.findall(_of_last_start(path)):
+                return f"{found[-1].strip()} ({path.relative_to(run)})"
+    return None
+
+
+def _of_last_start(path: Path) -> str:
+    """The end of a log, from the last start on."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _LOG_TAIL))
+        return file.read().decode("utf-8", errors="replace").rpartition(_START)[2]
+
+
+def _last_written(run: Path) -> datetime | None:
+    times = [_written(run / PROGRESS)] if (run / PROGRESS).exists() else []
+    for folder in (LOGS, _CHECKPOINTS, "tensorboard"):
+        for path in (run / folder).rglob("*"):
+            with suppress(FileNotFoundError):
+                times.append(_written(path))
+    return max(times, default=None)
+
+
+def _written(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC)
