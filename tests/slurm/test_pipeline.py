@@ -26,12 +26,13 @@ STEPS, ROWS_A_STEP = 4 + STOPS, 16
 SAME = 1e-5
 """Two processes sum the same gradients in another order than one."""
 
-LEARNING = {"steps": 40, "schedule": "constant", "optimizer": {"name": "adamw", "learning_rate": 2e-2}}
-"""Until some of the actions that it has seen are right, so that there are numbers to compare."""
+LEARNING = {"steps": 160, "schedule": "cosine", "optimizer": {"name": "adamw", "learning_rate": 1e-2}}
+"""Until most of the actions that it has seen are right. AdamW takes steps along the last digits of sums, so that two runs
+end with weights that differ in their third digit. After a decaying rate every answer has a margin over the second best
+which is larger than that, on any CPU; at a constant rate and with fewer steps some answers are a coin's throw."""
 
-SAME_LOSS = 1e-4
-"""Of the last step, relative. At such a rate AdamW takes steps along the last digits of sums, so that weights differ in
-their third; the report's numbers are the very same even so."""
+SAME_LOSS = 0.02
+"""Of the last step, relative."""
 
 DONE = {name: {"COMPLETED"} for name in ("convert", "finish", "train", "evaluate", "report")}
 DONE |= {"failed": {"CANCELLED"}}
