@@ -26,10 +26,10 @@ STEPS, ROWS_A_STEP = 4 + STOPS, 16
 SAME = 1e-5
 """Two processes sum the same gradients in another order than one."""
 
-LEARNING = {"steps": 160, "schedule": "cosine", "optimizer": {"name": "adamw", "learning_rate": 1e-2}}
-"""Until most of the actions that it has seen are right. AdamW takes steps along the last digits of sums, so that two runs
-end with weights that differ in their third digit. After a decaying rate every answer has a margin over the second best
-which is larger than that, on any CPU; at a constant rate and with fewer steps some answers are a coin's throw."""
+LEARNING = {"steps": 160, "schedule": "cosine", "optimizer": {"name": "adamw", "learning_rate": 1.5e-2}}
+"""Until nearly all actions that it has seen are right. AdamW takes steps along the last digits of sums, so that two runs
+end with weights that differ in their third digit. Answers learned this well have a larger margin over the second best,
+on any CPU; after fewer steps, or at a constant rate, the two reports differ in a few answers."""
 
 SAME_LOSS = 0.02
 """Of the last step, relative."""
@@ -104,7 +104,7 @@ def test_zero_on_two_nodes_ends_in_the_report_of_one_process(simulated, stage):
     assert _end(simulated, jobs) == DONE, _said(simulated, jobs)
 
     run, alone = simulated.folder / "run_of_2", in_one_process(recipes[0], *seen)
-    assert 0 < metrics(alone)["trained"]["official"]["overall"]["partial_match"] < 100
+    assert metrics(alone)["trained"]["official"]["overall"]["partial_match"] > 50
     assert metrics(run) == metrics(alone)
     assert last_loss(run) == pytest.approx(last_loss(alone), rel=SAME_LOSS)
     assert "<html" in (run / "evaluation" / "report.html").read_text()
