@@ -27,7 +27,7 @@ SAME = 1e-5
 """Two processes sum the same gradients in another order than one."""
 
 LEARNING = {"steps": 160, "schedule": "cosine", "optimizer": {"name": "adamw", "learning_rate": 1.5e-2}}
-"""Until nearly all actions that it has seen are right. AdamW takes steps along the last digits of sums, so that two runs
+"""Until nearly all actions that it has seen are right. AdamW takes steps along the last digits of sums, so two runs
 end with weights that differ in their third digit. Answers learned this well have a larger margin over the second best,
 on any CPU; after fewer steps, or at a constant rate, the two reports differ in a few answers."""
 
