@@ -1,9 +1,11 @@
 """`training` of a recipe: length, optimiser, checkpoints, validation."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.settings import Section
 
 NEWEST_KEPT = 2
@@ -54,6 +56,11 @@ class TrainingRecipe(Section):
     log_steps: PositiveInt = 10
     validation: ValidationRecipe | None = None
     deepspeed: str | None = None
+
+    @property
+    def deepspeed_file(self) -> Path | None:
+        """The file that `deepspeed` names: the user's, else the shipped one of that relative path."""
+        return None if self.deepspeed is None else find_shipped(Path(self.deepspeed))
 
     @model_validator(mode="after")
     def _one_length(self) -> "TrainingRecipe":

@@ -20,8 +20,9 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
     Raises RecipeError where DeepSpeed cannot start.
     """
     training = recipe.training
-    if training.deepspeed is not None:
-        _check_deepspeed(recipe)
+    deepspeed = training.deepspeed_file
+    if deepspeed is not None:
+        _check_deepspeed(deepspeed, recipe)
         _start_deepspeed()
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run / TENSORBOARD)
     result = TrainingArguments(
@@ -42,7 +43,7 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         logging_first_step=True,
         dataloader_num_workers=recipe.data.workers,
         use_cpu=not torch.cuda.is_available(),
-        deepspeed=training.deepspeed,
+        deepspeed=None if deepspeed is None else str(deepspeed),
         report_to=["tensorboard"],
         remove_unused_columns=False,
         disable_tqdm=True,
@@ -55,8 +56,7 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
     return result
 
 
-def _check_deepspeed(recipe: Recipe) -> None:
-    path = Path(str(recipe.training.deepspeed))
+def _check_deepspeed(path: Path, recipe: Recipe) -> None:
     try:
         stage = json.loads(path.read_text(encoding="utf-8")).get("zero_optimization", {}).get("stage", 0)
     except OSError as error:

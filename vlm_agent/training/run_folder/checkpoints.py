@@ -48,11 +48,10 @@ def identity_of(recipe: Recipe, data_digest: str, rank_count: int) -> dict[str, 
     identity = decisive_keys(recipe)
     identity["sha256 of the data"] = data_digest
     identity["packs in a step (accumulation x ranks)"] = recipe.training.accumulation * rank_count
-    if identity.get("training.deepspeed") is not None:
+    deepspeed = recipe.training.deepspeed_file
+    if deepspeed is not None:
         identity["ranks, as DeepSpeed's checkpoints are cut by them"] = rank_count
-        identity["sha256 of training.deepspeed"] = hashlib.sha256(
-            Path(str(recipe.training.deepspeed)).read_bytes()
-        ).hexdigest()
+        identity["sha256 of training.deepspeed"] = hashlib.sha256(deepspeed.read_bytes()).hexdigest()
     return identity
 
 
@@ -208,7 +207,8 @@ class Checkpoints(TrainerCallback):
         self.newest = newest
         self._validated: tuple[int, dict] | None = None
 
-    def on_evaluate(self, args, state, control, metrics, **_):
+    def on_evaluate(self, args, state, control, **reported):
+        metrics = reported["metrics"]
         self._validated = (state.global_step, dict(metrics))
         if ranks.any_rank(ranks.number() == 0 and is_better(self.folder, metrics)):
             control.should_save = True
