@@ -153,7 +153,7 @@ def test_steps_that_were_not_answered_are_asked_for_again(loaded, agent_file, tm
     with monkeypatch.context() as patch:
         patch.setattr(DummyAgent, "act", lambda *_: Answer("", None, failed="the server is down"))
         assert main(command) == FAILED
-    assert "could not answer 16 step(s), the first because: the server is down" in capsys.readouterr().err
+    assert "could not answer 16 step(s); first error: the server is down" in capsys.readouterr().err
     assert not list(Path(output).rglob("*.parquet"))
     assert DummyAgent.act is answer
     assert main(command) == OK

@@ -53,7 +53,7 @@ def test_against_another_run_it_tells_what_changed(runs, tmp_path, capsys):
 
 def test_an_unknown_dialect_lists_those_there_are(runs, capsys):
     assert main(["score", str(runs[0]), "--dialect", "lenient"]) == FAILED
-    assert "dialect 'lenient' is unknown; there are official, strict," in capsys.readouterr().err
+    assert "dialect 'lenient' is unknown; choose one of official, strict," in capsys.readouterr().err
 
 
 def test_runs_over_other_steps_are_refused(runs, tmp_path, capsys):

@@ -1,6 +1,6 @@
 """Evaluation: how good an agent is.
 
-`offline/` has an agent answer recorded episodes and writes `predictions`, from which `scoring/` computes every score
-and `report/` every table and picture. `online/` has it do tasks on simulated phones. `benchmark` defines episodes and
-scorers, `identity` which results may share an output folder.
+`offline/` lets an agent answer recorded episodes and writes `predictions`. From these, `scoring/` computes every score
+and `report/` every table and picture. `online/` lets the agent do tasks on simulated phones. `benchmark` defines the
+episodes and scorers, `identity` which results may share an output folder.
 """

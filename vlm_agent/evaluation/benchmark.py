@@ -9,12 +9,12 @@ from pydantic import AfterValidator, PositiveInt
 
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.evaluation.scoring.dialects import named
+from vlm_agent.evaluation.scoring.dialects import find_dialect
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.settings import Section
 
 Groups = dict[str, list[str]]
-"""Groups of episodes that are scored besides the subsets: name → episode ids."""
+"""Groups of episodes that are scored in addition to the subsets: name → episode ids."""
 
 _PUBLISHED = ("name", "about", "source")
 
@@ -27,18 +27,19 @@ def _split(name: str) -> str:
 
 def _dialect(name: str) -> str:
     try:
-        named(name)
+        find_dialect(name)
     except UserError as error:
-        raise ValueError(str(error)) from None  # as pydantic wants it
+        raise ValueError(str(error)) from None  # pydantic reports ValueErrors only
     return name
 
 
 class Benchmark(Section):
     """`shards` is a converted folder, `split` the part of it that is scored.
 
-    `limit`: at most so many episodes, spread evenly over the split, because shards hold one subset after the other.
-    `groups`: groups scored besides the subsets, or a JSON file of them. `dialect`: a scorer besides the official and
-    the strict one. `name`, `about` and `source` describe a published benchmark; every benchmark file has them.
+    `limit`: maximum number of episodes, spread evenly over the split, because shards hold one subset after the other.
+    `groups`: groups scored in addition to the subsets, or a JSON file of them. `dialect`: a scorer in addition to the
+    official and the strict one. `name`, `about` and `source` describe a published benchmark; every benchmark file has
+    them.
     """
 
     name: str | None = None
@@ -56,12 +57,12 @@ class Benchmark(Section):
         return [number * available // count for number in range(count)]
 
     def episode_groups(self) -> Groups:
-        """Raises DatasetError if `groups` is a file that holds something else."""
+        """The groups. Raises DatasetError if `groups` is a file with other content."""
         return read_groups(self.groups) if isinstance(self.groups, Path) else self.groups
 
 
 def read_benchmark(path: Path | None, overrides: Mapping[str, Any]) -> Benchmark:
-    """The benchmark in a YAML file, if there is one, under `overrides`.
+    """The benchmark in a YAML file, or from `overrides` alone if `path` is None; `overrides` take precedence.
 
     Raises DatasetError naming the file and every key that is unknown, missing or of the wrong type.
     """
@@ -74,7 +75,7 @@ def read_benchmark(path: Path | None, overrides: Mapping[str, Any]) -> Benchmark
 
 
 def read_groups(path: Path | None) -> Groups:
-    """Groups from a JSON file; none if `path` is None. Raises DatasetError naming the file if it is no such file."""
+    """Groups from a JSON file; none if `path` is None. Raises DatasetError naming the file if its content is wrong."""
     if path is None:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""The identity of an evaluation: what decides its results, so that an output folder holds the results of one only."""
+"""The identity of an evaluation: the settings that decide its results. An output folder holds one identity only."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ def agent_identity(settings: AgentSettings) -> dict[str, Any]:
 
 
 def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The identity with its action language's keys as they are called now; an older version may have written it."""
+    """The identity with the current keys of its action language; an older version may have written it."""
     try:
         settings = language_settings(identity["language"])
     except (ValueError, KeyError, TypeError) as error:

@@ -3,8 +3,8 @@
 The file is self-contained: it holds the gold action, the screen's elements, the model's text and the cost of the
 answer, so that every score can be computed again without the model and without the shards.
 
-Every step of every episode has to be answered exactly once: a missing answer must not shrink the denominator, an error
-that has inflated published scores.
+Every step of every episode must be answered exactly once. A missing answer must not shrink the denominator: this error
+has inflated published scores.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -50,7 +50,7 @@ SCHEMA = pa.schema(
 _ROWS_PER_GROUP = 4096
 WRITING = {
     "compression": "zstd",
-    # Texts repeat. Numbers do not, and become a third smaller with their bytes grouped by significance.
+    # Texts repeat. Numbers do not; with their bytes grouped by significance they take a third less space.
     "use_dictionary": [
         *("episode_id", "subset", "goal", "text", "gold.text", "predicted.text"),
         *("elements.list.element.text", "elements.list.element.type"),
@@ -89,7 +89,8 @@ def predictions_for(
     """One Prediction per step of `episode`. Raises DatasetError unless every step has a text and an action or None."""
     if not len(episode) == len(texts) == len(predicted):
         raise DatasetError(
-            f"episode {episode.id} has {len(episode)} steps, but {len(texts)} texts and {len(predicted)} actions came"
+            f"episode {episode.id} has {len(episode)} steps, but the agent returned {len(texts)} texts and "
+            f"{len(predicted)} actions"
         )
     about = (episode.id, episode.subset, episode.goal)
     usages = [Usage()] * len(episode) if usages is None else usages
@@ -102,7 +103,7 @@ def predictions_for(
 def check_complete(predictions: Sequence[Prediction], episode_ids: Collection[str] = ()) -> None:
     """Raises DatasetError unless every step of every episode occurs exactly once; the message names the first gap.
 
-    `episode_ids` are the expected episodes; without them an episode that is missing as a whole is not detected.
+    `episode_ids` are the expected episodes; without them, an entirely missing episode is not detected.
     """
     numbers: dict[str, int] = {}
     for row in predictions:
@@ -136,7 +137,7 @@ def read_predictions(path: Path) -> list[Prediction]:
 
 
 def open_predictions(path: Path) -> pq.ParquetFile:
-    """The caller closes it. Raises DatasetError naming the file if `write_predictions` did not write it."""
+    """Opens the file; the caller closes it. Raises DatasetError naming it if `write_predictions` did not write it."""
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid as error:
@@ -179,7 +180,7 @@ def _action(row: dict) -> Action:
     return Action(row["kind"], tuple(row["touch_yx"]), tuple(row["lift_yx"]), row["text"])
 
 
-_NAMED = 10
+_MAX_LISTED_STEPS = 10
 
 
 def check_episodes(
@@ -191,19 +192,19 @@ def check_episodes(
     is anything comparable, `length` the number of steps of the gold episode, `step` counts from 0.
     """
     first = np.unique(episode, return_index=True)[1]
-    unlike = (subset != subset[first[episode]]) | (length != length[first[episode]])
-    if unlike.any():
-        raise DatasetError(f"episode {ids[episode[unlike.argmax()]]} occurs with two subsets or two lengths")
+    conflicts = (subset != subset[first[episode]]) | (length != length[first[episode]])
+    if conflicts.any():
+        raise DatasetError(f"episode {ids[episode[conflicts.argmax()]]} occurs with two subsets or two lengths")
     lengths = length[first]
-    whole = np.bincount(episode, minlength=len(ids)) == lengths
-    inside = whole[episode] & (step >= 0) & (step < length)
-    starts = np.cumsum(np.where(whole, lengths, 0)) - np.where(whole, lengths, 0)
-    seen = np.zeros(lengths[whole].sum(), bool)
-    seen[starts[episode[inside]] + step[inside]] = True
-    owner = np.repeat(np.flatnonzero(whole), lengths[whole])
-    whole[owner[~seen]] = False
-    if not whole.all():
-        number = whole.argmin()
+    complete = np.bincount(episode, minlength=len(ids)) == lengths
+    inside = complete[episode] & (step >= 0) & (step < length)
+    starts = np.cumsum(np.where(complete, lengths, 0)) - np.where(complete, lengths, 0)
+    present = np.zeros(lengths[complete].sum(), bool)
+    present[starts[episode[inside]] + step[inside]] = True
+    owner = np.repeat(np.flatnonzero(complete), lengths[complete])
+    complete[owner[~present]] = False
+    if not complete.all():
+        number = complete.argmin()
         found = step[episode == number].tolist()
         raise DatasetError(f"episode {ids[number]}, {lengths[number]} steps: {_gap(found, lengths[number])}")
 
@@ -218,9 +219,9 @@ def check_present(ids: Collection[str], expected: Collection[str]) -> None:
 
 def _gap(found: list[int], length: int) -> str:
     known = set(found)
-    missing = list(islice((step for step in range(length) if step not in known), _NAMED + 1))
+    missing = list(islice((step for step in range(length) if step not in known), _MAX_LISTED_STEPS + 1))
     if missing:
-        named = ", ".join(map(str, missing[:_NAMED])) + (" …" if len(missing) > _NAMED else "")
-        return f"no prediction of step {named}; run the evaluation again to complete it"
+        steps = ", ".join(map(str, missing[:_MAX_LISTED_STEPS])) + (" …" if len(missing) > _MAX_LISTED_STEPS else "")
+        return f"no prediction of step {steps}; run the evaluation again to complete it"
     surplus = next(step for step in sorted(found) if found.count(step) > 1 or not 0 <= step < length)
     return f"step {surplus} is predicted twice or does not exist; were two runs written into one file?"

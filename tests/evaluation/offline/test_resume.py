@@ -15,7 +15,7 @@ from vlm_agent.agents import Usage
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import parts
-from vlm_agent.evaluation.offline.parts import held
+from vlm_agent.evaluation.offline.parts import lock_output
 from vlm_agent.evaluation.offline.run import evaluate, finish
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.jobs import ArrayTask
@@ -168,9 +168,9 @@ def test_a_plan_that_is_none_is_refused(world, tmp_path, content):
 
 
 def test_two_processes_do_not_predict_the_same(tmp_path):
-    with held(tmp_path, ArrayTask(0, 2)), held(tmp_path, ArrayTask(1, 2)):
+    with lock_output(tmp_path, ArrayTask(0, 2)), lock_output(tmp_path, ArrayTask(1, 2)):
         for task in (ArrayTask(), ArrayTask(0, 2)):
-            with pytest.raises(DatasetError, match="another process"), held(tmp_path, task):
+            with pytest.raises(DatasetError, match="another process"), lock_output(tmp_path, task):
                 pass
 
 

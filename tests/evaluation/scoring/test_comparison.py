@@ -88,10 +88,13 @@ def test_files_and_lists_compare_alike_and_json_takes_it(tmp_path):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (SECOND[:4], "the first run has 1 episodes that the second lacks, the first b"),
-        ([*SECOND, *episode("c", "single", [HOME])], "the second run has 1 episodes that the first lacks, the first c"),
-        ([*SECOND[:4], *(replace(row, subset="install") for row in SECOND[4:])], "episode b has another subset"),
-        ([*SECOND[:4], *episode("b", "single", [HOME])], "episode b has another length"),
+        (SECOND[:4], "the first run has 1 episodes that the second lacks, starting with b"),
+        (
+            [*SECOND, *episode("c", "single", [HOME])],
+            "the second run has 1 episodes that the first lacks, starting with c",
+        ),
+        ([*SECOND[:4], *(replace(row, subset="install") for row in SECOND[4:])], "episode b has a different subset"),
+        ([*SECOND[:4], *episode("b", "single", [HOME])], "episode b has a different length"),
         ([replace(SECOND[0], gold=DONE), *SECOND[1:]], "episode a, step 0: the two runs differ in the gold action"),
         (
             [replace(row, elements=(UiElement((0.1, 0.1, 0.1, 0.1)),)) for row in SECOND],

@@ -14,7 +14,7 @@ from test_aitw_matcher import batch
 from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TOUCH, Action, ActionKind, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
-from vlm_agent.evaluation.scoring.dialects import DIALECTS, described, judge, verdicts
+from vlm_agent.evaluation.scoring.dialects import DIALECTS, describe_scorers, judge, verdicts
 from vlm_agent.evaluation.scoring.judged import judge_steps
 from vlm_agent.evaluation.scoring.steps import Actions, Boxes, StepTable
 from vlm_agent.evaluation.scoring.strict import strictly_match
@@ -191,12 +191,12 @@ def test_the_official_matcher_compares_later_kinds_like_every_type_that_it_does_
 
 
 def test_an_unknown_dialect_is_refused_with_the_names_there_are():
-    with pytest.raises(UserError, match=r"dialect 'offical' is unknown; there are official, strict, .*five_points"):
+    with pytest.raises(UserError, match=r"dialect 'offical' is unknown; choose one of official, strict, .*five_points"):
         verdicts([], ["official", "offical"])
 
 
 def test_every_dialect_says_its_rule_and_its_source():
-    for about in described(list(DIALECTS)).values():
+    for about in describe_scorers(list(DIALECTS)).values():
         assert about["rule"] and about["source"]
 
 

@@ -1,6 +1,6 @@
 """Baselines without a model: the most frequent action, and the blind ceiling of a data set.
 
-Both show what a policy reaches that never looks at the screen, which every agent's score has to be compared with.
+Both score a policy that never looks at the screen. Every agent's score should be compared with them.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from vlm_agent.evaluation.scoring.metrics import overall_weights, score
 from vlm_agent.evaluation.scoring.strict import taps_match_strictly
 
 _LANGUAGE = default_language()
-_GRID = 24  # candidate taps along each axis, besides the gold taps
+_GRID = 24  # candidate taps along each axis, in addition to the gold taps
 _GOLD_CANDIDATES = 1000
 _CONSTANTS = {
     "swipe": [
@@ -39,11 +39,11 @@ _CONSTANTS = {
 def most_frequent_action(train_episodes: Iterable[Episode]) -> Action:
     """The most frequent action of `train_episodes` (pixels are not needed), with gestures counted by bins of 1/100.
 
-    Ties are broken alphabetically. Raises DatasetError without any step.
+    Ties are broken alphabetically. Raises DatasetError if the episodes have no steps.
     """
     counts = Counter(_LANGUAGE.encode(step.action) for episode in train_episodes for step in episode.steps)
     if not counts:
-        raise DatasetError("no training episode has a step to find the most frequent action in")
+        raise DatasetError("the training episodes have no steps, so they have no most frequent action")
     text = min(counts, key=lambda text: (-counts[text], text))
     action = _LANGUAGE.decode(text)
     if action is None:
@@ -61,10 +61,10 @@ def blind_ceiling(
 ) -> dict:
     """The score of the best screen-blind policy that knows each expert step's type, chosen with hindsight on this data.
 
-    For each of `ACTION_NAMES` the policy has one constant action, the one that adds most to the overall partial match.
+    For each of `ACTION_NAMES` the policy has one constant action: the one that adds most to the overall partial match.
     Every step adds a fixed weight, so choosing type by type is exact. The official and the strict score have separate
-    constants, and each table of the result is scored with its own (the shape is that of `metrics.score`; `confusion`
-    and `by_step` use the official constants). `constants` holds them as text, rounded to bins.
+    constants. The result has the structure of `metrics.score`; each table uses its own constants, `confusion` and
+    `by_step` the official ones. `constants` holds them as text, rounded to bins.
 
     Taps are searched among the gold taps and a 24 × 24 grid, texts among the gold texts, swipes among four directions.
     Above 1,000 different gold taps a seeded sample of 1,000 is searched, and the ceiling is a lower bound. The

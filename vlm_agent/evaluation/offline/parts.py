@@ -2,10 +2,10 @@
 
     OUT/parts/<run>/00012.parquet    the predictions of 16 episodes, each file written atomically
     OUT/parts/<run>/00012.json       how many of their steps needed no decoding; written before the predictions
-    OUT/parts/<run>.json             the same for all parts: the run is merged, and its parts are removed
+    OUT/parts/<run>.json             the sum over all parts: the run is merged, and its parts are removed
     OUT/predictions.parquet          all parts in order; predictions_<run>.parquet for other runs
 
-The plan alone decides which episodes a part holds, so any process may write it at any time.
+The plan alone decides which episodes a part holds, so any process may write any part at any time.
 """
 
 import json
@@ -55,7 +55,7 @@ class Parts:
         write_predictions(path, predictions)
 
     def merge(self, run: str) -> Path:
-        """Merges all parts into one predictions file and removes them; a merged run stays as it is."""
+        """Merges all parts into one predictions file and removes them; a merged run is not changed."""
         path = self.merged_path(run)
         if not self._is_merged(run):
             paths = [self._path(run, number) for number in self.numbers]
@@ -89,8 +89,8 @@ class Parts:
 
 
 @contextmanager
-def held(output: Path, task: ArrayTask) -> Iterator[None]:
-    """Locks the folder for one process, or for one task of a job array beside the others (`Job.locked`).
+def lock_output(output: Path, task: ArrayTask) -> Iterator[None]:
+    """Locks the folder for one process, or for one task of a job array next to the others (`Job.locked`).
 
     Raises DatasetError if another process writes the same predictions.
     """

@@ -18,9 +18,9 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Plan:
-    """`agent` is what `identity.agent_identity` returns, `place` where the agent is.
+    """`agent` is the result of `identity.agent_identity`, `place` the agent's path or address.
 
-    `passes` are the runs, grouped by the pass over the episodes that they share: [["trained", "constrained"], …].
+    `passes` are the runs, grouped by their shared pass over the episodes: [["trained", "constrained"], …].
     """
 
     agent: dict[str, Any]
@@ -36,7 +36,7 @@ class Plan:
         return language_settings(self.agent["language"]).build()
 
     def identity(self) -> dict[str, Any]:
-        """What two commands that write to one folder must share. Paths differ between machines and are left out."""
+        """The settings that commands writing to one folder must share. Paths are excluded: they differ by machine."""
         return {
             "version": VERSION,
             **self.agent,
@@ -48,15 +48,15 @@ class Plan:
 
 
 def job(output: Path) -> Job:
-    """The folder that an evaluation fills."""
+    """The resumable output folder of an evaluation."""
     return Job(output, "an evaluation", PLAN, lock="parts/lock", identity_key="described")
 
 
 def write_or_verify_plan(output: Path, plan: Plan) -> None:
-    """Writes the plan to `output`, or checks that the plan in it leads to the same predictions.
+    """Writes the plan to `output`, or checks that the existing plan leads to the same predictions.
 
-    Raises DatasetError if `output` is a file, holds anything else, or an evaluation with other settings: the message
-    names them.
+    Raises DatasetError if `output` is a file, or holds something else or an evaluation with other settings; the message
+    lists these settings.
     """
     others = {
         "place": plan.place,

@@ -29,9 +29,9 @@ def predict(
     task: ArrayTask,
     console: Console,
 ) -> None:
-    """Predicts the missing parts of the task; loads the agent only if there are any.
+    """Predicts the missing parts of the task; loads the agent only if a part is missing.
 
-    All passes over a part follow each other, so that its screens are decoded once. Raises NoAnswerError at the end if
+    All passes over a part run one after the other, so its screens are decoded once. Raises NoAnswerError at the end if
     the agent failed to answer steps; their parts are not written.
     """
     missing_by_pass = [(runs, set(parts.missing(runs, task))) for runs in passes]
@@ -43,33 +43,33 @@ def predict(
     steps = sum(len(runs) * lengths[index] for number, runs in todo.items() for index in parts.episodes(number))
     agent, failures = load(), list[str]()
     with Progress(console, steps).shown() as progress:
-        for number, episodes in _loaded(dataset, parts, numbers):
+        for number, episodes in _prefetch(dataset, parts, numbers):
             for runs in todo[number]:
                 failures += _predict_part(agent, runs, parts, number, episodes)
                 progress.advance(sum(map(len, episodes)), runs[0].replace("_", " "))
     if failures:
         raise NoAnswerError(
-            f"the agent could not answer {len(failures)} step(s), the first because: {failures[0]}; run the same "
-            "command again to ask for them"
+            f"the agent could not answer {len(failures)} step(s); first error: {failures[0]}; run the same command "
+            "again to request these answers"
         )
 
 
 def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, number: int, episodes: list[Episode]) -> list[str]:
-    """One pass over a part. Returns why steps were not answered, in which case nothing is written."""
+    """Runs one pass over a part. Returns the reasons why steps were not answered; if any, nothing is written."""
     first, *variants = runs
-    controlled = ControlledAgent(agent, CONTROLS[first]) if first in CONTROLS else agent
-    by_run = answer_episodes(controlled, episodes, variants)
+    pass_agent = ControlledAgent(agent, CONTROLS[first]) if first in CONTROLS else agent
+    by_run = answer_episodes(pass_agent, episodes, variants)
     failures = [one.failed for run in by_run for answers in run for one in answers if one.failed is not None]
     if failures:
         return failures
-    # The first run last, because its file marks the whole pass as complete.
-    for run, answered in reversed(list(zip(runs, by_run, strict=True))):
-        _write(parts, run, number, episodes, answered)
+    # The first run is written last: its file marks the whole pass as complete.
+    for run, answers_by_episode in reversed(list(zip(runs, by_run, strict=True))):
+        _write(parts, run, number, episodes, answers_by_episode)
     return []
 
 
-def _loaded(dataset: ShardDataset, parts: Parts, numbers: list[int]) -> Iterator[tuple[int, list[Episode]]]:
-    """Each part with its episodes; the next part is decoded in the background."""
+def _prefetch(dataset: ShardDataset, parts: Parts, numbers: list[int]) -> Iterator[tuple[int, list[Episode]]]:
+    """Each part with its episodes, while the next part is decoded in the background."""
 
     def load(number: int) -> list[Episode]:
         return [dataset[index] for index in parts.episodes(number)]
@@ -83,10 +83,12 @@ def _loaded(dataset: ShardDataset, parts: Parts, numbers: list[int]) -> Iterator
             yield number, episodes
 
 
-def _write(parts: Parts, run: str, number: int, episodes: list[Episode], answered: list[list[Answer]]) -> None:
+def _write(
+    parts: Parts, run: str, number: int, episodes: list[Episode], answers_by_episode: list[list[Answer]]
+) -> None:
     rows = [
         row
-        for episode, answers in zip(episodes, answered, strict=True)
+        for episode, answers in zip(episodes, answers_by_episode, strict=True)
         for row in predictions_for(
             episode,
             [one.text for one in answers],

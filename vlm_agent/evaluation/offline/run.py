@@ -20,7 +20,7 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.identity import AGENT, agent_identity
 from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions, most_frequent_action
-from vlm_agent.evaluation.offline.parts import Parts, held
+from vlm_agent.evaluation.offline.parts import Parts, lock_output
 from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.predictions import Prediction, check_complete, read_predictions
@@ -46,26 +46,27 @@ def evaluate(
     variants: Sequence[str] = (),
     task: ArrayTask = ArrayTask(),  # noqa: B008 (frozen)
 ) -> dict[str, dict] | None:
-    """Scores an agent, its `variants`, with `controls` the agent under every control, and baselines without a model.
+    """Scores an agent, its `variants`, the agent under every control (with `controls`), and baselines without a model.
 
-    Writes to `output`, and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
-    predictions are scored again. As one `task` of a job array it only predicts, returns None, and `finish` merges and
-    scores.
+    Writes to `output` and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
+    predictions are scored again. One `task` of a job array only predicts and returns None; `finish` merges and scores.
 
-    Raises DatasetError if the split has no episode or `output` holds another evaluation, and what the agent's settings
-    raise if the agent does not exist.
+    Raises DatasetError if the split has no episode or `output` holds another evaluation, and an error of the agent's
+    settings if the agent does not exist.
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
     plan = Plan(agent_identity(settings), settings.place, benchmark, passes_of(controls, variants))
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
-    with held(output, task):
+    with lock_output(output, task):
         predict(settings.load, plan.passes, dataset, parts, task, console)
         if task.count == 1:
             return _score(plan, dataset, parts, console)
-    left = _left(plan, parts)
-    console.print(f"Task {task.index} of {task.count} is complete; {left} part(s) are missing in all", highlight=False)
+    missing = _count_missing(plan, parts)
+    console.print(
+        f"Task {task.index} of {task.count} is complete; {missing} part(s) of all tasks are missing", highlight=False
+    )
     return None
 
 
@@ -74,10 +75,10 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
     plan = read_plan(output)
     dataset, chosen = _episodes(plan.benchmark)
     parts = Parts(output, chosen)
-    with held(output, ArrayTask()):
-        if left := _left(plan, parts):
+    with lock_output(output, ArrayTask()):
+        if missing := _count_missing(plan, parts):
             raise DatasetError(
-                f"{left} part(s) in {output} are not predicted yet; wait for the tasks of the job array, or restart "
+                f"{missing} part(s) in {output} are not predicted yet; wait for the tasks of the job array, or restart "
                 "those that were stopped"
             )
         return _score(plan, dataset, parts, console)
@@ -91,7 +92,7 @@ def _episodes(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
     return dataset, chosen
 
 
-def _left(plan: Plan, parts: Parts) -> int:
+def _count_missing(plan: Plan, parts: Parts) -> int:
     return sum(len(parts.missing(runs)) for runs in plan.passes)
 
 
@@ -131,7 +132,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
 
 
 def _facts(plan: Plan, about: dict) -> dict[str, str]:
-    """The head of the report."""
+    """The facts at the top of the report."""
     benchmark = {} if plan.benchmark.name is None else {"benchmark": plan.benchmark.name}
     return benchmark | {
         "agent": plan.place,
@@ -147,7 +148,7 @@ def _without_model(
     groups = benchmark.episode_groups()
     most_frequent = _most_frequent(benchmark)
     if most_frequent is None:
-        console.print(f"{benchmark.shards} has no train split, so {MOST_FREQUENT} is left out")
+        console.print(f"{benchmark.shards} has no train split, so the baseline {MOST_FREQUENT} is skipped")
     else:
         scores[MOST_FREQUENT] = score(constant_predictions(gold, most_frequent), groups, scorers=scorers)
     return scores | {CEILING: blind_ceiling(gold, groups)}

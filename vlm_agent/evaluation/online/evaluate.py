@@ -54,11 +54,13 @@ def evaluate_online(
     controls: bool = True,
     workers: int = 1,
 ) -> dict:
-    """Scores an agent on the first `tasks` tasks of `seed`, with `controls` also under every control, and beside them
-    the expert and an agent that does nothing. Returns the content of `online.json`: {"about", "runs", "tasks"}.
+    """Scores an agent on the first `tasks` tasks of `seed`, and with `controls` also under every control.
 
-    `workers` phones are operated in parallel by one agent; except for `cost`, the results do not depend on the number.
-    Finished tasks in `output` are kept. Raises DatasetError if `output` holds anything else.
+    The expert and an agent that does nothing are scored for comparison. One agent operates `workers` phones in
+    parallel; except for `cost`, the results do not depend on their number. Finished tasks in `output` are kept.
+
+    Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
+    else.
     """
     runs = [AGENT, *(CONTROLS if controls else ()), *BASELINES]
     identity = {
@@ -81,7 +83,7 @@ def evaluate_online(
 
 
 def _play(settings: AgentSettings, attempts: list[_Attempt], workers: int, console: Console) -> None:
-    """Makes the attempts; loads the agent only if one of them is not a baseline's."""
+    """Runs the attempts; loads the agent only if one of them needs it."""
     if not attempts:
         return
     players = dict(BASELINES)
@@ -102,10 +104,10 @@ def _players(settings: AgentSettings) -> dict[str, Player]:
     agent = settings.load()
     agents: dict[str, Agent] = {AGENT: agent}
     agents |= {name: ControlledAgent(agent, control) for name, control in CONTROLS.items()}
-    return {run: partial(_same, played) for run, played in agents.items()}
+    return {run: partial(_ignore_expert, agent) for run, agent in agents.items()}
 
 
-def _same(agent: Agent, _: Sequence[Action]) -> Agent:
+def _ignore_expert(agent: Agent, _: Sequence[Action]) -> Agent:
     """A `Player` that ignores the expert's actions."""
     return agent
 

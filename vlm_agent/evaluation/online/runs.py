@@ -23,7 +23,7 @@ from vlm_agent.files import atomic_write
 RESULT = "result.json"
 
 Player = Callable[[Sequence[Action]], Agent]
-"""Returns the agent for a task; the argument, the expert's actions, is for the expert alone."""
+"""Returns the agent for a task. Only the expert uses the argument, the expert's actions."""
 
 EXPERT, AT_ONCE = "expert", "complete_at_once"
 BASELINES: dict[str, Player] = {
@@ -34,15 +34,15 @@ BASELINES: dict[str, Player] = {
 
 
 def allowed_steps(expert_steps: int) -> int:
-    """An agent is stopped after so many steps: enough for detours, not enough for trying everything."""
+    """The step limit of an agent: enough for detours, too few for trying everything."""
     return 2 * expert_steps + 4
 
 
 def play(run: str, player: Player, task: OnlineTask, folder: Path) -> dict:
     """Runs the agent on the task and returns the content of `result.json`. Empties `folder` first.
 
-    `reached`: the phone was in the goal's state when the run ended. `success`: in addition the agent declared the end
-    as the expert does (complete, or impossible). `expert_steps`: length of the expert's solution.
+    `reached`: the phone was in the goal's state when the run ended. `success`: in addition, the agent declared the same
+    end as the expert (complete or impossible). `expert_steps`: length of the expert's solution.
     """
     shutil.rmtree(folder, ignore_errors=True)
     expert_phone, same_task = task.fresh_phone()

@@ -10,13 +10,17 @@ OVERALL, MEMORY = "overall", "memory_goals"
 
 
 def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
-    """{overall, subset …, memory_goals: row} for one run; `results` are what `runs.play` returned for its tasks.
+    """{overall, subset …, memory_goals: row} for one run; `results` are the results of `runs.play` for its tasks.
 
-    A row holds `tasks`, `successes`, `success` and `reached` (percent), `interval` (95 %, Wilson, of the success);
-    `steps` and `expert_steps`, means over tasks; `steps_over_expert`, the ratio of all steps in successful tasks to the
-    expert's; `unparsed`, the number of answers that were not actions; `ends`, how often runs ended for which reason;
-    `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_said`. The overall row averages tasks,
-    not subsets. A ratio or mean over nothing is None.
+    A row holds
+
+    - `tasks`, `successes`, `success` and `reached` (percent), `interval` (95 % Wilson interval of the success);
+    - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
+      the expert's steps in them;
+    - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
+    - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_said` (written tokens).
+
+    The overall row averages tasks, not subsets. A ratio or mean without a denominator is None.
     """
     members = {OVERALL: list(results)}
     subsets = dict.fromkeys((*published_subsets(), *sorted({row["subset"] for row in results})))

@@ -1,6 +1,6 @@
-"""The tasks of an online evaluation: those of the test split that `simulate` records with the same seed, in that order.
+"""The tasks of an online evaluation: the test split that `simulate` records with the same seed, in the same order.
 
-An agent is thereby scored offline and online on the same goals and phones.
+Thus offline and online evaluation score an agent on the same goals and phones.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class OnlineTask:
         return sample_task(subset_of(self.phone_seed), SPLIT, self.phone_seed)
 
     def fresh_phone(self) -> tuple[SimulatedPhone, Task]:
-        """A new phone at the start of the task: the same phone, to the pixel, at every call."""
+        """A new phone at the start of the task; every call returns the same phone, pixel by pixel."""
         phone, task = SimulatedPhone(self.phone_seed, SIZE), self.task
         task.set_up(phone)
         return phone, task

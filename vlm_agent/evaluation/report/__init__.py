@@ -1,4 +1,4 @@
-"""The report: one self-contained page with tables, curves, published numbers and screens on which agents erred."""
+"""The report: one self-contained page with tables, curves, published numbers and screens with wrong predictions."""
 
 from vlm_agent.evaluation.report.page import Earlier, write_report
 

@@ -7,9 +7,10 @@ _LABEL_HEIGHT = 12
 
 
 def curve(rows: Sequence[Mapping], label: str, counted: str, scorers: Sequence[str]) -> dict:
-    """One line for each of `scorers` (percent of right steps), over bars of the counts under the key `counted`.
+    """A line for each of `scorers`, the percent of right steps, over bars of the counts.
 
-    `rows` are `by_step` or `by_length` of `metrics.score`, in order of the horizontal axis; `label` is its key.
+    `rows` are `by_step` or `by_length` of `metrics.score`, in order of the horizontal axis. `label` is the key of the
+    horizontal axis, `counted` the key of the counts.
     """
     inner_width = _PLOT["width"] - _PLOT["left"] - _PLOT["right"]
     base = _PLOT["height"] - _PLOT["bottom"]
@@ -33,15 +34,15 @@ def curve(rows: Sequence[Mapping], label: str, counted: str, scorers: Sequence[s
         "bars": [(round(x - slot * 0.35, 1), round(slot * 0.7, 1), y(100 * row[counted] / most), row) for x, row in at],
         "ticks": [(x, row) for x, row in at][:: max(1, round(28 / slot))],
         "lines": lines,
-        "names": _apart({scorer: points[-1][1] for scorer, points in lines.items() if points}),
+        "names": _label_positions({scorer: points[-1][1] for scorer, points in lines.items() if points}),
     }
 
 
-def _apart(heights: Mapping[str, float]) -> dict[str, float]:
+def _label_positions(heights: Mapping[str, float]) -> dict[str, float]:
     """Label positions from top to bottom, moved down where two labels would overlap."""
-    placed: dict[str, float] = {}
+    positions: dict[str, float] = {}
     last = float("-inf")
     for name, height in sorted(heights.items(), key=lambda item: item[1]):
         last = max(height, last + _LABEL_HEIGHT)
-        placed[name] = round(last, 1)
-    return placed
+        positions[name] = round(last, 1)
+    return positions

@@ -1,6 +1,6 @@
 """The report's pictures: episodes of a run, each screen with the gold and predicted action and the elements.
 
-Screens become thumbnails, so that a page can hold thousands of them.
+Screens are reduced to thumbnails, so that a page can contain thousands of them.
 """
 
 import base64
@@ -24,7 +24,7 @@ RIGHT_TO_WRONG, WRONG_TO_RIGHT = "right_to_wrong", "wrong_to_right"
 _WORDS = 240
 
 RowsById = Mapping[str, Sequence[Prediction]]
-"""All steps of some episodes, in order, by episode id."""
+"""Episode id → all steps of that episode, in order."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class ShownScreen:
 
 @dataclass(frozen=True)
 class Panel:
-    """An episode in the gallery, or a step of one; `length` is that of the whole episode."""
+    """An episode in the gallery, or one of its steps; `length` is the episode's number of steps."""
 
     episode_id: str
     subset: str
@@ -67,7 +67,7 @@ class Panel:
 
 
 def choose(steps: JudgedSteps, worst: int, random: int, seed: int) -> tuple[list[str], list[str]]:
-    """Ids of the `worst` episodes and of `random` others.
+    """The ids of the `worst` episodes, and of `random` other episodes drawn at random.
 
     The worst have the lowest official partial match; ties are broken by the lowest strict one, then by the greatest
     length, because a failed long episode shows more errors than a short one.
@@ -84,7 +84,7 @@ def choose(steps: JudgedSteps, worst: int, random: int, seed: int) -> tuple[list
 
 
 def choose_flips(changed: Mapping[str, Sequence[int]], count: int, seed: int) -> list[tuple[str, int]]:
-    """`count` of the steps that changed one way, as (episode id, step): of different episodes, while there are any."""
+    """`count` of the steps that changed in one direction, as (episode id, step), from as many episodes as possible."""
     rng = np.random.default_rng(seed)
     names = sorted(changed)
     shuffled = {names[at]: rng.permutation(changed[names[at]]).tolist() for at in rng.permutation(len(names))}
@@ -95,18 +95,18 @@ def choose_flips(changed: Mapping[str, Sequence[int]], count: int, seed: int) ->
 
 def rows_by_id(source: Path | Sequence[Prediction], ids: Iterable[str]) -> RowsById:
     """The steps of these episodes, from a predictions file or a list."""
-    wanted: dict[str, list[Prediction]] = {name: [] for name in ids}
+    by_id: dict[str, list[Prediction]] = {name: [] for name in ids}
     for row in read_predictions(source) if isinstance(source, Path) else source:
-        if row.episode_id in wanted:
-            wanted[row.episode_id].append(row)
-    return {name: sorted(rows, key=lambda row: row.step) for name, rows in wanted.items()}
+        if row.episode_id in by_id:
+            by_id[row.episode_id].append(row)
+    return {name: sorted(rows, key=lambda row: row.step) for name, rows in by_id.items()}
 
 
 class Gallery:
-    """Makes panels one at a time, so that the pixels of only one episode are in memory.
+    """Creates panels one at a time, so that only one episode's pixels are in memory.
 
-    `width` is the width of the pictures in pixels. Gold actions are written in `language`. `steps` holds the
-    verdicts of the run that the panels show, by `scorers` at least.
+    `width` is the width of the pictures in pixels. Gold actions are written in `language`. `steps` holds the verdicts
+    of the displayed run by `scorers`, and possibly by others.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ def _short(words: str) -> str:
 
 
 _QUALITY = 60
-_EFFORT = 2  # of 6: a tenth larger than the default 4, in half the time
+_EFFORT = 2  # 0 to 6: files are a tenth larger than with the default 4 and take half the time
 
 
 def thumbnail(screen: np.ndarray, width: int) -> str:

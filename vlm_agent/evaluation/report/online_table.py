@@ -8,7 +8,7 @@ from rich.text import Text
 from vlm_agent.console import new_table
 from vlm_agent.evaluation.online.scores import OVERALL
 
-_COSTS = ("", "steps", "of the\nexpert's", "no\naction", "seconds\na task", "tokens\na task", "ends")
+_COSTS = ("", "steps", "steps /\nexpert", "no\naction", "seconds\n/ task", "tokens\n/ task", "ends")
 
 
 def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
@@ -16,13 +16,13 @@ def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
     first = next(iter(runs.values()))
     columns = [name for name, row in first.items() if row["tasks"]]
     headers = [column.replace("_", "\n") for column in columns]
-    success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, %, and its 95 % interval", ["", *headers])
+    success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, % (95 % interval below)", ["", *headers])
     for name, rows in runs.items():
         success.add_row(_words(name), *(_success(rows[column]) for column in columns))
-    taken = new_table("What it took", _COSTS, left=("ends",))
+    cost = new_table("Cost", _COSTS, left=("ends",))
     for name, rows in runs.items():
-        taken.add_row(_words(name), *_taken(rows[OVERALL]))
-    return success, taken
+        cost.add_row(_words(name), *_cost_cells(rows[OVERALL]))
+    return success, cost
 
 
 def _success(row: Mapping) -> Text:
@@ -32,7 +32,7 @@ def _success(row: Mapping) -> Text:
     return Text(f"{row['success']:.1f}").append(f"\n{low:.0f}–{high:.0f}", "dim")
 
 
-def _taken(row: Mapping) -> list[str]:
+def _cost_cells(row: Mapping) -> list[str]:
     cost = row["cost"]
     tokens = None if cost["tokens_read"] is None else cost["tokens_read"] + cost["tokens_said"]
     ends = ", ".join(f"{count} {_words(reason)}" for reason, count in row["ends"].items())

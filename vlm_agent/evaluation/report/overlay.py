@@ -1,6 +1,6 @@
-"""Actions and elements of a screen as SVG, which stays sharp over a small picture.
+"""Actions and elements of a screen as SVG, which remains sharp over a thumbnail.
 
-Coordinates are (x, y) in a view box `VIEW_WIDTH` wide. They are whole numbers, so that the marks of a screen take a few
+Coordinates are (x, y) in a view box of width `VIEW_WIDTH`. They are integers, so that the marks of a screen take a few
 hundred bytes: a report has thousands of screens.
 """
 
@@ -13,14 +13,14 @@ from vlm_agent.episodes import Action, ActionKind, UiElement
 
 VIEW_WIDTH = 360
 _RADII = (13, 18, 23)
-"""Radii of the rings of taps, by row, so that two taps on one point are both visible."""
+"""Radius of a tap's ring by row, so that two taps on one point are both visible."""
 
 _HEAD, _LETTERS = 18, 26
 
 
 @dataclass(frozen=True)
 class Mark:
-    """`name` is the CSS class. Gestures have a `path`, all other actions `words` at height `y`."""
+    """`name` is the CSS class. Gestures have a `path`; other actions have `words` at height `y`."""
 
     name: str
     path: str = ""

@@ -1,7 +1,7 @@
 """`report.html`: one self-contained file with tables, published numbers, errors by kind and step, and pictures.
 
-It loads nothing from elsewhere, which its content security policy enforces. Every goal and model output is escaped.
-Pictures are text in a `noscript`, and a script turns them into elements near the visible part of the page.
+The page loads nothing from elsewhere; its content security policy enforces this. Every goal and model output is
+escaped. Pictures are text in a `noscript`; a script turns those near the visible part of the page into elements.
 """
 
 import base64
@@ -36,7 +36,7 @@ from vlm_agent.files import atomic_write
 _TEMPLATE = Path(__file__).with_name("template")
 _FEW = 100
 _WIDTH_OF_FEW, _WIDTH_OF_MANY = 300, 180
-"""Widths of pictures in pixels: texts are legible if the page has up to `_FEW` episodes; above, size matters more."""
+"""Widths of pictures in pixels: texts are legible on pages of up to `_FEW` episodes; larger pages must stay small."""
 
 _FLIPS_EACH_WAY = 10
 _SEED = 0
@@ -80,12 +80,12 @@ def write_report(
     """Writes the report to `output` atomically.
 
     `runs` maps names to results of `metrics.score` or `baselines.blind_ceiling`. The first one is the run of
-    `predictions`, the others are its controls and baselines. `judged` are the same predictions with verdicts by all
-    scorers of that run; without it they are judged here. `facts` are shown at the top: the agent, the data, the split.
+    `predictions`, the others are its controls and baselines. `judged` holds the same predictions with verdicts by all
+    scorers of that run; if None, they are judged here. `facts` are shown at the top: the agent, the data, the split.
 
-    `dataset` holds the screens. The report shows `episodes` of them, half the worst and half drawn at random, and up to
-    `_FLIPS_EACH_WAY` steps that became right or wrong since an `earlier` run. Gold actions are written in `language`,
-    by default the one of recipes that name none.
+    `dataset` holds the screens. The report shows `episodes` of its episodes, half the worst and half drawn at random,
+    and up to `_FLIPS_EACH_WAY` steps that became right or wrong since an `earlier` run. Gold actions are written in
+    `language`, by default the default action language of recipes.
 
     Raises DatasetError if an episode that the report shows is not in `dataset`.
     """
@@ -114,7 +114,7 @@ def write_report(
 
 
 def _render(output: Path, **content: object) -> None:
-    """Writes the page atomically, panel by panel: the pictures of all episodes are never in memory together."""
+    """Writes the page atomically and panel by panel, so that only one episode's pictures are in memory."""
     script = (_TEMPLATE / "report.js").read_text(encoding="utf-8")
     page = (
         _environment()

@@ -1,4 +1,4 @@
-"""Published numbers beside a result: a table holds numbers of one set of test episodes and one scorer.
+"""Published numbers for comparison: a table holds numbers of one set of test episodes and one scorer.
 
 The numbers are in `published.yaml`, whose first lines define its keys.
 """
@@ -37,7 +37,7 @@ class PublishedTable:
 
     @property
     def decimals(self) -> int:
-        """The greatest number of decimals that the paper prints in this table."""
+        """The maximum number of decimals in this table of the paper."""
         printed = (repr(value).partition(".")[2] for row in self.rows for value in row.values if value is not None)
         return max(map(len, printed))
 
@@ -54,7 +54,7 @@ def _table(content: dict) -> PublishedTable:
 def on_the_same_split(tables: list[PublishedTable], about: dict) -> list[PublishedTable]:
     """The tables over the test episodes of a run; `about` is the `about` of its scores.
 
-    Empty if the run has no named benchmark, another split than `test`, or only some of the episodes.
+    Empty if the run's benchmark has no name, its split is not `test`, or it scores only a part of the episodes.
     """
     name = about.get("benchmark")
     whole = about.get("split") == "test" and about.get("episodes") == about.get("episodes_in_split")

@@ -1,4 +1,4 @@
-"""The numbers of `metrics.score` and `comparison.compare` as rows and columns; one scorer to a table, always."""
+"""The numbers of `metrics.score` and `comparison.compare` as rows and columns; each table has one scorer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class ScorerTables:
 
 
 def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
-    """One for each scorer of the first run; a run that was not scored by it has no row there."""
+    """The tables of each scorer of the first run; a run without this scorer has no row."""
     main = next(iter(runs.values()))
     for scorer, about in main["scorers"].items():
         scored = {name: run[scorer] for name, run in runs.items() if scorer in run}
@@ -81,7 +81,7 @@ def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[
 
 
 def confusion_table(counts: Mapping[str, Mapping[str, int]]) -> dict:
-    """Rows are gold kinds, columns gold or predicted kinds that occur; each cell has its count and share of the row."""
+    """Rows are gold kinds, columns the kinds that occur; each cell has its count and its share of the row."""
     totals = {gold: sum(row.values()) for gold, row in counts.items()}
     rows = [gold for gold, total in totals.items() if total]
     columns = [name for name in (*counts, UNPARSED) if name in rows or any(row[name] for row in counts.values())]
@@ -98,7 +98,7 @@ def _shares_by_set(rows: Mapping[str, Mapping], sets: tuple[str, ...]) -> Number
 
 
 def _sets(scored: Mapping[str, Mapping]) -> tuple[str, ...]:
-    """Overall, subsets and groups that have a step; the runs are over the same steps."""
+    """Overall, subsets and groups with steps; all runs have the same steps."""
     return tuple(name for name, row in next(iter(scored.values())).items() if row["steps"])
 
 

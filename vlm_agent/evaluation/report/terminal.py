@@ -1,6 +1,6 @@
 """Scores as tables for the terminal.
 
-`comparison_table` has a row for each run with the official above the strict partial match. `print_scores` and
+`comparison_table` has a row for each run, with the official partial match above the strict one. `print_scores` and
 `print_comparison` show one run, or the difference of two, with a row for each scorer.
 """
 
@@ -16,9 +16,9 @@ from vlm_agent.evaluation.scoring.metrics import headline
 
 
 def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
-    """A rich Table of the partial match in percent; `runs` maps a run's name to what `metrics.score` returned.
+    """A rich Table of the partial match in percent; `runs` maps a run's name to its `metrics.score` result.
 
-    Columns are those of the first run (overall, subsets, groups); a column that no run has a number for is left out.
+    Columns are those of the first run (overall, subsets, groups), without columns that are empty for all runs.
     Fits 80 characters with five subsets and one group. Print it with `rich.console.Console().print(table)`.
     """
     shares = {name: headline(scores) for name, scores in runs.items()}

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.scoring.dialects import SCORERS, described
+from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.measures import (
     SHARES,
@@ -35,16 +35,19 @@ def compare(
 ) -> dict:
     """The differences between the second and the first run, ready for JSON.
 
-    `{scorer: {"overall": row, subset: row …, group: row …}, …, "changed": {scorer: {"right_to_wrong": {episode id:
-    [step, …]}, "wrong_to_right": {the same}}}, "scorers": …}`. A row maps each of `metrics.SHARES` to `first` and
-    `second` (percent), `difference` (second - first, in points) and `interval` (95 % of the difference, by bootstrap
-    over episodes, both runs drawn together), and has the numbers of `episodes` and `steps`. `overall`, subsets, groups
-    and shares are those of `metrics.score`; steps count from 0.
+    The result is `{scorer: {"overall": row, subset: row …, group: row …}, …, "changed": {scorer: {"right_to_wrong":
+    {episode id: [step, …]}, "wrong_to_right": {the same}}}, "scorers": …}`. A row maps each of `metrics.SHARES` to
 
-    Raises DatasetError naming the first difference if the gold steps of the runs differ, and what `metrics.score`
-    raises.
+    - `first` and `second`, percent, and `difference`, second - first in points;
+    - `interval`, 95 % of the difference, by a bootstrap over episodes that resamples both runs together.
+
+    A row also has the numbers of `episodes` and `steps`. `overall`, subsets, groups and shares are those of
+    `metrics.score`; steps count from 0.
+
+    Raises DatasetError naming the first difference if the gold steps of the runs differ, and every error of
+    `metrics.score`.
     """
-    notes = described(scorers)
+    notes = describe_scorers(scorers)
     before, after = (_in_order(judge_steps(source, scorers)) for source in (first, second))
     _check_same_gold(before, after)
     members, subsets = members_of(before, groups)
@@ -83,12 +86,14 @@ def _check_same_gold(first: JudgedSteps, second: JudgedSteps) -> None:
         only = np.setdiff1d(one.episode_ids, other.episode_ids)
         if len(only):
             raise DatasetError(
-                f"the {has} run has {len(only)} episodes that the {lacks} lacks, the first {only[0]}; "
+                f"the {has} run has {len(only)} episodes that the {lacks} lacks, starting with {only[0]}; "
                 "compare runs over the same episodes"
             )
     for what, differs in (("subset", first.subsets != second.subsets), ("length", first.lengths != second.lengths)):
         if differs.any():
-            raise DatasetError(f"episode {first.episode_ids[differs.argmax()]} has another {what} in the second run")
+            raise DatasetError(
+                f"episode {first.episode_ids[differs.argmax()]} has a different {what} in the second run"
+            )
     _check_same_steps(first, second)
 
 
@@ -106,7 +111,7 @@ def _check_same_steps(first: JudgedSteps, second: JudgedSteps) -> None:
             row = differs.argmax()
             raise DatasetError(
                 f"episode {first.episode_ids[first.episode[row]]}, step {first.step[row]}: the two runs differ in the "
-                f"{what}, here and in {differs.sum() - 1} other steps; they were not made on the same data"
+                f"{what}, here and in {differs.sum() - 1} other steps; they were not evaluated on the same data"
             )
 
 

@@ -4,9 +4,9 @@ No two repositories of this field compute the same score. Each known variant is 
 that a score is compared only with published numbers of the same rule. In all of them a tap never matches a swipe, other
 actions match their own kind, and an answer that is not an action matches nothing.
 
-Errors of published scorers are *not* reproduced: scoring the sample before after a parse failure
-(Auto-UI), leaving failed samples out (SeeClick), counting every Enter and every end of a task as right (MM-Navigator),
-comparing clicks with (0, 0) (CoAT, whose rule for clicks also needs a predicted box and so fits no agent of ours).
+Errors of published scorers are *not* reproduced: scoring the previous sample after a parse failure (Auto-UI), dropping
+failed samples from the denominator (SeeClick), counting every Enter and every end of a task as right (MM-Navigator),
+comparing clicks with (0, 0) (CoAT; its rule for clicks also needs a predicted box, which our agents do not predict).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from vlm_agent.evaluation.scoring.strict import same_element, touches_the_elemen
 from vlm_agent.geometry import directions
 
 Rule = Callable[[StepTable, np.ndarray], np.ndarray]
-"""Takes a table and the rows (R,) whose two actions are of the same kind; returns which of them match, bool (R,)."""
+"""Maps a table and the rows (R,) whose two actions are of the same kind to whether each row matches, bool (R,)."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Dialect:
     swipes: Rule
     texts: Rule
     either_end: bool = False
-    """Whether declaring the task complete and declaring it impossible are the same."""
+    """Whether a declaration that the task is complete matches one that it is impossible."""
     judges_new_kinds: bool = False
     """Whether long presses are judged like taps, and answers and names of apps like typed text. Otherwise they match if
     their kinds are equal, as AITW's code compares every type that it does not know."""
 
 
 def judge(table: StepTable, name: str) -> np.ndarray:
-    """Which steps are right under the dialect of this name, bool (N,). UserError listing the dialects if unknown."""
-    dialect = named(name)
+    """Which steps are right under the dialect `name`, bool (N,). Raises UserError if it is unknown."""
+    dialect = find_dialect(name)
     gold, predicted = table.gold, table.predicted
     right = (gold.kind == predicted.kind) & (gold.kind != ActionKind.DUAL_POINT)
     if dialect.either_end:
@@ -64,15 +64,17 @@ def judge(table: StepTable, name: str) -> np.ndarray:
     return right
 
 
-def named(name: str) -> Dialect:
+def find_dialect(name: str) -> Dialect:
+    """The dialect of this name. Raises UserError listing all of them if it is unknown."""
     if name not in DIALECTS:
-        raise UserError(f"dialect {name!r} is unknown; there are {', '.join(DIALECTS)}")
+        raise UserError(f"dialect {name!r} is unknown; choose one of {', '.join(DIALECTS)}")
     return DIALECTS[name]
 
 
-def described(names: Sequence[str]) -> dict[str, dict[str, str]]:
+def describe_scorers(names: Sequence[str]) -> dict[str, dict[str, str]]:
     """Rules and sources, as printed under tables: {name: {"rule": …, "source": …}}."""
-    return {name: {"rule": named(name).rule, "source": named(name).source} for name in names}
+    dialects = {name: find_dialect(name) for name in names}
+    return {name: {"rule": dialect.rule, "source": dialect.source} for name, dialect in dialects.items()}
 
 
 def _is_end(kind: np.ndarray) -> np.ndarray:
@@ -84,9 +86,9 @@ def _near_or_in_one_box(table: StepTable, rows: np.ndarray, growth: float) -> np
     right = aitw_matcher.within(gold, predicted, aitw_matcher.MATCH_DISTANCE)
     undecided = np.flatnonzero(~right & (table.boxes.counts[rows] > 0))
     fullest = int(table.boxes.counts[rows].max(initial=0))
-    for some in aitw_matcher.pieces(undecided, fullest):
-        taps = (gold.take(some, axis=0), predicted.take(some, axis=0))
-        right[some] = aitw_matcher.share_a_box(*taps, *table.boxes.padded(rows[some]), growth)
+    for chunk in aitw_matcher.chunks(undecided, fullest):
+        taps = (gold.take(chunk, axis=0), predicted.take(chunk, axis=0))
+        right[chunk] = aitw_matcher.share_a_box(*taps, *table.boxes.padded(rows[chunk]), growth)
     return right
 
 
@@ -153,8 +155,8 @@ STRICT = Dialect(
 )
 
 OFFICIAL_TEXT = Dialect(
-    rule="official, and of two typed texts one must contain the other, in lower case",
-    source="Auto-UI (Zhan and Zhang 2023), cooelf/Auto-GUI main.py text_acc; SeeClick compares typing so as well",
+    rule="official, and one typed text must contain the other, in lower case",
+    source="Auto-UI (Zhan and Zhang 2023), cooelf/Auto-GUI main.py text_acc; SeeClick compares typed text the same way",
     taps=OFFICIAL.taps,
     swipes=_same_axis,
     texts=partial(_one_text_in_the_other, strip_gold=False),
@@ -169,8 +171,8 @@ OFFICIAL_DIRECTION = Dialect(
 )
 
 OFFICIAL_FACTOR = Dialect(
-    rule="official, but boxes 1.4 times as large: 1.4 read as the factor, not as what is added",
-    source="the reading of OpenBMB/AgentCPM-GUI eval/utils/evaluator.py, there with 1.2",
+    rule="official, but boxes 1.4 times as large: 1.4 as the factor, not as the increase",
+    source="OpenBMB/AgentCPM-GUI eval/utils/evaluator.py reads it this way, with 1.2",
     taps=partial(_near_or_in_one_box, growth=0.4),
     swipes=_same_axis,
     texts=_any_text,
@@ -186,7 +188,7 @@ FIVE_POINTS = Dialect(
 
 AGENTCPM = Dialect(
     rule="taps within 0.14 or in one box 1.2 times as large, swipes by direction, one text in the other, "
-    "complete and impossible alike",
+    "complete and impossible count as equal",
     source="AgentCPM-GUI on AitZ, OpenBMB/AgentCPM-GUI eval/utils/evaluator.py, after Qwen2.5-VL",
     taps=partial(_near_or_in_one_box, growth=0.2),
     swipes=_same_direction,
@@ -212,7 +214,7 @@ SCORERS = ("official", "strict")
 def verdicts(steps: StepTable | Sequence[Prediction], scorers: Sequence[str] = SCORERS) -> dict[str, np.ndarray]:
     """Whether each prediction is right, bool (N,), under each of `scorers`; an answer that is not an action is wrong.
 
-    UserError listing the dialects if one of `scorers` is unknown.
+    Raises UserError listing the dialects if one of `scorers` is unknown.
     """
     table = steps if isinstance(steps, StepTable) else StepTable.of(steps)
     return {scorer: judge(table, scorer) for scorer in scorers}

@@ -1,4 +1,4 @@
-"""Judged steps: the columns that every metric is computed from, without the screens' elements."""
+"""Judged steps: the columns from which every metric is computed, without the screens' elements."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,10 +17,11 @@ from vlm_agent.evaluation.scoring.steps import Actions, Steps, StepTable, step_t
 class JudgedSteps:
     """N steps of E episodes, in the order of their source.
 
-    `episode_ids` (E,) in order of appearance, `subsets` (E,) theirs, `lengths` int (E,); `episode` int (N,) is each
-    step's index among them, `step` counts from 0. `predicted` and `gold.name` are indices of `ACTION_NAMES`,
-    `same_text` bool (N,). `right` has a bool (N,) for each scorer. `elements` (N,) and `element_sums` float64 (N,),
-    the number of elements on each screen and a weighted sum over their boxes, detect screens with other annotations.
+    `episode_ids` (E,) are in order of appearance; `subsets` (E,) and `lengths` int (E,) belong to them. `episode` int
+    (N,) is each step's index among them, `step` counts from 0. `predicted` and `gold.name` are indices of
+    `ACTION_NAMES`, `same_text` is bool (N,). `right` has a bool (N,) for each scorer. `elements` (N,) is the number of
+    elements on each screen and `element_sums` float64 (N,) a weighted sum over their boxes: they detect screens with
+    different annotations.
     """
 
     episode_ids: np.ndarray
@@ -54,8 +55,8 @@ class JudgedSteps:
 def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS) -> JudgedSteps:
     """Judges every step under each of `scorers`; JudgedSteps are returned unchanged.
 
-    Raises DatasetError if a step is missing or occurs twice, and what `step_tables` raises; ValueError if JudgedSteps
-    lack one of `scorers`.
+    Raises DatasetError if a step is missing or occurs twice, and every error of `step_tables`. Raises ValueError if
+    JudgedSteps lack one of `scorers`.
     """
     if isinstance(source, JudgedSteps):
         if set(scorers) - set(source.right):
@@ -96,17 +97,17 @@ def _columns(table: StepTable, scorers: Sequence[str]) -> dict:
 
 
 def _sums(table: StepTable) -> np.ndarray:
-    """The sum over the boxes of each screen; y, x, height and width have different weights, so that swaps are seen."""
+    """The sum over the boxes of each screen; y, x, height and width have different weights to detect swapped values."""
     y, x, height, width = table.boxes.values.T
     index, place = table.boxes.indices(np.arange(len(table)))
-    weighed = (y + 2 * x + 3 * height + 5 * width).take(index)
-    return np.bincount(place, weights=weighed, minlength=len(table))
+    weights = (y + 2 * x + 3 * height + 5 * width).take(index)
+    return np.bincount(place, weights=weights, minlength=len(table))
 
 
 def _numbered(columns) -> tuple[np.ndarray, np.ndarray]:
     """Unique strings in order of appearance, and the index of each string among them."""
-    joined = pa.chunked_array(list(columns), pa.string()).combine_chunks().dictionary_encode()
-    return joined.dictionary.to_numpy(zero_copy_only=False), joined.indices.to_numpy().astype(np.int64)
+    encoding = pa.chunked_array(list(columns), pa.string()).combine_chunks().dictionary_encode()
+    return encoding.dictionary.to_numpy(zero_copy_only=False), encoding.indices.to_numpy().astype(np.int64)
 
 
 def _joined(parts: list[Actions]) -> Actions:

@@ -1,7 +1,7 @@
-"""The shares that results consist of, each defined once as a quotient of two sums over episodes.
+"""The shares of a result, each defined once as a quotient of two sums over episodes.
 
-An episode adds to the numerator and to the denominator: its right taps and its taps, say, or its fraction of right
-steps and 1. So one bootstrap over episodes gives the interval of any share.
+An episode adds to the numerator and to the denominator, for example its right taps and its taps, or its fraction of
+right steps and 1. Therefore one bootstrap over episodes gives the interval of any share.
 """
 
 from collections.abc import Mapping
@@ -65,9 +65,9 @@ def percent(added: np.ndarray, possible: np.ndarray) -> float | None:
 
 
 def resampled(added: np.ndarray, possible: np.ndarray, seed: list[int]) -> np.ndarray:
-    """The share in percent in each of `RESAMPLES` draws of as many episodes with replacement, NaN where undefined.
+    """The share in percent in each of `RESAMPLES` bootstrap resamples of the episodes, NaN where it is undefined.
 
-    Few different pairs of values occur, and how often each is drawn is multinomial: the same as drawing episodes.
+    Few distinct pairs of values occur, so their counts are drawn from a multinomial, which equals drawing episodes.
     """
     kinds, counts = np.unique(added + 1j * possible, return_counts=True)
     if not len(kinds):
@@ -90,7 +90,7 @@ def mean_of(values: list[float | None]) -> float | None:
 
 
 def mean_resampled(parts: list[np.ndarray]) -> np.ndarray:
-    """Draw by draw the mean over the parts that are defined, NaN where none is, (RESAMPLES,)."""
+    """The mean over the parts in each resample, (RESAMPLES,), without undefined parts; NaN if all are undefined."""
     stacked = np.array(parts).reshape(-1, RESAMPLES)
     known = ~np.isnan(stacked)
     with np.errstate(invalid="ignore"):
@@ -100,7 +100,7 @@ def mean_resampled(parts: list[np.ndarray]) -> np.ndarray:
 def tabulate(
     by_share: Mapping[str, Quotient], members: Mapping[str, np.ndarray], seed: int
 ) -> dict[str, dict[str, tuple[float | None, np.ndarray]]]:
-    """{name: {share: (percent, resampled)}} of the episodes under each mask of `members`, bool (E,)."""
+    """{name: {share: (percent, resampled)}} for the episodes in each mask of `members`, bool (E,)."""
     return {
         name: {
             share: (

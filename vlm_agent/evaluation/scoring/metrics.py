@@ -13,7 +13,7 @@ from vlm_agent.datasets.sources.registry import published_subsets
 from vlm_agent.episodes import ACTION_NAMES, shown_action_names
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction
-from vlm_agent.evaluation.scoring.dialects import SCORERS, described
+from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.measures import (
     SHARES,
@@ -38,31 +38,31 @@ Groups = Mapping[str, Collection[str]]
 def score(
     source: JudgedSteps | Steps, groups: Groups | None = None, seed: int = 0, scorers: Sequence[str] = SCORERS
 ) -> dict:
-    """All numbers of a run (a predictions file, or the steps themselves), ready for JSON.
+    """All numbers of a run (a predictions file, or its steps), ready for JSON.
 
-    `{"official": {"overall": row, subset: row …, group: row …}, "strict": {the same}, …, "scorers": …, "confusion": …,
-    "by_step": …, "by_length": …}`. A row holds the percentages of `SHARES`, `intervals` (95 %, of each of them, by
-    bootstrap over episodes; `interval` is that of the partial match), `episodes` and `steps`:
+    The result is `{"official": {"overall": row, subset: row …, group: row …}, "strict": {the same}, …, "scorers": …,
+    "confusion": …, "by_step": …, "by_length": …}`. A row holds the percentages of `SHARES`, their 95 % `intervals` by
+    bootstrap over episodes (`interval` is that of the partial match), `episodes` and `steps`:
 
     - `partial_match`: right steps / episode length, mean over episodes (AITW's score); `step_match`: over steps;
-      `complete_match`: episodes whose every step is right; `goal_progress`: steps before the first wrong one / episode
+      `complete_match`: episodes without a wrong step; `goal_progress`: steps before the first wrong one / episode
       length, mean over episodes (AitZ, Zhang et al. 2024, section 4.2).
-    - `action_type`: predictions of the gold action's name (a swipe for a tap is wrong); `tap`, `swipe`: right steps
-      among those whose gold action is one; `typed_text`: exactly equal text among gold typing, for every scorer;
-      `parse_failures`: answers that are no action.
+    - `action_type`: predictions with the gold action's name (a swipe for a tap is wrong); `tap`, `swipe`: right steps
+      among those whose gold action is one; `typed_text`: exactly equal text where the gold action types, for every
+      scorer; `parse_failures`: answers that are not an action.
 
-    The five AITW subsets always have a row. `overall` is the mean of the subsets with episodes, named in its
-    `subsets`; each share averages the subsets that have it. `groups` names further sets of episode ids; their rows
-    are over their own episodes, and ids that are not in the run are ignored.
+    The five AITW subsets always have a row. `overall` is the mean over the subsets with episodes, which its `subsets`
+    lists; each share averages the subsets in which it is defined. `groups` names additional sets of episode ids. A
+    group's row covers its own episodes; ids that are not in the run are ignored.
 
-    `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted
-    name]` counts steps. `by_step` is, for each step index from 0, the number of steps and the share right by each
-    scorer; `by_length`, for each episode length, the number of episodes and their partial match.
+    `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
+    `by_step` has, for each step index from 0, the number of steps and the share right by each scorer; `by_length` has,
+    for each episode length, the number of episodes and their partial match.
 
     Raises DatasetError if a step is missing or occurs twice, or if a group has a subset's name; UserError if a scorer
     is unknown.
     """
-    notes = described(scorers)
+    notes = describe_scorers(scorers)
     steps = judge_steps(source, scorers)
     members, subsets = members_of(steps, groups)
     return {
@@ -93,18 +93,17 @@ def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:
 def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.ndarray], list[str]]:
     """Masks bool (E,) of subsets and groups by name, and the names of those that are subsets with episodes.
 
-    Raises DatasetError where a group has a subset's name.
+    Raises DatasetError if a group has a subset's name.
     """
     groups = {} if groups is None else groups
     names = dict.fromkeys((*published_subsets(), *sorted(set(steps.subsets))))
-    taken = {OVERALL, *names} & set(groups)
-    if taken:
-        raise DatasetError(f"groups named like a subset: {sorted(taken)}; choose other names")
+    if duplicates := {OVERALL, *names} & set(groups):
+        raise DatasetError(f"groups named like a subset: {sorted(duplicates)}; choose other names")
     members = {name: steps.subsets == name for name in names}
     present = [name for name, mask in members.items() if mask.any()]
     for name, ids in groups.items():
-        wanted = set(ids)
-        members[name] = np.array([episode_id in wanted for episode_id in steps.episode_ids], bool)
+        group = set(ids)
+        members[name] = np.array([episode_id in group for episode_id in steps.episode_ids], bool)
     return members, present
 
 

@@ -53,27 +53,27 @@ class Actions:
 
 @dataclass(frozen=True)
 class Boxes:
-    """The elements of N screens: `values` float64 (B, 4) as (y, x, height, width); those of screen n start at
-    `starts[n]` and are `counts[n]`."""
+    """The elements of N screens: `values` float64 (B, 4) as (y, x, height, width). Screen n has the `counts[n]` boxes
+    from index `starts[n]`."""
 
     values: np.ndarray
     starts: np.ndarray
     counts: np.ndarray
 
     def padded(self, screens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Float32 (S, M, 4) and counts (S,) of some screens, as the matcher expects them; the padding is arbitrary."""
+        """Boxes float32 (S, M, 4) and counts (S,) of S `screens`, as the matcher expects them, arbitrarily padded."""
         counts = self.counts[screens]
         slots = np.arange(counts.max(initial=0))
         index = np.minimum(self.starts[screens, None] + slots, max(0, len(self.values) - 1))
         return self._float32[index], counts
 
     def listed(self, screens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The boxes of some screens one after the other, (P, 4), and for each the position in `screens`, (P,)."""
+        """The boxes of `screens` concatenated, (P, 4), and the position in `screens` of each, (P,)."""
         index, place = self.indices(screens)
         return self.values.take(index, axis=0), place
 
     def indices(self, screens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where in `values` the boxes of some screens are, and for each the position in `screens`, int (P,)."""
+        """The indices in `values` of the boxes of `screens`, and the position in `screens` of each, both int (P,)."""
         counts = self.counts[screens]
         place = np.repeat(np.arange(len(screens)), counts)
         first = np.cumsum(counts) - counts
@@ -86,8 +86,8 @@ class Boxes:
 
 @dataclass(frozen=True)
 class StepTable:
-    """N steps with what was predicted: `episode_id` and `subset` pyarrow string arrays, `step` and `episode_length`
-    int (N,), the gold and the predicted actions, and the elements on each screen."""
+    """N steps with their predictions: `episode_id` and `subset` are pyarrow string arrays, `step` and `episode_length`
+    int (N,). Further columns are the gold and predicted actions and the elements on each screen."""
 
     episode_id: pa.Array
     subset: pa.Array
@@ -130,7 +130,7 @@ def _points(points: list[tuple[float, float]]) -> np.ndarray:
 
 
 def _name_of_kind() -> np.ndarray:
-    """Indexed by kind, -1 being the last: index of the name that an action of this kind has, a tap for a gesture."""
+    """The index in `ACTION_NAMES` for each kind, `tap` for a gesture; the last entry is that of `NO_ACTION`, -1."""
     names = np.full(max(ActionKind) + 2, UNPARSED_NAME, np.int8)
     for kind in ActionKind:
         names[kind] = ACTION_NAMES.index("tap" if kind is ActionKind.DUAL_POINT else kind.short_name)
@@ -148,7 +148,7 @@ _COLUMNS = ("episode_id", "subset", "step", "episode_length", "gold", "predicted
 
 
 def step_tables(source: Steps) -> Iterator[StepTable]:
-    """The steps of a predictions file, of a table or of a list, some thousands at a time.
+    """The steps of a predictions file, a table or a list, in tables of at most a few thousand steps.
 
     Raises DatasetError naming file and row if a row of a file is not a valid step.
     """
@@ -231,7 +231,7 @@ def _check(actions: Actions, what: str, absent: np.ndarray | None = None) -> Non
         is_used = np.isin(actions.kind, [int(kind) for kind in users])
         fits &= np.where(is_used, on_screen, (points == NO_POINT[0]).all(axis=1))
     wrong = ~(kinds & fits)
-    _refuse(wrong if absent is None else wrong & ~absent, f"{what} is no action: kind, points and text do not fit")
+    _refuse(wrong if absent is None else wrong & ~absent, f"{what} is not an action: kind, points and text do not fit")
 
 
 def _refuse(wrong: np.ndarray, what: str) -> None:

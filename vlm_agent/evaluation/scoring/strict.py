@@ -15,11 +15,11 @@ from vlm_agent.geometry import TAP_DISTANCE, boxes_at
 
 
 def strictly_match(gold: Action, predicted: Action | None, elements: tuple[UiElement, ...]) -> bool:
-    """Whether `predicted` does what `gold` does on the screen with these `elements`; None (no action) never does.
+    """Whether `predicted` has the same effect as `gold` on the screen with these `elements`; None never matches.
 
-    Taps, and likewise long presses, match if the same smallest element is under both touches. If the gold touch is on
-    no element, the predicted one must be on none too and at most `TAP_DISTANCE` away. Typed text, answers and names of
-    apps match if they are equal, swipes if their directions are, every other action if its kind is.
+    Taps, and likewise long presses, match if the same smallest element is under both touches. If the gold touch is
+    outside every element, the predicted touch must be so too and at most `TAP_DISTANCE` away. Typed text, answers and
+    names of apps match if they are equal, swipes if their directions are equal, other actions if their kinds are equal.
     """
     if predicted is None or predicted.name != gold.name:
         return False
@@ -42,8 +42,8 @@ def _same_target(
 def taps_match_strictly(gold_yx: np.ndarray, predicted_yx: np.ndarray, boxes: np.ndarray) -> np.ndarray:
     """`strictly_match` for one screen and many taps: bool (P,).
 
-    `gold_yx` is the one (2,) gold touch, `predicted_yx` the (P, 2) touches to judge, `boxes` the screen's (M, 4)
-    elements as (y, x, height, width); all float64.
+    `gold_yx` (2,) is the gold touch, `predicted_yx` (P, 2) are the touches to judge, `boxes` (M, 4) the elements of the
+    screen as (y, x, height, width); all are float64.
     """
     taps = len(predicted_yx)
     screen = np.repeat(np.arange(taps), len(boxes))
@@ -51,29 +51,29 @@ def taps_match_strictly(gold_yx: np.ndarray, predicted_yx: np.ndarray, boxes: np
 
 
 def same_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
-    """Whether both taps, (R, 2) as (y, x), are on the same element, or on none and near each other: bool (R,)."""
+    """Whether both taps, (R, 2) as (y, x), are on the same element, or outside all and near each other, bool (R,)."""
     target, found = boxes_at(gold, boxes, screen), boxes_at(predicted, boxes, screen)
     dy, dx = (predicted - gold).T
     return (target == found) & ((target >= 0) | is_near(dy, dx))
 
 
 def is_near(dy, dx):
-    """Whether two taps outside every element match; numbers and arrays give the same bits."""
+    """Whether two taps outside every element match; bit-identical for numbers and arrays."""
     return dy * dy + dx * dx <= TAP_DISTANCE * TAP_DISTANCE
 
 
 def touches_the_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
-    """Whether the element under the predicted tap holds the gold tap, or has a corner or its centre near it, bool (R,).
+    """Whether the element under the predicted tap contains the gold tap, or has a corner or its centre near it.
 
-    A predicted tap on no element is compared itself. Near is within `MATCH_DISTANCE`.
+    Returns bool (R,). A predicted tap outside every element is compared itself. Near means within `MATCH_DISTANCE`.
     """
     found = boxes_at(predicted, boxes, screen)
     box = np.column_stack([predicted, np.zeros_like(predicted)])
     box[found >= 0] = boxes[found[found >= 0]]
-    moved = gold - box[:, :2]
+    offset = gold - box[:, :2]
     size = box[:, 2:]
-    right = ((moved >= 0) & (gold <= box[:, :2] + size)).all(axis=1)
+    right = ((offset >= 0) & (gold <= box[:, :2] + size)).all(axis=1)
     for share in ((0, 0), (0, 1), (1, 0), (1, 1), (0.5, 0.5)):
-        dy, dx = (moved - np.array(share) * size).T
+        dy, dx = (offset - np.array(share) * size).T
         right |= np.hypot(dy, dx) <= MATCH_DISTANCE
     return right

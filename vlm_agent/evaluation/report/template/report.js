@@ -1,5 +1,5 @@
 "use strict";
-// Filters, and pictures that are loaded near the window only. Without scripts, every picture is loaded.
+// Filters, and pictures that are loaded only near the visible area. Without scripts, every picture is loaded.
 {
   const episodes = [...document.querySelectorAll(".episode")].map((article) => ({
     article,
@@ -13,7 +13,7 @@
     })),
   }));
 
-  // To a browser that runs scripts, a noscript holds text: the markup of the picture, in which all words are escaped.
+  // In a browser that runs scripts, a noscript contains text: the picture's markup, in which all text is escaped.
   const draw = (article) => {
     for (const screen of article.querySelectorAll(".screen")) {
       if (screen.children.length > 1) continue;
@@ -40,10 +40,10 @@
   addEventListener("afterprint", watch);
 
   const field = (id) => document.getElementById(id);
-  const fits = (step, gold, [asked, scorer]) => {
+  const fits = (step, gold, [verdict, scorer]) => {
     if (gold && step.gold !== gold) return false;
-    if (asked === "unparsed") return step.unparsed;
-    return !asked || step.right.includes(scorer) === (asked === "right");
+    if (verdict === "unparsed") return step.unparsed;
+    return !verdict || step.right.includes(scorer) === (verdict === "right");
   };
   const filter = () => {
     const [subset, gold] = [field("subset").value, field("gold").value];
@@ -51,16 +51,16 @@
     const goal = field("goal").value.trim().toLowerCase();
     let [articles, figures] = [0, 0];
     for (const { article, subset: its, words, steps } of episodes) {
-      const asked = (!subset || its === subset) && words.includes(goal);
-      let left = 0;
+      const matches = (!subset || its === subset) && words.includes(goal);
+      let visible = 0;
       for (const step of steps) {
-        const shown = asked && fits(step, gold, verdict);
+        const shown = matches && fits(step, gold, verdict);
         step.figure.hidden = !shown;
-        left += shown;
+        visible += shown;
       }
-      article.hidden = !left;
-      articles += left > 0;
-      figures += left;
+      article.hidden = !visible;
+      articles += visible > 0;
+      figures += visible;
     }
     field("count").textContent = `${articles} of ${episodes.length} shown, ${figures} steps`;
   };
