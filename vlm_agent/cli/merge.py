@@ -7,7 +7,7 @@ from vlm_agent.console import make_console, quiet_libraries
 
 _DESCRIPTION = """\
 Writes an ordinary checkpoint, loads it again and compares its logits with those of base and adapter on episodes of the
-run's shards. If they differ by more than rounding, the output is removed and the exit status is 1.
+run's shards. If they differ by more than the rounding of weights, the output is DIR.refused and the exit status is 1.
 
 `vlm-agent evaluate --checkpoint` takes DIR like RUN; DIR/model holds the weights and tokenizer for other programs.
 A quantised base (QLoRA) is written at its size before quantisation."""
@@ -28,12 +28,13 @@ def run(options) -> int:
     from vlm_agent.models.weights.merge import merge_run
 
     merge = merge_run(options.run_folder, options.output, _samples(options))
-    found = merge.agreement
+    found, apart = merge.agreement, merge.divergences
     console = make_console()
     console.print(
-        f"{merge.samples} episodes, {found.positions} learned tokens: {found.same_choice} stay the most likely; logits "
-        f"differ by up to {found.max_absolute:.3g}, {found.max_relative:.2g} of the largest ({merge.tolerance:g} is "
-        f"accepted in {merge.arithmetic})",
+        f"{merge.samples} episodes, {found.positions} learned tokens, computed in float32: {found.same_choice} stay "
+        f"the most likely; logits differ by up to {found.max_absolute:.3g}, {found.max_relative:.2g} of the largest. "
+        f"Divergence from the run: {apart.merged:.2g} nats; the run's own rounding {apart.rounding:.2g}, without the "
+        f"adapter {apart.adapter:.2g}",
         highlight=False,
         soft_wrap=True,
     )

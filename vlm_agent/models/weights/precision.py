@@ -1,11 +1,15 @@
 """The dtype of a model, and hardware support of bfloat16; without it, bfloat16 is many times slower."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import MethodType
 from typing import TypeVar
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+from vlm_agent.models.weights.quantisation import dequantised_weight, is_quantised_layer
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -51,3 +55,41 @@ def cast(model: Model, dtype: torch.dtype) -> Model:
         module, _, last = name.rpartition(".")
         setattr(model.get_submodule(module), last, frequencies)
     return model
+
+
+@contextmanager
+def float32_arithmetic(model: nn.Module) -> Iterator[None]:
+    """In the block, the model computes in float32 with the weights that it has, without their rounding of activations.
+
+    Linear layers, nearly all of a large model, convert their weight at each call, dequantised if it is quantised: so
+    the block needs the memory of one more layer, not of a second model. All other tensors are converted in place and
+    back, which changes no bit.
+    """
+    linear = [module for module in model.modules() if type(module) is nn.Linear or is_quantised_layer(module)]
+    by_call = {id(module) for module in linear}
+    others = [module for module in model.modules() if id(module) not in by_call]
+    tensors = {id(tensor): tensor for module in others for tensor in _own_tensors(module)}
+    dtypes = [(tensor, tensor.dtype) for tensor in tensors.values()]
+    forwards = [(module, vars(module).get("forward")) for module in linear]
+    try:
+        for tensor, _ in dtypes:
+            tensor.data = tensor.data.float()
+        for module in linear:
+            vars(module)["forward"] = MethodType(_linear_in_float32, module)
+        yield
+    finally:
+        for tensor, dtype in dtypes:
+            tensor.data = tensor.data.to(dtype)
+        for module, forward in forwards:
+            del vars(module)["forward"]
+            vars(module).update({} if forward is None else {"forward": forward})
+
+
+def _own_tensors(module: nn.Module) -> list[torch.Tensor]:
+    own = (*module.parameters(recurse=False), *module.buffers(recurse=False))
+    return [tensor for tensor in own if tensor.is_floating_point()]
+
+
+def _linear_in_float32(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    bias = None if layer.bias is None else layer.bias.float()
+    return functional.linear(x.float(), dequantised_weight(layer).float(), bias)

@@ -96,7 +96,19 @@ def _begin_int8(layer: Any) -> None:
 
 
 def is_quantised(model: nn.Module) -> bool:
-    return any(_bits(layer) is not None for layer in model.modules())
+    return any(map(is_quantised_layer, model.modules()))
+
+
+def is_quantised_layer(layer: nn.Module) -> bool:
+    return _bits(layer) is not None
+
+
+def dequantised_weight(layer: nn.Module) -> torch.Tensor:
+    """The weight of a linear layer, dequantised if it is quantised: in the dtype that nf4 computes in, float32 for
+    int8."""
+    from peft.utils.integrations import dequantize_module_weight
+
+    return dequantize_module_weight(layer)
 
 
 def dequantise(model: nn.Module) -> nn.Module:
@@ -104,14 +116,12 @@ def dequantise(model: nn.Module) -> nn.Module:
 
     Their dtype is the one that nf4 computes in; float32 for int8.
     """
-    from peft.utils.integrations import dequantize_module_weight
-
     for name, layer in list(model.named_modules()):
-        if _bits(layer) is None:
+        if not is_quantised_layer(layer):
             continue
         with torch.device("meta"):
             plain = nn.Linear(layer.in_features, layer.out_features, bias=False)
-        plain.weight = nn.Parameter(dequantize_module_weight(layer), requires_grad=False)
+        plain.weight = nn.Parameter(dequantised_weight(layer), requires_grad=False)
         plain.bias = layer.bias
         model.set_submodule(name, plain)
     _mark_for_peft(model, None)
@@ -128,8 +138,8 @@ _BITS: dict[str, Quantisation] = {"Params4bit": "nf4", "Int8Params": "int8"}
 
 
 def _bits(layer: nn.Module) -> Quantisation | None:
-    # By name, so that bitsandbytes is needed only for quantised models.
-    return _BITS.get(type(getattr(layer, "weight", None)).__name__)
+    # By name, so that bitsandbytes is needed only for quantised models. peft's layers show the weight of their base.
+    return _BITS.get(type(layer._parameters.get("weight")).__name__)
 
 
 def _mark_for_peft(model: nn.Module, kind: Quantisation | None) -> None:
