@@ -11,8 +11,8 @@ Bytes of a trained weight, on each of N GPUs, in mixed precision (Rajbhandari et
 
 Every GPU holds the frozen weights, with ZeRO-3 a part of them; in mixed precision DeepSpeed casts float32 ones to
 bfloat16. With offload, all of these are in main memory. Buffers, an estimate: DDP's copy of the gradients, autocast's
-bfloat16 copies of trained weights; DeepSpeed's two gradient buckets; the weights that ZeRO-3 may gather at a time; and
-1 GB for CUDA and its libraries.
+bfloat16 copies of trained weights; DeepSpeed's gradient bucket (it would be two with `overlap_comm`); the weights that
+ZeRO-3 may gather at a time; and 1 GB for CUDA and its libraries.
 """
 
 import math
@@ -158,7 +158,7 @@ def spread(weights: Weights, sharding: Sharding, gpus: int, bf16: bool) -> Memor
         weights=_share(held, gpus) if sharding.stage == 3 else held,
         gradients=_share(number * weights.trained, gpus),
         optimizer=_share(weights.optimizer + 4 * weights.trained, gpus),
-        buffers=CUDA_BYTES + 2 * bucket + gathered,
+        buffers=CUDA_BYTES + bucket + gathered,
     )
     if not sharding.offload:
         return memory
