@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from vlm_agent.errors import DatasetError
 
@@ -93,19 +93,27 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 @contextmanager
-def file_lock(path: Path, refusal: str, shared: bool = False) -> Iterator[None]:
-    """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends.
+def file_lock(path: Path, refusal: str, shared: bool = False, owner: str | None = None) -> Iterator[TextIO]:
+    """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends. Yields the open file,
+    which a forked child inherits: the lock lasts until the child has closed it too.
 
-    Raises DatasetError with the message `refusal` when another process holds it. Locks reach across machines only on
-    file systems that support them (NFS 4, Lustre mounted with `flock`).
+    `owner`: who holds it, written into the file. Raises DatasetError with the message `refusal`, and the owner where
+    one is known, when another process holds it. Locks reach across machines only on file systems that support them
+    (NFS 4, Lustre mounted with `flock`).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with path.open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DatasetError(refusal) from None
-        yield
+            file.seek(0)
+            holder = file.read().strip()
+            raise DatasetError(f"{refusal} ({holder})" if holder else refusal) from None
+        file.truncate(0)
+        if owner is not None:
+            file.write(owner)
+            file.flush()
+        yield file
 
 
 def remove_partials(folder: Path) -> None:

@@ -24,6 +24,7 @@ from vlm_agent.models.build import load
 from vlm_agent.models.run_layout import BASE_FOLDER
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+from vlm_agent.training.run_folder.run_lock import LOCK
 from vlm_agent.training.run_folder.status import read_status
 from vlm_agent.training.train import train
 
@@ -180,7 +181,7 @@ def test_a_deepspeed_that_cannot_begin_is_told_before_any_weight_is_read(shards,
         path.write_text(config)
     with pytest.raises(RecipeError, match=said):
         run(shards, tmp_path, training__deepspeed=str(path), training__optimizer="{name: adamw}", **options)
-    assert not (tmp_path / "run").exists()
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [LOCK]
 
 
 def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):

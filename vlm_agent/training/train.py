@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import cast
 
@@ -29,15 +30,18 @@ from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point
 from vlm_agent.training.run_folder.layout import claim, mark_finished, refuse_other_runs
 from vlm_agent.training.run_folder.progress import PROGRESS
+from vlm_agent.training.run_folder.run_lock import run_lock
 
 
 def train(recipe: Recipe, console: Console) -> Path:
     """Trains `recipe` and returns its run folder. An interrupted run resumes from its newest complete checkpoint.
 
     Under torchrun every rank calls this. Raises RecipeError where the folder holds a finished run or a run of another
-    recipe, TrainingError where the loss or a gradient is not finite, Stopped after SIGTERM or SIGUSR1 and a checkpoint.
+    recipe, DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite,
+    Stopped after SIGTERM or SIGUSR1 and a checkpoint.
     """
-    with Preemption() as preemption:
+    lock = run_lock(Path(recipe.output), console.print) if is_first_rank() else nullcontext()
+    with Preemption() as preemption, lock:
         return _train(recipe, console, preemption)
 
 

@@ -3,6 +3,7 @@
 RUN/recipe.yaml       the resolved recipe
 RUN/checkpoints/      a stopped or killed run resumes from the newest
 RUN/tensorboard/
+RUN/lock              held, and names its process, while one trains here (`run_lock.py`)
 RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
 RUN/stopped           only after a stop signal: after which step, and how to resume
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
