@@ -113,7 +113,8 @@ def test_segments_of_unlike_length_are_attended_to_apart():
 
 
 def test_equal_segments_are_not_reordered():
-    assert Segments.from_bounds(torch.tensor([0, 4, 8, 12])) == Segments(((3, 4),), None, None)
+    segments = Segments.from_bounds(torch.tensor([0, 4, 8, 12]))
+    assert (segments.groups, segments.order, segments.inverse) == (((3, 4),), None, None)
 
 
 def convolution(**options) -> torch.nn.Conv3d:

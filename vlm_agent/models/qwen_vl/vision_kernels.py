@@ -3,13 +3,15 @@
 Patch embedding: a Conv3d whose stride is its kernel is a matrix product of flattened patches, and cuDNN runs it many
 times slower than that product (pytorch/pytorch#174051).
 Attention: without flash-attn, transformers calls SDPA once per segment (a screen, or a window of Qwen2.5-VL) and reads
-the segment bounds back from the GPU in every layer. Here all segments of equal length share one SDPA call, and the
-bounds are read once per forward pass. A CPU keeps the loop: a call costs little there, and sorting tokens by the length
-of their segment takes longer than it saves.
+the segment bounds back from the GPU in every layer. Here a layer is one call of torch's variable-length kernel
+(`models/attention/varlen.py`); where that cannot run, all segments of equal length share one SDPA call. The bounds are
+read once per forward pass. A CPU keeps the loop: a call costs little there, and sorting tokens by the length of their
+segment takes longer than it saves.
 """
 
 import inspect
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, pairwise
 from types import MethodType
 from typing import Any
@@ -20,6 +22,9 @@ from torch.nn import functional
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from vlm_agent.models.attention import varlen
+from vlm_agent.models.attention.varlen import Bounds
 
 LOOP_DEVICES = {"cpu"}
 
@@ -57,25 +62,37 @@ def _embed_patches(conv: nn.Conv3d, pixels: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Segments:
-    """Segments of a packed sequence, grouped by length.
+    """Segments of a packed sequence, grouped by length when that is needed first.
 
     `groups`: (number of segments, their length). `order` int64 (L,): tokens sorted by the length of their segment,
     `inverse` back to the sequence; both None if all segments are equally long.
     """
 
-    groups: tuple[tuple[int, int], ...]
-    order: torch.Tensor | None
-    inverse: torch.Tensor | None
+    bounds: Bounds
 
     @classmethod
     def from_bounds(cls, cu_seqlens: torch.Tensor) -> "Segments":
         """`cu_seqlens` (segments + 1,), on any device; its values are read back."""
-        bounds = sorted(pairwise(cu_seqlens.tolist()), key=_length)  # stable
-        groups = tuple((len(list(group)), length) for length, group in groupby(bounds, key=_length))
-        if len(groups) == 1:
-            return cls(groups, None, None)
-        order = torch.cat([torch.arange(*bound) for bound in bounds])
-        return cls(groups, order.to(cu_seqlens.device), order.argsort().to(cu_seqlens.device))
+        return cls(Bounds.of(cu_seqlens))
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, int], ...]:
+        return tuple((len(list(group)), length) for length, group in groupby(self._sorted, key=_length))
+
+    @cached_property
+    def order(self) -> torch.Tensor | None:
+        if len(self.groups) == 1:
+            return None
+        return torch.cat([torch.arange(*bound) for bound in self._sorted]).to(self.bounds.device.device)
+
+    @cached_property
+    def inverse(self) -> torch.Tensor | None:
+        return None if self.order is None else self.order.argsort()
+
+    @property
+    def _sorted(self) -> list[tuple[int, int]]:
+        """(begin, end) of every segment, shortest first, else in the order of the sequence."""
+        return sorted(pairwise(self.bounds.host), key=_length)
 
 
 def _length(bound: tuple[int, int]) -> int:
@@ -129,6 +146,8 @@ def batched_segments(
     """
     if segments is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    if varlen.can_run(query, options.get("dropout", 0.0)):
+        return varlen.attend(query, key, value, segments.bounds, causal=False, scaling=options.get("scaling")), None
     tokens = [tensor.squeeze(0).transpose(0, 1) for tensor in (query, key, value)]  # each (L, heads, head width)
     if segments.order is not None:
         tokens = [tensor.index_select(0, segments.order) for tensor in tokens]

@@ -1,8 +1,9 @@
 """The choice of attention, and attention within each sentence of a packed row.
 
-With flash-attn, a GPU and weights in half precision, its variable-length kernel reads a whole row. Otherwise PyTorch's
-attention (SDPA) is called once per sentence: on a CPU that takes less than half the time of one call with a
-block-diagonal mask; on a GPU it selects a flash kernel, which a mask would rule out.
+On a GPU and in half precision, a variable-length kernel reads a whole row: flash-attn's where it is installed, else
+torch's own (`varlen.py`). Otherwise PyTorch's attention (SDPA) is called once per sentence: on a CPU that takes less
+than half the time of one call with a block-diagonal mask; on a GPU it selects a flash kernel, which a mask would rule
+out.
 """
 
 from itertools import pairwise
@@ -16,6 +17,8 @@ from transformers.masking_utils import sdpa_mask
 from transformers.utils import is_flash_attn_2_available
 
 from vlm_agent.errors import RecipeError
+from vlm_agent.models.attention import varlen
+from vlm_agent.models.attention.varlen import Bounds
 
 WITHIN_SENTENCES = "within_sentences"
 _FLASH = "flash_attention_2"
@@ -70,7 +73,7 @@ def packed_options(language_model: PreTrainedModel, cu_seqlens: torch.Tensor | N
     if cu_seqlens is None or len(cu_seqlens) <= 2:
         return {}
     if language_model.config._attn_implementation == WITHIN_SENTENCES:
-        return {"sentence_bounds": cu_seqlens.tolist()}
+        return {"sentence_bounds": Bounds.of(cu_seqlens)}
     if language_model.config._attn_implementation != _FLASH:
         raise ValueError(
             f"attention {language_model.config._attn_implementation!r} would let packed sentences see each other; "
@@ -91,7 +94,7 @@ def within_sentences(
     key: torch.Tensor,
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
-    sentence_bounds: list[int] | None = None,
+    sentence_bounds: Bounds | None = None,
     **options,
 ) -> tuple[torch.Tensor, None]:
     """Causal attention within each sentence of one row; without bounds, PyTorch's SDPA.
@@ -104,11 +107,13 @@ def within_sentences(
         if attention_mask is None and 1 < query.shape[2] < key.shape[2]:
             raise ValueError("several tokens behind a cache need a mask; decode with attention 'sdpa', which makes one")
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    if varlen.can_run(query, options.get("dropout", 0.0)):
+        return varlen.attend(query, key, value, sentence_bounds, causal=True, scaling=options.get("scaling")), None
     parts = [
         sdpa_attention_forward(
             module, query[:, :, begin:end], key[:, :, begin:end], value[:, :, begin:end], None, **options
         )[0]
-        for begin, end in pairwise(sentence_bounds)
+        for begin, end in pairwise(sentence_bounds.host)
     ]
     return torch.cat(parts, dim=1), None
 
