@@ -105,7 +105,7 @@ def test_the_trace_is_the_episode_that_was_done(tmp_path):
     run(tmp_path / "trace", agent, Phone())
     trace = read_trace(tmp_path / "trace")
     assert [step.outcome for step in trace.steps] == ["done", "unparsed", "done", "done"]
-    assert [step.said for step in trace.steps] == [f"answer {number}" for number in range(1, 5)]
+    assert [step.answer for step in trace.steps] == [f"answer {number}" for number in range(1, 5)]
     assert trace.end["end"] == "complete"
     assert trace.end["unparsed"] == 1
     episode = trace.episode()
@@ -230,6 +230,6 @@ def test_what_an_agent_says_cannot_break_the_trace(tmp_path):
     run(tmp_path / "trace", agent, Phone())
     trace = read_trace(tmp_path / "trace")
     assert len(trace.steps) == 3
-    assert trace.steps[0].said == text[:10_000].replace("\ud800", "?")
+    assert trace.steps[0].answer == text[:10_000].replace("\ud800", "?")
     assert len((tmp_path / "trace" / "steps.jsonl").read_bytes().splitlines()) == 7
     assert json.loads((tmp_path / "trace" / "trace.json").read_text())["goal"] == "open the settings"

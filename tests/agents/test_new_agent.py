@@ -117,7 +117,7 @@ def test_act(loaded, agent_file, tmp_path):
     assert main(command) == OK
     (agent,) = loaded
     assert [len(seen.answers) for seen in agent.seen] == [0, 1]
-    assert [step.said for step in read_trace(trace).steps] == [agent.seen[1].answers[0], "done"]
+    assert [step.answer for step in read_trace(trace).steps] == [agent.seen[1].answers[0], "done"]
     assert all(seen.elements and seen.activity for seen in agent.seen)
 
 
@@ -163,7 +163,7 @@ def test_steps_that_were_not_answered_are_asked_for_again(loaded, agent_file, tm
 def test_a_dummy_has_no_variants(loaded, agent_file, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "--agent", agent_file, "--constrained", "--shards", "s", "--output", str(tmp_path / "out")])
-    assert "agent dummy cannot decode actions only" in capsys.readouterr().err
+    assert "agent dummy does not support constrained decoding" in capsys.readouterr().err
 
 
 def test_pixels_alone_are_greyed():

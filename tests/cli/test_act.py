@@ -85,7 +85,7 @@ def test_each_step_is_shown_and_the_trace_is_whole(run, tmp_path, capsys):
     for number in range(len(actions)):
         assert f"{tmp_path}/trace/screen_{number:03d}.png" in printed
     assert "'complete' → complete" in printed
-    assert "The task is reached" in printed
+    assert "The goal is reached" in printed
     trace = read_trace(tmp_path / "trace")
     assert [step.action for step in trace.steps] == actions
     assert trace.heading.task == TASK
@@ -105,7 +105,7 @@ def test_a_task_in_the_browser_is_reached_and_the_trace_is_whole(run, tmp_path, 
     assert run(actions, device=f"browser:shop/{SHOP}") == OK
     printed = capsys.readouterr().out
     assert f"Goal: {goal}" in printed
-    assert "The task is reached" in printed
+    assert "The goal is reached" in printed
     trace = read_trace(tmp_path / "trace")
     assert (trace.heading.goal, trace.heading.subset) == (goal, "web_shopping")
     assert [(step.action, step.outcome) for step in trace.steps] == [(action, "done") for action in actions]
@@ -187,7 +187,7 @@ def test_with_confirm_every_action_wants_a_yes(run, tmp_path, capsys):
     taps = [Action.tap(0.5, 0.5), Action.press("home"), Action.press("back")]
     assert run(taps, "--confirm", typed="y\nyes\nno\n") == FAILED
     assert [step.outcome for step in read_trace(tmp_path / "trace").steps] == ["done", "done", "withheld"]
-    assert capsys.readouterr().out.count("Do it? [y/N]") == 3
+    assert capsys.readouterr().out.count("Continue? [y/N]") == 3
 
 
 def checkout_task():
@@ -222,8 +222,8 @@ def test_apps_that_are_not_allowed_are_left_alone(run, tmp_path):
         (["--agent", "R", "--device", "browser:shop"], "--goal is missing"),
         (["--device", "adb", "--goal", "x"], "either --agent"),
         (["--agent", "R", "--endpoint", "http://x", "--device", "adb", "--goal", "x"], "either --agent"),
-        (["--endpoint", "http://x", "--device", "adb", "--goal", "x"], "go together"),
-        (["--agent", "R", "--device", "simulated", "--goal", " "], "must be one line of words"),
+        (["--endpoint", "http://x", "--device", "adb", "--goal", "x"], "must be used together"),
+        (["--agent", "R", "--device", "simulated", "--goal", " "], "must be one line of text"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, message, capsys):

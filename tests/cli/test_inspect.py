@@ -59,7 +59,7 @@ def test_a_recipe_that_is_none_is_one_message(shards, tmp_path, capsys):
         (["inspect", "x", "--html", "page.htm"], "must end in .html"),
         (["inspect", "--html", "shards"], "must end in .html"),
         (["inspect", "x", "--budget", "100"], "name one with --config"),
-        (["inspect", "x", "--config", "r.yaml", "--budget", "0"], "not a number from 1 up"),
+        (["inspect", "x", "--config", "r.yaml", "--budget", "0"], "'0': must be a whole number, 1 or greater"),
     ],
 )
 def test_what_makes_no_sense_is_refused(arguments, words, capsys):

@@ -38,7 +38,7 @@ def test_a_killed_run_says_so(trace, capsys):
 def test_what_is_for_shards_is_refused(trace, option, capsys):
     with pytest.raises(SystemExit):
         main(["inspect", str(trace), *option])
-    assert "is one trace" in capsys.readouterr().err
+    assert "is a trace" in capsys.readouterr().err
 
 
 def test_a_folder_of_no_trace_cannot_be_animated(tmp_path, capsys):

@@ -72,4 +72,4 @@ def test_a_page_needs_the_screens(folder, alone, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments(folder, *alone.split()))
     assert stopped.value.code == FAILED
-    assert "--report and --shards go together" in capsys.readouterr().err
+    assert "--report and --shards must be used together" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from PIL import Image
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace
 from vlm_agent.drawing import animation
-from vlm_agent.drawing.animation import MOST_BYTES, animate
+from vlm_agent.drawing.animation import MAX_BYTES, animate
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
@@ -37,13 +37,13 @@ def test_every_step_is_a_frame_with_its_action_on_it(trace, tmp_path, monkeypatc
     for (with_action, _), (without, _) in zip(drawn, bare, strict=True):
         changed = np.abs(with_action.astype(int) - without).max(axis=2) > 100
         assert 50 < changed.sum() < 0.2 * changed.size
-    assert (tmp_path / "new" / "a.gif").stat().st_size < MOST_BYTES
+    assert (tmp_path / "new" / "a.gif").stat().st_size < MAX_BYTES
 
 
 def test_a_gif_above_the_limit_is_drawn_smaller(trace, tmp_path, monkeypatch):
     animate(trace, tmp_path / "large.gif")
     size = (tmp_path / "large.gif").stat().st_size
-    monkeypatch.setattr(animation, "MOST_BYTES", size - 1)
+    monkeypatch.setattr(animation, "MAX_BYTES", size - 1)
     animate(trace, tmp_path / "small.gif")
     assert (tmp_path / "small.gif").stat().st_size < size
     assert next(frames(tmp_path / "small.gif"))[0].shape[0] < next(frames(tmp_path / "large.gif"))[0].shape[0]

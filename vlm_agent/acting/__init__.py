@@ -1,1 +1,1 @@
-"""Acting: an agent's actions executed on a device, under guard."""
+"""Acting: executes an agent's actions on a device; a guard permits or refuses each action."""

@@ -24,11 +24,13 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Guard:
-    """`apps`: the packages, or whole activities, in which the agent may act; None permits all. Home, back and choosing
-    an app on the launcher are always permitted.
+    """Permits or refuses proposed actions.
 
-    `ask` puts a question to a person and returns whether the answer is yes; without it, whatever needs a question is
-    refused. With `confirm_all` every action except the declaration of an end needs one.
+    `apps`: the packages, or `package/activity` names, in which the agent may act; None permits all. Home, back and
+    choosing an app on the launcher are always permitted.
+
+    `ask` asks a person a question and returns whether the answer is yes; without it, every action that needs
+    confirmation is refused. With `confirm_all` every action except a status action needs confirmation.
     """
 
     ask: Callable[[str], bool] | None = None
@@ -41,16 +43,16 @@ class Guard:
         if proposal.action.is_status:
             return None
         if self.apps is not None and not _is_inside(proposal, self.apps):
-            place = proposal.activity or "an app that the phone does not name"
-            return OUTSIDE, f"{place} is not one of the permitted apps: {', '.join(self.apps)}"
+            activity = proposal.activity or "an app of unknown name"
+            return OUTSIDE, f"{activity} is not one of the permitted apps: {', '.join(self.apps)}"
         purchase = None
         if not self.allow_purchases:
             purchase = purchase_reason(proposal.action, proposal.goal, proposal.activity, proposal.elements)
         if purchase is not None:
-            if self._confirms(f"This could spend money: {purchase}. Do it?"):
+            if self._confirms(f"This could spend money: {purchase}. Continue?"):
                 return None
-            return PURCHASE, f"not confirmed, and it could spend money: {purchase}"
-        if self.confirm_all and not self._confirms("Do it?"):
+            return PURCHASE, f"not confirmed, although it could spend money: {purchase}"
+        if self.confirm_all and not self._confirms("Continue?"):
             return REFUSED, "not confirmed"
         return None
 
@@ -66,5 +68,5 @@ def _is_inside(proposal: Proposal, apps: Sequence[str]) -> bool:
 
 
 def is_launcher(package: str) -> bool:
-    """By name: every maker has its own launcher, but nearly all use these words."""
+    """Decided by name: manufacturers have their own launchers, but nearly all contain these words."""
     return "launcher" in package.casefold() or package.endswith(".home")

@@ -24,7 +24,7 @@ from vlm_agent.episodes import Action, Screen
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
 
 _STATUS_BAR = 20
-"""1/20 of the height, the status bar with its clock, is ignored when two screens are compared."""
+"""The top 1/20 of a screen, the status bar with its clock, is ignored when screens are compared."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,11 @@ def act(
 ) -> Ending:
     """Runs the agent on the device and writes every step to the trace.
 
-    `watch` gets every step before its action is executed, and stops the run by returning True. An action that a broken
-    connection leaves in doubt is not repeated: the agent sees the next screen and decides. Raises DeviceError if the
-    phone is lost or rejects an action, NoAnswerError if the agent fails, and whatever the agent raises; the trace is
-    complete in each case.
+    `watch` is called with every step before its action is executed; the run stops if it returns True. If the connection
+    breaks during an action, the action is not repeated: the agent sees the next screen and decides.
+
+    Raises DeviceError if the phone is lost or rejects an action, NoAnswerError if the agent fails, and every exception
+    of the agent. The trace is complete in each case.
     """
     return _Run(agent, device, goal, trace, guard, limits, watch).play()
 
@@ -113,18 +114,18 @@ class _Run:
     def play(self) -> Ending:
         while True:
             if self.steps == self.limits.steps:
-                return self._end(STEP_LIMIT, f"no end after {self.steps} steps")
+                return self._end(STEP_LIMIT, f"stopped at the limit of {self.steps} steps")
             if (end := self._step()) is not None:
                 return self._end(*end)
 
     def _step(self) -> tuple[str, str] | None:
         """(reason, message) if the run ends with this step."""
-        started = time.perf_counter()
+        start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
         screen = Screen(pixels, elements, self.device.activity)
-        captured = time.perf_counter()
+        screen_time = time.perf_counter()
         answer = self.agent.act(self.goal, tuple(self.history), screen)
-        seconds = {"screen": captured - started, "agent": time.perf_counter() - captured}
+        seconds = {"screen": screen_time - start, "agent": time.perf_counter() - screen_time}
         if answer.failed is not None:
             raise NoAnswerError(answer.failed)
         for part, duration in seconds.items():
@@ -168,7 +169,7 @@ class _Run:
         return LOOP, f"the same action on the same screen {self.repetitions[key]} times"
 
     def _perform(self, number: int, action: Action) -> None:
-        started, outcome = time.perf_counter(), IN_DOUBT
+        start, outcome = time.perf_counter(), IN_DOUBT
         try:
             self.device.perform(action)
             outcome = DONE
@@ -178,7 +179,7 @@ class _Run:
             outcome = FAILED
             raise
         finally:
-            seconds = time.perf_counter() - started
+            seconds = time.perf_counter() - start
             self._add_seconds("action", seconds)
             self.trace.outcome(number, outcome, seconds)
 
@@ -186,10 +187,10 @@ class _Run:
         self.seconds[part] = self.seconds.get(part, 0.0) + seconds
 
     def _end(self, reason: str, message: str) -> Ending:
-        counted = [tokens for tokens in self.tokens if tokens is not None]
+        counts_by_step = [tokens for tokens in self.tokens if tokens is not None]
         tokens = None
-        if counted and len(counted) == len(self.tokens):
-            tokens = sum(read for read, _ in counted), sum(written for _, written in counted)
+        if counts_by_step and len(counts_by_step) == len(self.tokens):
+            tokens = sum(read for read, _ in counts_by_step), sum(written for _, written in counts_by_step)
         ending = Ending(reason, message, self.steps, self.unparsed, self.in_doubt, tokens, dict(self.seconds))
         counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
         self.trace.end(reason, message, **counts, tokens=tokens, seconds=ending.seconds)

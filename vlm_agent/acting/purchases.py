@@ -1,7 +1,7 @@
 """Detects actions that could spend money, by the words on the screen.
 
-This is a filter without guarantee. It reads the activity, the texts on the screen and the typed text. It misses buttons
-that are pictures, and languages that are not in the lists below.
+This filter gives no guarantee. It reads the activity, the texts on the screen and the typed text. It misses buttons
+without text, and languages that are not in the lists below.
 """
 
 import re
@@ -42,7 +42,7 @@ _HARMLESS = (
     ActionKind.RECENTS,
     ActionKind.ANSWER,
 )
-"""Kinds that neither touch nor fill in anything on the screen: leave it, wait, end the task, answer the user."""
+"""Kinds that do not touch or fill in anything on the screen: leave it, wait, end the task, answer the user."""
 
 _WORDS = re.compile(r"[\w']+")
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
@@ -81,8 +81,8 @@ def _reason_by_elements(action: Action, elements: Sequence[UiElement]) -> str | 
 
 def _word_in(text: str, words: Sequence[str]) -> str | None:
     """The first of `words` that `text` contains as whole words, in any case."""
-    spaced = " ".join(("", *_WORDS.findall(text.casefold()), ""))
-    return next((word for word in words if f" {word} " in spaced), None)
+    normalised = " ".join(("", *_WORDS.findall(text.casefold()), ""))
+    return next((word for word in words if f" {word} " in normalised), None)
 
 
 def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:

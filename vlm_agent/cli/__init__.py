@@ -1,24 +1,24 @@
-"""The console command `vlm-agent`: one subcommand a stage, from data to a scored agent.
+"""The console command `vlm-agent`: one subcommand per stage, from data to a scored agent.
 
     vlm-agent simulate --output DIR --episodes N       demonstrations on a simulated phone, in AITW's format
     vlm-agent phone --port P                           a simulated phone that adb can operate
-    vlm-agent convert --input PATHS --output DIR       AITW files become shards
+    vlm-agent convert --input PATHS --output DIR       convert AITW files into shards
     vlm-agent convert-checkpoint --input DIR --output DIR
-                                                       Qwen-VL (2023) as published becomes one without remote code
-    vlm-agent inspect DIR                              what is in shards; draws an episode
-    vlm-agent recipes [NAME --output FILE]             the recipes that come with the package, and a copy of one
-    vlm-agent train --config recipes/X.yaml            a recipe becomes a run folder
+                                                       convert a published Qwen-VL (2023): no remote code
+    vlm-agent inspect DIR                              statistics of shards; draws an episode
+    vlm-agent recipes [NAME --output FILE]             list the shipped recipes, copy one
+    vlm-agent train --config recipes/X.yaml            train a recipe into a run folder
     vlm-agent status RUN                               progress of a run, from its folder alone
-    vlm-agent merge RUN --output DIR                   an adapter merged into its base, and verified
-    vlm-agent evaluate --checkpoint RUN --shards DIR   a run becomes numbers and pictures
-    vlm-agent act --agent RUN --device adb --goal "…"  an agent does a goal on a phone
-    vlm-agent score PREDICTIONS [--against OTHER]      its numbers again, by other scorers or against another run
-    vlm-agent demo                                     all of these, small
+    vlm-agent merge RUN --output DIR                   merge an adapter into its base and verify the result
+    vlm-agent evaluate --checkpoint RUN --shards DIR   score an agent; writes numbers and pictures
+    vlm-agent act --agent RUN --device adb --goal "…"  run an agent on a phone
+    vlm-agent score PREDICTIONS [--against OTHER]      score predictions again, by other scorers or against another run
+    vlm-agent demo                                     all stages at a small size
 
-Exit status: 0 on success; 1 when a request cannot be carried out, with one message that explains why; 2 when a
-conversion quarantined records; 75 when a signal stopped training, which the same command resumes; 130 after Ctrl-C.
-Every command imports what it needs when it runs, so that `--help` does not wait for PyTorch. A new command is one file
-here, with `add(commands)`, and one line in `COMMANDS`.
+Exit status: 0 on success; 1 on an error, with one message that explains it; 2 when a conversion quarantined records; 75
+when a signal stopped training (run the same command again to resume); 130 after Ctrl-C. Every command imports its
+dependencies when it runs, so that `--help` does not wait for PyTorch. A new command is one file here, with
+`add(commands)`, and one line in `COMMANDS`.
 """
 
 import importlib
@@ -51,12 +51,12 @@ COMMANDS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status. Raises SystemExit for wrong arguments.
 
-    Without `arguments`, those of the process apply, and the process runs this command alone.
+    `arguments` None means those of the process, which then runs only this command.
     """
     options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
     options.is_program = arguments is None
     if rest and not options.parser.takes_keys:
-        options.parser.error(f"{rest[0]!r} belongs to no option")
+        options.parser.error(f"unexpected argument {rest[0]!r}")
     options.rest = rest
     try:
         return options.run(options)
@@ -77,7 +77,7 @@ def _message(error: Exception) -> str:
 def _parser() -> Parser:
     parser = Parser(
         prog="vlm-agent",
-        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help tells a command's options.",
+        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.",
     )
     parser.add_argument("--version", action="version", version=vlm_agent.__version__)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)

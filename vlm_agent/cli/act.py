@@ -1,4 +1,4 @@
-"""`vlm-agent act`: an agent pursues a goal on a phone, and every step is shown."""
+"""`vlm-agent act`: runs an agent on a phone and shows every step."""
 
 import argparse
 import time
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Shows every step before its action is executed: the screenshot's file, the agent's answer and the action. Ctrl-C stops
-the run at once, q before the next action. The trace is written step by step:
+the run immediately, q stops it before the next action. The trace is written step by step:
 
   vlm-agent act --agent RUN --device adb:SERIAL --goal "Open the settings" --confirm
   vlm-agent act --agent RUN --device simulated:general/test/7 --animation agent.gif
   vlm-agent inspect TRACE
   vlm-agent convert --source trace --input TRACE … --output SHARDS
 
-An action that could spend money needs confirmation, and is refused without an answer. Such actions are detected by
-words on the screen and in the activity's name. This is a filter without guarantee: watch an agent that can pay.
+An action that could spend money needs confirmation; without one it is refused. Such actions are detected by words on
+the screen and in the activity's name. This filter gives no guarantee: supervise an agent that can pay.
 
 Exit status 0: the agent declared the goal complete or impossible."""
 
@@ -41,7 +41,7 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
         type=_device,
         required=True,
         metavar="WHICH",
-        help="the phone: adb, adb:SERIAL, simulated:general/test/7, browser:shop/7 …; an unknown one lists all forms",
+        help="the phone: adb, adb:SERIAL, simulated:general/test/7, browser:shop/7 …; a wrong address lists all forms",
     )
     parser.add_argument("--goal", metavar="WORDS", help="the goal (default: the task's own)")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="folder of the trace (default: a new one in traces/)")
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
             guard = Guard(keys.agrees, options.confirm, options.apps, options.allow_purchases)
 
             def watch(step: "ProposedStep") -> bool:
-                _say(console, _described(step))
+                _say(console, _step_lines(step))
                 return keys.wants_stop()
 
             ending = act(agent, phone.device, goal, trace, guard, Limits(options.steps), watch)
@@ -102,7 +102,7 @@ def _heading(phone: "OpenedDevice", goal: str, agent: str) -> "Heading":
         return Heading(*identity)
     if phone.replay_address is None:
         return Heading(*identity, phone.task.subset)
-    # Another goal than the task's own is another episode, but the same phone to replay it on.
+    # With a goal of the user's own it is a different episode, which can still be replayed on the same phone.
     return Heading(*identity, phone.task.subset, phone.replay_address, phone.device.size)
 
 
@@ -114,12 +114,12 @@ def _warn(console: "Console", phone: "OpenedDevice", options: argparse.Namespace
     if not options.allow_purchases and phone.device.elements() is None:
         _say(
             console,
-            "This phone does not report the texts on its screen now; until it does, purchases are recognised by the "
-            "activity's name and by the goal only.",
+            "This phone does not report the texts on its screen. Until it does, purchases are detected only by the "
+            "activity's name and by the goal.",
         )
 
 
-def _described(step: "ProposedStep") -> str:
+def _step_lines(step: "ProposedStep") -> str:
     from vlm_agent.drawing.actions import describe
 
     action = "no action" if step.answer.action is None else describe(step.answer.action)
@@ -137,7 +137,7 @@ def _summary(ending: "Ending", phone: "OpenedDevice") -> str:
     doubt = f", {ending.in_doubt} of them in doubt" if ending.in_doubt else ""
     reached = ""
     if phone.task is not None:
-        reached = ". The task is reached" if phone.task.reached(phone.device) else ". The task is not reached"
+        reached = ". The goal is reached" if phone.task.reached(phone.device) else ". The goal is not reached"
     return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){reached}"
 
 
@@ -149,9 +149,9 @@ def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
     check_agent_options(options)
     if options.goal is None and not options.device.has_task:
-        error("--goal is missing: describe in words what the agent should do")
+        error("--goal is missing; describe what the agent should do")
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
-        error("--goal must be one line of words")
+        error("--goal must be one line of text")
 
 
 def _device(text: str) -> "DeviceAddress":

@@ -1,4 +1,4 @@
-"""Options that say which agent a command uses (see `vlm_agent/agents/loading.py`)."""
+"""Options that select the agent of a command (see `vlm_agent/agents/loading.py`)."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -11,20 +11,20 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agent",
         metavar="WHICH",
-        help="a run folder, one of its checkpoints, an agent file (eval/agents/*.yaml), or an embedded base by name",
+        help="a run folder, one of its checkpoints, an agent file (eval/agents/*.yaml) or the name of an embedded base",
     )
     parser.add_argument("--checkpoint", metavar="RUN", help="short form: the agent of a run folder or checkpoint")
     parser.add_argument("--endpoint", metavar="URL", help="short form: a served model, http://localhost:8000/v1 …")
-    parser.add_argument("--model", metavar="NAME", help="… and its name there")
+    parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
 
 
 def check_agent_options(options: argparse.Namespace) -> None:
-    """Exits unless exactly one agent is named."""
-    named = [options.agent, options.checkpoint, options.endpoint]
-    if named.count(None) != 2:
-        options.parser.error("give either --agent, --checkpoint, or --endpoint and --model")
+    """Exits unless the options select exactly one agent."""
+    agents = [options.agent, options.checkpoint, options.endpoint]
+    if agents.count(None) != 2:
+        options.parser.error("select one agent: --agent, or --checkpoint, or --endpoint with --model")
     if (options.endpoint is None) != (options.model is None):
-        options.parser.error("--endpoint and --model go together")
+        options.parser.error("--endpoint and --model must be used together")
 
 
 def chosen_agent(options: argparse.Namespace, **overrides: Any) -> "AgentSettings":

@@ -7,11 +7,11 @@ from vlm_agent.cli.parser import OK, QUARANTINED, add_command, count
 from vlm_agent.console import make_console
 
 _DESCRIPTION = """\
-Writes Parquet shards, a manifest, and quarantine.jsonl with every record that could not be used.
-Exit status 2 means that such records exist; all others are converted.
+Writes Parquet shards, a manifest, and quarantine.jsonl with every unusable record. Exit status 2 means that there are
+unusable records; all others are converted.
 
-The same command resumes a run that was stopped, and produces the same bytes. In a job array, each task converts a part
-of the files, and one command at the end checks and completes the result:
+Run the same command again to resume; the result is the same to the byte. In a job array, each task converts a part of
+the files, and one command at the end checks and completes the result:
 
   vlm-agent convert --input AITW --output SHARDS --shard-index $SLURM_ARRAY_TASK_ID --shard-count 64
   vlm-agent convert --finish --output SHARDS"""
@@ -20,7 +20,7 @@ of the files, and one command at the end checks and completes the result:
 def add(commands) -> None:
     parser = add_command(commands, "convert", run, "convert a source's files into shards", _DESCRIPTION)
     parser.add_argument(
-        "--source", default="aitw", metavar="NAME", help="kind of data set (default aitw); an unknown NAME lists all"
+        "--source", default="aitw", metavar="NAME", help="kind of data set (default aitw); a wrong NAME lists all kinds"
     )
     parser.add_argument("--input", type=Path, nargs="+", metavar="PATH", help="files, or folders to search for them")
     parser.add_argument(
@@ -28,7 +28,7 @@ def add(commands) -> None:
         type=Path,
         required=True,
         metavar="DIR",
-        help="a new folder, or one with the same conversion, which is resumed",
+        help="a new folder, or the folder of the same conversion to resume",
     )
     parser.add_argument(
         "--splits",
@@ -36,7 +36,7 @@ def add(commands) -> None:
         nargs="+",
         default=(),
         metavar="FILE",
-        help="JSON: label → episode ids (default: the source's own splits, or all train)",
+        help="JSON: label → episode ids (default: the splits of the source, otherwise all train)",
     )
     parser.add_argument(
         "--mixture",
@@ -44,12 +44,12 @@ def add(commands) -> None:
         nargs="+",
         default=(),
         metavar="SUBSET=SHARE",
-        help="keep this share of a subset's episodes, chosen by their ids: google_apps=0.1",
+        help="fraction of a subset's episodes to keep, chosen by their ids: google_apps=0.1",
     )
     _add_screens(parser)
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
-        "--max-bad-fraction", type=_fraction, metavar="F", help="fail if more than this fraction of the steps is bad"
+        "--max-bad-fraction", type=_fraction, metavar="F", help="fail if a larger fraction of the steps is unusable"
     )
     parser.add_argument("--shard-index", type=int, metavar="I", help="convert only part I (from 0) of the files")
     parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
@@ -65,18 +65,19 @@ def _add_screens(parser) -> None:
         "--image-format",
         default="png",
         choices=("png", "webp", "jpeg"),
-        help="png and webp are lossless; png is by far the fastest, webp has half its size (default png)",
+        help="image format; png and webp are lossless, png is by far the fastest, webp half the size (default png)",
     )
-    parser.add_argument("--quality", type=count, default=90, metavar="Q", help="of jpeg, 1 to 100 (default 90)")
+    parser.add_argument("--quality", type=count, default=90, metavar="Q", help="jpeg quality, 1 to 100 (default 90)")
     parser.add_argument(
-        "--max-pixels", type=count, metavar="N", help="downscale larger screens, with the arithmetic of Qwen-VL"
+        "--max-pixels", type=count, metavar="N", help="downscale larger screens, as Qwen-VL's image processor does"
     )
     parser.add_argument(
         "--multiple",
         type=count,
         default=28,
         metavar="N",
-        help="sides of downscaled screens are multiples of N: 28 for Qwen2-VL and 2.5, 32 for Qwen3-VL (default 28)",
+        help="side lengths of downscaled screens are multiples of N: 28 for Qwen2-VL and 2.5, 32 for Qwen3-VL (default "
+        "28)",
     )
 
 
@@ -109,11 +110,11 @@ def run(options) -> int:
 
 def _check(options) -> None:
     if (options.shard_index is None) != (options.shard_count is None):
-        options.parser.error("--shard-index and --shard-count go together")
+        options.parser.error("--shard-index and --shard-count must be used together")
     if options.finish and (options.input is not None or options.shard_index is not None):
-        options.parser.error("--finish uses the inputs and options of the parts: name only --output")
+        options.parser.error("--finish reads inputs and options from --output; remove the other options")
     if not options.finish and options.input is None:
-        options.parser.error("--input is missing: the files to convert, or folders to search for them")
+        options.parser.error("--input is missing; name files to convert, or folders that contain them")
 
 
 def _share(text: str) -> tuple[str, float]:

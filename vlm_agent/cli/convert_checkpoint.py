@@ -12,13 +12,11 @@ def add(commands) -> None:
         "convert-checkpoint",
         run,
         "convert a published checkpoint to one that needs no remote code",
-        "For Qwen-VL (2023), whose published folder contains code for an old version of transformers. That code is\n"
-        "not executed. See docs/qwen_vl_2023.md. Checkpoints that transformers supports need no conversion.",
+        "Only for Qwen-VL (2023), whose published folder contains code for an old version of transformers. This code\n"
+        "is not executed. See docs/qwen_vl_2023.md. Checkpoints that transformers supports need no conversion.",
     )
     parser.add_argument("--input", type=Path, required=True, metavar="FOLDER", help="the published folder")
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="FOLDER", help="the folder to write; must not exist"
-    )
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="a new folder for the result")
 
 
 def run(options) -> int:

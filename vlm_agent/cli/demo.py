@@ -11,13 +11,13 @@ def add(commands) -> None:
         "demo",
         run,
         "simulate, convert, train the embedded base with LoRA and evaluate the agent, at a small size",
-        "Runs the other commands as typed at a terminal. Files of an earlier demo in the output folder are removed\n"
-        "first; a folder with other files is refused.",
+        "Runs the other commands as a user would. Files of an earlier demo in the output folder are removed first; a\n"
+        "folder with other files is refused.",
     )
     parser.add_argument(
         "--output", type=Path, default=Path("runs/demo"), metavar="DIR", help="the folder to write (default runs/demo)"
     )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: tests that it runs; the agent learns nothing")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only tests that all stages run")
 
 
 def run(options) -> int:

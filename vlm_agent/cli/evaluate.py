@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Writes predictions.parquet, metrics.json and report.html. Run the same command again to resume, or to score complete
-predictions again. In a job array, every task predicts one part, and one command merges and scores all of them:
+predictions again. In a job array, every task predicts a part, and one command at the end merges and scores all parts:
 
   vlm-agent evaluate --checkpoint RUN --shards DIR --output OUT --shard-index $SLURM_ARRAY_TASK_ID --shard-count 64
   vlm-agent evaluate --finish --output OUT
 
-A benchmark (eval/*.yaml) sets shards, split, groups and limit; options override it. An endpoint is a server with
-OpenAI's chat interface (vLLM, llama.cpp, …); its key is read from the environment variable OPENAI_API_KEY.
+A benchmark (eval/*.yaml) sets shards, split, groups and limit; options override it. An endpoint is a server with the
+OpenAI chat API (vLLM, llama.cpp, …); its key is read from the environment variable OPENAI_API_KEY.
 
-With --online the agent does tasks on simulated phones, those of the test split that `simulate` makes with the same
-seed, and the score is its success rate. Writes online.json and a trace of every task; resumes as above:
+With --online the agent does tasks on simulated phones, and the score is its success rate. The tasks are those of the
+test split that `simulate` writes with the same seed. Writes online.json and a trace of every task; resumes as above:
 
   vlm-agent evaluate --online --checkpoint RUN --tasks 100 --output OUT
   vlm-agent inspect OUT/trained/00012 --animate task.gif"""
@@ -37,24 +37,26 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("--shards", type=Path, metavar="DIR", help="a converted folder")
     parser.add_argument("--split", metavar="NAME", help="the split to score on (default test)")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder of the results")
-    parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON: name → episode ids, groups to score")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the results")
+    parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON, name → episode ids: groups to score as well")
     parser.add_argument("--limit", type=count, metavar="N", help="at most N episodes, spread evenly over the split")
-    parser.add_argument("--no-controls", action="store_true", help="skip the agent on grey screens and without history")
+    parser.add_argument("--no-controls", action="store_true", help="skip the controls: grey screens, no history")
     _add_settings(parser)
     _add_online(parser)
-    parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I, from 0 …")
-    parser.add_argument("--shard-count", type=count, metavar="N", help="… of N parts")
+    parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
+    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
     parser.add_argument("--finish", action="store_true", help="merge and score all parts; needs only --output")
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     """Options that replace single settings of the agent."""
     parser.add_argument(
-        "--bf16", action="store_true", default=None, help="run: mixed precision, faster and not bit-exact"
+        "--bf16", action="store_true", default=None, help="run: mixed precision; faster, but not bit-exact"
     )
     parser.add_argument(
-        "--constrained", action="store_true", help="run: also score the agent decoding actions only, from the same pass"
+        "--constrained",
+        action="store_true",
+        help="run: also score the agent with constrained decoding, in the same pass",
     )
     parser.add_argument(
         "--batch-tokens", type=count, metavar="N", help="run: tokens per forward pass, as memory allows (default 8192)"
@@ -62,8 +64,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--past-screens", type=_count_or_0, metavar="N", help="endpoint: earlier screens in the prompt (default 2)"
     )
-    parser.add_argument("--max-tokens", type=count, metavar="N", help="endpoint: length of an answer (default 128)")
-    parser.add_argument("--concurrency", type=count, metavar="N", help="endpoint: calls at a time (default 8)")
+    parser.add_argument(
+        "--max-tokens", type=count, metavar="N", help="endpoint: maximum length of an answer (default 128)"
+    )
+    parser.add_argument("--concurrency", type=count, metavar="N", help="endpoint: concurrent requests (default 8)")
 
 
 def _add_online(parser: argparse.ArgumentParser) -> None:
@@ -112,27 +116,27 @@ def _check(options: argparse.Namespace) -> None:
     _check_online(options)
     error = options.parser.error
     if (options.shard_index is None) != (options.shard_count is None):
-        error("--shard-index and --shard-count go together")
+        error("--shard-index and --shard-count must be used together")
     if options.finish:
         names = ("agent", "checkpoint", "endpoint", "shards", "benchmark", "shard_index")
         if any(getattr(options, name) is not None for name in names):
-            error("--finish reads its settings from --output: give no other option")
+            error("--finish reads its settings from --output; remove the other options")
         return
     check_agent_options(options)
     if options.shards is None and options.benchmark is None and not options.online:
-        error("--shards is missing: a converted folder; or give --benchmark, which sets one")
+        error("--shards is missing; name a converted folder, or a --benchmark that sets one")
 
 
 def _check_online(options: argparse.Namespace) -> None:
     """Exits if options for recorded episodes and for phones are mixed."""
-    recorded = ("benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count")
-    names = [name for name in recorded if getattr(options, name) is not None]
+    offline = ("benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count")
+    names = [name for name in offline if getattr(options, name) is not None]
     names += [name for name in ("finish", "constrained") if getattr(options, name)]
-    alone = [name for name in ("tasks", "seed", "workers") if getattr(options, name) is not None]
+    online_names = [name for name in ("tasks", "seed", "workers") if getattr(options, name) is not None]
     if options.online and names:
         options.parser.error(f"--{names[0].replace('_', '-')} is for recorded episodes, not for --online")
-    if not options.online and alone:
-        options.parser.error(f"--{alone[0]} needs --online, which scores the agent on simulated phones")
+    if not options.online and online_names:
+        options.parser.error(f"--{online_names[0]} needs --online, which scores the agent on simulated phones")
 
 
 def _agent(options: argparse.Namespace) -> "AgentSettings":
@@ -143,7 +147,7 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
 def _variants(settings: "AgentSettings", options: argparse.Namespace) -> list[str]:
     variants = ["constrained"] if options.constrained else []
     if set(variants) - set(settings.VARIANTS):
-        options.parser.error(f"--constrained: agent {settings.agent} cannot decode actions only")
+        options.parser.error(f"--constrained: agent {settings.agent} does not support constrained decoding")
     return variants
 
 

@@ -1,4 +1,4 @@
-"""`vlm-agent inspect`: what is in shards, on the terminal and as a page; draws an episode."""
+"""`vlm-agent inspect`: statistics of shards on the terminal and as a page; draws an episode."""
 
 import random
 from pathlib import Path
@@ -14,12 +14,12 @@ def add(commands) -> None:
         commands,
         "inspect",
         run,
-        "show what is in shards or in a trace, and draw it",
-        "Nothing but --draw reads a pixel. With --config it also counts the tokens that whole trajectories take under\n"
-        "a recipe; a word_tokenizer is made from DIR. Of a trace, which an agent leaves on a phone, it tells every\n"
-        "step; --output then draws a contact sheet, --animate a moving picture.",
+        "print statistics of shards, or the steps of a trace; draw them",
+        "Only --draw reads pixels. With --config it also counts the tokens of whole trajectories under a recipe; a\n"
+        "word_tokenizer is built from DIR. For the trace of an agent it prints every step; --output then draws a\n"
+        "contact sheet, --animate an animation.",
     )
-    parser.add_argument("shards", type=Path, metavar="DIR", help="a converted folder, or a trace's")
+    parser.add_argument("shards", type=Path, metavar="DIR", help="a converted folder, or the folder of a trace")
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument(
@@ -32,15 +32,15 @@ def add(commands) -> None:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a recipe under which to count tokens")
     parser.add_argument(
-        "--budget", type=count, metavar="N", help="tokens that fit (default: the language model's context length)"
+        "--budget", type=count, metavar="N", help="token budget (default: the language model's context length)"
     )
     parser.add_argument(
         "--draw", metavar="EPISODE", help="draw this episode on a contact sheet: an id, `first` or `random`"
     )
     parser.add_argument(
-        "--output", type=file_name(".png"), metavar="FILE", help="where to draw it (default contact_sheet.png)"
+        "--output", type=file_name(".png"), metavar="FILE", help="file for the drawing (default contact_sheet.png)"
     )
-    parser.add_argument("--animate", type=file_name(".gif"), metavar="FILE", help="of a trace: draw it moving")
+    parser.add_argument("--animate", type=file_name(".gif"), metavar="FILE", help="trace: write it as an animated GIF")
 
 
 def run(options) -> int:
@@ -75,17 +75,17 @@ def run(options) -> int:
 
 def _check(options) -> None:
     if options.output is not None and options.draw is None:
-        options.parser.error("--output is where an episode is drawn; say which with --draw EPISODE_ID, first or random")
+        options.parser.error("--output needs the episode to draw: add --draw EPISODE_ID, --draw first or --draw random")
     if options.animate is not None:
-        options.parser.error(f"--animate draws an agent's trace, and {options.shards} holds none")
+        options.parser.error(f"--animate draws the trace of an agent, but {options.shards} is not a trace")
     if options.budget is not None and options.config is None:
-        options.parser.error("--budget is in tokens, which depend on the recipe; name one with --config")
+        options.parser.error("--budget needs a recipe to count tokens: add --config FILE")
 
 
 def _check_for_trace(options) -> None:
     for name in ("split", "subset", "html", "config", "budget", "draw"):
         if getattr(options, name) is not None:
-            options.parser.error(f"--{name} is for shards, and {options.shards} is one trace")
+            options.parser.error(f"--{name} is for shards, but {options.shards} is a trace")
 
 
 def _count_tokens(dataset, columns, options):
@@ -106,23 +106,23 @@ def _count_tokens(dataset, columns, options):
 def _write_page(dataset, statistics, tokens, options) -> None:
     from vlm_agent.datasets.statistics.page import write_page
 
-    asked = {"shards": str(options.shards), "split": options.split, "subset": options.subset}
-    facts = {name: value for name, value in asked.items() if value is not None}
+    selection = {"shards": str(options.shards), "split": options.split, "subset": options.subset}
+    facts = {name: value for name, value in selection.items() if value is not None}
     write_page(options.html, statistics, dataset.manifest, tokens, facts)
 
 
-def _choose_episode(dataset, which: str):
-    """An episode of a ShardDataset, by id or by `first` or `random`; UserError where there is none."""
+def _choose_episode(dataset, episode_id: str):
+    """An episode of a ShardDataset by id, or the `first` or a `random` one. Raises UserError if it does not exist."""
     if not len(dataset):
-        raise UserError(f"{dataset.directory} has no such episodes, so there is none to draw")
-    if which in ("first", "random"):
-        return dataset[0 if which == "first" else random.randrange(len(dataset))]  # noqa: S311
-    if which not in dataset.ids:
+        raise UserError(f"{dataset.directory} has no episode of this split and subset to draw")
+    if episode_id in ("first", "random"):
+        return dataset[0 if episode_id == "first" else random.randrange(len(dataset))]  # noqa: S311
+    if episode_id not in dataset.ids:
         raise UserError(
-            f"{dataset.directory} has no episode {which} among the {len(dataset)} asked for; the first is "
+            f"{dataset.directory} has no episode {episode_id} among its {len(dataset)} selected episodes; the first is "
             f"{dataset.ids[0]}"
         )
-    return dataset[dataset.ids.index(which)]
+    return dataset[dataset.ids.index(episode_id)]
 
 
 def _draw(episode, output: Path) -> None:

@@ -1,4 +1,4 @@
-"""`vlm-agent inspect TRACE`: what an agent did on a phone, step by step, and drawn."""
+"""`vlm-agent inspect TRACE`: prints and draws the steps of an agent on a phone."""
 
 from vlm_agent.cli.parser import OK
 from vlm_agent.console import make_console, new_table
@@ -17,15 +17,15 @@ def inspect_trace(options) -> int:
     table = new_table("", ("step", "activity", "answer", "outcome", "seconds"), left=("activity", "answer", "outcome"))
     for step in trace.steps:
         seconds = f"{sum(step.seconds.values()):.2f}"
-        # repr, because an answer may contain control characters of the terminal.
-        answer = Text(repr(step.said))
+        # repr escapes control characters of the terminal, which an answer may contain.
+        answer = Text(repr(step.answer))
         table.add_row(
             str(step.number + 1), Text(repr(step.activity)[1:-1]), answer, step.outcome.replace("_", " "), seconds
         )
     console.print(table)
     console.print(_end(trace.end), markup=False, highlight=False, soft_wrap=True)
     if options.output is not None:
-        captions = [step.said for step in trace.steps if step.is_in_episode]
+        captions = [step.answer for step in trace.steps if step.is_in_episode]
         save_contact_sheet(trace.episode(), options.output, captions)
         console.print(f"Drew {options.output}", markup=False, highlight=False, soft_wrap=True)
     if options.animate is not None:
@@ -36,6 +36,6 @@ def inspect_trace(options) -> int:
 
 def _end(end: dict | None) -> str:
     if end is None:
-        return "It has no end: the run was killed."
+        return "No end is recorded: the run was killed."
     message = repr(end.get("message", ""))[1:-1]
     return f"Ended: {end['end']}" + (f", {message}" if message else "")

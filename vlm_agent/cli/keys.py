@@ -8,8 +8,10 @@ import tty
 
 
 class Keys:
-    """A context manager. On a terminal single keys take effect without return. Otherwise each question reads a line of
-    standard input, and only a signal stops the agent."""
+    """Reads single keys from the terminal; a context manager.
+
+    If standard input is not a terminal, each question reads a line, and only a signal stops the agent.
+    """
 
     def __enter__(self) -> "Keys":
         self._terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
@@ -33,7 +35,7 @@ class Keys:
         return b"q" in pressed.lower()
 
     def agrees(self, question: str) -> bool:
-        """Asks on the terminal; True for y. Keys typed before the question are discarded."""
+        """Asks the question and returns whether the answer is y. Keys typed before the question are discarded."""
         print(f"     {question} [y/N] ", end="", flush=True)
         if self._terminal is None:
             answer = "" if sys.stdin is None else sys.stdin.readline()

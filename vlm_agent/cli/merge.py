@@ -6,19 +6,20 @@ from vlm_agent.cli.parser import OK, add_command, count
 from vlm_agent.console import make_console, quiet_libraries
 
 _DESCRIPTION = """\
-Writes an ordinary checkpoint, loads it again and compares its logits with those of base and adapter on episodes of the
-run's shards. If they differ by more than the rounding of weights, the output is DIR.refused and the exit status is 1.
+Writes an ordinary checkpoint, loads it and compares its logits with those of base and adapter on episodes of the run's
+shards. If they differ by more than the rounding of weights, the output is renamed to DIR.refused and the exit status
+is 1.
 
-`vlm-agent evaluate --checkpoint` takes DIR like RUN; DIR/model holds the weights and tokenizer for other programs.
-A quantised base (QLoRA) is written at its size before quantisation."""
+`vlm-agent evaluate --checkpoint DIR` works as with RUN. DIR/model holds the weights and tokenizer for other programs. A
+quantised base (QLoRA) is written in its precision before quantisation."""
 
 
 def add(commands) -> None:
     parser = add_command(commands, "merge", run, "merge a run's adapter into its base", _DESCRIPTION)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="a finished run's folder")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where the checkpoint goes")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the checkpoint")
     parser.add_argument("--samples", type=count, default=4, metavar="N", help="episodes to compare on (default 4)")
-    parser.add_argument("--shards", type=Path, metavar="DIR", help="where they come from (default the run's own)")
+    parser.add_argument("--shards", type=Path, metavar="DIR", help="shards with these episodes (default: the run's)")
 
 
 def run(options) -> int:

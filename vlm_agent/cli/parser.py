@@ -1,8 +1,8 @@
 """Shared by all commands: exit statuses, a parser that suggests the nearest option, argument types.
 
-jsonargparse and tyro derive options from settings classes, so `vlm-agent --help` would import the settings of every
-command. Only `train` overrides settings, by dotted keys that take a few lines here and in `recipe/run.py`, so argparse
-is enough.
+argparse is sufficient: jsonargparse and tyro derive options from settings classes, so `vlm-agent --help` would import
+the settings of every command. Only `train` overrides settings; its dotted keys take a few lines here and in
+`recipe/run.py`.
 """
 
 import argparse
@@ -20,8 +20,8 @@ OK, FAILED, QUARANTINED, INTERRUPTED = 0, 1, 2, 130
 class Parser(argparse.ArgumentParser):
     """Exits with status 1 on wrong arguments, because 2 means quarantined records, and suggests the nearest option.
 
-    Abbreviations are off, because `--split` of one command is not `--splits` of another. With `takes_keys` an unknown
-    option is accepted: it may be a recipe key.
+    Abbreviations are disabled, because `--split` and `--splits` are options of different commands. With `takes_keys`,
+    unknown options are accepted: they may be recipe keys.
     """
 
     def __init__(self, takes_keys: bool = False, **options):
@@ -60,7 +60,7 @@ def add_command(
 
 def count(text: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]*", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 up")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 1 or greater")
     return int(text)
 
 
@@ -76,7 +76,7 @@ def file_name(ending: str) -> Callable[[str], Path]:
 
 
 def shipped_file(text: str) -> Path:
-    """A path; where no such file exists, the file of that relative path that comes with the package, if any."""
+    """A path. If it does not exist, the shipped file with this relative path, if there is one."""
     from vlm_agent.recipe.shipped import find_shipped
 
     return find_shipped(Path(text))

@@ -1,4 +1,4 @@
-"""`vlm-agent phone`: serves a simulated phone that adb, and so any agent, can operate."""
+"""`vlm-agent phone`: serves a simulated phone that adb, and therefore any agent, can operate."""
 
 import argparse
 import re
@@ -15,7 +15,7 @@ Serves the phone on this machine only, until Ctrl-C:
   adb -s 127.0.0.1:5600 exec-out screencap -p > screen.png
   adb -s 127.0.0.1:5600 shell input tap 100 200
 
-With --task the phone is at the task's start; the command prints its goal, and at the end whether it was reached."""
+With --task the phone starts at a task; the command prints the goal, and at the end whether it is reached."""
 
 _SIZE = (448, 208)
 
@@ -27,7 +27,7 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the phone (default 0)")
     parser.add_argument(
-        "--task", type=_task, metavar="SUBSET/SPLIT/S", help="a task, which also sets the phone: general/test/7"
+        "--task", type=_task, metavar="SUBSET/SPLIT/S", help="a task with its phone, for example general/test/7"
     )
     parser.add_argument(
         "--size", type=size, default=_SIZE, metavar="HxW", help="size of the screen in pixels (default 448x208)"
@@ -43,11 +43,11 @@ def run(options: argparse.Namespace) -> int:
     if task is not None:
         task.set_up(phone)
     with PhoneServer(Handset(phone), options.port) as server, suppress(KeyboardInterrupt):
-        print(f"adb connect {server.serial}", flush=True)  # the reader may press Ctrl-C from here on
+        print(f"adb connect {server.serial}", flush=True)  # from here on Ctrl-C is the normal end
         if task is not None:
             print(f"goal: {task.goal}", flush=True)
         threading.Event().wait()
-    print()  # behind the terminal's ^C
+    print()  # ends the line in which the terminal shows ^C
     if task is not None:
         print("reached" if task.reached(phone) else "not reached")
     return OK

@@ -13,14 +13,14 @@ def add(commands) -> None:
         "recipes",
         run,
         "list the shipped recipes, copy one",
-        "Without NAME: every recipe, benchmark, agent file and DeepSpeed configuration in one line. With NAME: prints\n"
-        "that file, or copies it to --output, to be edited:\n\n"
+        "Without NAME: lists every recipe, benchmark, agent file and DeepSpeed configuration, one per line. With NAME:\n"
+        "prints this file, or copies it to --output for editing:\n\n"
         "  vlm-agent recipes forkme --output mine.yaml\n"
         "  vlm-agent train --config mine.yaml --dry-run\n\n"
         "`--config`, `--benchmark` and `--agent` find these files by their relative path in any working directory.",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="forkme, say, or recipes/forkme.yaml")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="a new file to copy it to")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="for example forkme, or recipes/forkme.yaml")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a new file for the copy")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.name is None:
         if options.output is not None:
-            options.parser.error("--output needs the NAME of what to copy")
+            options.parser.error("--output needs the NAME of the file to copy")
         _print_list()
         return OK
     source = _find(options.name)
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         print(text, end="")
         return OK
     if options.output.exists():
-        raise RecipeError(f"{options.output} exists; name a new file with --output")
+        raise RecipeError(f"{options.output} exists; choose a new file with --output")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(text, encoding="utf-8")
     print(f"Wrote {options.output}, a copy of {label(source)}")
@@ -62,5 +62,5 @@ def _find(name: str) -> Path:
     by_name = {key: path for path in shipped_files() for key in (path.stem, label(path))}
     if name not in by_name:
         nearest = difflib.get_close_matches(name, by_name, n=1, cutoff=0)[0]
-        raise RecipeError(f"no shipped file is called {name}; did you mean {nearest}? `vlm-agent recipes` lists them")
+        raise RecipeError(f"no shipped file has the name {name}; did you mean {nearest}? `vlm-agent recipes` lists all")
     return by_name[name]

@@ -21,21 +21,19 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
         "score",
         run,
         "score predictions again, without a model",
-        "Uses the official matcher, the strict one and every --dialect, a published variant of the score; an unknown\n"
-        "name lists them. With --against also compares two runs over the same steps, with paired intervals. With\n"
-        "--report writes a page with every number, and pictures from the shards.",
+        "Scores by the official matcher, the strict one and every --dialect, a published variant of the score; a wrong\n"
+        "name lists all of them. --against also compares two runs over the same steps, with paired intervals. --report\n"
+        "writes a page with all numbers, and pictures from the shards.",
     )
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="predictions.parquet of an evaluation")
-    parser.add_argument(
-        "--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="scorers besides official and strict"
-    )
+    parser.add_argument("--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="additional scorers")
     parser.add_argument(
         "--against", type=Path, metavar="OTHER_PREDICTIONS", help="predictions of an earlier run over the same steps"
     )
-    parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON: name → episode ids, groups to score")
-    parser.add_argument("--output", type=file_name(".json"), metavar="FILE", help="also write every number here")
+    parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON, name → episode ids: groups to score as well")
+    parser.add_argument("--output", type=file_name(".json"), metavar="FILE", help="also write all numbers to FILE")
     parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page with pictures")
-    parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the folder of the evaluated shards")
+    parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the shards of the evaluation")
     parser.add_argument(
         "--episodes", type=count, default=40, metavar="N", help="episodes in the report: half the worst, half at random"
     )
@@ -43,7 +41,7 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
 
 def run(options: argparse.Namespace) -> int:
     if (options.report is None) != (options.shards is None):
-        options.parser.error("--report and --shards go together: the page shows screens from the shards")
+        options.parser.error("--report and --shards must be used together: the page shows screens from the shards")
 
     from vlm_agent.evaluation.benchmark import read_groups
     from vlm_agent.evaluation.report.terminal import print_rules, print_scores

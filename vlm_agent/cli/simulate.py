@@ -13,11 +13,11 @@ def add(commands) -> None:
         run,
         "write demonstrations on a simulated phone, in AITW's format",
         "Writes gzip TFRecords, splits.json (train, validation, test) for `convert --splits`, and groups.json (goals\n"
-        "that require memory) for `evaluate --groups`.",
+        "that require memory) for `evaluate --groups`. The same arguments produce the same bytes.",
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a folder that does not exist yet")
-    parser.add_argument("--episodes", type=count, required=True, metavar="N", help="how many demonstrations")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="same seed, same bytes (default 0)")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="a new folder")
+    parser.add_argument("--episodes", type=count, required=True, metavar="N", help="number of demonstrations")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="random seed (default 0)")
     parser.add_argument(
         "--size", type=size, nargs="+", metavar="HxW", help="screen sizes in pixels to choose from (default 448x208)"
     )

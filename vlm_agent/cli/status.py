@@ -19,9 +19,10 @@ def add(commands) -> None:
         "status",
         run,
         "show the progress of a training run",
-        "Step, losses, speed, ETA, restarts and the last error, read from the run folder: on any machine that sees it.",
+        "Step, losses, speed, ETA, restarts and the last error, read from the run folder. Works on any machine that can\n"
+        "read the folder.",
     )
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the recipe's output")
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the output folder of the recipe")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,7 +42,7 @@ def _lines(status: "Status", now: datetime) -> Iterator[tuple[str, str]]:
         loss = "" if status.loss is None else f", loss {status.loss:.3f}"
         yield "step", f"{status.step}{share}{loss}"
     if status.eta is not None:
-        yield "ETA", f"{_short(status.eta)} from step {status.step}, at the speed since the last start"
+        yield "ETA", f"{_short(status.eta)} from step {status.step}, at the average speed since the last start"
     if figures := status.figures:
         yield (
             "speed",
@@ -56,7 +57,7 @@ def _lines(status: "Status", now: datetime) -> Iterator[tuple[str, str]]:
     if status.starts:
         first = status.starts[0].time.astimezone()
         restarts = len(status.starts) - 1
-        yield "started", f"{first:%Y-%m-%d %H:%M}, {restarts} restart(s) since"
+        yield "started", f"{first:%Y-%m-%d %H:%M}, {restarts} restart(s)"
     if status.last_write is not None:
         yield "last write", f"{_short(now - status.last_write)} ago"
     if status.error is not None:

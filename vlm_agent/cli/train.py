@@ -15,7 +15,7 @@ def add(commands) -> None:
         run,
         "train a recipe",
         "Any key of the recipe can be overridden: --training.steps 100 --data.mixture.google_apps=0.1\n"
-        "The same command again resumes a run that was stopped.",
+        "Run the same command again to resume a stopped run.",
         takes_keys=True,
     )
     parser.add_argument(
@@ -59,12 +59,12 @@ def _dry_run(recipe, options, console) -> None:
     from vlm_agent.training.dry_run.report import Target, dry_run
     from vlm_agent.training.dry_run.tables import print_dry_run
 
-    plan = cast(ShardDataModule, data_module_of(recipe))  # `dry_run` refuses a recipe that draws its data
-    print_dry_run(console, dry_run(plan, Target(find_gpu(options.gpu), options.gpus, options.mfu)))
+    data_module = cast(ShardDataModule, data_module_of(recipe))  # `dry_run` rejects recipes that draw their data
+    print_dry_run(console, dry_run(data_module, Target(find_gpu(options.gpu), options.gpus, options.mfu)))
 
 
 def _overrides(options) -> dict[str, str]:
-    """The arguments beyond the options of `train`: `--key.sub value` or `--key.sub=value`."""
+    """The arguments that are not options of `train`: `--key.sub value` or `--key.sub=value`."""
     overrides, rest = {}, list(options.rest)
     while rest:
         name, equals, value = rest.pop(0).partition("=")

@@ -11,7 +11,7 @@ from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, Action
 
 EXPERT: Colour = (0, 138, 72)
 PREDICTED: Colour = (222, 0, 120)
-"""Green and magenta are distinguishable with colour blindness, and interfaces mostly use blue."""
+"""Green and magenta remain distinguishable for colour-blind readers; interfaces mostly use blue."""
 
 _TEXT_BOX, _ICON_BOX = (0, 110, 200), (200, 30, 130)
 
@@ -21,9 +21,9 @@ def draw_action(
 ) -> Image.Image:
     """A copy of `image`, in RGB, with the action on it. Marks scale with the screen.
 
-    A tap or long press is a cross in a ring (a long press is labelled as one), a swipe an arrow. Every other action is
-    a pill with its description at the lower edge. `label` precedes the description, or stands in a small pill beside
-    the gesture. For a second action on the same screen use `row` 1, which draws its pill above the first one's.
+    A tap or long press is a cross in a ring (long presses have a label), a swipe is an arrow. Every other action is a
+    pill with its description at the lower edge. `label` precedes the description; for gestures it is drawn in a small
+    pill next to them. For a second action on the same screen use `row` 1: its pill is drawn above that of the first.
     """
     drawn = _copy(image)
     unit = min(drawn.size) / 100
@@ -56,7 +56,7 @@ def describe(action: Action) -> str:
 
 
 def draw_elements(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image:
-    """A copy of `image`, in RGB, with the box of every element and above it its text or, for icons, its type."""
+    """A copy of `image`, in RGB, with a box around every element and above it the text, or the type of an icon."""
     drawn = _copy(image)
     for element in elements:
         _draw_element(drawn, element)
@@ -77,7 +77,7 @@ def _draw_element(image: Image.Image, element: UiElement) -> None:
     colour = _TEXT_BOX if is_text else _ICON_BOX
     y, x, height, width = element.box
     first, second = _pixel(image, (y, x)), _pixel(image, (y + height, x + width))
-    # Pillow refuses a rectangle with swapped corners, which a box of negative size has.
+    # A box of negative size would have swapped corners, which Pillow refuses.
     (left, right), (top, bottom) = sorted((first[0], second[0])), sorted((first[1], second[1]))
     draw = ImageDraw.Draw(image)
     draw.rectangle((left, top, right, bottom), outline=colour, width=max(1, round(0.5 * unit)))

@@ -11,7 +11,7 @@ from vlm_agent.drawing.actions import PREDICTED, draw_action
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 """A larger GIF is drawn again with smaller screens."""
 
 _HEIGHTS = (560, 448, 336, 252)
@@ -22,16 +22,16 @@ _GROUND, _INK, _FAINT = (246, 247, 249), (28, 30, 34), (104, 110, 120)
 
 
 def animate(trace: Trace, output: Path) -> None:
-    """Writes an endlessly repeating GIF, with the largest screens that keep it within `MOST_BYTES` or else the
-    smallest.
+    """Writes an endlessly repeating GIF with the largest screens that keep it within `MAX_BYTES`.
 
-    Raises DatasetError for a trace without steps, and for a screen that cannot be read.
+    If even the smallest screens exceed `MAX_BYTES`, they are used. Raises DatasetError for a trace without steps, and
+    for a screen that cannot be read.
     """
     if not trace.steps:
         raise DatasetError(f"{trace.folder} has no steps to draw")
     for height in _HEIGHTS:
         data = _gif([_frame(trace, step, height) for step in trace.steps])
-        if len(data) <= MOST_BYTES:
+        if len(data) <= MAX_BYTES:
             break
     with atomic_write(output) as part:
         part.write_bytes(data)
@@ -62,7 +62,7 @@ def _frame(trace: Trace, step: TraceStep, height: int) -> Image.Image:
     frame.paste(screen, (_MARGIN, top))
     place = f"{step.number + 1}/{len(trace.steps)}"
     indent = letters.getlength(place) + 10
-    answer = shapes.shorten(" ".join(step.said.split()), letters, screen.width - indent)
+    answer = shapes.shorten(" ".join(step.answer.split()), letters, screen.width - indent)
     draw.text((_MARGIN, top + height + 0.7 * _MARGIN), place, _FAINT, letters)
     draw.text((_MARGIN + indent, top + height + 0.7 * _MARGIN), answer, _INK, letters)
     return frame

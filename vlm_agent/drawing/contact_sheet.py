@@ -1,4 +1,4 @@
-"""Contact sheets: all screens of an episode on one picture."""
+"""Contact sheets: all screens of an episode in one picture."""
 
 import math
 from collections.abc import Sequence
@@ -13,26 +13,26 @@ from vlm_agent.errors import UserError
 
 _SHEET, _INK, _FAINT, _FRAME = (246, 247, 249), (28, 30, 34), (104, 110, 120), (206, 210, 216)
 _SHEET_WIDTH = 1600
-_LEAST_WIDTH, _LEAST_CELL_WIDTH = 480, 160
+_MIN_WIDTH, _MIN_CELL_WIDTH = 480, 160
 _MARGIN, _GAP, _LINE, _CAPTION_LINES = 32, 20, 21, 3
 
 
 def contact_sheet(episode: Episode, captions: Sequence[str] | None = None, height: int = 560) -> Image.Image:
     """One picture of the episode: its goal, then rows of screens with their actions.
 
-    `captions`: one a step, for example the action in an action language; by default a description of each action.
-    `height`: of a screen, in pixels. Raises UserError for an episode without steps or pixels, ValueError for a wrong
+    `captions`: one per step, for example the action in an action language; by default a description of the action.
+    `height` of a screen is in pixels. Raises UserError for an episode without steps or pixels, ValueError for a wrong
     number of captions.
     """
     if not episode.steps or any(step.screenshot is None for step in episode.steps):
         raise UserError(f"episode {episode.id} has no screens to draw")
     captions = [describe(step.action) for step in episode.steps] if captions is None else captions
     if len(captions) != len(episode):
-        raise ValueError(f"{len(captions)} captions for the {len(episode)} steps of episode {episode.id}")
+        raise ValueError(f"episode {episode.id} has {len(episode)} steps but {len(captions)} captions")
     screens = [_marked_screen(step, height) for step in episode.steps]
     cells = _cells(screens, captions)
     columns = _columns(len(cells), cells[0].width)
-    width = max(columns * (cells[0].width + _GAP) - _GAP, _LEAST_WIDTH)
+    width = max(columns * (cells[0].width + _GAP) - _GAP, _MIN_WIDTH)
     title = _title(episode, width)
     rows = math.ceil(len(cells) / columns)
     sheet_height = 2 * _MARGIN + title.height + rows * (_GAP + cells[0].height)
@@ -52,7 +52,7 @@ def save_contact_sheet(episode: Episode, output: Path, captions: Sequence[str] |
 
 
 def _marked_screen(step: Step, height: int) -> Image.Image:
-    """The screen scaled to `height`, then with its action, so that the mark is sharp."""
+    """The screen scaled to `height`, with its action drawn afterwards so that the mark is sharp."""
     if step.screenshot is None:
         raise ValueError("the step has no pixels to draw")
     screen = Image.fromarray(step.screenshot)
@@ -62,7 +62,7 @@ def _marked_screen(step: Step, height: int) -> Image.Image:
 
 
 def _columns(count: int, cell_width: int) -> int:
-    """As many columns as fit, but only so many that the rows are about equally long."""
+    """The number of columns: as many as fit, reduced so that all rows have about the same length."""
     fitting = max(1, (_SHEET_WIDTH + _GAP) // (cell_width + _GAP))
     return math.ceil(count / math.ceil(count / fitting))
 
@@ -82,7 +82,7 @@ def _title(episode: Episode, width: int) -> Image.Image:
 def _cells(screens: Sequence[Image.Image], captions: Sequence[str]) -> list[Image.Image]:
     """Framed screens of equal size, each above its step's number and caption."""
     letters, bold = shapes.font(16), shapes.font(16, bold=True)
-    width = max(_LEAST_CELL_WIDTH, *(screen.width for screen in screens))
+    width = max(_MIN_CELL_WIDTH, *(screen.width for screen in screens))
     indent = bold.getlength(str(len(screens))) + 10
     wrapped = [shapes.wrap(caption, letters, width - indent, _CAPTION_LINES) for caption in captions]
     text_height = 14 + _LINE * max(len(lines) for lines in wrapped)

@@ -28,8 +28,8 @@ def font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
 
 
 class Pen:
-    """Draws into an oversampled mask whose top left corner is at `origin`; `extra` pixels widen every side of a
-    stroke."""
+    """Draws into an oversampled mask whose top left corner is at `origin`. Strokes are `extra` pixels wider on each
+    side."""
 
     def __init__(self, mask: Image.Image, origin: Point, extra: float) -> None:
         self._draw = ImageDraw.Draw(mask)

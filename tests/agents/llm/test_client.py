@@ -161,7 +161,7 @@ def test_retries_are_counted():
 
 @pytest.mark.parametrize("status", [200, 500])
 def test_no_more_than_so_much_of_a_response_is_read(status, monkeypatch):
-    monkeypatch.setattr(http, "MOST_BYTES", 1000)
+    monkeypatch.setattr(http, "MAX_BYTES", 1000)
     with serving(lambda n, body: Reply(b"x" * 100_000, status)) as (url, _):
         response = []
         monkeypatch.setattr(client, "_shown", lambda body: response.append(body) or "")

@@ -125,7 +125,7 @@ def test_a_finish_whose_inputs_have_gone_says_which(inputs, tmp_path, capsys):
 
 def test_finish_and_parts_take_no_arguments_that_contradict(inputs, tmp_path, capsys):
     for arguments, words in [
-        (["--input", inputs, "--shard-index", "0"], "--shard-index and --shard-count go together"),
+        (["--input", inputs, "--shard-index", "0"], "--shard-index and --shard-count must be used together"),
         (["--input", inputs, "--finish"], "--finish uses the inputs and options of the parts"),
         ([], "--input is missing"),
     ]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vlm_agent.devices.adb.elements import LONGEST_TEXT, MOST_ELEMENTS, read_elements
+from vlm_agent.devices.adb.elements import LONGEST_TEXT, MAX_ELEMENTS, read_elements
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import files
 
@@ -42,10 +42,10 @@ def test_no_output_of_a_phone_raises(dump):
 
 def test_apps_cannot_fill_the_memory():
     bomb = '<!DOCTYPE x [<!ENTITY a "bbbbbbbbbb"><!ENTITY c "&a;&a;&a;">]>'
-    found = read_elements(bomb + node("x" * 100_000) + node("&c;") * (MOST_ELEMENTS + 5), SIZE)
+    found = read_elements(bomb + node("x" * 100_000) + node("&c;") * (MAX_ELEMENTS + 5), SIZE)
     assert len(found[0].text) == LONGEST_TEXT
     assert found[1].text == "&c;"
-    assert len(found) == MOST_ELEMENTS
+    assert len(found) == MAX_ELEMENTS
 
 
 def test_elements_over_adb_have_the_texts_of_the_phone(one_adb, served):
@@ -62,6 +62,6 @@ def test_elements_over_adb_have_the_texts_of_the_phone(one_adb, served):
 
 
 def test_a_failed_dump_is_none(one_adb, served, monkeypatch):
-    monkeypatch.setattr(files, "MOST_BYTES", 0)  # no space for the dump
+    monkeypatch.setattr(files, "MAX_BYTES", 0)  # no space for the dump
     with AdbPhone(served.serial, settle_interval=0.0) as phone:
         assert phone.elements() is None

@@ -126,7 +126,7 @@ def test_a_sync_request_out_of_order_fails_and_ends_the_stream(served, request_)
 
 
 def test_files_that_would_fill_the_memory_are_refused(served, monkeypatch):
-    monkeypatch.setattr("vlm_agent.devices.adb_daemon.files.MOST_BYTES", 10)
+    monkeypatch.setattr("vlm_agent.devices.adb_daemon.files.MAX_BYTES", 10)
     served.handset.files.put("/sdcard/a", b"123456")
     served.handset.files.put("/sdcard/a", b"1234567890")
     with pytest.raises(OSError, match="no space left"):

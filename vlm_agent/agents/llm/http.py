@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import httpx2  # the HTTP library of the openai client
 from openai import DefaultHttpxClient, Omit, OpenAI
 
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 """Of one response; the rest is not read."""
 
 
@@ -44,13 +44,13 @@ def _bound(response: httpx2.Response) -> None:
 
 
 class _BoundedStream(httpx2.SyncByteStream):
-    """At most `MOST_BYTES` of `stream`."""
+    """At most `MAX_BYTES` of `stream`."""
 
     def __init__(self, stream: httpx2.SyncByteStream):
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:
-        left = MOST_BYTES
+        left = MAX_BYTES
         for part in self._stream:
             yield part[:left]
             left -= len(part)

@@ -49,15 +49,15 @@ _ACTION = checks.ActionKeys("kind", "text", "touch_yx", "lift_yx")
 class TraceStep:
     """One step of a trace.
 
-    `screen` is the name of its file. `elements` is None if the phone did not provide them. `said` is the agent's answer
-    as text, `tokens` the numbers of tokens (read, written).
+    `screen` is the name of its file. `elements` is None if the phone did not provide them. `answer` is the agent's
+    answer as text, `tokens` the numbers of tokens (read, written).
     """
 
     number: int
     screen: str
     activity: str
     elements: tuple[UiElement, ...] | None
-    said: str
+    answer: str
     action: Action | None
     outcome: str = IN_DOUBT
     tokens: tuple[int, int] | None = None
@@ -342,7 +342,7 @@ def step_line(step: TraceStep) -> dict:
         "screen": step.screen,
         "activity": step.activity,
         "elements": elements,
-        "said": step.said[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode(),
+        "said": step.answer[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode(),
         "action": None if step.action is None else _action_json(step.action),
         "tokens": step.tokens,
         "seconds": step.seconds,

@@ -15,7 +15,7 @@ _FILE = "/data/local/tmp/vlm_agent_window.xml"
 COMMANDS: tuple[Words, ...] = (("uiautomator", "dump", _FILE), ("cat", _FILE), ("rm", "-f", _FILE))
 """`uiautomator dump` prints only to a terminal, so the dump goes through a file."""
 
-LONGEST_TEXT, MOST_ELEMENTS = 1000, 2000
+LONGEST_TEXT, MAX_ELEMENTS = 1000, 2000
 
 _BOUNDS = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
 
@@ -28,7 +28,7 @@ def read_elements(dump: str, size: tuple[int, int]) -> tuple[UiElement, ...]:
     nodes = _Nodes()
     nodes.feed(dump)
     found = (_element(node, size) for node in nodes.found)
-    return tuple(element for element in found if element is not None)[:MOST_ELEMENTS]
+    return tuple(element for element in found if element is not None)[:MAX_ELEMENTS]
 
 
 class _Nodes(HTMLParser):

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 FOLDERS = ("/", "/data", "/data/local", "/data/local/tmp", "/sdcard")
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 _PIECE = 64 * 1024
 _WORD = struct.Struct("<4sI")
@@ -24,11 +24,11 @@ class File:
 
 
 class Files(dict[str, File]):
-    """Path → file. `put` raises OSError if all files together would exceed `MOST_BYTES`."""
+    """Path → file. `put` raises OSError if all files together would exceed `MAX_BYTES`."""
 
     def put(self, path: str, data: bytes, mode: int = 0o644, seconds: int | None = None) -> None:
         others = sum(len(file.data) for name, file in self.items() if name != path)
-        if others + len(data) > MOST_BYTES:
+        if others + len(data) > MAX_BYTES:
             raise OSError(f"{path}: no space left on device")
         self[path] = File(stat.S_IFREG | (mode & 0o777), int(time.time()) if seconds is None else seconds, data)
 
@@ -74,7 +74,7 @@ class SyncService:
         while not self.finished and len(self._buffer) >= _WORD.size:
             request, number = _WORD.unpack_from(self._buffer)
             size = 0 if request in (b"DONE", b"QUIT") else number
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 return answer + self._fail("the request is too long")
             if len(self._buffer) < _WORD.size + size:
                 break
@@ -105,7 +105,7 @@ class SyncService:
 
     def _receive(self, file: _IncomingFile, body: bytes) -> bytes:
         file.data.extend(body)
-        return self._fail("no space left on device") if len(file.data) > MOST_BYTES else b""
+        return self._fail("no space left on device") if len(file.data) > MAX_BYTES else b""
 
     def _keep(self, file: _IncomingFile, seconds: int) -> bytes:
         self._receiving = None

@@ -12,7 +12,7 @@ from vlm_agent.episodes import Action
 
 USUAL_KEYBOARD = "com.android.inputmethod.latin/.LatinIME"
 
-MOST_RECORDS = 100_000
+MAX_RECORDS = 100_000
 """Bounds the memory of a phone that is served for weeks; the oldest records are dropped."""
 
 
@@ -29,8 +29,8 @@ class Handset:
     is_locked: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
     files: Files = field(default_factory=Files)
-    commands: deque[tuple[str, ...]] = field(default_factory=lambda: deque(maxlen=MOST_RECORDS))
-    performed: deque[Action] = field(default_factory=lambda: deque(maxlen=MOST_RECORDS))
+    commands: deque[tuple[str, ...]] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
+    performed: deque[Action] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
     keyboard: str = USUAL_KEYBOARD
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})
 

@@ -11,7 +11,7 @@ from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Target
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.episodes import Action, Step
 
-MOST_STEPS = 60
+MAX_STEPS = 60
 """More steps mean that the script does not terminate."""
 
 
@@ -125,8 +125,8 @@ class Expert:
 
     def _act(self, action: Action) -> None:
         phone = self.phone
-        if len(self.steps) >= MOST_STEPS:
-            raise RuntimeError(f"no end after {MOST_STEPS} steps on phone {phone.seed}, now in {phone.activity}")
+        if len(self.steps) >= MAX_STEPS:
+            raise RuntimeError(f"no end after {MAX_STEPS} steps on phone {phone.seed}, now in {phone.activity}")
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
         phone.perform(action)
