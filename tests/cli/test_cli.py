@@ -62,7 +62,7 @@ def test_inspect_draws_the_episode_that_was_asked_for(simulated, shards, tmp_pat
 
 def test_inspect_says_which_episodes_there_are(shards, tmp_path, capsys):
     assert main(["inspect", str(shards), "--draw", "no-such-id", "--output", str(tmp_path / "sheet.png")]) == FAILED
-    assert "no episode no-such-id among the 6" in capsys.readouterr().err
+    assert "no episode no-such-id among its 6" in capsys.readouterr().err
 
 
 def test_a_conversion_with_bad_records_exits_with_2_and_keeps_the_good_ones(simulated, tmp_path, capsys):

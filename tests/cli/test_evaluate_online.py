@@ -33,7 +33,7 @@ def test_success_is_written_and_told(tmp_path, monkeypatch, capsys):
         ),
         (["--online", "--checkpoint", "R", "--constrained"], "--constrained is for recorded"),
         (["--online", "--finish"], "--finish is for recorded"),
-        (["--online"], "either --agent"),
+        (["--online"], "select one agent"),
         (["--checkpoint", "R", "--shards", "S", "--tasks", "3"], "--tasks needs --online"),
         (["--checkpoint", "R", "--shards", "S", "--seed", "0"], "--seed needs --online"),
     ],

@@ -58,7 +58,7 @@ def test_a_recipe_that_is_none_is_one_message(shards, tmp_path, capsys):
     [
         (["inspect", "x", "--html", "page.htm"], "must end in .html"),
         (["inspect", "--html", "shards"], "must end in .html"),
-        (["inspect", "x", "--budget", "100"], "name one with --config"),
+        (["inspect", "x", "--budget", "100"], "add --config FILE"),
         (["inspect", "x", "--config", "r.yaml", "--budget", "0"], "'0': must be a whole number, 1 or greater"),
     ],
 )

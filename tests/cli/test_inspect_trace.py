@@ -45,4 +45,4 @@ def test_a_folder_of_no_trace_cannot_be_animated(tmp_path, capsys):
     with pytest.raises(SystemExit) as refused:
         main(["inspect", str(tmp_path), "--animate", "a.gif"])
     assert refused.value.code == FAILED
-    assert "holds none" in capsys.readouterr().err
+    assert "is not a trace" in capsys.readouterr().err

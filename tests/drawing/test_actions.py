@@ -144,7 +144,7 @@ def test_screens_of_different_sizes_share_a_sheet():
     [
         (Episode("7", "general", "", ()), None, UserError, "no screens"),
         (Episode("7", "general", "", (Step(None, Action.complete()),)), None, UserError, "no screens"),
-        (_episode(2), ["one"], ValueError, "1 captions for the 2 steps"),
+        (_episode(2), ["one"], ValueError, "2 steps but 1 captions"),
     ],
 )
 def test_a_sheet_that_cannot_be_drawn_says_why(episode, captions, error, reason):

@@ -13,8 +13,8 @@ def add(commands) -> None:
         "recipes",
         run,
         "list the shipped recipes, copy one",
-        "Without NAME: lists every recipe, benchmark, agent file and DeepSpeed configuration, one per line. With NAME:\n"
-        "prints this file, or copies it to --output for editing:\n\n"
+        "Without NAME: lists every recipe, benchmark, agent file and DeepSpeed configuration. With NAME: prints this\n"
+        "file, or copies it to --output for editing:\n\n"
         "  vlm-agent recipes forkme --output mine.yaml\n"
         "  vlm-agent train --config mine.yaml --dry-run\n\n"
         "`--config`, `--benchmark` and `--agent` find these files by their relative path in any working directory.",

@@ -21,9 +21,9 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
         "score",
         run,
         "score predictions again, without a model",
-        "Scores by the official matcher, the strict one and every --dialect, a published variant of the score; a wrong\n"
-        "name lists all of them. --against also compares two runs over the same steps, with paired intervals. --report\n"
-        "writes a page with all numbers, and pictures from the shards.",
+        "Scores by the official matcher, the strict one and every --dialect, a published variant of the score; a\n"
+        "wrong name lists all dialects. --against also compares two runs over the same steps, with paired intervals.\n"
+        "--report writes a page with all numbers, and pictures from the shards.",
     )
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="predictions.parquet of an evaluation")
     parser.add_argument("--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="additional scorers")

@@ -19,8 +19,8 @@ def add(commands) -> None:
         "status",
         run,
         "show the progress of a training run",
-        "Step, losses, speed, ETA, restarts and the last error, read from the run folder. Works on any machine that can\n"
-        "read the folder.",
+        "Step, losses, speed, ETA, restarts and the last error, read from the run folder. Works on any machine that\n"
+        "can read the folder.",
     )
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the output folder of the recipe")
 

@@ -126,7 +126,7 @@ def test_a_finish_whose_inputs_have_gone_says_which(inputs, tmp_path, capsys):
 def test_finish_and_parts_take_no_arguments_that_contradict(inputs, tmp_path, capsys):
     for arguments, words in [
         (["--input", inputs, "--shard-index", "0"], "--shard-index and --shard-count must be used together"),
-        (["--input", inputs, "--finish"], "--finish uses the inputs and options of the parts"),
+        (["--input", inputs, "--finish"], "--finish reads inputs and options from --output"),
         ([], "--input is missing"),
     ]:
         with pytest.raises(SystemExit) as leaving:
