@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import google_crc32c
-from isal import igzip
 
+from vlm_agent.datasets.formats.deflate import GZIP, Deflater
 from vlm_agent.datasets.formats.gzip_stream import DamagedGzipError, GzipStream
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFile, atomic_write
@@ -84,18 +84,15 @@ def write_records(path: Path, payloads: Iterable[bytes]) -> int:
 
     The same payloads give the same bytes (no time or name in the gzip header), and `path` appears only when complete.
     """
-    count = 0
-    with (
-        atomic_write(path) as temporary,
-        temporary.open("wb") as file,
-        igzip.IGzipFile(filename="", fileobj=file, mode="wb", compresslevel=1, mtime=0) as stream,
-    ):
+    count, deflate = 0, Deflater(GZIP)
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
         for payload in payloads:
             length = struct.pack("<Q", len(payload))
-            stream.write(length + _CHECKSUM.pack(masked_crc32c(length)))
-            stream.write(payload)
-            stream.write(_CHECKSUM.pack(masked_crc32c(payload)))
+            file.write(deflate.compress(length + _CHECKSUM.pack(masked_crc32c(length))))
+            file.write(deflate.compress(payload))
+            file.write(deflate.compress(_CHECKSUM.pack(masked_crc32c(payload))))
             count += 1
+        file.write(deflate.flush())
     return count
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from isal import isal_zlib
 from PIL import Image
 
+from vlm_agent.datasets.formats.deflate import Deflater
 from vlm_agent.errors import DatasetError
 from vlm_agent.sentences.image_sizes import smart_resize
 
@@ -117,14 +118,14 @@ def _deflated_rows(rows: np.ndarray) -> bytes:
     count = max(1, _BAND_BYTES // (1 + width))
     band = np.empty((min(count, height), 1 + width), np.uint8)
     band[:, 0] = _UP_FILTER
-    deflate = isal_zlib.compressobj(1)
+    deflate = Deflater()
     band[0, 1:] = rows[0]
-    parts = [deflate.compress(band[:1])]
+    parts = [deflate.compress(band[:1].reshape(-1).data)]
     for top in range(1, height, count):
         above, here = rows[top - 1 : top - 1 + count], rows[top : top + count]
         filtered = band[: len(here)]
         np.subtract(here, above[: len(here)], out=filtered[:, 1:])
-        parts.append(deflate.compress(filtered))
+        parts.append(deflate.compress(filtered.reshape(-1).data))
     parts.append(deflate.flush())
     return b"".join(parts)
 
