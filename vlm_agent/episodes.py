@@ -4,6 +4,7 @@ The whole package exchanges these. Points and boxes are fractions of the screen,
 the Wild (AITW) stores them.
 """
 
+import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -53,6 +54,11 @@ KINDS_WITH_TOUCH = (ActionKind.DUAL_POINT, ActionKind.LONG_PRESS)
 
 KINDS_WITH_TEXT = (ActionKind.TYPE, ActionKind.OPEN_APP, ActionKind.ANSWER)
 """The types with a text: what is typed, the name of the app, the answer to the user."""
+
+
+def is_same_text(first: str, second: str) -> bool:
+    """Whether two texts are equal up to Unicode normalisation (NFC): an accented letter is one character or two."""
+    return first == second or unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second)
 
 
 @dataclass(frozen=True, slots=True)

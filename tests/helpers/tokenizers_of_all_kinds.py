@@ -25,6 +25,13 @@ def byte_level() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **_SPECIAL)
 
 
+def normalising(normalizer: normalizers.Normalizer) -> PreTrainedTokenizerFast:
+    """`byte_level` with a normaliser; Qwen's has NFC."""
+    tokenizer = byte_level()
+    tokenizer.backend_tokenizer.normalizer = normalizer
+    return tokenizer
+
+
 def sentencepiece() -> PreTrainedTokenizerFast:
     """As Llama 2's: pieces of text with `▁` for spaces, one in front of all, and bytes for what is in no piece."""
     learner = Tokenizer(models.BPE())

@@ -44,6 +44,8 @@ class Answer:
     `text` is the model's output, `action` what it means: None if it is not an action, which counts as a wrong answer,
     never as a missing one. `thoughts` and `plan` are further output of the agent. `failed`: why the agent could not
     answer, for example because an endpoint did not respond; an evaluation requests such a step again when it resumes.
+    `unwritable`: of recorded episodes, whether the agent's tokenizer cannot write the demonstrated action, so that no
+    answer equals it.
     """
 
     text: str
@@ -52,6 +54,7 @@ class Answer:
     plan: tuple[str, ...] = ()
     failed: str | None = None
     usage: Usage = field(default=Usage(), compare=False)
+    unwritable: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name, touched_name
-from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Screen, Step
+from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Screen, Step, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
@@ -33,8 +33,11 @@ from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 class TrajectorySentences:
     """Builds the sentences of one model from its tokenizer, action language, image sizes and chat template.
 
-    `grey` replaces every screen by a grey one (a control). Raises UserError if the tokenizer does not decode the tokens
-    of an action to the same text, because such a model could not write the action.
+    `grey` replaces every screen by a grey one (a control).
+
+    An action is writable if the tokenizer decodes its tokens to the same text, up to Unicode normalisation (NFC, which
+    Qwen's tokenizers apply). The model could not write any other action: it stays in the history as the tokenizer
+    writes it, and is not supervised.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -50,12 +53,14 @@ class TrajectorySentences:
         last: int | None = None,
         first_supervised_step: int = 0,
         with_swipe_targets: bool = False,
+        with_unwritable: bool = False,
     ) -> Sentence:
         """The sentence of steps `first` … `last`-1, without the earlier steps, as for an agent without history.
 
-        Actions before `first_supervised_step` have no loss. `with_swipe_targets`: for training with a language that
-        names swipe targets. Half of the swipes with a target then name it. The others are written as in a history;
-        their gesture is supervised, and their first token, which decides between tap and swipe, is not.
+        Actions before `first_supervised_step` have no loss, nor have those that are not writable. `with_unwritable`:
+        for decoding, where labels mark every action that has to be answered. `with_swipe_targets`: for training with a
+        language that names swipe targets. Half of the swipes with a target then name it. The others are written as in a
+        history; their gesture is supervised, and their first token, which decides between tap and swipe, is not.
         """
         sentence = Sentence()
         sentence.read(self.goal_ids(episode.goal))
@@ -67,8 +72,9 @@ class TrajectorySentences:
             kind = ACTION_NAMES.index(step.action.name)
             is_supervised = number >= first_supervised_step
             named = is_supervised and target is not None and _names_swipe_target(episode.goal, number)
-            ids = self.action_ids(step.action, step.screen, target if named else None)
-            if not is_supervised:
+            text = self.language.encode(step.action, step.screen, target if named else None)
+            ids = self._with_end_mark(text)
+            if not is_supervised or not (with_unwritable or self.is_writable(text)):
                 sentence.read(ids)
             elif named or target is None:
                 sentence.learn(ids, kind)
@@ -96,7 +102,10 @@ class TrajectorySentences:
         return self.marks(turn + self.template.before_screen)
 
     def goal_ids(self, goal: str) -> list[int]:
-        return self.start_ids() + self.ids(self.template.goal.format(goal=goal))
+        return self.start_ids() + self.ids(self.goal_text(goal))
+
+    def goal_text(self, goal: str) -> str:
+        return self.template.goal.format(goal=goal)
 
     def start_ids(self) -> list[int]:
         """The first tokens of every sentence: the tokenizer's start mark, if any, and the chat template's `start`."""
@@ -104,12 +113,18 @@ class TrajectorySentences:
         return mark + self.marks(self.template.start)
 
     def action_ids(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> list[int]:
-        """The action's tokens and the end mark."""
+        """The action's tokens and the end mark. Raises UserError if the action is not writable."""
         text = self.language.encode(action, screen, swipe_target)
-        ids = self.ids(text)
-        if self.text(ids) != text:
-            raise UserError(f"the tokenizer gives {text!r} back as {self.text(ids)!r}")
-        return [*ids, self.tokenizer.eos_token_id]
+        if not self.is_writable(text):
+            raise UserError(f"the tokenizer decodes {text!r} to {self.text(self.ids(text))!r}")
+        return self._with_end_mark(text)
+
+    def _with_end_mark(self, text: str) -> list[int]:
+        return [*self.ids(text), self.tokenizer.eos_token_id]
+
+    def is_writable(self, text: str) -> bool:
+        """Whether the tokenizer decodes the tokens of an action's text to the same text, up to NFC."""
+        return self._cached_is_writable(text)
 
     def ids(self, text: str) -> list[int]:
         """Tokens of a segment as plain text, cached because few segments are different."""
@@ -127,14 +142,23 @@ class TrajectorySentences:
 
         return lru_cache(maxsize=65536)(tokenise)
 
+    @cached_property
+    def _cached_is_writable(self) -> Callable[[str], bool]:
+        return lru_cache(maxsize=65536)(lambda text: is_same_text(self.text(self.ids(text)), text))
+
     def __getstate__(self) -> dict:
-        return {key: value for key, value in self.__dict__.items() if key != "_cached_ids"}
+        return {key: value for key, value in self.__dict__.items() if key not in ("_cached_ids", "_cached_is_writable")}
 
     def text(self, ids: list[int]) -> str:
         """`ids` decoded, without special tokens."""
         return cast(
             str, self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )  # a list of ids decodes to one text
+
+
+def unwritable_line(episode_id: str, step: int, action: Action) -> str:
+    """A line that names an action that is not writable, for lists."""
+    return f"episode {episode_id} step {step}: {action.name}" + (f" {action.text!r}" if action.text else "")
 
 
 def _names_swipe_target(goal: str, number: int) -> bool:

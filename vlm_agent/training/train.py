@@ -3,8 +3,9 @@
 import os
 import time
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from peft import PeftModel
@@ -20,7 +21,7 @@ from vlm_agent.models.weights.adapters import choose_trained_weights, count_para
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.weights.zero3 import gathered_for_saving, without_zero3_partitioning
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.data_module import DataModule
+from vlm_agent.training.data.data_module import DataModule, unwritable_report
 from vlm_agent.training.data.shard_data import data_module_of
 from vlm_agent.training.loop import ranks
 from vlm_agent.training.loop.arguments import arguments
@@ -119,6 +120,8 @@ def adapt(base: PreTrainedModel, recipe: Recipe, device: torch.device) -> PreTra
 def describe(console: Console, model: nn.Module, plan: DataModule) -> None:
     """Prints the size of the run, and of each part of the model."""
     console.print(f"{plan.recipe.output}: {plan.reads}; {plan.steps} steps of {plan.rows_per_step} rows")
+    if (unwritable := plan.unwritable_actions).count:
+        console.print(unwritable_report(unwritable), highlight=False, markup=False, soft_wrap=True)
     for part, counts in count_parameters(model).items():
         console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)
 
@@ -139,7 +142,13 @@ def finish(
         if is_first_rank():
             save(model, plan.tokenizer, run)
     if is_first_rank():
-        figures = {"steps": steps, "seconds_since_last_start": seconds, "last_losses": last_losses(trainer)}
+        figures: dict[str, Any] = {
+            "steps": steps,
+            "seconds_since_last_start": seconds,
+            "last_losses": last_losses(trainer),
+        }
+        if (unwritable := plan.unwritable_actions).count:
+            figures["unwritable_actions"] = asdict(unwritable)
         mark_finished(run, recipe, plan.manifest, figures)
         console.print(f"{run}: {steps} steps, {seconds:.0f} s since the last start")
 

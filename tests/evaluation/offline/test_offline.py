@@ -1,6 +1,7 @@
 """Offline evaluation, with an agent that needs no model."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -90,3 +91,25 @@ def test_an_unknown_dialect_is_an_error_before_anything_is_predicted(tmp_path):
     with pytest.raises(ValidationError, match="dialect 'offical' is unknown"):
         _evaluate(shards, tmp_path / "out", benchmark={"dialect": "offical"})
     assert not Knowing(folder=shards).knower.asked()
+
+
+def test_demonstrated_actions_that_the_agent_cannot_write_are_counted_and_listed(tmp_path):
+    class Deaf(Knowing):
+        def load(self):
+            knower = super().load()
+
+            class DeafAgent(type(knower)):
+                def answer_episodes(self, episodes, variants=()):
+                    runs = super().answer_episodes(episodes, variants)
+                    return [[[replace(answer, unwritable=True) for answer in one] for one in run] for run in runs]
+
+            return DeafAgent(knower.diary)
+
+    shards, printed = write_shards(tmp_path / "shards", ["test"]), StringIO()
+    benchmark = Benchmark(shards=shards, split="test", limit=1)
+    scores = evaluate(
+        Deaf(folder=shards), benchmark, tmp_path / "out", Console(file=printed, width=100), controls=False
+    )
+    assert scores["trained"]["about"]["unwritable_actions"]["count"] == 2
+    assert "episode general-0 step 0: " in scores["trained"]["about"]["unwritable_actions"]["first"][0]
+    assert "cannot write 2 demonstrated actions" in printed.getvalue()

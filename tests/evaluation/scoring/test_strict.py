@@ -1,12 +1,16 @@
 """The strict verdict forgives neither neighbours nor other texts."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
+from helpers.gold_steps import episode
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, UiElement, element_at
+from vlm_agent.evaluation.scoring.dialects import verdicts
+from vlm_agent.evaluation.scoring.judged import judge_steps
 from vlm_agent.evaluation.scoring.strict import strictly_match, taps_match_strictly
 from vlm_agent.geometry import TAP_DISTANCE
 
@@ -89,3 +93,13 @@ def test_the_definition_word_for_word(gold, tap, elements):
     else:
         expected = under_gold is under_tap
     assert strictly_match(Action.tap(*gold), Action.tap(*tap), elements) == expected
+
+
+def test_typed_text_is_compared_in_nfc():
+    gold, composed, other = map(Action.type_text, ("cafe\u0301", "caf\u00e9", "cafe"))
+    assert strictly_match(gold, composed, ())
+    assert not strictly_match(gold, other, ())
+    (row,) = episode("1", "general", [gold])
+    rows = [replace(row, predicted=predicted) for predicted in (composed, other)]
+    assert [verdicts([row])["strict"].tolist() for row in rows] == [[True], [False]]
+    assert [judge_steps([row]).same_text.tolist() for row in rows] == [[True], [False]]

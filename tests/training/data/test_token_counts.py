@@ -24,7 +24,6 @@ from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.templates import PLAIN
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.token_counts import (
-    _action_tokens,
     columns_for,
     context_length,
     count_tokens,
@@ -132,7 +131,7 @@ def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
     monkeypatch.setattr(
         BinnedLanguage, "encode", lambda self, action, *told: written.append(action) or encode(self, action, *told)
     )
-    assert len(_action_tokens(columns, sentences)) == 25
+    assert len(count_tokens(columns, sentences).step) == 25
     assert len(written) == 3
 
 

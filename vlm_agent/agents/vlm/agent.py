@@ -93,7 +93,7 @@ class VlmAgent:
         Variants decode after the same prefill. Answers carry no seconds, so that equal runs write equal predictions.
         """
         choices = [self._choice, *map(self._choice_of, variants)]
-        sentences = [self.sentences.build(episode) for episode in episodes]
+        sentences = [self.sentences.build(episode, with_unwritable=True) for episode in episodes]
         decoded: list[list[list[DecodedAnswer]]] = [[[] for _ in episodes] for _ in choices]
         with torch.inference_mode(), self._precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
@@ -108,13 +108,18 @@ class VlmAgent:
     def _answers(self, episode: Episode, sentence: Sentence, decoded: Sequence[DecodedAnswer]) -> list[Answer]:
         spans = action_spans(sentence, self._limits.end_mark)
         return [
-            self._answer(answer.ids, step.screen, Usage(start, len(answer.ids), from_prefill=answer.from_prefill))
+            self._answer(
+                answer.ids,
+                step.screen,
+                Usage(start, len(answer.ids), from_prefill=answer.from_prefill),
+                not self.sentences.is_writable(self.sentences.language.encode(step.action, step.screen)),
+            )
             for step, answer, (start, _) in zip(episode.steps, decoded, spans, strict=True)
         ]
 
-    def _answer(self, ids: list[int], screen: Screen, usage: Usage) -> Answer:
+    def _answer(self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False) -> Answer:
         text = self.sentences.text(ids)
-        return Answer(text, self.sentences.language.decode(text, screen), usage=usage)
+        return Answer(text, self.sentences.language.decode(text, screen), usage=usage, unwritable=unwritable)
 
     @property
     def _choice(self) -> Choice:

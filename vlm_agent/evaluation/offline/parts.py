@@ -1,7 +1,8 @@
 """Predictions in parts, written during an evaluation so that it can be resumed.
 
     OUT/parts/<run>/00012.parquet    the predictions of 16 episodes, each file written atomically
-    OUT/parts/<run>/00012.json       how many of their steps needed no decoding; written before the predictions
+    OUT/parts/<run>/00012.json       how many of their steps needed no decoding, and the demonstrated actions that the
+                                     agent's tokenizer cannot write; written before the predictions
     OUT/parts/<run>.json             the sum over all parts: the run is merged, and its parts are removed
     OUT/predictions.parquet          all parts in order; predictions_<run>.parquet for other runs
 
@@ -22,6 +23,8 @@ from vlm_agent.files import atomic_write, file_lock
 from vlm_agent.jobs import ArrayTask
 
 EPISODES_PER_PART = 16
+
+_UNWRITABLE = "unwritable"
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,12 @@ class Parts:
             if not all(self._path(run, number).exists() for run in unmerged)
         ]
 
-    def write(self, run: str, number: int, predictions: Sequence[Prediction]) -> None:
+    def write(self, run: str, number: int, predictions: Sequence[Prediction], unwritable: Sequence[str] = ()) -> None:
+        """`unwritable`: a line for each demonstrated action that the agent's tokenizer cannot write."""
         path = self._path(run, number)
         from_prefill = [row.usage.from_prefill for row in predictions]
         count = None if None in from_prefill else sum(map(bool, from_prefill))
-        _write_json(path.with_suffix(".json"), {"steps": len(predictions), "settled": count})
+        _write_json(path.with_suffix(".json"), {"steps": len(predictions), "settled": count} | _listed(unwritable))
         write_predictions(path, predictions)
 
     def merge(self, run: str) -> Path:
@@ -63,7 +67,9 @@ class Parts:
             summaries = [json.loads(part.with_suffix(".json").read_text(encoding="utf-8")) for part in paths]
             from_prefill = [summary["settled"] for summary in summaries]
             total = None if None in from_prefill else sum(from_prefill)
-            _write_json(self._summary(run), {"steps": sum(one["steps"] for one in summaries), "settled": total})
+            unwritable = [line for one in summaries for line in one.get(_UNWRITABLE, ())]
+            steps = sum(one["steps"] for one in summaries)
+            _write_json(self._summary(run), {"steps": steps, "settled": total} | _listed(unwritable))
         shutil.rmtree(self._folder(run), ignore_errors=True)
         return path
 
@@ -71,6 +77,10 @@ class Parts:
         """The share of a merged run's steps that needed no decoding; None if the agent does not report it."""
         summary = json.loads(self._summary(run).read_text(encoding="utf-8"))
         return None if summary["settled"] is None else summary["settled"] / summary["steps"]
+
+    def unwritable(self, run: str) -> list[str]:
+        """The lines of `write` for a merged run."""
+        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_UNWRITABLE, [])
 
     def merged_path(self, run: str) -> Path:
         return self.output / ("predictions.parquet" if run == AGENT else f"predictions_{run}.parquet")
@@ -101,6 +111,10 @@ def lock_output(output: Path, task: ArrayTask) -> Iterator[None]:
             own = output / "parts" / f"lock-{task.index}-of-{task.count}"
             stack.enter_context(file_lock(own, job(output).refusal))
         yield
+
+
+def _listed(unwritable: Sequence[str]) -> dict[str, list[str]]:
+    return {_UNWRITABLE: list(unwritable)} if unwritable else {}
 
 
 def _write_json(path: Path, content: dict) -> None:

@@ -14,6 +14,7 @@ from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.jobs import ArrayTask
+from vlm_agent.sentences.trajectory import unwritable_line
 
 
 def passes_of(controls: bool, variants: Sequence[str] = ()) -> list[list[str]]:
@@ -96,4 +97,10 @@ def _write(
             [one.usage for one in answers],
         )
     ]
-    parts.write(run, number, rows)
+    unwritable = [
+        unwritable_line(episode.id, index, step.action)
+        for episode, answers in zip(episodes, answers_by_episode, strict=True)
+        for index, (step, answer) in enumerate(zip(episode.steps, answers, strict=True))
+        if answer.unwritable
+    ]
+    parts.write(run, number, rows, unwritable)

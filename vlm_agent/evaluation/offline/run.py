@@ -34,6 +34,9 @@ from vlm_agent.jobs import ArrayTask
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "evaluate", "finish"]
 
+LISTED = 20
+"""Unwritable actions in metrics.json; all are counted."""
+
 MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
 
 
@@ -112,6 +115,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         agent_steps = steps if run == AGENT else agent_steps
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         scores[run]["about"] = about | {"settled_by_prefill": parts.share_from_prefill(run)}
+        if unwritable := parts.unwritable(run):
+            scores[run]["about"]["unwritable_actions"] = {"count": len(unwritable), "first": unwritable[:LISTED]}
     gold = read_predictions(parts.merged_path(AGENT))
     check_complete(gold, [dataset.ids[index] for index in parts.chosen])
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
@@ -127,8 +132,16 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         language=plan.language(),
     )
     title = f"Partial match on {benchmark.split}, %: official, strict below"
+    _report_unwritable(parts.unwritable(AGENT), console)
     console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
     return scores
+
+
+def _report_unwritable(lines: Sequence[str], console: Console) -> None:
+    if lines:
+        head = f"The agent's tokenizer cannot write {len(lines):,} demonstrated actions, so no answer equals them; "
+        text = "\n".join([f"{head}metrics.json lists the first {LISTED}:", *(f"  {line}" for line in lines[:5])])
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def _facts(plan: Plan, about: dict) -> dict[str, str]:

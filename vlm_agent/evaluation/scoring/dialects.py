@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from vlm_agent.episodes import ActionKind
+from vlm_agent.episodes import ActionKind, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring import aitw_matcher
@@ -122,7 +122,7 @@ def _any_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 
 def _same_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    return np.array([gold == predicted for gold, predicted in _texts(table, rows)], bool)
+    return np.array([is_same_text(gold, predicted) for gold, predicted in _texts(table, rows)], bool)
 
 
 def _one_text_in_the_other(table: StepTable, rows: np.ndarray, strip_gold: bool) -> np.ndarray:

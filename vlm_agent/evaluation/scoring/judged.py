@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vlm_agent.episodes import is_same_text
 from vlm_agent.evaluation.predictions import check_episodes
 from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
 from vlm_agent.evaluation.scoring.steps import Actions, Steps, StepTable, step_tables
@@ -19,9 +20,9 @@ class JudgedSteps:
 
     `episode_ids` (E,) are in order of appearance; `subsets` (E,) and `lengths` int (E,) belong to them. `episode` int
     (N,) is each step's index among them, `step` counts from 0. `predicted` and `gold.name` are indices of
-    `ACTION_NAMES`, `same_text` is bool (N,). `right` has a bool (N,) for each scorer. `elements` (N,) is the number of
-    elements on each screen and `element_sums` float64 (N,) a weighted sum over their boxes: they detect screens with
-    different annotations.
+    `ACTION_NAMES`, `same_text` is bool (N,), in NFC. `right` has a bool (N,) for each scorer. `elements` (N,) is the
+    number of elements on each screen and `element_sums` float64 (N,) a weighted sum over their boxes: they detect
+    screens with different annotations.
     """
 
     episode_ids: np.ndarray
@@ -89,11 +90,24 @@ def _columns(table: StepTable, scorers: Sequence[str]) -> dict:
     return {
         **{name: getattr(table, name) for name in ("episode_id", "subset", "step", "episode_length", "gold")},
         "predicted": predicted.name,
-        "same_text": pc.equal(gold.text, predicted.text).to_numpy(zero_copy_only=False),
+        "same_text": _same_text(gold.text, predicted.text),
         "elements": table.boxes.counts,
         "element_sums": _sums(table),
         "right": verdicts(table, scorers),
     }
+
+
+def _same_text(gold: pa.Array, predicted: pa.Array) -> np.ndarray:
+    """bool (N,): whether texts are equal up to Unicode normalisation."""
+    same = np.array(pc.equal(gold, predicted).to_numpy(zero_copy_only=False))
+    is_plain = pc.and_(pc.string_is_ascii(gold), pc.string_is_ascii(predicted)).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(~same & ~is_plain)
+    same[rows] = [is_same_text(*pair) for pair in zip(*(_taken(text, rows) for text in (gold, predicted)), strict=True)]
+    return same
+
+
+def _taken(texts: pa.Array, rows: np.ndarray) -> list[str]:
+    return texts.take(pa.array(rows)).to_pylist()
 
 
 def _sums(table: StepTable) -> np.ndarray:

@@ -48,7 +48,7 @@ def score(
       `complete_match`: episodes without a wrong step; `goal_progress`: steps before the first wrong one / episode
       length, mean over episodes (AitZ, Zhang et al. 2024, section 4.2).
     - `action_type`: predictions with the gold action's name (a swipe for a tap is wrong); `tap`, `swipe`: right steps
-      among those whose gold action is one; `typed_text`: exactly equal text where the gold action types, for every
+      among those whose gold action is one; `typed_text`: equal text (in NFC) where the gold action types, for every
       scorer; `parse_failures`: answers that are not an action.
 
     The five AITW subsets always have a row. `overall` is the mean over the subsets with episodes, which its `subsets`

@@ -9,7 +9,7 @@ whole tables; property tests compare the two. Boxes have the layout of `steps.Bo
 
 import numpy as np
 
-from vlm_agent.episodes import KINDS_WITH_TEXT, Action, ActionKind, UiElement, element_at
+from vlm_agent.episodes import KINDS_WITH_TEXT, Action, ActionKind, UiElement, element_at, is_same_text
 from vlm_agent.evaluation.scoring.aitw_matcher import MATCH_DISTANCE
 from vlm_agent.geometry import TAP_DISTANCE, boxes_at
 
@@ -19,14 +19,15 @@ def strictly_match(gold: Action, predicted: Action | None, elements: tuple[UiEle
 
     Taps, and likewise long presses, match if the same smallest element is under both touches. If the gold touch is
     outside every element, the predicted touch must be so too and at most `TAP_DISTANCE` away. Typed text, answers and
-    names of apps match if they are equal, swipes if their directions are equal, other actions if their kinds are equal.
+    names of apps match if they are equal in Unicode NFC, swipes if their directions are equal, other actions if their
+    kinds are equal.
     """
     if predicted is None or predicted.name != gold.name:
         return False
     if gold.is_tap or gold.kind is ActionKind.LONG_PRESS:
         return _same_target(gold.touch_yx, predicted.touch_yx, elements)
     if gold.kind in KINDS_WITH_TEXT:
-        return predicted.text == gold.text
+        return is_same_text(predicted.text, gold.text)
     return predicted.direction == gold.direction
 
 

@@ -34,6 +34,25 @@ class CountedRows:
         return row if self.flops is None else row | {"flops": self.flops.of_batch(row).model}
 
 
+LISTED = 20
+"""Actions that are not writable are counted, and so many of them listed."""
+
+
+@dataclass(frozen=True)
+class Unwritable:
+    """Actions that are not writable (`TrajectorySentences`): their number, and a line for each of the first."""
+
+    count: int = 0
+    first: tuple[str, ...] = ()
+
+
+def unwritable_report(unwritable: Unwritable) -> str:
+    """Some lines for the terminal."""
+    more = unwritable.count - len(unwritable.first)
+    head = f"{unwritable.count:,} actions that this tokenizer cannot write are read, and not learned:"
+    return "\n".join([head, *(f"  {line}" for line in unwritable.first), *([f"  … and {more:,} more"] if more else [])])
+
+
 @dataclass(frozen=True)
 class DataModule(ABC):
     """The data of a recipe. `ShardDataModule` reads shards, `DrawnDataModule` draws screens during the run.
@@ -77,6 +96,11 @@ class DataModule(ABC):
     @abstractmethod
     def steps_of(self, rows: int) -> int:
         """The number of optimiser steps with `rows` rows per step."""
+
+    @property
+    def unwritable_actions(self) -> Unwritable:
+        """Those of the run's episodes. They stay in the history and are not supervised."""
+        return Unwritable()
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:

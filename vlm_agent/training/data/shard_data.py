@@ -12,8 +12,9 @@ from vlm_agent.models.build import Vocabulary
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences.elements import ElementSentences
+from vlm_agent.sentences.trajectory import unwritable_line
 from vlm_agent.sentences.windows import TooLongError, single_steps, windows
-from vlm_agent.training.data.data_module import DataModule
+from vlm_agent.training.data.data_module import LISTED, DataModule, Unwritable
 from vlm_agent.training.data.drawn_data import DrawnDataModule
 from vlm_agent.training.data.stream import Elements, Item, RowOrder, RowSize, RowStream, Trajectories, chosen_episodes
 from vlm_agent.training.data.token_counts import TokenCounts, columns_for, count_tokens
@@ -82,6 +83,17 @@ class ShardDataModule(DataModule):
         """The tokens of all episodes of the split."""
         return self._counted(self.shards)
 
+    @cached_property
+    def unwritable_actions(self) -> Unwritable:
+        if self.recipe.data.sentences != "trajectory":
+            return Unwritable()
+        chosen = set(self.episodes)
+        steps = [(episode, step) for episode, step in self.token_counts.unwritable_steps() if episode in chosen]
+        return Unwritable(len(steps), tuple(self._unwritable_line(*each) for each in steps[:LISTED]))
+
+    def _unwritable_line(self, episode: int, step: int) -> str:
+        return unwritable_line(self.shards.ids[episode], step, self.shards.without_pixels(episode).steps[step].action)
+
     def _counted(self, shards: ShardDataset) -> TokenCounts:
         return count_tokens(columns_for(shards, self.sentences), self.sentences)
 
@@ -126,7 +138,13 @@ class ShardDataModule(DataModule):
                     "lower the tokens of a screen"
                 ) from None
             self._check_context(shards.ids[episode], max(window.tokens for window in cut))
-            found += [Item(episode, window) for window in cut]
+            writable = counts.writable_steps_of(episode)
+            found += [Item(episode, window) for window in cut if writable[window.first_supervised : window.last].any()]
+        if not found:
+            raise RecipeError(
+                f"the tokenizer can write none of the actions in {self.folder}; choose another tokenizer or "
+                "action_language"
+            )
         return found
 
     def _check_context(self, episode_id: str, tokens: int) -> None:

@@ -2,7 +2,8 @@
 
 A trajectory has the tokens of its goal and, for each step, of the screen, the cue and the action. So it is enough to
 tokenise each distinct goal and action once, and to look up each distinct screen size. The action language finds actions
-with equal text by arithmetic on arrays (`ActionLanguage.text_keys`): of millions of steps, thousands are encoded.
+with equal text by arithmetic on arrays (`ActionLanguage.text_keys`). Most taps share a text with others; nearly every
+swipe of a person has a text of its own, so that a million steps have about a hundred thousand different texts.
 """
 
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.sentences.text_lengths import text_lengths
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.stream import chosen_episodes
@@ -32,8 +34,9 @@ class TokenCounts:
     """Token counts of E episodes with S steps in total.
 
     `goal`: int64 (E,), tokens before the first step. `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all
-    tokens of a step. `screen`: int64 (S,), its visual tokens. `action`: int64 (S,), its supervised tokens. With a
-    language that names swipe targets, a swipe counts as if it named its target.
+    tokens of a step. `screen`: int64 (S,), its visual tokens. `action`: int64 (S,), its supervised tokens: 0 for an
+    action that is not writable (`TrajectorySentences`). `is_writable`: bool (S,). With a language that names swipe
+    targets, a swipe counts as if it named its target.
     """
 
     goal: np.ndarray
@@ -41,6 +44,7 @@ class TokenCounts:
     step: np.ndarray
     screen: np.ndarray
     action: np.ndarray
+    is_writable: np.ndarray
 
     @property
     def whole(self) -> np.ndarray:
@@ -52,6 +56,16 @@ class TokenCounts:
     def steps_of(self, episode: int) -> np.ndarray:
         """int64 (steps of the episode,): all tokens of each step."""
         return self.step[self._offsets[episode] : self._offsets[episode + 1]]
+
+    def writable_steps_of(self, episode: int) -> np.ndarray:
+        """bool (steps of the episode,)"""
+        return self.is_writable[self._offsets[episode] : self._offsets[episode + 1]]
+
+    def unwritable_steps(self) -> list[tuple[int, int]]:
+        """(episode, step) of each action that is not writable."""
+        rows = np.flatnonzero(~self.is_writable)
+        episodes = np.searchsorted(self._offsets, rows, side="right") - 1
+        return list(zip(episodes.tolist(), (rows - self._offsets[episodes]).tolist(), strict=True))
 
     @cached_property
     def _offsets(self) -> np.ndarray:
@@ -66,19 +80,18 @@ def columns_for(dataset: ShardDataset, sentences: TrajectorySentences, columns: 
 
 
 def count_tokens(columns: Columns, sentences: TrajectorySentences) -> TokenCounts:
-    """Counts tokens from the columns that `columns_for` reads.
-
-    Raises UserError if the tokenizer cannot write an action, as building that sentence would.
-    """
+    """Counts tokens from the columns that `columns_for` reads."""
     if sentences.language.names_touched_elements and columns.touched is None:
         raise ValueError("a language that names touched elements needs the columns of `columns_for`")
     goals = pa.array(columns.goal, pa.string()).dictionary_encode()
-    of_goals = np.array([len(sentences.goal_ids(goal)) for goal in goals.dictionary.to_pylist()], np.int64)
-    screen, action = _screen_tokens(columns, sentences), _action_tokens(columns, sentences)
+    of_goals = _goal_tokens(goals.dictionary.to_pylist(), sentences)
+    screen = _screen_tokens(columns, sentences)
+    action, is_writable = _action_tokens(columns, sentences)
     step = screen + action + len(sentences.before_screen(is_first=False)) + len(sentences.marks(sentences.template.cue))
     first = np.cumsum(columns.lengths) - columns.lengths
     step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
-    return TokenCounts(of_goals[goals.indices.to_numpy()], columns.lengths, step, screen, action)
+    supervised = np.where(is_writable, action, 0)
+    return TokenCounts(of_goals[goals.indices.to_numpy()], columns.lengths, step, screen, supervised, is_writable)
 
 
 def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
@@ -117,13 +130,20 @@ def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarr
     return np.array([sentences.screens.tokens(*size) for size in sizes.tolist()], np.int64)[which.ravel()]
 
 
-def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
-    """int64 (steps,): the tokens of each action and its end mark."""
+def _goal_tokens(goals: list[str], sentences: TrajectorySentences) -> np.ndarray:
+    """int64 (goals,): `len(sentences.goal_ids(goal))` of each."""
+    lengths = text_lengths(sentences, [sentences.goal_text(goal) for goal in goals])
+    return lengths.tokens.astype(np.int64) + len(sentences.start_ids())
+
+
+def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (steps,): the tokens of each action and its end mark; bool (steps,): whether it is writable."""
     language = sentences.language
     names = None if columns.touched is None else _names(columns, columns.touched, language.name_swipe_targets)
     _, first, which = np.unique(language.text_keys(columns, names), return_index=True, return_inverse=True)
-    counts = [len(sentences.action_ids(*_encode_arguments(columns, step, names))) for step in first.tolist()]
-    return np.array(counts, np.int64)[which]
+    texts = [language.encode(*_encode_arguments(columns, step, names)) for step in first.tolist()]
+    lengths = text_lengths(sentences, texts)
+    return lengths.tokens.astype(np.int64)[which] + 1, lengths.is_writable[which]
 
 
 def _names(columns: Columns, touched: np.ndarray, name_swipe_targets: bool) -> np.ndarray:

@@ -39,6 +39,7 @@ def count_pass(items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray) ->
     parts = Counter(episode.tolist())
     cut = [number for number in parts.values() if number > 1]
     supervised = np.concatenate([[0], np.cumsum(counts.action)])
+    writable = np.concatenate([[0], np.cumsum(counts.is_writable)])
     read = counts.screen[times > 0]
     return PassCounts(
         episodes=len(parts),
@@ -46,7 +47,7 @@ def count_pass(items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray) ->
         windows=sum(cut),
         sentences=len(items),
         longest=int(tokens.max()),
-        actions=int((last - learned).sum()),
+        actions=int((writable[last] - writable[learned]).sum()),
         screen_tokens=(int(read.min()), float(np.average(counts.screen, weights=times)), int(read.max())),
         load=Workload(
             tokens=int(tokens.sum()),

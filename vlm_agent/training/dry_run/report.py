@@ -17,6 +17,7 @@ from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.data.data_module import Unwritable
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS, Memory, spread, weigh
@@ -53,6 +54,7 @@ class DryRun:
     target: Target
     parameters: dict[str, dict[str, int]]
     reads: PassCounts
+    unwritable: Unwritable
     rows_a_pass: int
     steps: int
     step: StepCounts
@@ -80,6 +82,7 @@ def dry_run(plan: ShardDataModule, target: Target) -> DryRun:
         target=target,
         parameters=count_parameters(model),
         reads=reads,
+        unwritable=plan.unwritable_actions,
         rows_a_pass=rows,
         steps=steps,
         step=step,

@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.console import new_table
+from vlm_agent.training.data.data_module import unwritable_report
 from vlm_agent.training.dry_run.memory import Memory
 from vlm_agent.training.dry_run.report import DryRun
 
@@ -14,6 +15,8 @@ def print_dry_run(console: Console, dry: DryRun) -> None:
     """Prints parameters, data, FLOPs, time and memory."""
     console.print(Columns([_parameters(dry), _run(dry)], padding=(0, 4)))
     console.print(_memory(dry))
+    if dry.unwritable.count:
+        console.print(Text(unwritable_report(dry.unwritable)))
     console.print(Text(_small_print(dry), "dim"))
 
 
