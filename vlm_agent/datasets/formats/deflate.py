@@ -2,8 +2,8 @@
 
 At the start of a stream, ISA-L up to 2.32.1 takes the match table's slot for the third byte from a register that still
 holds the stream's address: `.write_first_byte` in `igzip_icf_body_h1_gr_bt.asm` shifts `tmp2`, which no instruction has
-set. Bytes of that slot further on can then match at another distance. The output is valid, but one screen in some ten
-thousand has other bytes in a process with other addresses.
+set. Bytes of that slot further on can then match at another distance. The output is valid, but a few screens in ten
+thousand have other bytes in a process with other addresses.
 
 `Deflater` avoids that code by the size of the first call. ISA-L leaves the last 288 bytes (`ISAL_LOOK_AHEAD`) for the
 next call, so it compresses one of 289, and the next call computes every slot from the bytes.
