@@ -2,7 +2,9 @@
 # make test     lint, import contract, types, words, tests (without the slow ones)
 # make slow     the slow tests: several minutes each, one at a time
 # make types    types alone
-# Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for.
+# Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for. PyTorch is
+# PyPI's build, for CUDA 13, or that of TORCH_INDEX (requirements.txt lists them):
+#     make install TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +12,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 TEST_WEIGHTS := $(VENV)/.test-weights
 PYTEST_ARGS ?=
+TORCH_INDEX ?=
+TORCH := $(shell sed -nE 's/^(torch(vision)?==[0-9.]+).*/\1/p' requirements.txt)
 .PHONY: install demo test slow types clean
 
 install: $(INSTALLED)
@@ -17,6 +21,7 @@ install: $(INSTALLED)
 # The stamp makes this run again only after a change of what is installed.
 $(INSTALLED): requirements.txt pyproject.toml
 	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	$(if $(TORCH_INDEX),$(BIN)/pip install --index-url $(TORCH_INDEX) $(TORCH))
 	$(BIN)/pip install -r requirements.txt -e .
 	touch $@
 

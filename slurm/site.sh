@@ -30,7 +30,9 @@ EVALUATE_TIME=04:00:00
 NOTICE_SECONDS=300   # notice before the time limit; longer than one step and one checkpoint, and more than 60
 
 # ---- Environment: a virtual environment or a container ------------------------------------------------------------------
-MODULES=()    # modules to load first: (python/3.11 cuda/12.4)
+# PyTorch brings its own CUDA libraries and needs only the driver (slurm/README.md). A cuda module is for compiling
+# flash-attn, and must have the major version of PyTorch's build: cuda/13.0, or cuda/12.6 for the build cu126.
+MODULES=()    # modules to load first: (python/3.11)
 VENV=.venv    # empty with a container
 CONTAINER=()  # the command that starts a container: (apptainer exec --nv --bind /scratch vlm-agent.sif)
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
+import torch
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import UserError
@@ -131,6 +132,8 @@ def _run(*words) -> None:
     began = time.monotonic()
     command = [sys.executable, "-m", "vlm_agent.cli", *arguments]
     environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # loading 3 million weights needs none
+    if not torch.cuda.is_available():
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # the CPU is enough, even where PyTorch cannot use the GPUs
     status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 (fixed arguments, no shell)
     if status != 0:
         raise DemoError(f"`vlm-agent {arguments[0]}` failed with status {status}; its message is above")

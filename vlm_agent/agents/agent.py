@@ -109,6 +109,10 @@ class AgentSettings(Section):
         """Everything that decides the answers, as JSON. Only equal descriptions resume each other's evaluation."""
         return self.model_dump(mode="json")
 
+    def device(self) -> str | None:
+        """The line of a log that names the device of the agent's model; None for an agent without a model here."""
+        return None
+
     def load(self) -> Agent:
         raise NotImplementedError
 

@@ -9,12 +9,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vlm_agent.agents import AGENTS, AgentSettings
+from vlm_agent.agents import AGENTS, Agent, AgentSettings
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping, validated
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -47,3 +50,11 @@ def agent_settings(
     if foreign := [key for key in overrides if key not in AGENTS[name].model_fields]:
         raise AgentError(f"--{foreign[0].replace('_', '-')} is not a setting of agent {name}")
     return validated(AGENTS[name], content | dict(overrides), where, AgentError)
+
+
+def load_agent(settings: AgentSettings, console: "Console") -> Agent:
+    """The agent; prints the device of its model first."""
+    device = settings.device()
+    if device is not None:
+        console.print(device, highlight=False)
+    return settings.load()

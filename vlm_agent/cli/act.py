@@ -65,13 +65,14 @@ def run(options: argparse.Namespace) -> int:
 
     from vlm_agent.acting.guard import Guard
     from vlm_agent.acting.loop import Limits, act
+    from vlm_agent.agents.loading import load_agent
     from vlm_agent.datasets.sources.trace_writer import TraceWriter
 
     console = make_console()
     settings = chosen_agent(options)
     with options.device.open() as phone:
         goal = phone.task.goal if options.goal is None else options.goal
-        agent = settings.load()
+        agent = load_agent(settings, console)
         with TraceWriter(_folder(options), _heading(phone, goal, settings.place)) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
             _warn(console, phone, options)

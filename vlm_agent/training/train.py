@@ -18,6 +18,7 @@ from vlm_agent.errors import Stopped
 from vlm_agent.models.build import build, save
 from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
+from vlm_agent.models.weights.device import describe_device, model_device
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.weights.zero3 import gathered_for_saving, without_zero3_partitioning
 from vlm_agent.recipe.run import Recipe
@@ -48,7 +49,9 @@ def train(recipe: Recipe, console: Console) -> Path:
 
 def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     run = Path(recipe.output)
+    device = describe_device(model_device())
     if is_first_rank():
+        console.print(f"{device}, {os.environ.get('WORLD_SIZE', '1')} rank(s)", highlight=False)
         refuse_other_runs(run, recipe)
 
     # The data: which rows every step reads, known before any weight is loaded.

@@ -56,6 +56,11 @@ class VlmSettings(AgentSettings):
         # Absent unless set, so that evaluations of before it was a setting can be resumed.
         return described | ({"constrained": True} if self.constrained else {})
 
+    def device(self) -> str:
+        from vlm_agent.models.weights.device import describe_device, model_device
+
+        return describe_device(model_device())
+
     def load(self) -> Agent:
         """A model that was trained under a control (`data.control`) stays under it."""
         from vlm_agent.agents.vlm.agent import VlmAgent

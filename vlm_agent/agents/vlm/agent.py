@@ -30,6 +30,7 @@ from vlm_agent.models.decoding import Decoder
 from vlm_agent.models.family import decoder_of, family_of, processor_of
 from vlm_agent.models.run_layout import trained
 from vlm_agent.models.weights.adapters import without_adapter
+from vlm_agent.models.weights.device import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -70,7 +71,7 @@ class VlmAgent:
         family_of(model.config).use_masked_attention(without_adapter(model))
         sentences = processor_of(model.config).sentences(tokenizer, recipe.action_language.build())
         module: nn.Module = model  # transformers' own annotation of `to` is wrong
-        module.to("cuda" if torch.cuda.is_available() else "cpu")
+        module.to(model_device())
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:

@@ -9,11 +9,13 @@ OUT/parts/                  predictions during the evaluation (see `parts.py`)
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from vlm_agent.agents import AgentSettings
+from vlm_agent.agents.loading import load_agent
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
@@ -63,7 +65,7 @@ def evaluate(
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
-        predict(settings.load, plan.passes, dataset, parts, task, console)
+        predict(partial(load_agent, settings, console), plan.passes, dataset, parts, task, console)
         if task.count == 1:
             return _score(plan, dataset, parts, console)
     missing = _count_missing(plan, parts)

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.loading import load_agent
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.episodes import Action
@@ -88,7 +89,7 @@ def _play(settings: AgentSettings, attempts: list[_Attempt], workers: int, conso
         return
     players = dict(BASELINES)
     if any(attempt.run not in BASELINES for attempt in attempts):
-        players |= _players(settings)
+        players |= _players(load_agent(settings, console))
     pool = ThreadPoolExecutor(workers)
     try:
         pending = [pool.submit(play, one.run, players[one.run], one.task, one.folder) for one in attempts]
@@ -100,8 +101,7 @@ def _play(settings: AgentSettings, attempts: list[_Attempt], workers: int, conso
         pool.shutdown(cancel_futures=True)
 
 
-def _players(settings: AgentSettings) -> dict[str, Player]:
-    agent = settings.load()
+def _players(agent: Agent) -> dict[str, Player]:
     agents: dict[str, Agent] = {AGENT: agent}
     agents |= {name: ControlledAgent(agent, control) for name, control in CONTROLS.items()}
     return {run: partial(_ignore_expert, agent) for run, agent in agents.items()}

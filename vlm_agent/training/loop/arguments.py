@@ -9,6 +9,7 @@ from transformers import TrainingArguments
 
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.run_layout import CHECKPOINTS
+from vlm_agent.models.weights.device import model_device
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.run_folder.layout import TENSORBOARD
@@ -42,7 +43,7 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         logging_steps=training.log_steps,
         logging_first_step=True,
         dataloader_num_workers=recipe.data.workers,
-        use_cpu=not torch.cuda.is_available(),
+        use_cpu=model_device().type == "cpu",
         deepspeed=None if deepspeed is None else str(deepspeed),
         report_to=["tensorboard"],
         remove_unused_columns=False,

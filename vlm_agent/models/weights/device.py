@@ -1,0 +1,152 @@
+"""The device that a model computes on. GPUs that PyTorch cannot use are an error, never a silent run on the CPU.
+
+`pip install torch` brings the newest CUDA build, and an older driver makes `torch.cuda.is_available()` False: a run of
+eight ranks would then load eight models into main memory. So GPUs are looked for without PyTorch, too: in the driver's
+files, among the devices and by nvidia-smi. To use the CPU of a machine with GPUs, hide them: `CUDA_VISIBLE_DEVICES=`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from vlm_agent.errors import UserError
+
+_ROOT = Path("/")
+_HIDDEN = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES that hide every GPU; Slurm sets the last in jobs without GPUs."""
+
+_NEEDED_DRIVER = {11: 450, 12: 525, 13: 580}
+"""CUDA's major version → the oldest driver of any of its minor versions (NVIDIA, "CUDA Compatibility", 2025)."""
+
+_OLDER_DRIVERS = "pip install torch==2.13.0 torchvision==0.28.0 --index-url https://download.pytorch.org/whl/cu126"
+
+
+class GpuError(UserError):
+    """The machine has GPUs, and this installation of PyTorch cannot use them."""
+
+
+@dataclass(frozen=True)
+class InstalledGpus:
+    """What the system reports. `names`: one a GPU, "GPU" where its model is unknown. `driver`: None if unknown."""
+
+    names: tuple[str, ...]
+    driver: str | None = None
+
+
+def model_device() -> torch.device:
+    """The GPU if PyTorch can use one, else the CPU. Raises GpuError for GPUs that it cannot use."""
+    if torch.cuda.is_available():
+        _check_kernels()
+        return torch.device("cuda")
+    if os.environ.get("CUDA_VISIBLE_DEVICES") not in _HIDDEN:
+        installed = installed_gpus(_ROOT)
+        if installed.names:
+            raise GpuError(_unusable(installed))
+    return torch.device("cpu")
+
+
+def describe_device(device: torch.device) -> str:
+    """One line for a log: the device, and PyTorch's build."""
+    if device.type != "cuda":
+        hidden = ", GPUs are hidden" if installed_gpus(_ROOT).names else ""
+        return f"device: CPU, {torch.get_num_threads()} threads{hidden}; PyTorch {torch.__version__}"
+    properties = torch.cuda.get_device_properties(device)
+    return (
+        f"device: {properties.name}, {properties.total_memory / 1e9:.0f} GB; PyTorch {torch.__version__}, "
+        f"CUDA {torch.version.cuda}"
+    )
+
+
+def installed_gpus(root: Path = _ROOT) -> InstalledGpus:
+    """GPUs of NVIDIA below `root`: by the kernel module's files, else by device files, else by nvidia-smi."""
+    driver_files = root / "proc/driver/nvidia"
+    names = tuple(_model(path) for path in sorted(driver_files.glob("gpus/*/information")))
+    devices = [path for path in (root / "dev").glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name)]
+    names = names or ("GPU",) * len(devices)
+    version = re.search(r"NVRM version:.*?\s(\d+\.[\d.]+)", _text(driver_files / "version"))
+    driver = None if version is None else version[1]
+    if names and driver is not None:
+        return InstalledGpus(names, driver)
+    reported = _from_nvidia_smi()
+    return InstalledGpus(names or reported.names, driver or reported.driver)
+
+
+def _model(information: Path) -> str:
+    found = re.search(r"^Model:\s*(.+)$", _text(information), re.MULTILINE)
+    return "GPU" if found is None else found[1].strip()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _from_nvidia_smi() -> InstalledGpus:
+    """No GPUs where the program is missing, fails, or hangs, as it does beside some broken drivers."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return InstalledGpus(())
+    command = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)  # noqa: S603 (no shell)
+    except (OSError, subprocess.SubprocessError):
+        return InstalledGpus(())
+    rows = [line.rpartition(",") for line in done.stdout.splitlines() if "," in line]
+    return InstalledGpus(tuple(name.strip() for name, _, _ in rows), rows[0][2].strip() if rows else None)
+
+
+def _unusable(installed: InstalledGpus) -> str:
+    return (
+        f"this machine has {len(installed.names)} GPU(s) ({installed.names[0]}) that PyTorch cannot use: "
+        f"{_reason(installed.driver)}. To train or evaluate on the CPU, hide the GPUs: CUDA_VISIBLE_DEVICES= before the "
+        "command"
+    )
+
+
+def _reason(driver: str | None) -> str:
+    cuda, build = torch.version.cuda, f"PyTorch {torch.__version__}"
+    if cuda is None:
+        return (
+            f"{build} is a build for CPUs, and the driver is {driver or 'unknown'}; install a build for CUDA: plain "
+            "`pip install --force-reinstall torch==2.13.0 torchvision==0.28.0` for driver 580 or newer, else "
+            f"`{_OLDER_DRIVERS}`"
+        )
+    needed = _NEEDED_DRIVER.get(int(cuda.partition(".")[0]))
+    if needed is not None and driver is not None and int(driver.partition(".")[0]) < needed:
+        return (
+            f"{build} is built for CUDA {cuda}, which needs driver {needed} or newer, and the driver is {driver}; "
+            f"update the driver, or install the build for CUDA 12.6: `{_OLDER_DRIVERS}`"
+        )
+    return (
+        f"{build} is built for CUDA {cuda}, and the driver is {driver or 'unknown'}; {_message_of_cuda()}. Possible "
+        "causes: a container without GPUs (--nv, --gpus all), a job without them, CUDA_VISIBLE_DEVICES="
+        f"{os.environ.get('CUDA_VISIBLE_DEVICES', '(not set)')}"
+    )
+
+
+def _message_of_cuda() -> str:
+    """PyTorch's own reason, in one line."""
+    try:
+        torch.cuda.init()
+    except (AssertionError, RuntimeError) as error:
+        return f"its message is {str(error).partition('. ')[0]!r}"
+    return "torch.cuda.init() has no error"
+
+
+def _check_kernels() -> None:
+    """Raises GpuError for a GPU that is too old for this build, whose first kernel would fail without naming it."""
+    oldest = min((int(name[3:]) for name in torch.cuda.get_arch_list() if re.fullmatch(r"sm_\d+", name)), default=0)
+    major, minor = torch.cuda.get_device_capability()
+    if 10 * major + minor < oldest:
+        raise GpuError(
+            f"{torch.cuda.get_device_name()} has compute capability {major}.{minor}, and PyTorch {torch.__version__} "
+            f"(CUDA {torch.version.cuda}) has kernels from {oldest / 10:.1f} on; install the build for CUDA 12.6: "
+            f"`{_OLDER_DRIVERS}`"
+        )
