@@ -27,6 +27,7 @@ from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import EncodedScreen
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.episodes import Action, Step
+from vlm_agent.models.cost import Flops
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
@@ -51,7 +52,6 @@ MACHINES = {
     "forkme": (("4090", 1), ("A100-40", 1)),
 }
 """Where each recipe is to run: the first is what its header's dry run asks about."""
-MFU = 0.4
 
 _SIZES = ((1440, 720), (2280, 1080), (2340, 1080), (2400, 1080))
 _GOALS = (
@@ -126,15 +126,15 @@ def dry_run_of(name: str, shards: Path, folder: Path) -> DryRun:
     path = RECIPES / f"{name}.yaml"
     overrides = stand_ins(read_recipe(path), folder) | {"data.shards": str(shards)}
     gpu, gpus = MACHINES[name][0]
-    return dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu(gpu), gpus, MFU))
+    return dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu(gpu), gpus))
 
 
 def cost_lines(name: str, dry: DryRun) -> str:
     """The paragraph of a header."""
     reads, step, target = dry.reads, dry.step, dry.target
     with_or_without = "with" if dry.recipe.training.gradient_checkpointing else "without"
-    everything = sum(kept * episodes for episodes, kept in _kept()) * TRAIN
-    grown = everything / reads.episodes
+    grown = _grown(dry)
+    everything = grown * reads.episodes
     trained, frozen = (sum(part[kind] for part in dry.parameters.values()) / 1e6 for kind in ("trained", "frozen"))
     fewest, mean, most = reads.screen_tokens
     plural = "s" if target.gpus > 1 else ""
@@ -150,19 +150,40 @@ def cost_lines(name: str, dry: DryRun) -> str:
         f"  a step      {step.rows} rows on {target.gpus} GPU{plural}: "
         f"{step.rows / dry.rows_a_pass * reads.episodes:.0f} episodes, {_round(step.tokens)} tokens, "
         f"{_round(step.supervised)} of them learned",
-        f"  FLOPs       {_short(step.work.model)} a step; {_short(step.work.hardware)} with what is computed again",
-        f"  time        at an assumed MFU of {100 * MFU:.0f} %: {_times(name, dry, grown)}",
+        f"  FLOPs       {_short(step.work.model)} a step{_with_recomputation(step.work)}",
+        f"  time        {_times(name, dry, grown)} of peak (assumed: docs/training.md);",
+        f"              {_recomputed(dry)}",
         f"  memory      GB a GPU, estimated, {with_or_without} gradient checkpointing: {_memory(dry)}",
     ]
     return "".join(f"# {line}\n" for line in lines)
 
 
 def _times(name: str, dry: DryRun, grown: float) -> str:
-    done = dry.hours * grown * dry.target.gpus * dry.target.gpu.bf16
-    machines = ((gpus, find_gpu(gpu)) for gpu, gpus in MACHINES[name])
-    hours = ", ".join(f"{_hours(done / (gpus * gpu.bf16))} on {gpus} x {gpu.name}" for gpus, gpu in machines)
-    epochs = dry.recipe.training.epochs
-    return f"{hours}; {_round(dry.steps * grown)} steps, {epochs:g} pass{'' if epochs == 1 else 'es'}"
+    work = dry.step.work.hardware * dry.steps * grown / 3600
+    machines = [(gpus, find_gpu(gpu)) for gpu, gpus in MACHINES[name]]
+    return ", ".join(
+        f"{_hours(work / (gpus * gpu.peak(bf16=True) * gpu.mfu))} on {gpus} x {gpu.name} at {100 * gpu.mfu:.0f} %"
+        for gpus, gpu in machines
+    )
+
+
+def _with_recomputation(work: Flops) -> str:
+    return f"; {_short(work.hardware)} with what is computed again" if work.recomputed else ""
+
+
+def _recomputed(dry: DryRun) -> str:
+    """What a header's percentages of peak are, and the length of the run."""
+    work, epochs = dry.step.work, dry.recipe.training.epochs
+    share = (
+        f"{100 * work.recomputed / work.hardware:.0f} % of it recomputed" if work.recomputed else "nothing recomputed"
+    )
+    extra = "" if dry.recipe.model.quantisation is None else ", dequantisation not counted"
+    return f"{share}{extra}; {_round(dry.steps * _grown(dry))} steps, {epochs:g} pass{'' if epochs == 1 else 'es'}"
+
+
+def _grown(dry: DryRun) -> float:
+    """How many times the episodes of AITW's train split are those that were made."""
+    return sum(kept * episodes for episodes, kept in _kept()) * TRAIN / dry.reads.episodes
 
 
 def _kept() -> list[tuple[int, float]]:

@@ -24,7 +24,8 @@ def add(commands) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the cost of the run; loads no weights")
     parser.add_argument("--gpu", default="H100", metavar="NAME", help="dry run: GPU type (default H100)")
     parser.add_argument("--gpus", type=int, default=1, metavar="N", help="dry run: number of GPUs (default 1)")
-    parser.add_argument("--mfu", type=float, default=0.4, metavar="SHARE", help="dry run: MFU (default 0.4)")
+    mfu_help = "dry run: MFU while it computes, recomputation included (default 0.3 on H100 and newer, else 0.4)"
+    parser.add_argument("--mfu", type=float, metavar="SHARE", help=mfu_help)
     parser.usage = "vlm-agent train [-h] --config FILE [--dry-run [--gpu NAME] ...] [--KEY.SUBKEY VALUE ...]"
 
 
@@ -51,7 +52,7 @@ def run(options) -> int:
 
 
 def _dry_run(recipe, options, console) -> None:
-    if options.gpus < 1 or not 0 < options.mfu <= 1:
+    if options.gpus < 1 or (options.mfu is not None and not 0 < options.mfu <= 1):
         options.parser.error("--gpus must be 1 or greater; --mfu must be greater than 0 and at most 1")
 
     from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of

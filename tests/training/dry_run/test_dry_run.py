@@ -1,5 +1,6 @@
 """A dry run counts what the run would read, hold and compute, and reads no weight."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS
 from vlm_agent.training.dry_run.report import Target, count_parameters, dry_run, empty_model
-from vlm_agent.training.dry_run.tables import print_dry_run, run_rows
+from vlm_agent.training.dry_run.tables import checkpointing_advice, print_dry_run, run_rows
 
 QWEN = {
     "model_type": "qwen2_5_vl",
@@ -188,9 +189,51 @@ def test_a_dry_run_fits_on_one_screen_and_says_what_matters(tmp_path):
     print_dry_run(console, dry)
     shown = console.export_text()
     assert len(shown.splitlines()) <= 35
-    for words in ("on 2 x H100 at 40% MFU", "zero3_offload", "cut into", "computed", "which this recipe has on"):
+    for words in (
+        "on 2 x H100 at ",
+        "% MFU, 40% with what is recomputed",
+        "zero3_offload",
+        "cut into",
+        "computed",
+        "which this recipe has on",
+    ):
         assert words in shown
     assert run_rows(dry)["tokens a screen"] == "8"
+
+
+def test_recomputing_where_memory_is_ample_is_named_with_what_it_costs(tmp_path):
+    dry = dry_run(data_module_of(tmp_path, {"steps": 3, "gradient_checkpointing": True}), H100)
+    ratio = dry.step.work.hardware / dry.step.work.model
+    advice = checkpointing_advice(dry)
+    assert advice.startswith("training.gradient_checkpointing: false fits: ddp takes ")
+    assert f"computes {ratio:.2f}x less" in advice
+    console = Console(width=120, record=True)
+    print_dry_run(console, dry)
+    assert "gradient_checkpointing: false fits" in console.export_text()
+    assert checkpointing_advice(replace(dry, activations=dry.activations | {False: 65 * 10**9})) is None
+
+
+def test_a_run_that_fits_only_with_recomputation_is_told_so(tmp_path):
+    dry = dry_run(data_module_of(tmp_path, {"steps": 3}), H100)
+    assert checkpointing_advice(dry) is None
+    full = replace(dry, activations=dry.activations | {False: 85 * 10**9})
+    assert checkpointing_advice(full).startswith("training.gradient_checkpointing: true fits")
+
+
+def test_recomputation_takes_time_and_lowers_mfu(tmp_path):
+    plain, again = (
+        dry_run(data_module_of(tmp_path / name, {"steps": 3, "gradient_checkpointing": on}), H100)
+        for name, on in (("plain", False), ("again", True))
+    )
+    work = again.step.work
+    assert plain.mfu == 0.4
+    assert again.mfu == pytest.approx(0.4 * work.model / work.hardware)
+    assert again.hours == pytest.approx(plain.hours * work.hardware / work.model)
+
+
+def test_without_an_assumption_each_gpu_has_its_own(tmp_path):
+    plan = data_module_of(tmp_path, {"steps": 3})
+    assert [dry_run(plan, Target(find_gpu(name), 1)).mfu for name in ("H100", "A100")] == [0.3, 0.4]
 
 
 def test_sentences_that_are_drawn_during_the_run_are_refused(tmp_path):

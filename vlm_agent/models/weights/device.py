@@ -105,8 +105,8 @@ def _from_nvidia_smi() -> InstalledGpus:
 def _unusable(installed: InstalledGpus) -> str:
     return (
         f"this machine has {len(installed.names)} GPU(s) ({installed.names[0]}) that PyTorch cannot use: "
-        f"{_reason(installed.driver)}. To train or evaluate on the CPU, hide the GPUs: CUDA_VISIBLE_DEVICES= before the "
-        "command"
+        f"{_reason(installed.driver)}. To train or evaluate on the CPU, hide the GPUs: CUDA_VISIBLE_DEVICES= before "
+        "the command"
     )
 
 

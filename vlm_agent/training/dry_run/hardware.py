@@ -17,8 +17,8 @@ class HardwareError(UserError):
 @dataclass(frozen=True)
 class Gpu:
     """`bf16` and `fp32`: peak FLOP/s, None if unsupported. `memory`: nominal bytes. `device_names`: the results of
-    `torch.cuda.get_device_name`. `source`: the data sheet. `volta`: PyTorch's builds for CUDA 13, PyPI's among them, have
-    no kernels for it; the build for CUDA 12.6 has."""
+    `torch.cuda.get_device_name`. `source`: the data sheet. `volta`: PyTorch's builds for CUDA 13, PyPI's among them,
+    have no kernels for it; the build for CUDA 12.6 has."""
 
     name: str
     bf16: float | None
@@ -27,6 +27,15 @@ class Gpu:
     device_names: tuple[str, ...]
     source: str
     volta: bool = False
+
+    @property
+    def mfu(self) -> float:
+        """The MFU to expect of LoRA on a 7B model as this package runs it, without gradient checkpointing.
+
+        Assumed, not measured: docs/training.md has the figures that it lies below. GPUs with faster tensor cores spend
+        a larger share of a step on the operations between matrix products.
+        """
+        return 0.3 if self.bf16 is not None and self.bf16 > 700e12 else 0.4
 
     def peak(self, bf16: bool) -> float:
         """FLOP/s in bfloat16, else in float32. Raises HardwareError if the GPU does not support bfloat16."""

@@ -27,11 +27,16 @@ from vlm_agent.training.loop.optimizers import optimizer_of
 
 @dataclass(frozen=True)
 class Target:
-    """The hardware of the run. `mfu`: the assumed model FLOPs utilisation, a fraction of the GPUs' peak."""
+    """The hardware of the run. `mfu`: the assumed fraction of the GPUs' peak while it computes, recomputation included:
+    the model FLOPs utilisation of a run without gradient checkpointing. None: `Gpu.mfu`."""
 
     gpu: Gpu
     gpus: int
-    mfu: float
+    mfu: float | None = None
+
+    @property
+    def utilisation(self) -> float:
+        return self.gpu.mfu if self.mfu is None else self.mfu
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class StepCounts:
 @dataclass(frozen=True)
 class DryRun:
     """`parameters`: trained and frozen, by part. `memory`: by DeepSpeed configuration, without activations.
-    `activations`: bytes, without and with gradient checkpointing. `hours`: at the target's MFU."""
+    `activations`: bytes, without and with gradient checkpointing. `hours`: at the target's MFU, with recomputation."""
 
     recipe: Recipe
     target: Target
@@ -61,6 +66,15 @@ class DryRun:
     memory: dict[str, Memory]
     activations: dict[bool, int]
     hours: float
+
+    @property
+    def mfu(self) -> float:
+        """Of model FLOPs, without recomputation."""
+        return self.target.utilisation * self.step.work.model / self.step.work.hardware
+
+    def total_bytes(self, sharding: str, checkpointing: bool) -> int:
+        """An estimate of the memory that a GPU needs."""
+        return self.memory[sharding].total + self.activations[checkpointing]
 
 
 def dry_run(plan: ShardDataModule, target: Target) -> DryRun:
@@ -88,7 +102,7 @@ def dry_run(plan: ShardDataModule, target: Target) -> DryRun:
         step=step,
         memory=memory_by_sharding(model, plan.config, recipe, target.gpus, bf16),
         activations=activations_by_checkpointing(plan, largest_row(plan, reads), bf16),
-        hours=steps * step.work.model / (target.gpus * peak * target.mfu) / 3600,
+        hours=steps * step.work.hardware / (target.gpus * peak * target.utilisation) / 3600,
     )
 
 

@@ -1,5 +1,7 @@
 """The tables of a dry run at the terminal."""
 
+from pathlib import Path
+
 from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +12,9 @@ from vlm_agent.training.data.data_module import unwritable_report
 from vlm_agent.training.dry_run.memory import Memory
 from vlm_agent.training.dry_run.report import DryRun
 
+_AMPLE = 0.8
+"""The share of a GPU's memory that an estimate of activations may take before a run of it is recommended."""
+
 
 def print_dry_run(console: Console, dry: DryRun) -> None:
     """Prints parameters, data, FLOPs, time and memory."""
@@ -17,6 +22,9 @@ def print_dry_run(console: Console, dry: DryRun) -> None:
     console.print(_memory(dry))
     if dry.unwritable.count:
         console.print(Text(unwritable_report(dry.unwritable)))
+    advice = checkpointing_advice(dry)
+    if advice is not None:
+        console.print(Text(advice, "bold"))
     console.print(Text(_small_print(dry), "dim"))
 
 
@@ -53,7 +61,8 @@ def run_rows(dry: DryRun) -> dict[str, str]:
         f"{step.actions:,.0f} actions",
         "FLOPs a step": f"{_short(work.model)}" + (f", {_short(work.hardware)} computed" if work.recomputed else ""),
         "steps": f"{dry.steps:,} ({passes:,.2f} passes), {_short(dry.steps * work.model)} FLOPs",
-        "time": f"{_time(dry.hours)} on {target.gpus} x {target.gpu.name} at {target.mfu:.0%} MFU",
+        "time": f"{_time(dry.hours)} on {target.gpus} x {target.gpu.name} at {dry.mfu:.0%} MFU"
+        + (f", {target.utilisation:.0%} with what is recomputed" if work.recomputed else ""),
     }
 
 
@@ -70,6 +79,26 @@ def _memory(dry: DryRun) -> Table:
     return table
 
 
+def checkpointing_advice(dry: DryRun) -> str | None:
+    """One sentence where the recipe recomputes although memory is ample, or does not fit without recomputing."""
+    training, limit, work = dry.recipe.training, dry.target.gpu.memory, dry.step.work
+    deepspeed = "ddp" if training.deepspeed is None else Path(training.deepspeed).stem
+    if deepspeed not in dry.memory:
+        return None
+    without, with_it = (dry.total_bytes(deepspeed, checkpointing) for checkpointing in (False, True))
+    if training.gradient_checkpointing and without <= _AMPLE * limit:
+        return (
+            f"training.gradient_checkpointing: false fits: {deepspeed} takes {_gigabytes(without)} of "
+            f"{limit / 1e9:.0f} GB without it, and a step computes {work.hardware / work.model:.2f}x less."
+        )
+    if not training.gradient_checkpointing and with_it < limit < without:
+        return (
+            f"training.gradient_checkpointing: true fits: {deepspeed} takes {_gigabytes(with_it)} GB with it, and "
+            f"{_gigabytes(without)} of {limit / 1e9:.0f} GB as the recipe is."
+        )
+    return None
+
+
 def _total(memory: Memory, activations: int, limit: int) -> Text:
     total = memory.total + activations
     return Text(_gigabytes(total), "red" if total > limit else "green")
@@ -80,9 +109,20 @@ def _small_print(dry: DryRun) -> str:
     host = max(memory.host for memory in dry.memory.values())
     return (
         "states: the optimiser's. ~: estimates. checkpointed: total with gradient checkpointing, which this recipe has "
-        f"{chosen}. zero3_offload also takes {_gigabytes(host)} GB of main memory a GPU. MFU: of model FLOPs, without "
-        "what checkpointing computes again."
+        f"{chosen}. zero3_offload also takes {_gigabytes(host)} GB of main memory a GPU. MFU: assumed, not measured; "
+        "of model FLOPs, without what checkpointing recomputes." + _quantised(dry) + _for_volta(dry)
     )
+
+
+def _quantised(dry: DryRun) -> str:
+    kind = dry.recipe.model.quantisation
+    return "" if kind is None else f" Time is without the dequantisation of {kind}, estimated at 25 to 40 % more."
+
+
+def _for_volta(dry: DryRun) -> str:
+    if not dry.target.gpu.volta:
+        return ""
+    return f" {dry.target.gpu.name} needs PyTorch's build for CUDA 12.6: requirements.txt has its index."
 
 
 def _words(part: str) -> str:
