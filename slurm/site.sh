@@ -37,7 +37,7 @@ VENV=.venv    # empty with a container
 CONTAINER=()  # the command that starts a container: (apptainer exec --nv --bind /scratch vlm-agent.sif)
 
 # ---- Files ------------------------------------------------------------------------------------------------------------
-SCRATCH=""  # a large folder on a shared file system, for Hugging Face's cache; empty: your home
+SCRATCH=""  # a large folder on a shared file system, for the caches of Hugging Face and vlm-agent; empty: your home
 OFFLINE=1   # 1 if compute nodes have no internet access: download checkpoints on the login node first
 
 # ---- The network between nodes ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 import torch
 from helpers import families, tiny, tiny_qwen
 
+from vlm_agent.episodes import Action
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import build
 from vlm_agent.models.loss import NOT_FOR_MODELS
@@ -29,8 +30,10 @@ def shards(tmp_path_factory):
     return tiny.write_shards(tmp_path_factory.mktemp("shards"), EPISODES)
 
 
-def planned(shards, name: str = "llama_vit", data: dict | None = None, **training) -> ShardDataModule:
-    content = tiny.recipe(shards, shards / "run")
+def planned(
+    shards, name: str = "llama_vit", data: dict | None = None, keys: dict | None = None, **training
+) -> ShardDataModule:
+    content = tiny.recipe(shards, shards / "run") | (keys or {})
     if name != "llama_vit":
         content["model"] = tiny_qwen.recipe(name).model_dump(mode="json")
     content["data"] |= data or {}
@@ -205,3 +208,22 @@ def test_elements_are_read_without_counting_tokens(shards):
     assert len(row["screens"]) == 2
     assert row["element_labels"].shape == (2, tiny.GRID[0] * tiny.GRID[1])
     assert "token_counts" not in plan.__dict__
+
+
+@pytest.mark.parametrize("language", ["binned", "named"])
+def test_only_episodes_of_the_run_are_counted_and_its_rows_are_the_same(tmp_path, language):
+    """Episodes that the limit leaves out may even be too long for a row."""
+    long = tiny.episode(9, tuple(Action.type_text("x" * 300 + str(number)) for number in range(3)))
+    chosen = [tiny.episode(0), tiny.episode(2, tiny.ACTIONS[1:])]
+    data, language = {"limit": 2}, {"action_language": {"name": language, "bins": tiny.BINS}}
+    plans = [
+        planned(tiny.write_shards(tmp_path / str(len(episodes)), episodes), data=data, keys=language, batch_tokens=200)
+        for episodes in ([chosen[0], long, chosen[1], long], chosen)
+    ]
+    assert plans[0].episodes == [0, 2]
+    counts, rows = (
+        [make(plan) for plan in plans]
+        for make in (lambda plan: plan.token_counts.whole.tolist(), lambda plan: plan.stream()[0]["about"])
+    )
+    assert counts[0] == counts[1]
+    assert rows[0] == rows[1]

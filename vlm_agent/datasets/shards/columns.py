@@ -1,5 +1,6 @@
 """Columns of a whole data set as flat arrays, for statistics. Pixels are not read."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,26 +65,26 @@ class Columns:
         return self.action == ACTION_NAMES.index(action)
 
 
-def read_columns(dataset: ShardDataset) -> Columns:
-    """Reads the columns of every episode, except `touched`."""
-    table = dataset.table([*_EPISODE_COLUMNS, *(IN_STEPS + name for name in _STEP_COLUMNS)])
-    episodes = table["steps"].combine_chunks()
-    steps = episodes.flatten()
+def read_columns(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> Columns:
+    """Reads the columns of every episode, or of `episodes` (numbers in ascending order), except `touched`."""
+    table = dataset.table([*_EPISODE_COLUMNS, *(IN_STEPS + name for name in _STEP_COLUMNS)], episodes)
+    listed = table["steps"].combine_chunks()
+    steps = listed.flatten()
     return Columns(
         **{name: table[name].to_numpy() for name in _EPISODE_COLUMNS},
-        lengths=np.diff(episodes.offsets.to_numpy()).astype(np.int64),
+        lengths=np.diff(listed.offsets.to_numpy()).astype(np.int64),
         **{name: steps.field(name).to_numpy() for name in ("height", "width", "action_kind")},
         **{name: steps.field(name).flatten().to_numpy().reshape(-1, 2) for name in ("touch_yx", "lift_yx")},
         text=steps.field("text"),
     )
 
 
-def touched_names(dataset: ShardDataset) -> np.ndarray:
+def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:
     """The name of the smallest element under each step's touch point, str objects (S,); empty without such an element.
 
     Steps are in the order of the data set. Only the names of taps are meaningful.
     """
-    steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"])["steps"]
+    steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"], episodes)["steps"]
     # One chunk at a time: the elements of millions of screens are many gigabytes.
     return np.concatenate([np.zeros(0, object), *(_names_in(chunk.flatten()) for chunk in steps.chunks)])
 

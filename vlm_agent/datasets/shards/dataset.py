@@ -196,20 +196,23 @@ class ShardDataset:
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(steps).to_numpy())])
         return ScreenSizes(offsets, *(sizes.field(name).to_numpy() for name in ("height", "width")))
 
-    def table(self, columns: Sequence[str]) -> pa.Table:
-        """The columns of every episode, in order. A column of the steps has a name like `IN_STEPS + "height"`.
+    def table(self, columns: Sequence[str], episodes: Sequence[int] | None = None) -> pa.Table:
+        """The columns of every episode, or of `episodes`, which are numbers in ascending order.
 
-        Columns of `INDEXED` are read from the index; any other requires reading every shard. A column that a shard of
-        an earlier version lacks is null. Raises DatasetError for an unknown column.
+        A column of the steps has a name like `IN_STEPS + "height"`. Columns of `INDEXED` are read from the index; any
+        other requires reading every shard. A column that a shard of an earlier version lacks is null. Raises
+        DatasetError for an unknown column.
         """
         if unknown := set(columns) - set(ALL_COLUMNS):
             raise DatasetError(
                 f"shards have no column {', '.join(sorted(unknown))}; they have {', '.join(ALL_COLUMNS)}"
             )
         if set(columns) <= set(INDEXED):
-            return read_index(self._index_source, columns).take(self._kept)
+            kept = self._kept if episodes is None else self._kept.take(pa.array(episodes, pa.int64()))
+            return read_index(self._index_source, columns).take(kept)
         groups: dict[str, list[int]] = {}
-        for shard, row_group in zip(self._index["shard"].to_pylist(), self._row_groups.tolist(), strict=True):
+        index = self._index if episodes is None else self._index.take(pa.array(episodes, pa.int64()))
+        for shard, row_group in zip(index["shard"].to_pylist(), index["row_group"].to_pylist(), strict=True):
             groups.setdefault(shard, []).append(row_group)
         # `height`, because a shard of an earlier version may have no other of the columns of steps.
         read = [*columns, IN_STEPS + "height"] if any(name.startswith(IN_STEPS) for name in columns) else columns

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
@@ -14,6 +16,7 @@ from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences.elements import ElementSentences
 from vlm_agent.sentences.trajectory import unwritable_line
 from vlm_agent.sentences.windows import TooLongError, single_steps, windows
+from vlm_agent.training.data.count_cache import CountCache, cache_folder
 from vlm_agent.training.data.data_module import LISTED, DataModule, Unwritable
 from vlm_agent.training.data.drawn_data import DrawnDataModule
 from vlm_agent.training.data.stream import Elements, Item, RowOrder, RowSize, RowStream, Trajectories, chosen_episodes
@@ -74,28 +77,29 @@ class ShardDataModule(DataModule):
         sentences = self.sentences_per_row
         if self.recipe.data.control == "no_history":
             # As many single steps as the episodes have, or a row of the control would hold fewer supervised actions.
-            lengths = self.token_counts.lengths[self.episodes]
-            sentences = round(sentences * float(lengths.mean()))
+            sentences = round(sentences * float(self.token_counts.lengths.mean()))
         return RowSize(sentences=sentences)
 
     @cached_property
     def token_counts(self) -> TokenCounts:
-        """The tokens of all episodes of the split."""
-        return self._counted(self.shards)
+        """The tokens of the episodes of the run."""
+        return self._counted(self.shards, self.episodes)
 
     @cached_property
     def unwritable_actions(self) -> Unwritable:
         if self.recipe.data.sentences != "trajectory":
             return Unwritable()
-        chosen = set(self.episodes)
-        steps = [(episode, step) for episode, step in self.token_counts.unwritable_steps() if episode in chosen]
+        steps = self.token_counts.unwritable_steps()
         return Unwritable(len(steps), tuple(self._unwritable_line(*each) for each in steps[:LISTED]))
 
     def _unwritable_line(self, episode: int, step: int) -> str:
         return unwritable_line(self.shards.ids[episode], step, self.shards.without_pixels(episode).steps[step].action)
 
-    def _counted(self, shards: ShardDataset) -> TokenCounts:
-        return count_tokens(columns_for(shards, self.sentences), self.sentences)
+    def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> TokenCounts:
+        """`episodes`: numbers in ascending order."""
+        columns = columns_for(shards, self.sentences, episodes=episodes)
+        cache = CountCache(cache_folder(), self.recipe.action_language.model_dump(mode="json"))
+        return count_tokens(columns, self.sentences, episodes, cache)
 
     @cached_property
     def order(self) -> RowOrder:
@@ -123,13 +127,13 @@ class ShardDataModule(DataModule):
     def _items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
         if self.recipe.data.sentences == "elements":
             return [Item(episode) for episode in episodes]
-        counts = self.token_counts if shards is self.shards else self._counted(shards)
+        counts = self.token_counts if shards is self.shards else self._counted(shards, sorted(episodes))
         cutter = single_steps if self.recipe.data.control == "no_history" else windows
         sentences = self.sentences
         saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
         found = []
-        for episode in episodes:
-            goal, steps = int(counts.goal[episode]), counts.steps_of(episode).tolist()
+        for episode, row in zip(episodes, counts.rows_of(np.array(episodes)).tolist(), strict=True):
+            goal, steps = int(counts.goal[row]), counts.steps_of(row).tolist()
             try:
                 cut = cutter(goal, steps, self.longest, saved)
             except TooLongError as error:
@@ -138,7 +142,7 @@ class ShardDataModule(DataModule):
                     "lower the tokens of a screen"
                 ) from None
             self._check_context(shards.ids[episode], max(window.tokens for window in cut))
-            writable = counts.writable_steps_of(episode)
+            writable = counts.writable_steps_of(row)
             found += [Item(episode, window) for window in cut if writable[window.first_supervised : window.last].any()]
         if not found:
             raise RecipeError(

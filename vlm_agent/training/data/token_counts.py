@@ -6,6 +6,9 @@ with equal text by arithmetic on arrays (`ActionLanguage.text_keys`). Most taps 
 swipe of a person has a text of its own, so that a million steps have about a hundred thousand different texts.
 """
 
+import hashlib
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,8 +25,9 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.text_lengths import text_lengths
+from vlm_agent.sentences.text_lengths import TextLengths, text_lengths
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.data.vocabulary import vocabulary_of
@@ -33,12 +37,14 @@ from vlm_agent.training.data.vocabulary import vocabulary_of
 class TokenCounts:
     """Token counts of E episodes with S steps in total.
 
-    `goal`: int64 (E,), tokens before the first step. `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all
+    `episodes`: int64 (E,), their numbers in the data set, ascending. `goal`: int64 (E,), tokens before the first step.
+    `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all
     tokens of a step. `screen`: int64 (S,), its visual tokens. `action`: int64 (S,), its supervised tokens: 0 for an
     action that is not writable (`TrajectorySentences`). `is_writable`: bool (S,). With a language that names swipe
     targets, a swipe counts as if it named its target.
     """
 
+    episodes: np.ndarray
     goal: np.ndarray
     lengths: np.ndarray
     step: np.ndarray
@@ -53,45 +59,66 @@ class TokenCounts:
         episode = np.repeat(np.arange(len(self.lengths)), self.lengths)
         return self.goal + np.bincount(episode, self.step, minlength=len(self.lengths)).astype(np.int64)
 
-    def steps_of(self, episode: int) -> np.ndarray:
-        """int64 (steps of the episode,): all tokens of each step."""
-        return self.step[self._offsets[episode] : self._offsets[episode + 1]]
+    def rows_of(self, episodes: np.ndarray) -> np.ndarray:
+        """int64: the indices in `goal` and `lengths` of episodes by their number in the data set."""
+        return np.searchsorted(self.episodes, episodes)
 
-    def writable_steps_of(self, episode: int) -> np.ndarray:
+    def steps_of(self, row: int) -> np.ndarray:
+        """int64 (steps of the episode,): all tokens of each step."""
+        return self.step[self._offsets[row] : self._offsets[row + 1]]
+
+    def writable_steps_of(self, row: int) -> np.ndarray:
         """bool (steps of the episode,)"""
-        return self.is_writable[self._offsets[episode] : self._offsets[episode + 1]]
+        return self.is_writable[self._offsets[row] : self._offsets[row + 1]]
 
     def unwritable_steps(self) -> list[tuple[int, int]]:
-        """(episode, step) of each action that is not writable."""
-        rows = np.flatnonzero(~self.is_writable)
-        episodes = np.searchsorted(self._offsets, rows, side="right") - 1
-        return list(zip(episodes.tolist(), (rows - self._offsets[episodes]).tolist(), strict=True))
+        """(number of the episode in the data set, step) of each action that is not writable."""
+        steps = np.flatnonzero(~self.is_writable)
+        rows = np.searchsorted(self._offsets, steps, side="right") - 1
+        return list(zip(self.episodes[rows].tolist(), (steps - self._offsets[rows]).tolist(), strict=True))
 
     @cached_property
     def _offsets(self) -> np.ndarray:
         return np.concatenate([[0], np.cumsum(self.lengths)])
 
 
-def columns_for(dataset: ShardDataset, sentences: TrajectorySentences, columns: Columns | None = None) -> Columns:
-    """The columns that `count_tokens` needs; `columns` are those that have been read already."""
-    columns = read_columns(dataset) if columns is None else columns
+def columns_for(
+    dataset: ShardDataset,
+    sentences: TrajectorySentences,
+    columns: Columns | None = None,
+    episodes: Sequence[int] | None = None,
+) -> Columns:
+    """The columns that `count_tokens` needs, of every episode or of `episodes` (numbers in ascending order).
+
+    `columns` are those that have been read already.
+    """
+    columns = read_columns(dataset, episodes) if columns is None else columns
     named = sentences.language.names_touched_elements
-    return replace(columns, touched=touched_names(dataset)) if named else columns
+    return replace(columns, touched=touched_names(dataset, episodes)) if named else columns
 
 
-def count_tokens(columns: Columns, sentences: TrajectorySentences) -> TokenCounts:
-    """Counts tokens from the columns that `columns_for` reads."""
+def count_tokens(
+    columns: Columns,
+    sentences: TrajectorySentences,
+    episodes: Sequence[int] | None = None,
+    cache: CountCache | None = None,
+) -> TokenCounts:
+    """Counts tokens from the columns that `columns_for` reads. `episodes`: the numbers of the episodes in the data set,
+    if the columns are not of all of them."""
     if sentences.language.names_touched_elements and columns.touched is None:
         raise ValueError("a language that names touched elements needs the columns of `columns_for`")
-    goals = pa.array(columns.goal, pa.string()).dictionary_encode()
-    of_goals = _goal_tokens(goals.dictionary.to_pylist(), sentences)
+    texts = DifferentTexts.of(columns, sentences)
+    if cache is None:
+        lengths = texts.measure(range(len(texts)))
+    else:
+        lengths = cache.lengths(sentences, texts.digest(), len(texts), texts.measure)
+    goal, action, is_writable = texts.spread(lengths)
     screen = _screen_tokens(columns, sentences)
-    action, is_writable = _action_tokens(columns, sentences)
     step = screen + action + len(sentences.before_screen(is_first=False)) + len(sentences.marks(sentences.template.cue))
     first = np.cumsum(columns.lengths) - columns.lengths
     step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
-    supervised = np.where(is_writable, action, 0)
-    return TokenCounts(of_goals[goals.indices.to_numpy()], columns.lengths, step, screen, supervised, is_writable)
+    numbers = np.arange(len(columns.lengths)) if episodes is None else np.array(episodes, np.int64)
+    return TokenCounts(numbers, goal, columns.lengths, step, screen, np.where(is_writable, action, 0), is_writable)
 
 
 def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
@@ -130,20 +157,61 @@ def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarr
     return np.array([sentences.screens.tokens(*size) for size in sizes.tolist()], np.int64)[which.ravel()]
 
 
-def _goal_tokens(goals: list[str], sentences: TrajectorySentences) -> np.ndarray:
-    """int64 (goals,): `len(sentences.goal_ids(goal))` of each."""
-    lengths = text_lengths(sentences, [sentences.goal_text(goal) for goal in goals])
-    return lengths.tokens.astype(np.int64) + len(sentences.start_ids())
+@dataclass(frozen=True)
+class DifferentTexts:
+    """The different goals and actions of E episodes with S steps, each written when it is asked for.
 
+    Numbers count the goals first. `goals`: the texts. `goal_of`: int (E,), the number of each episode's goal. `first`:
+    int (A,), the first step with each different action. `action_of`: int (S,), which of these each step's action is.
+    `names`: str objects (S,), the name that an action's text may contain, None for a language without names.
+    """
 
-def _action_tokens(columns: Columns, sentences: TrajectorySentences) -> tuple[np.ndarray, np.ndarray]:
-    """int64 (steps,): the tokens of each action and its end mark; bool (steps,): whether it is writable."""
-    language = sentences.language
-    names = None if columns.touched is None else _names(columns, columns.touched, language.name_swipe_targets)
-    _, first, which = np.unique(language.text_keys(columns, names), return_index=True, return_inverse=True)
-    texts = [language.encode(*_encode_arguments(columns, step, names)) for step in first.tolist()]
-    lengths = text_lengths(sentences, texts)
-    return lengths.tokens.astype(np.int64)[which] + 1, lengths.is_writable[which]
+    columns: Columns
+    sentences: TrajectorySentences
+    goals: list[str]
+    goal_of: np.ndarray
+    first: np.ndarray
+    action_of: np.ndarray
+    names: np.ndarray | None
+
+    @classmethod
+    def of(cls, columns: Columns, sentences: TrajectorySentences) -> "DifferentTexts":
+        language = sentences.language
+        goals = pa.array(columns.goal, pa.string()).dictionary_encode()
+        names = None if columns.touched is None else _names(columns, columns.touched, language.name_swipe_targets)
+        _, first, action_of = np.unique(language.text_keys(columns, names), return_index=True, return_inverse=True)
+        written = [sentences.goal_text(goal) for goal in goals.dictionary.to_pylist()]
+        return cls(columns, sentences, written, goals.indices.to_numpy(), first, action_of, names)
+
+    def __len__(self) -> int:
+        return len(self.goals) + len(self.first)
+
+    def measure(self, numbers: Sequence[int]) -> TextLengths:
+        """The lengths of the texts with these numbers."""
+        return text_lengths(self.sentences, list(map(self._text, numbers)))
+
+    def _text(self, number: int) -> str:
+        if number < len(self.goals):
+            return self.goals[number]
+        step = int(self.first[number - len(self.goals)])
+        return self.sentences.language.encode(*_encode_arguments(self.columns, step, self.names))
+
+    def spread(self, lengths: TextLengths) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """int64 (E,), tokens before the first step; int64 (S,), tokens of an action and its end mark; bool (S,),
+        whether the action is writable."""
+        tokens, count = lengths.tokens.astype(np.int64), len(self.goals)
+        of_goals = tokens[:count] + len(self.sentences.start_ids())
+        return of_goals[self.goal_of], tokens[count:][self.action_of] + 1, lengths.is_writable[count:][self.action_of]
+
+    def digest(self) -> bytes:
+        """sha256 of everything that the texts are written from."""
+        columns, first = self.columns, self.first
+        texts = [self.goals, columns.text.take(pa.array(first)).to_pylist()]
+        texts += [] if self.names is None else [self.names[first].tolist()]
+        digest = hashlib.sha256(json.dumps(texts).encode())
+        for column in (columns.action_kind, columns.touch_yx, columns.lift_yx):
+            digest.update(np.ascontiguousarray(column[first]).tobytes())
+        return digest.digest()
 
 
 def _names(columns: Columns, touched: np.ndarray, name_swipe_targets: bool) -> np.ndarray:

@@ -29,10 +29,10 @@ class PassCounts:
 
 
 def count_pass(items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray) -> PassCounts:
-    """`items`: the sentences of a pass, whose `episode` is an index into `counts`. `sizes`: int64 (S, 2), of each
-    step's screen as the model sees it (`seen_sizes`)."""
+    """`items`: the sentences of a pass, of episodes of `counts`. `sizes`: int64 (S, 2), of each step's screen as the
+    model sees it (`seen_sizes`)."""
     begins = np.cumsum(counts.lengths) - counts.lengths
-    episode = np.array([item.episode for item in items], np.int64)
+    episode = counts.rows_of(np.array([item.episode for item in items], np.int64))
     first, learned, last = _bounds(items, counts.lengths[episode]) + begins[episode]
     tokens = _sentence_tokens(items, counts.whole[episode])
     times = _times_read(first, last, len(counts.step))

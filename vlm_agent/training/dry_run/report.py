@@ -87,7 +87,9 @@ def dry_run(plan: ShardDataModule, target: Target) -> DryRun:
     peak = target.gpu.peak(bf16)
     model = empty_model(plan.config, recipe.model)
     reads = count_pass(
-        plan.order.items, plan.token_counts, seen_sizes(read_columns(plan.shards), plan.processor.screens)
+        plan.order.items,
+        plan.token_counts,
+        seen_sizes(read_columns(plan.shards, plan.episodes), plan.processor.screens),
     )
     rows = plan.order.rows_in(1)
     steps, step = plan.steps_of(recipe.training.accumulation * target.gpus), count_step(plan, reads, rows, target.gpus)
