@@ -54,13 +54,18 @@ record() {
     printf '%(%FT%T%z)T\t%s\t%s\t%s\t%s\t%s\n' -1 "$1" "$JOB" "${SLURM_RESTART_COUNT:-0}" "$2" "$3" >>"$LEDGER"
 }
 
-# is_stuck DONE: whether the progress was DONE at the last two starts of this job.
+# is_stuck DONE: whether the progress was DONE at the last two starts of this job. Turns that Slurm ended early say
+# nothing about the job, so only ten of them in a row count.
 is_stuck() {
-    local found
     [ -f "$LEDGER" ] || return 1
-    found=$(awk -F '\t' -v job="$JOB" '$2 == "start" && $3 == job { print $5 }' "$LEDGER" | tail -n 2)
-    [ "$found" = "$1"$'\n'"$1" ]
+    awk -F '\t' -v job="$JOB" -v done="$1" '
+        $3 != job { next }
+        $2 == "start" && $5 != done { turns = own = 0; next }
+        $2 == "start" { turns++; own++ }
+        $2 == "stopped" && $6 == "'"$BY_SLURM"'" { own-- }
+        END { exit !(own >= 2 || turns >= 10) }' "$LEDGER"
 }
+BY_SLURM="Slurm ended the job"
 
 # begin LEDGER: records this start; stops a job that made no progress in its last two turns.
 begin() {
@@ -74,8 +79,9 @@ stop_if_stuck() {
     now=$(progress)
     if is_stuck "$now"; then
         record stopped "$now" "no progress twice in a row"
-        say "stopped: no progress beyond $now $UNIT in two turns in a row. The time limit is too short to save a" \
-            "checkpoint, or the job fails earlier: see the logs beside $LOG. Fix the cause and submit it again"
+        say "stopped: no progress beyond $now $UNIT in two turns in a row, or in ten that Slurm ended. The turns are too" \
+            "short to save a checkpoint, or the job fails earlier: see the logs beside $LOG. Fix the cause and submit it" \
+            "again"
         exit 1
     fi
 }
@@ -91,7 +97,7 @@ run() {
     shift
     "$@" &
     child=$!
-    trap 'ended=1; kill -s TERM "$child" 2>/dev/null || true' TERM
+    trap 'end_early "$child"' TERM
     # A signal interrupts `wait`, not the child.
     while kill -0 "$child" 2>/dev/null; do
         if [ -n "$noticed" ] && [ -z "$reminded" ]; then
@@ -104,6 +110,16 @@ run() {
     wait "$child" || status=$?
     # Signals after this point must not interrupt `conclude`.
     trap '' USR1 TERM
+}
+
+# end_early PROCESS: after Slurm's TERM, because the job is preempted or cancelled. Recorded at once: KILL may follow
+# before the process has ended.
+end_early() {
+    kill -s TERM "$1" 2>/dev/null || true
+    if [ -z "$ended" ]; then
+        ended=1
+        record stopped "$(progress)" "$BY_SLURM"
+    fi
 }
 
 # remind SIGNAL PROCESS: repeats the signal, because a process that is still starting ignores it; finally kills it.
@@ -125,7 +141,6 @@ conclude() {
         exit 0
     elif [ -n "$ended" ]; then
         # Cancelled, or preempted: Slurm requeues it where the site is configured so.
-        record stopped "$now" "Slurm ended the job"
         say "ended by Slurm with $now $UNIT"
         exit "$status"
     elif [ -n "$noticed" ] || [ "$status" = 75 ]; then

@@ -29,12 +29,18 @@ TRAIN_TIME=24:00:00  # longer training is requeued and resumes, so choose a limi
 EVALUATE_TIME=04:00:00
 NOTICE_SECONDS=300   # notice before the time limit; longer than one step and one checkpoint, and more than 60
 
+# Preemption and scancel send TERM. Training then has this long for its step and a checkpoint, if Slurm does not send KILL
+# earlier: KillWait of `scontrol show config`, GraceTime of the partition or QOS.
+TERM_SECONDS=180
+
 # ---- Environment: a virtual environment or a container ------------------------------------------------------------------
 # PyTorch brings its own CUDA libraries and needs only the driver (slurm/README.md). A cuda module is for compiling
 # flash-attn, and must have the major version of PyTorch's build: cuda/13.0, or cuda/12.6 for the build cu126.
 MODULES=()    # modules to load first: (python/3.11)
 VENV=.venv    # empty with a container
-CONTAINER=()  # the command that starts a container: (apptainer exec --nv --bind /scratch vlm-agent.sif)
+# The command that starts a container, which must see this folder and share the process ids of the node (no --containall,
+# no --pid): (apptainer exec --nv --bind /scratch vlm-agent.sif), or (enroot start --mount "$PWD:$PWD" vlm-agent)
+CONTAINER=()
 
 # ---- Files ------------------------------------------------------------------------------------------------------------
 SCRATCH=""  # a large folder on a shared file system, for the caches of Hugging Face and vlm-agent; empty: your home
@@ -47,3 +53,7 @@ NETWORK_INTERFACE=""  # ib0, eno1, …; empty: NCCL and Gloo choose
 export NCCL_DEBUG=WARN  # INFO logs the chosen interface and transport to logs/JOB/rank-0.log
 # export NCCL_IB_HCA=mlx5_0,mlx5_1  # InfiniBand adapters to use, if some are reserved for storage
 # export NCCL_IB_DISABLE=1          # to test whether InfiniBand is broken: slow, but must work
+
+# ---- GPU memory -------------------------------------------------------------------------------------------------------
+# Rows differ in length; without this, freed blocks of other sizes stay reserved, and memory runs out earlier.
+export PYTORCH_ALLOC_CONF=expandable_segments:True

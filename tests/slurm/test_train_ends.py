@@ -2,6 +2,7 @@
 shell in place of the training, and a torchrun that starts it and nothing else."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from helpers.cluster import soon
@@ -28,10 +29,13 @@ PROGRAMS = {
     "does not listen yet": f"if {RESTARTED}; then {FINISH}; exit; fi; sleep 2; exec python3 -c '{_LISTENS}'",
     "never listens": f"if {RESTARTED}; then {FINISH}; else sleep 1000; fi",
     "is cancelled": "sleep 1000",
+    "is preempted": f"if {RESTARTED}; then {FINISH}; else sleep 1000; fi",
 }
 TOLD_TO_STOP = ("does not listen yet", "never listens")
 
 _TORCHRUN = """
+echo "$@" >"$LOGS/torchrun-words"
+echo "$RANKS" >"$LOGS/ranks-folder"
 while [ "$1" != --no-python ]; do shift; done
 shift
 export RANK=0 LOCAL_RANK=0
@@ -47,6 +51,7 @@ class Ended:
     said: str
     events: list[str]
     done: list[int]
+    logs: Path
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +65,20 @@ def ended(cluster, tmp_path_factory):
         place.install("torchrun", _TORCHRUN)
         place.install("vlm-agent", program + "\n")
         jobs[name] = place.submit("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
-    for name in (*TOLD_TO_STOP, "is cancelled"):
+    for name in (*TOLD_TO_STOP, "is cancelled", "is preempted"):
         log = places[name].folder / "run" / "logs" / jobs[name] / "rank-0.log"
         soon(log.exists, SECONDS, lambda name=name: places[name].said("train", jobs[name]))
         signal = ["--batch", "--signal=USR1"] if name in TOLD_TO_STOP else []
-        cluster.run("scancel", *signal, jobs[name])
+        end = ["scontrol", "requeue"] if name == "is preempted" else ["scancel", *signal]
+        cluster.run(*end, jobs[name])
     states = dict(zip(jobs, cluster.wait_for(*jobs.values(), seconds=SECONDS), strict=True))
     return {name: _ended(places[name], job, *states[name]) for name, job in jobs.items()}
 
 
 def _ended(place, job, state):
     lines = [line.split("\t") for line in (place.folder / "run" / "slurm.tsv").read_text().splitlines()]
-    return Ended(state, place.said("train", job), [line[1] for line in lines], [int(line[4]) for line in lines])
+    logs = place.folder / "run" / "logs" / job
+    return Ended(state, place.said("train", job), [line[1] for line in lines], [int(line[4]) for line in lines], logs)
 
 
 def test_a_job_that_got_nowhere_twice_stops_and_says_so(ended):
@@ -121,6 +128,33 @@ def test_a_cancelled_job_stays_cancelled(ended):
     assert job.events == ["start", "stopped"]
 
 
+def test_a_preempted_job_is_recorded_at_once_and_resumes(ended):
+    assert ended["is preempted"].events == ["start", "stopped", "start", "done"]
+    assert ended["is preempted"].state == "COMPLETED"
+
+
+@pytest.mark.parametrize(("turns", "state"), [(3, "COMPLETED"), (10, "FAILED")])
+def test_preemptions_are_not_turns_without_progress_until_they_are_ten(workplace, turns, state):
+    workplace.install("torchrun", _TORCHRUN)
+    workplace.install("vlm-agent", FINISH + "\n")
+    job = workplace.submit("--hold", "slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
+    (workplace.folder / "run").mkdir()
+    at = f"2026-01-01T00:00:00+0000\t{{}}\t{job}\t0\t0\t{{}}\n"
+    turn = at.format("start", "node1") + at.format("stopped", "Slurm ended the job")
+    (workplace.folder / "run" / "slurm.tsv").write_text(turn * turns)
+    workplace.run("scontrol", "release", job)
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{state}]
+    assert ("or in ten that Slurm ended" in workplace.said("train", job)) == (state == "FAILED")
+
+
+def test_torchrun_gets_time_to_save_a_port_of_its_own_and_a_folder_that_containers_see(ended):
+    logs = ended["saves once"].logs
+    words = (logs / "torchrun-words").read_text().split()
+    assert words[words.index("--shutdown-timeout") + 1] == "180"
+    assert 20000 <= int(words[words.index("--master-port") + 1]) < 32000
+    assert (logs / "ranks-folder").read_text().strip() == f"run/logs/{logs.name}/processes-node-0"
+
+
 def test_a_job_that_died_twice_without_a_word_at_the_same_step_is_not_started_again(workplace):
     job = workplace.submit("--hold", "slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
     (workplace.folder / "run").mkdir()
@@ -142,13 +176,20 @@ def test_a_run_that_was_finished_before_a_restart_is_not_trained_again(workplace
     assert "holds a finished run" in workplace.said("train", new)
 
 
+_SEES_NONE = (
+    "PyTorch sees 0 GPU(s) of 2. Its build is for CUDA 13.0 (None: for CPUs), the driver is 535.154.05. Possible "
+    "causes: a driver older than the build needs (580 for CUDA 13"
+)
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
-    [((), "the job has no GPUs: submit it with --gres=gpu:2"), (["--gres=gpu:2"], "PyTorch sees 0 GPU(s) of 2")],
+    [((), "the job has no GPUs: submit it with --gres=gpu:2"), (["--gres=gpu:2"], _SEES_NONE)],
 )
 def test_a_node_without_its_gpus_does_not_train_on_its_cpus(workplace, options, complaint):
     workplace.set(GPUS_PER_NODE=2)
-    workplace.install("python", "echo 0\n")
+    workplace.install("python", "echo 0 13.0\n")
+    workplace.install("nvidia-smi", "echo 535.154.05\n")
     job = workplace.submit(*options, "slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
     assert complaint in workplace.said("train", job)
