@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from transformers import PreTrainedTokenizerFast
 
 from vlm_agent.episodes import Action, Episode
+from vlm_agent.errors import UserError
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
 from vlm_agent.models.qwen_vl_2023 import QWEN_2023
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
@@ -119,3 +120,19 @@ def test_a_screen_takes_the_place_of_its_tokens_between_its_marks():
 def test_a_model_without_turns_has_none():
     assert (PLAIN.start, PLAIN.before_screen, PLAIN.next_turn) == ("", "", "")
     assert QWEN_2023.before_screen + QWEN_2023.cue == "<img></img>\nAction: "
+
+
+def test_turns_of_a_base_model_end_as_its_template_does_and_not_with_its_tokenizers_end_mark():
+    """Qwen2-VL, the base, has <|endoftext|>."""
+    base = qwen_like_tokenizer()
+    base.eos_token = MARKS[0]
+    sentences = replace(SENTENCES, tokenizer=base)
+    assert sentences.build(tiny.episode()).input_ids == SENTENCES.build(tiny.episode()).input_ids
+    assert sentences.end_mark == base.convert_tokens_to_ids("<|im_end|>") != base.eos_token_id
+    plain = replace(sentences, template=PLAIN)
+    assert plain.action_ids(Action.complete())[-1] == plain.end_mark == base.eos_token_id
+
+
+def test_a_tokenizer_without_the_templates_end_mark_is_refused():
+    with pytest.raises(UserError, match=r"<\|im_end\|> ends the turns .* not a token of its tokenizer"):
+        replace(SENTENCES, tokenizer=tiny.tokenizer()).build(tiny.episode())

@@ -8,23 +8,30 @@
     user       the current screen
 
 The action language decodes the answer as it is, except for white space around it.
+
+A model that was trained here answers in the turns of its training (`as_trained.py`), which need its run.
 """
 
-import base64
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
-from vlm_agent.agents.agent import AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.as_trained import image_part, trained_messages
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.llm.client import ChatEndpoint
-from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
+from vlm_agent.files import sha256_of
+from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.sentences.trajectory import TrajectorySentences
 
 _TASK = (
     "You operate a phone to reach a goal. You see its screen and do one action at a time; the next screen shows what "
@@ -37,6 +44,7 @@ class EndpointAgent:
     """`past_screens`: earlier screens in the prompt; older actions are written as text.
 
     `max_tokens` bounds an answer; a truncated one is decoded as it is. `workers`: concurrent calls for whole episodes.
+    `sentences`: of the run whose training turns are sent, in place of this module's own; None: of no run.
     """
 
     chat: ChatEndpoint
@@ -44,6 +52,7 @@ class EndpointAgent:
     past_screens: int = 2
     max_tokens: int = 128
     workers: int = 8
+    sentences: TrajectorySentences | None = None
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         """Raises EndpointError if the endpoint cannot be used."""
@@ -51,7 +60,9 @@ class EndpointAgent:
         completion = self.chat.completion(self.messages(goal, history, screen), self.max_tokens)
         read, written = completion.tokens or (None, None)
         usage = Usage(read, written, completion.calls, seconds=time.perf_counter() - started)
-        return Answer(completion.text, self.language.decode(completion.text.strip(), screen), usage=usage)
+        # A trained model writes an action and nothing else.
+        text = completion.text.strip() if self.sentences is None else completion.text
+        return Answer(completion.text, self.language.decode(text, screen), usage=usage)
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         """Step by step with `workers` concurrent calls. Raises EndpointError at the first failure."""
@@ -61,6 +72,8 @@ class EndpointAgent:
 
     def messages(self, goal: str, history: Sequence[Turn], screen: Screen) -> list[dict[str, Any]]:
         """The conversation up to the current screen."""
+        if self.sentences is not None:
+            return trained_messages(self.sentences, goal, history, screen)
         older = max(len(history) - self.past_screens, 0)
         opening = f"Goal: {goal}\n" + "".join(
             f"Action {number}: {self._text(turn)}\n" for number, turn in enumerate(history[:older], 1)
@@ -77,14 +90,8 @@ class EndpointAgent:
 
 
 def _screen_message(opening: str, number: int, screen: Screen) -> dict[str, Any]:
-    url = f"data:image/png;base64,{base64.b64encode(encode_png(_pixels(screen))).decode()}"
-    return {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": f"{opening}Screen {number}:"},
-            {"type": "image_url", "image_url": {"url": url}},
-        ],
-    }
+    text = {"type": "text", "text": f"{opening}Screen {number}:"}
+    return {"role": "user", "content": [text, image_part(_pixels(screen))]}
 
 
 def _pixels(screen: Screen) -> np.ndarray:
@@ -98,6 +105,9 @@ class EndpointSettings(AgentSettings):
 
     `past_screens`: earlier screens in the prompt. `max_tokens`: length of an answer, at most. `concurrency`: calls at a
     time. The key is read from the environment variable OPENAI_API_KEY.
+
+    `as_trained`: the run folder of the served model. The messages are the turns of its training, with all earlier
+    screens; action language, length of an answer and control are the run's own.
     """
 
     agent: str = "endpoint"
@@ -107,10 +117,14 @@ class EndpointSettings(AgentSettings):
     past_screens: NonNegativeInt = 2
     max_tokens: PositiveInt = 128
     concurrency: PositiveInt = 8
+    as_trained: str | None = None
 
     @model_validator(mode="after")
     def _usable(self) -> "EndpointSettings":
         self._chat()
+        fixed = [key for key in ("action_language", "past_screens", "max_tokens") if key in self.model_fields_set]
+        if self.as_trained is not None and fixed:
+            raise ValueError(f"remove {fixed[0]}; with as_trained it is that of the run")
         return self
 
     @property
@@ -119,15 +133,36 @@ class EndpointSettings(AgentSettings):
 
     @property
     def language(self) -> LanguageSettings:
-        return self.action_language
+        return self.action_language if self.as_trained is None else self._recipe.action_language
+
+    @cached_property
+    def _recipe(self) -> Recipe:
+        """Of the run in `as_trained`."""
+        from vlm_agent.models.run_layout import trained
+
+        return read_recipe(trained(Path(str(self.as_trained))).recipe)
 
     def described(self) -> dict[str, Any]:
         """Without the address: the same model on another server is the same agent."""
+        if self.as_trained is not None:
+            from vlm_agent.models.run_layout import trained
+
+            return {"model": self.model, "as_trained": sha256_of(trained(Path(self.as_trained)).files)}
         return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens}
 
-    def load(self) -> EndpointAgent:
-        language = self.action_language.build()
-        return EndpointAgent(self._chat(), language, self.past_screens, self.max_tokens, self.concurrency)
+    def load(self) -> Agent:
+        """With `as_trained`, a model that was trained under a control (`data.control`) stays under it."""
+        language, chat = self.language.build(), self._chat()
+        if self.as_trained is None:
+            return EndpointAgent(chat, language, self.past_screens, self.max_tokens, self.concurrency)
+        from vlm_agent.models.build import load_sentences
+
+        sentences = load_sentences(Path(self.as_trained), language)
+        agent = EndpointAgent(
+            chat, language, max_tokens=language.max_tokens, workers=self.concurrency, sentences=sentences
+        )
+        control = self._recipe.data.control
+        return agent if control is None else ControlledAgent(agent, CONTROLS[control])
 
     def _chat(self) -> ChatEndpoint:
         return ChatEndpoint(self.endpoint, self.model)

@@ -65,6 +65,11 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--past-screens", type=_count_or_0, metavar="N", help="endpoint: earlier screens in the prompt (default 2)"
     )
     parser.add_argument(
+        "--as-trained",
+        metavar="RUN",
+        help="endpoint: the run that trained the served model; its own turns, language and pixels are sent",
+    )
+    parser.add_argument(
         "--max-tokens", type=count, metavar="N", help="endpoint: maximum length of an answer (default 128)"
     )
     parser.add_argument("--concurrency", type=count, metavar="N", help="endpoint: concurrent requests (default 8)")
@@ -140,7 +145,7 @@ def _check_online(options: argparse.Namespace) -> None:
 
 
 def _agent(options: argparse.Namespace) -> "AgentSettings":
-    names = ("bf16", "batch_tokens", "past_screens", "max_tokens", "concurrency")
+    names = ("bf16", "batch_tokens", "past_screens", "max_tokens", "concurrency", "as_trained")
     return chosen_agent(options, **{name: getattr(options, name) for name in names})
 
 

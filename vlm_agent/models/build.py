@@ -10,7 +10,7 @@ from peft import PeftModel
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
-from vlm_agent.models.family import family_of, family_of_recipe, saved_configuration, saved_family
+from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
 from vlm_agent.models.pretrained import explain_load_errors, gguf
 from vlm_agent.models.run_layout import MODEL_FOLDER, TOKENIZER_FOLDER, base_folder, trained
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights
@@ -18,6 +18,7 @@ from vlm_agent.models.weights.precision import cast
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.sentences.trajectory import TrajectorySentences
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,13 @@ def read_model_recipe(path: Path) -> ModelRecipe:
     return ModelRecipe(**yaml.safe_load(trained(path).recipe.read_text(encoding="utf-8"))["model"])
 
 
+def load_sentences(path: Path, language: ActionLanguage) -> TrajectorySentences:
+    """The sentences of a run or of a checkpoint in it, as its training built them, without reading weights."""
+    tokenizer = AutoTokenizer.from_pretrained(trained(path).tokenizer)
+    config = configuration_of(ModelRecipe(base=str(path)), tokenizer)
+    return processor_of(config).sentences(tokenizer, language)
+
+
 def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
     """The tokenizer, without reading weights. Raises CheckpointError if it cannot be loaded."""
     if recipe.base is not None:
@@ -82,9 +90,14 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
 
 
 def save(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, run: Path) -> None:
-    """Writes the weights, as safetensors, and the tokenizer; with the run's recipe, all that `load` reads."""
+    """Writes the weights, as safetensors, and the tokenizer; with the run's recipe, all that `load` reads.
+
+    Beside the weights of a whole model also what other programs read (`ModelFamily.save_for_serving`).
+    """
     save_trained_weights(model, run / MODEL_FOLDER)
     tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
+    if not isinstance(model, PeftModel):
+        family_of(model.config).save_for_serving(model, tokenizer, run / MODEL_FOLDER)
 
 
 def load(path: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:

@@ -87,6 +87,11 @@ class ModelFamily(Protocol):
         """Loads a whole model from a folder written by `save_pretrained`."""
         return self.prepare(self.model.from_pretrained(folder))
 
+    def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+        """Writes what servers and `AutoProcessor` read beside the weights of a whole model; by default nothing, because
+        other programs do not know the model."""
+        return
+
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
         """Sets what weights do not determine, such as the attention implementation, in place."""
         return model

@@ -59,7 +59,7 @@ class ElementSentences:
 
     def answer_ids(self, text: str) -> list[int]:
         """A text as an answer: its tokens and the end mark."""
-        return [*self.trajectory.ids(text), self.trajectory.tokenizer.eos_token_id]
+        return [*self.trajectory.ids(text), self.trajectory.end_mark]
 
 
 def nameable(elements: Iterable[UiElement]) -> list[UiElement]:
@@ -99,7 +99,7 @@ def label_elements(
             labels[_middles(top, bottom), _middles(left, right)] = token
             labels[middle] = token
     blank = np.array([rng.random() < empty for _ in range(rows * columns)]).reshape(grid) & ~touched
-    labels[blank] = sentences.tokenizer.eos_token_id
+    labels[blank] = sentences.end_mark
     return labels.ravel()
 
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 class ChatTemplate:
     """start  goal  before_screen SCREEN cue action END  next_turn before_screen SCREEN cue action END …
 
-    `goal` is a template with `{goal}`, tokenised as plain text. END is the tokenizer's end mark. `start` follows the
-    tokenizer's start mark, where it has one.
+    `goal` is a template with `{goal}`, tokenised as plain text. `end` is the special token END; "": the tokenizer's end
+    mark, which of a base model may be another one than its chat template's. `start` follows the tokenizer's start mark,
+    where it has one. `system`: the system turn's text, for a template whose texts are a chat of system, user and
+    assistant turns; None: a chat endpoint cannot be sent these texts.
     """
 
     start: str = ""
@@ -20,6 +22,8 @@ class ChatTemplate:
     before_screen: str = ""
     cue: str = "\nAction: "
     next_turn: str = ""
+    end: str = ""
+    system: str | None = None
 
 
 PLAIN = ChatTemplate()

@@ -120,11 +120,24 @@ class TrajectorySentences:
         return self._with_end_mark(text)
 
     def _with_end_mark(self, text: str) -> list[int]:
-        return [*self.ids(text), self.tokenizer.eos_token_id]
+        return [*self.ids(text), self.end_mark]
 
     def is_writable(self, text: str) -> bool:
         """Whether the tokenizer decodes the tokens of an action's text to the same text, up to NFC."""
         return self._cached_is_writable(text)
+
+    @cached_property
+    def end_mark(self) -> int:
+        """The token after every action. Raises UserError if the chat template's is not one token of the tokenizer."""
+        if not self.template.end:
+            return cast(int, self.tokenizer.eos_token_id)
+        ids = self.marks(self.template.end)
+        if len(ids) != 1:
+            raise UserError(
+                f"{self.template.end} ends the turns of this kind of model, and is not a token of its tokenizer; "
+                "use the tokenizer that was published with the model"
+            )
+        return ids[0]
 
     def ids(self, text: str) -> list[int]:
         """Tokens of a segment as plain text, cached because few segments are different."""

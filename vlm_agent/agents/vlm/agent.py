@@ -137,7 +137,7 @@ class VlmAgent:
 
     @property
     def _limits(self) -> Limits:
-        return Limits(self.tokenizer.eos_token_id, self.sentences.language.max_tokens)
+        return Limits(self.sentences.end_mark, self.sentences.language.max_tokens)
 
     @property
     def _decoder(self) -> Decoder:

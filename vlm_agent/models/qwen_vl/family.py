@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -18,6 +19,7 @@ from vlm_agent.models.qwen_vl.model import (
     ReadsRows,
 )
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, IMAGE_TOKEN, SPECIAL_TOKENS, QwenVLCollator
+from vlm_agent.models.qwen_vl.serving import save_for_serving
 from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.sentences.image_sizes import FittedScreens
@@ -46,13 +48,15 @@ class QwenVLFamily(ModelFamily):
         use_fast_kernels(vision)
         return model
 
+    def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+        save_for_serving(_rows(model), tokenizer, _pixel_limits(model.config), folder)
+
     def use_masked_attention(self, model: PreTrainedModel) -> None:
         _rows(model).language_model.set_attn_implementation("sdpa")
 
     def processor(self, config: PretrainedConfig) -> Processor:
         vision = config.vision_config
-        limits = getattr(config, "min_pixels", MIN_PIXELS), getattr(config, "max_pixels", MAX_PIXELS)
-        screens = FittedScreens(*limits, vision.patch_size * vision.spatial_merge_size)
+        screens = FittedScreens(*_pixel_limits(config), vision.patch_size * vision.spatial_merge_size)
         return Processor(screens, CHAT_TURNS, QwenVLCollator(config))
 
     def decoder(self, model: PreTrainedModel) -> QwenVLDecoder:
@@ -64,6 +68,10 @@ class QwenVLFamily(ModelFamily):
 
 def _rows(model: PreTrainedModel) -> ReadsRows:
     return cast("ReadsRows", model)
+
+
+def _pixel_limits(config: PretrainedConfig) -> tuple[int, int]:
+    return getattr(config, "min_pixels", MIN_PIXELS), getattr(config, "max_pixels", MAX_PIXELS)
 
 
 def _from_tokenizer(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> dict:

@@ -15,16 +15,20 @@ from vlm_agent.sentences.templates import ChatTemplate
 IMAGE_TOKEN = "<|image_pad|>"  # noqa: S105 (no password)
 """The visual token of these models' vocabularies."""
 
+_SYSTEM = "You operate a phone by its screen, one action at a time."
+
 CHAT_TURNS = ChatTemplate(
-    start="<|im_start|>system\nYou operate a phone by its screen, one action at a time.<|im_end|>\n<|im_start|>user\n",
+    start=f"<|im_start|>system\n{_SYSTEM}<|im_end|>\n<|im_start|>user\n",
     before_screen="<|vision_start|>",
     cue="<|vision_end|><|im_end|>\n<|im_start|>assistant\n",
     next_turn="\n<|im_start|>user\n",
+    end="<|im_end|>",
+    system=_SYSTEM,
 )
 """The goal and every screen are turns of the user, every action is a turn of the assistant that ends with <|im_end|>:
 the same text as these models' own chat templates write."""
 
-SPECIAL_TOKENS = (*dict.fromkeys(re.findall(r"<\|\w+\|>", "".join(astuple(CHAT_TURNS)))), IMAGE_TOKEN)
+SPECIAL_TOKENS = (*dict.fromkeys(re.findall(r"<\|\w+\|>", "".join(map(str, astuple(CHAT_TURNS))))), IMAGE_TOKEN)
 """Tokens of the template that a word tokenizer must contain."""
 
 

@@ -1,6 +1,6 @@
 """Merges an adapter into its base, and checks that the written checkpoint computes the same logits.
 
-OUT/model/        a checkpoint with tokenizer; transformers' own classes load a Qwen-VL from it
+OUT/model/        a checkpoint with tokenizer; of a Qwen-VL also with a processor, for transformers and servers
 OUT/tokenizer/    and OUT/recipe.yaml: with them, evaluation and `base` accept OUT as a run folder
 OUT/merge.json    the comparison
 
@@ -135,8 +135,8 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
         base = _logits(model, batches, float32=True)
     with atomic_folder(output) as folder:
         merged = merge_adapter(model.cpu()).to(getattr(torch, recipe.dtype))
-        save(merged, tokenizer, folder)
         tokenizer.save_pretrained(folder / MODEL_FOLDER)
+        save(merged, tokenizer, folder)
         shutil.copyfile(trained(run).recipe, folder / RECIPE_FILE)
         del model, merged
         written, _ = load(folder)

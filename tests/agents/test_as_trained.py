@@ -1,0 +1,111 @@
+"""A fine-tuned model behind an endpoint is asked in the turns of its training, and scored like its checkpoint."""
+
+import shutil
+
+import pytest
+import yaml
+from helpers import served_qwen, tiny
+from helpers.adapted_run import write_run as write_llama_run
+from helpers.chat_server import Reply, serving
+
+from vlm_agent.agents import demonstrated
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.endpoint import EndpointSettings
+from vlm_agent.agents.loading import AgentError, agent_settings
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.errors import UserError
+from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.models.run_layout import MODEL_FOLDER
+
+EPISODE = served_qwen.EPISODES[1]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run, `merged` beside it."""
+    run = served_qwen.write_run(tmp_path_factory.mktemp("run"))
+    assert main(["merge", str(run), "--output", str(run.parent / "merged")]) == OK
+    return run
+
+
+@pytest.fixture(scope="module")
+def server(run):
+    return served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
+
+
+def settings(run, **keys) -> EndpointSettings:
+    return EndpointSettings(**{"endpoint": "http://localhost:1", "model": "mine", "as_trained": str(run)} | keys)
+
+
+def test_the_messages_are_the_turns_of_training(run):
+    agent = settings(run).load()
+    messages = agent.messages(EPISODE.goal, demonstrated(EPISODE, 2), EPISODE.steps[2].screen)
+    assert [turn["role"] for turn in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert messages[0]["content"] == "You operate a phone by its screen, one action at a time."
+    assert [part["type"] for part in messages[1]["content"]] == ["text", "image_url"]
+    assert messages[1]["content"][0]["text"] == f"Goal: {EPISODE.goal}\n"
+    assert [messages[at]["content"] for at in (2, 4)] == [tiny.LANGUAGE.encode(action) for action in tiny.ACTIONS[:2]]
+    assert [part["type"] for part in messages[3]["content"]] == ["image_url"]
+
+
+def test_evaluate_scores_the_served_model_as_the_checkpoint(run, server, tmp_path, capsys):
+    where = ["--shards", str(run.parent / "shards"), "--split", "train"]
+    assert main(["evaluate", "--checkpoint", str(run), *where, "--output", str(tmp_path / "local")]) == OK
+    with served_qwen.served(server) as (url, requests):
+        options = ["--endpoint", url, "--model", "mine", "--as-trained", str(run)]
+        assert main(["evaluate", *options, *where, "--output", str(tmp_path / "served")]) == OK
+    assert len(requests) == 3 * sum(map(len, served_qwen.EPISODES)), capsys.readouterr()
+    local, remote = (read_predictions(tmp_path / name / "predictions.parquet") for name in ("local", "served"))
+    assert [row.text for row in local] == [row.text for row in remote]
+
+
+def test_what_belongs_to_the_run_is_no_setting(run, tmp_path, capsys):
+    for key, value in {"past_screens": 2, "max_tokens": 9, "action_language": {"bins": 5}}.items():
+        with pytest.raises(AgentError, match=f"remove {key}; with as_trained it is that of the run"):
+            agent_settings(endpoint="http://localhost:1", model="mine", overrides={"as_trained": str(run), key: value})
+    with pytest.raises(AgentError, match="--as-trained is not a setting of agent vlm"):
+        agent_settings(checkpoint=str(run), overrides={"as_trained": str(run)})
+    missing = ["--endpoint", "http://localhost:1", "--model", "mine", "--as-trained", str(tmp_path / "none")]
+    assert (
+        main(
+            [
+                "evaluate",
+                *missing,
+                "--shards",
+                str(run.parent / "shards"),
+                "--split",
+                "train",
+                "--output",
+                str(tmp_path),
+            ]
+        )
+        == FAILED
+    )
+    assert "no model" in capsys.readouterr().err
+
+
+def test_the_language_is_that_of_the_run_and_another_run_is_another_agent(run):
+    assert settings(run).language.build() == tiny.LANGUAGE
+    assert settings(run).described() != settings(run.parent / "merged").described()
+    assert settings(run).described() == settings(run, endpoint="http://localhost:2", concurrency=1).described()
+
+
+def test_a_control_of_the_run_stays(run, tmp_path):
+
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    content = yaml.safe_load((copy / "recipe.yaml").read_text())
+    content["data"]["control"] = "grey_screens"
+    (copy / "recipe.yaml").write_text(yaml.safe_dump(content))
+    agent = settings(copy).load()
+    assert isinstance(agent, ControlledAgent)
+    assert agent.control == CONTROLS["grey_screens"]
+
+
+def test_a_model_that_knows_no_turns_cannot_be_asked_so(tmp_path):
+    run = write_llama_run(tmp_path)
+    with serving(lambda n, body: Reply("complete")) as (url, requests):
+        agent = settings(run, endpoint=url).load()
+        with pytest.raises(UserError, match="was not trained on chat turns"):
+            agent.act(EPISODE.goal, (), EPISODE.steps[0].screen)
+    assert not requests

@@ -1,0 +1,53 @@
+"""The conversation that a run's training wrote, as messages of a chat endpoint.
+
+    system     the system turn of the chat template
+    user       the goal, and the first screen
+    assistant  the first action
+    user       the next screen
+    …
+
+All earlier screens are sent, in the size that training read them in: the image processor of the server then has nothing
+to resize, and resamples nothing in another way.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vlm_agent.agents.agent import Turn
+from vlm_agent.datasets.shards.images import encode_png
+from vlm_agent.episodes import Screen
+from vlm_agent.errors import UserError
+from vlm_agent.sentences.trajectory import TrajectorySentences
+
+
+def trained_messages(
+    sentences: TrajectorySentences, goal: str, history: Sequence[Turn], screen: Screen
+) -> list[dict[str, Any]]:
+    """Raises UserError for a model without chat turns, and for a source without screenshots."""
+    template = sentences.template
+    if template.system is None:
+        raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
+    opening = template.goal.format(goal=goal)
+    messages: list[dict[str, Any]] = [{"role": "system", "content": template.system}]
+    for turn in history:
+        messages.append(_screen_message(sentences, opening, turn.screen))
+        messages.append({"role": "assistant", "content": sentences.language.encode(turn.action, turn.screen)})
+        opening = ""
+    return [*messages, _screen_message(sentences, opening, screen)]
+
+
+def image_part(pixels: np.ndarray) -> dict[str, Any]:
+    """A screen, uint8 (height, width, 3), as a part of a message."""
+    url = f"data:image/png;base64,{base64.b64encode(encode_png(pixels)).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _screen_message(sentences: TrajectorySentences, opening: str, screen: Screen) -> dict[str, Any]:
+    if screen.pixels is None:
+        raise UserError("a chat endpoint needs screenshots, and this source has none")
+    prepared = sentences.screens.prepare(screen.pixels).transpose(1, 2, 0)
+    text = [{"type": "text", "text": opening}] if opening else []
+    return {"role": "user", "content": [*text, image_part(np.ascontiguousarray(prepared))]}
