@@ -1,6 +1,8 @@
-"""The worked examples of CONTRIBUTING.md run as they are printed, registered by the line that the page gives."""
+"""The worked examples of CONTRIBUTING.md run as they are printed, registered as the page says."""
 
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,24 +25,33 @@ from vlm_agent.models.family import FAMILIES
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = {path: code for path, code in re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
+REGISTRATION = re.compile(
+    r"^Register it in `(?P<registry>[A-Z]+)` \(`(?P<file>\S+)`\):\s"
+    r"(?:`(?P<statement>from [^`]+)` and\s)?`(?P<line>[^`]+)`",
+    re.MULTILINE,
+)
+REGISTRATIONS = {found["registry"]: found for found in REGISTRATION.finditer(PAGE)}
 REGISTRIES = {"LANGUAGES": LANGUAGES, "FAMILIES": FAMILIES, "AGENTS": AGENTS, "DEVICES": DEVICES}
 
 
 @pytest.fixture
 def add(monkeypatch):
-    """Executes the example at a path as the module there, and adds its line to the registry."""
+    """Executes the example at a path as the module there, and registers it with the page's import and line."""
 
     def add(path: str, registry: str) -> ModuleType:
         module = ModuleType(path.removesuffix(".py").replace("/", "."))
         monkeypatch.setitem(sys.modules, module.__name__, module)
         exec(compile(BLOCKS[path], path, "exec"), module.__dict__)  # noqa: S102 (the repository's own page)
-        file, line = re.search(rf"The line in `{registry}` \(`(\S+)`\): `([^`]+)`", PAGE).groups()
-        assert registry in (ROOT / file).read_text(encoding="utf-8")
+        _, _, statement, line = REGISTRATIONS[registry].groups()
+        names: dict = {}
+        package, name = module.__name__.rsplit(".", 1)
+        monkeypatch.setattr(sys.modules[package], name, module, raising=False)
+        exec(statement or "", names)  # noqa: S102 (the same)
         if registry == "SOURCES":
-            assert line == f"{Path(path).stem}.SOURCE,"
-            monkeypatch.setitem(SOURCES, module.SOURCE.name, module.SOURCE)
+            (source,) = eval(f"({line})", names)  # noqa: S307 (the same)
+            monkeypatch.setitem(SOURCES, source.name, source)
         else:
-            for name, value in eval(f"{{{line}}}", module.__dict__).items():  # noqa: S307 (the same)
+            for name, value in eval(f"{{{line}}}", names).items():  # noqa: S307 (the same)
                 monkeypatch.setitem(REGISTRIES[registry], name, value)
         return module
 
@@ -90,7 +101,10 @@ def test_source(add, tmp_path):
     assert [len(episode) for episode in ShardDataset(tmp_path / "good", subset="kitchen")] == [2]
     (folder / "bad.taps").write_text("open the tap\nnowhere\n")
     assert main([*command, str(tmp_path / "both")]) == QUARANTINED
-    assert list(ShardDataset(tmp_path / "both").ids) == ["good"]
+    assert list(ShardDataset(tmp_path / "both").ids) == ["kitchen/good"]
+    (folder / "bad.taps").write_text("")
+    assert main([*command, str(tmp_path / "empty")]) == QUARANTINED
+    assert list(ShardDataset(tmp_path / "empty").ids) == ["kitchen/good"]
 
 
 def test_action_language(add, tmp_path, shards):
@@ -147,3 +161,71 @@ def test_device(add, tmp_path):
     read = read_trace(trace)
     assert read.heading.device == "grey_one"
     assert [step.action for step in read.steps] == [Action.tap(0.5, 0.5)] * 2 + [Action.complete()]
+
+
+TESTS = (
+    "tests/test_variants.py",
+    "tests/agents/test_new_agent.py",
+    "tests/action_languages/test_every_language.py",
+    "tests/action_languages/test_new_language.py",
+    "tests/datasets/sources/test_new_source.py",
+    "tests/devices",
+    "tests/models/test_new_family.py",
+)
+"""Those that know all variants."""
+
+
+@pytest.fixture
+def contribution(tmp_path) -> Path:
+    """A copy of the repository with every example written and registered as the page says."""
+    copy = tmp_path / "main"
+    ignored = shutil.ignore_patterns("__pycache__", "*.safetensors")
+    for name in (
+        "vlm_agent",
+        "tests",
+        "eval",
+        "recipes",
+        "tools",
+        "docs",
+        "pyproject.toml",
+        "CONTRIBUTING.md",
+        "README.md",
+    ):
+        path = ROOT / name
+        if path.is_dir():
+            shutil.copytree(path, copy / name, ignore=ignored)
+        else:
+            shutil.copy(path, copy / name)
+    for weights in (ROOT / "vlm_agent").rglob("*.safetensors"):
+        (copy / weights.relative_to(ROOT)).symlink_to(weights)
+    if (ROOT.parent / "shared").exists():
+        (tmp_path / "shared").symlink_to(ROOT.parent / "shared")
+    for path, code in BLOCKS.items():
+        (copy / path).write_text(code, encoding="utf-8")
+    for registry, file, statement, line in (found.groups() for found in REGISTRATIONS.values()):
+        registered = copy / file
+        text = registered.read_text(encoding="utf-8")
+        start = re.search(rf"^{registry}\b.*= {{", text, re.MULTILINE).end()
+        if registry == "SOURCES":
+            start = text.index("for source in (", start) + len("for source in (")
+        text = text[:start] + line + text[start:]
+        if statement:
+            text = text.replace("\nfrom vlm_agent", f"\n{statement}\nfrom vlm_agent", 1)
+        registered.write_text(text, encoding="utf-8")
+    return copy
+
+
+@pytest.mark.slow
+def test_examples_that_are_added_as_the_page_says_pass_what_make_test_runs(contribution):
+    def run(*command: str) -> None:
+        done = subprocess.run([sys.executable, "-m", *command], cwd=contribution, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command[0]}:\n{done.stdout[-4000:]}{done.stderr[-2000:]}"
+
+    edited = [found["file"] for found in REGISTRATIONS.values()]
+    examples = [path for path in BLOCKS if path.endswith(".py")]
+    run("ruff", "check", "--fix", "--select", "I", "--quiet", *edited)
+    run("ruff", "format", "--quiet", *edited)
+    run("ruff", "check")
+    run("ruff", "format", "--check")
+    run("mypy", *examples, *edited)
+    run("pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS)

@@ -124,7 +124,7 @@ def test_act(loaded, agent_file, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("agent: dumy\n", "agent 'dumy' is unknown; choose one of dummy, endpoint, scripted, vlm"),
+        ("agent: dumy\n", f"agent 'dumy' is unknown; choose one of {', '.join(sorted([*AGENTS, 'dummy']))}"),
         ("element: 1\n", "agent None is unknown"),
         ("agent: dummy\nelment: 1\n", "unknown key elment; did you mean element?"),
         ("agent: dummy\nelement: one\n", "element: "),
@@ -138,6 +138,18 @@ def test_a_wrong_agent_file_is_explained(loaded, tmp_path, content, words, capsy
     assert main(["evaluate", "--agent", str(path), "--shards", "s", "--output", str(tmp_path / "out")]) == FAILED
     assert words in capsys.readouterr().err
     assert str(path) in words or not loaded
+
+
+def test_a_kind_of_agent_without_an_agent_file_is_explained(tmp_path, capsys):
+    assert main(["evaluate", "--agent", "scripted", "--shards", "s", "--output", str(tmp_path / "out")]) == FAILED
+    assert "write a YAML file with `agent: scripted`" in capsys.readouterr().err
+
+
+def test_an_agent_that_returns_no_answer_is_a_bug_that_names_it(loaded, agent_file, tmp_path, monkeypatch):
+    shards = write_shards(tmp_path / "shards", ["test"])
+    monkeypatch.setattr(DummyAgent, "act", lambda *_: None)
+    with pytest.raises(TypeError, match=r"DummyAgent\.act must return an Answer, not NoneType"):
+        main(["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(tmp_path / "out")])
 
 
 def test_an_agent_file_that_is_missing_is_named(tmp_path, capsys):
@@ -175,7 +187,8 @@ def test_pixels_alone_are_greyed():
     assert (grey.elements, grey.activity) == ((), "org.shop/.Home")
 
 
-AGENT_FILES = sorted((Path(__file__).parents[2] / "eval" / "agents").glob("*.yaml"))
+AGENT_FOLDER = Path(__file__).parents[2] / "eval" / "agents"
+AGENT_FILES = sorted(AGENT_FOLDER.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", AGENT_FILES, ids=lambda path: path.stem)
@@ -188,11 +201,11 @@ def test_the_published_agent_files_can_be_used(path):
 
 def test_a_published_agent_file_is_found_in_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert agent_settings("eval/agents/endpoint.yaml") == agent_settings(str(AGENT_FILES[0]))
+    assert agent_settings("eval/agents/endpoint.yaml") == agent_settings(str(AGENT_FOLDER / "endpoint.yaml"))
 
 
 def test_an_embedded_base_is_an_agent_by_its_name():
-    by_name, by_file = agent_settings("phone_vlm_tiny"), agent_settings(str(AGENT_FILES[-1]))
+    by_name, by_file = agent_settings("phone_vlm_tiny"), agent_settings(str(AGENT_FOLDER / "phone_vlm_tiny.yaml"))
     assert by_name.described() | {"constrained": True} == by_file.described()
     assert by_name.language.name == "named"
     assert by_name.place == "phone_vlm_tiny"

@@ -1,6 +1,6 @@
 """Action languages: how an action is written for a model, and read back. One language per file.
 
-To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, and add a line to `LANGUAGES`.
+To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, import it here and add it to `LANGUAGES`.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,6 @@
 """The protocol of an action language, and the base class of its settings."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,7 +14,11 @@ from vlm_agent.settings import Section
 
 @dataclass(frozen=True)
 class Coordinate:
-    """A piece of text that stands for a place on one axis: `axis` 0 is y, 1 is x; `place` is a fraction of the axis."""
+    """A piece of text that stands for a place on one axis: `axis` 0 is y, 1 is x; `place` is a fraction of the axis.
+
+    A piece is what one token should hold, spaces included: in `tap at 30 12` the row is `30 ` and the column `12`, so
+    that rows and columns never share a token.
+    """
 
     piece: str
     axis: int
@@ -22,7 +27,10 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class LanguageVocabulary:
-    """What a tokenizer trained from scratch gives one token each: fixed phrases, and coordinates in reading order."""
+    """What a tokenizer trained from scratch gives one token each: fixed phrases (`tap at `), and coordinates.
+
+    Coordinates are ordered by axis, y first, and then by place.
+    """
 
     phrases: tuple[str, ...]
     coordinates: tuple[Coordinate, ...] = ()
@@ -84,10 +92,12 @@ class ActionLanguage(Protocol):
         return 64
 
     @property
+    @abstractmethod
     def instructions(self) -> str:
         """A description of the language for a model that was not trained on it."""
         ...
 
+    @abstractmethod
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
         """The action as text.
 
@@ -96,10 +106,12 @@ class ActionLanguage(Protocol):
         """
         ...
 
+    @abstractmethod
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         """The action that `text` encodes, None where it encodes none. Never raises and never evaluates."""
         ...
 
+    @abstractmethod
     def vocabulary(self) -> LanguageVocabulary:
         """The phrases and coordinates that a tokenizer trained from scratch needs."""
         ...
@@ -133,6 +145,7 @@ class LanguageSettings(Section):
     name: str
 
     def build(self) -> ActionLanguage:
+        """The language of these settings."""
         raise NotImplementedError(f"{type(self).__name__} must define build()")
 
 

@@ -70,7 +70,11 @@ class Turn:
 
 
 class Agent(Protocol):
-    """Decides the next action from the goal, the earlier steps and the current screen."""
+    """Decides the next action from the goal, the earlier steps and the current screen.
+
+    `act` keeps no state: everything that it may know is in its arguments. One object serves every episode and every
+    control, in any order of steps and from several threads at a time (`evaluate --online --workers`).
+    """
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
 
@@ -106,7 +110,10 @@ class AgentSettings(Section):
         return default_settings()
 
     def described(self) -> dict[str, Any]:
-        """Everything that decides the answers, as JSON. Only equal descriptions resume each other's evaluation."""
+        """Everything that decides the answers, as JSON. Only equal descriptions resume each other's evaluation.
+
+        The code of an agent is not part of it: after a change of code, evaluate into another folder.
+        """
         return self.model_dump(mode="json")
 
     def device(self) -> str | None:
@@ -141,7 +148,7 @@ def answer_step_by_step(agent: Agent, episodes: Sequence[Episode], workers: int 
     try:
         pending = [
             [
-                pool.submit(agent.act, episode.goal, demonstrated(episode, number), step.screen)
+                pool.submit(_answer, agent, episode.goal, demonstrated(episode, number), step.screen)
                 for number, step in enumerate(episode.steps)
             ]
             for episode in episodes
@@ -149,6 +156,13 @@ def answer_step_by_step(agent: Agent, episodes: Sequence[Episode], workers: int 
         return [[answer.result() for answer in answers] for answers in pending]
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _answer(agent: Agent, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+    answer = agent.act(goal, history, screen)
+    if not isinstance(answer, Answer):
+        raise TypeError(f"{type(agent).__name__}.act must return an Answer, not {type(answer).__name__}")
+    return answer
 
 
 def demonstrated(episode: Episode, steps: int) -> list[Turn]:

@@ -42,6 +42,11 @@ def agent_settings(
     elif endpoint is not None:
         where, content = "--endpoint", {"agent": "endpoint", "endpoint": endpoint, "model": model}
     else:
+        if agent in AGENTS and not Path(agent).exists():
+            raise AgentError(
+                f"--agent {agent}: this is a kind of agent, not an agent; write a YAML file with `agent: {agent}` and "
+                "its settings (examples are in eval/agents/), and use --agent FILE.yaml"
+            )
         where, content = "--agent", {"agent": "vlm", "run": checkpoint if agent is None else agent}
     name = content.get("agent")
     if not isinstance(name, str) or name not in AGENTS:

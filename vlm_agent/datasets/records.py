@@ -28,8 +28,10 @@ class BadRecord:
 class EpisodeStep:
     """One good record: its place in its file, its place in its episode, and the step.
 
-    `split` is the source's own, or None. `fingerprint` distinguishes a repeated record from two different records for
-    the same step. `step` is None in copies that keep only the other fields.
+    `episode_id` is unique in the whole data set, not only in its file. `split` is the source's own, or None: such
+    episodes are in `train` unless `convert --splits` names their split. `fingerprint` distinguishes a repeated record
+    from two different records for the same step: a checksum of the record's bytes, the same in every process. `step`
+    is None in copies that keep only the other fields.
     """
 
     file: Path

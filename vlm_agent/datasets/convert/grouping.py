@@ -39,6 +39,9 @@ GAP, LENGTH, REPEATED, CONFLICTING, INTERLEAVED, UNORDERED, SEEN, TOO_LARGE = FA
 )
 """The faults that are counted. Episodes with a repeated step, interleaved or out of order are kept."""
 
+LEFT_OUT_AS_A_WHOLE = "is left out as a whole"
+"""In the reason of every record of a discarded episode, also of the good ones."""
+
 _AGREED = ("goal", "split", "device_type", "android_api_level")
 
 T = TypeVar("T")
@@ -146,7 +149,7 @@ class EpisodeGroups(Generic[T]):
     def _set_aside(self, episode_id: str, fault: str, what: str) -> Iterator[BadRecord]:
         episode = self._open.pop(episode_id)
         self.faults[fault] += 1
-        reason = f"episode {episode_id} is left out as a whole: {what}"
+        reason = f"episode {episode_id} {LEFT_OUT_AS_A_WHOLE}: {what}"
         self._set_aside_because[episode_id] = reason
         for record in episode.records.values():
             yield _bad(record, reason)

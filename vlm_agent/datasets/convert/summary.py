@@ -6,6 +6,7 @@ Steps read = written + quarantined + left out, for each input and in total.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.console import new_table
+from vlm_agent.datasets.convert.grouping import LEFT_OUT_AS_A_WHOLE
 from vlm_agent.errors import DatasetError
 
 QUARANTINE = "quarantine.jsonl"
@@ -98,7 +100,10 @@ class ConversionSummary:
     @classmethod
     def of(cls, output: Path, entries: Iterable[Entry], waiting: int = 0) -> "ConversionSummary":
         entries = list(entries)
-        bad = [line for entry in entries for line in entry.quarantine[:_SHOWN_BAD_RECORDS]]
+        # What is wrong with a record comes before the good records that are left out with it.
+        bad = sorted(
+            chain(*(entry.quarantine for entry in entries)), key=lambda line: LEFT_OUT_AS_A_WHOLE in line["reason"]
+        )
         return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting)
 
     def total(self, count: str) -> int:

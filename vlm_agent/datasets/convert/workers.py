@@ -110,9 +110,15 @@ class _Worker:
         except EOFError:
             self.process.join()
             raise DatasetError(
-                f"the worker that converted {job.input_.name} died (exit code {self.process.exitcode}; -9 often "
-                "means out of memory); the same command resumes here, and may have fewer --workers"
+                f"the worker that converted {job.input_.name} died ({_cause_of(self.process.exitcode)}); run the same "
+                "command again to resume"
             ) from None
+
+
+def _cause_of(exit_code: int | None) -> str:
+    if exit_code is not None and exit_code < 0:
+        return f"signal {-exit_code}; 9 often means out of memory: use fewer --workers"
+    return f"exit code {exit_code}; its traceback is above"
 
 
 def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) -> Iterator[Entry | _Failure]:

@@ -1,7 +1,8 @@
-"""Sources: the data sets that `vlm-agent convert` reads. One file a source, and one line in `registry.py`.
+"""Sources: the data sets that `vlm-agent convert` reads. One file a source, and its entry in `registry.py`.
 
 A source file defines `SOURCE`, a `Source`: its name, which files of a folder are its own, which of them go into one
-shard, and how to read their steps. Nothing else in the package knows a source by name.
+shard, and how to read their steps. Nothing else in the package knows a source by name. What a source yields is in
+`datasets/records.py`; `checks.py` has what sources share: JSON fields, PNG files, elements and size limits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ EPISODES_PER_SHARD = 200
 
 @dataclass(frozen=True)
 class Input:
-    """What becomes one shard: `files` of one subset.
+    """What becomes one shard: `files` of one subset, main files and those beside them, such as screens.
 
     `name` is the input's name in the manifest, `shard` the path of its shard within the output folder:
     `<subset>/<name>.parquet`.
@@ -46,7 +47,7 @@ class Source:
     subsets: the names of its subsets, where the data set has fixed ones.
     example: the name of a file of this source, for the message about a folder without one.
     is_data: whether a file in a folder belongs to this source, by its name.
-    files: divides the files that were found into inputs. An input has one subset: any name that a folder can have.
+    inputs: divides the files that were found into inputs. An input has one subset: any name that a folder can have.
         Raises DatasetError for a file whose subset cannot be determined.
     read: yields the steps of an input in order, and a BadRecord for each record that is not usable. Opens every file
         through `HashedFiles.open`, so that the manifest has its SHA-256.
@@ -58,7 +59,7 @@ class Source:
     about: str
     example: str
     is_data: Callable[[Path], bool]
-    files: Callable[[Sequence[Path]], list[Input]]
+    inputs: Callable[[Sequence[Path]], list[Input]]
     read: Callable[[Input, HashedFiles], Iterator[EpisodeStep | BadRecord]]
     subsets: tuple[str, ...] = ()
 

@@ -65,7 +65,7 @@ SOURCE = Source(
     about="Android in the Wild: gzip TFRecords",
     example="google_apps-00000-of-00001",
     is_data=is_data,
-    files=_inputs,
+    inputs=_inputs,
     read=_read,
     subsets=SUBSETS,
 )

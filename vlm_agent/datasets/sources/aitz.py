@@ -95,7 +95,7 @@ SOURCE = Source(
     about="Android in the Zoo: JSON and PNG files",
     example="GOOGLE_APPS-523638528775825151.json",
     is_data=is_data,
-    files=_inputs,
+    inputs=_inputs,
     read=_read,
     subsets=SUBSETS,
 )

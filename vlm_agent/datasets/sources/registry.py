@@ -55,7 +55,7 @@ def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:
             found.setdefault(file.resolve(), file.absolute())
     if not found:
         raise DatasetError("no input was given")
-    inputs = source.files(list(found.values()))
+    inputs = source.inputs(list(found.values()))
     by_shard: dict[str, Input] = {}
     for input_ in inputs:
         checks.check_subset(input_.subset, str(input_.files[0]))

@@ -153,7 +153,7 @@ SOURCE = Source(
     about="traces of agents, written by `act` and `evaluate --online`",
     example=HEADING,
     is_data=is_data,
-    files=_inputs,
+    inputs=_inputs,
     read=_read,
 )
 

@@ -93,7 +93,10 @@ def _episodes(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
     dataset = ShardDataset(benchmark.shards, split=benchmark.split)
     chosen = benchmark.episode_indices(len(dataset))
     if not chosen:
-        raise DatasetError(f"{benchmark.shards} has no episode in split {benchmark.split}; choose another split")
+        raise DatasetError(
+            f"{benchmark.shards} has no episode in split {benchmark.split}; choose another split with --split, or "
+            "convert with --splits FILE, which names the split of each episode"
+        )
     return dataset, chosen
 
 

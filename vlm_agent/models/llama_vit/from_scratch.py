@@ -60,7 +60,7 @@ def initialise(model: LlamaViT, tokenizer: PreTrainedTokenizerBase, language: La
     if config.num_key_value_heads != config.num_attention_heads or config.tie_word_embeddings:
         raise RecipeError("a model from scratch needs as many key-value heads as heads, and an untied head")
     if not model.config.visual_positions:
-        raise RecipeError("a model from scratch needs visual_positions: true")
+        raise RecipeError("a model from scratch needs model.visual_positions: true")
     bases = _bases(model)
     llama = cast("LlamaForCausalLM", model.language_model).model
     frequencies = cast("torch.Tensor", llama.rotary_emb.inv_freq)
