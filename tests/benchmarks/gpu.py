@@ -11,9 +11,10 @@ Shapes: llama2_7b_vit_l, qwen2_5_vl_7b, qwen3_vl_8b. Without a GPU the same code
     python tests/benchmarks/gpu.py kernels --device cpu --screens 1
     python tests/benchmarks/gpu.py train --device cpu --shape qwen2_5_vl --steps 2
 
-What needs no GPU at all is to count what a layer moves:
+What needs no GPU at all is to count what a layer moves, and what a step holds and calls:
 
     python tests/benchmarks/gpu.py traffic --device cpu --shape qwen2_5_vl_7b
+    python tests/benchmarks/gpu.py memory --device cpu --shape qwen2_5_vl_7b --checkpointing
 
 Prints the result as JSON, and writes it to --output: hardware, versions, commit, date, command and figures.
 """
@@ -23,14 +24,20 @@ import json
 from pathlib import Path
 
 import torch
-from gpu import evaluation, kernels, traffic, train_step
+from gpu import evaluation, kernels, memory, traffic, train_step
 from gpu.record import record
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     benchmarks = parser.add_subparsers(required=True)
-    modules = {"kernels": kernels, "train": train_step, "evaluate": evaluation, "traffic": traffic}
+    modules = {
+        "kernels": kernels,
+        "train": train_step,
+        "evaluate": evaluation,
+        "traffic": traffic,
+        "memory": memory,
+    }
     for name, module in modules.items():
         one = benchmarks.add_parser(name, description=module.__doc__)
         one.set_defaults(benchmark=name, measure=module.measure)

@@ -1,0 +1,45 @@
+"""The benchmarks for a GPU run on a CPU at a small size, and what they compute without a GPU is right."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent / "benchmarks"
+
+
+def run(tmp_path: Path, *arguments: str) -> dict:
+    output = tmp_path / "figures.json"
+    command = [sys.executable, "-W", "ignore", "gpu.py", *arguments, "--device", "cpu", "--output", str(output)]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(output.read_text(encoding="utf-8"))["figures"]
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory) -> dict:
+    """Of a Qwen2.5-VL whose head has 7B's share of the work, as recipes train it."""
+    options = ["--shape", "qwen_7b_head", "--episodes", "2", "--checkpointing"]
+    return run(tmp_path_factory.mktemp("memory"), "memory", *options)
+
+
+def test_the_dry_run_estimates_the_memory_of_a_step_within_a_tenth(memory):
+    assert memory["peak_over_estimate"] == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.slow
+def test_the_dry_run_estimates_the_memory_of_a_step_without_checkpointing_within_a_tenth(tmp_path):
+    figures = run(tmp_path, "memory", "--shape", "qwen_7b_head", "--episodes", "2")
+    assert figures["peak_over_estimate"] == pytest.approx(1, abs=0.1)
+
+
+def test_one_variable_length_call_per_layer_replaces_a_call_per_window_and_sentence(memory):
+    layers, tower, windowed, sentences, screens = 8, 4, 3, 2, 16
+    windows = 4 * 2  # of 448 x 224 pixels, 112 a side
+    assert memory["attention_calls"] == {
+        "varlen": {"vision": tower, "language_model": layers},
+        "grouped": {"vision": tower, "language_model": layers * sentences},
+        "loop": {"vision": screens * (windowed * windows + 1), "language_model": layers * sentences},
+    }
