@@ -43,3 +43,9 @@ def test_one_variable_length_call_per_layer_replaces_a_call_per_window_and_sente
         "grouped": {"vision": tower, "language_model": layers * sentences},
         "loop": {"vision": screens * (windowed * windows + 1), "language_model": layers * sentences},
     }
+
+
+def test_evaluation_is_measured_after_a_prefill_alone_and_with_every_step_decoded(tmp_path):
+    figures = run(tmp_path, "evaluate", "--shape", "llama_vit", "--batch", "1", "--episodes", "1", "--rounds", "1")
+    assert (figures["prefill"]["from_prefill"], figures["decoding"]["from_prefill"]) == (1, 0)
+    assert figures["prefill"]["steps_per_second"] > figures["decoding"]["steps_per_second"] > 0

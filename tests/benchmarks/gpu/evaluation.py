@@ -59,13 +59,13 @@ def timed(agent: VlmAgent, episodes: list[Episode], rounds: int, device: str) ->
     wait_for(device)
     with clock:
         for _ in range(rounds):
-            answers = agent.answer_episodes(episodes)
+            (answers,) = agent.answer_episodes(episodes)
             wait_for(device)
     steps = rounds * sum(map(len, episodes))
-    settled = [answer.settled for episode in answers for answer in episode]
+    from_prefill = [answer.usage.from_prefill for episode in answers for answer in episode]
     tokens = rounds * sum(len(sentence) for episode in episodes for sentence in [agent.sentences.build(episode)])
     return {
         "steps_per_second": steps / clock.seconds,
         "tokens_per_second": tokens / clock.seconds,
-        "settled": sum(settled) / len(settled),
+        "from_prefill": sum(from_prefill) / len(from_prefill),
     }

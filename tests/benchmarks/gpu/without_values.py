@@ -23,7 +23,8 @@ from vlm_agent.models.attention import varlen
 from vlm_agent.models.qwen_vl import vision_kernels
 
 BLOCK = 512
-INDEXING = ("index", "_index_put", "_unsafe_index")
+INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
+"""Operators that take masks as indices."""
 
 
 class WithoutValues(TorchDispatchMode):
@@ -57,7 +58,7 @@ class WithoutValues(TorchDispatchMode):
         return pytree.tree_map_only(torch.Tensor, self._if_floats, result)
 
     def _without_values(self, operator, name: str, args, kwargs):
-        if name.startswith(INDEXING):
+        if name in INDEXING:
             args = _with_places(args)
         with self._fake:
             args, kwargs = pytree.tree_map_only(torch.Tensor, self._as_fake, (args, kwargs))
