@@ -147,12 +147,15 @@ def test_a_gated_checkpoint_says_what_to_do_in_one_message(monkeypatch, checkpoi
     assert "licence" in second
 
 
-def test_a_checkpoint_of_pickles_is_refused(checkpoints, tmp_path):
+def test_a_checkpoint_of_pickles_is_refused_with_the_line_that_converts_it(checkpoints, tmp_path):
     vit = AutoModel.from_pretrained(checkpoints["vision"]["checkpoint"])
     vit.config.save_pretrained(tmp_path)
     torch.save(vit.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="safetensors"):
+    with pytest.raises(CheckpointError) as error:
         built(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path)}}, **SHAPE))
+    assert f"AutoModel.from_pretrained({str(tmp_path)!r}).save_pretrained(FOLDER)" in str(error.value)
+    AutoModel.from_pretrained(str(tmp_path)).save_pretrained(tmp_path / "converted")
+    built(ModelRecipe(**checkpoints | {"vision": {"checkpoint": str(tmp_path / "converted")}}, **SHAPE))
 
 
 def test_a_folder_without_weights_is_refused(checkpoints, tmp_path):

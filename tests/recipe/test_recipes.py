@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -130,14 +131,27 @@ def test_every_other_command_of_ours_has_options_that_exist_and_the_recipes_own_
                 assert str(options.run_folder) == recipe.output
 
 
+@pytest.fixture(scope="module")
+def dry_run_of(folder):
+    """The dry run of a recipe by name, made once."""
+    return cache(lambda name: recipe_costs.dry_run_of(name, folder / "shards", folder))
+
+
 @pytest.mark.parametrize("name", recipe_costs.MACHINES)
-def test_a_header_says_what_a_dry_run_computes_on_the_machine_that_it_names(name, folder):
+def test_a_header_says_what_a_dry_run_computes_on_the_machine_that_it_names(name, dry_run_of):
     path = ROOT / "recipes" / f"{name}.yaml"
     (command,) = [words for words, _ in ours(path, "train") if "--dry-run" in words]
     options, _ = _parser().parse_known_args(command)
     assert (options.gpu, options.gpus) == recipe_costs.MACHINES[name][0]
-    dry = recipe_costs.dry_run_of(name, folder / "shards", folder)
-    assert recipe_costs.cost_lines(name, dry).strip() in header(path)
+    assert recipe_costs.cost_lines(name, dry_run_of(name)).strip() in header(path)
+
+
+@pytest.mark.parametrize("name", recipe_costs.MACHINES)
+def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(name, dry_run_of):
+    dry = dry_run_of(name)
+    weights = max(dry.parameters["head"]["frozen"], dry.parameters["embeddings"]["frozen"])  # one of both where tied
+    forward_and_backward = 4 * weights * dry.step.supervised
+    assert 0 < forward_and_backward < dry.step.work.model / 500
 
 
 @pytest.mark.parametrize("name", SMALL)

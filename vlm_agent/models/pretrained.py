@@ -138,6 +138,12 @@ def explain_load_errors(source: Source, key: str) -> Iterator[None]:
         yield
     except OSError as error:
         reason = str(error).strip().partition("\n")[0]
+        if "safetensors" in reason:
+            loader = "AutoModelForCausalLM" if key == "language_model" else "AutoModel"
+            reason += (
+                " Weights are read from safetensors only; transformers converts .bin files: "
+                f"{loader}.from_pretrained({source.checkpoint!r}).save_pretrained(FOLDER)"
+            )
         raise CheckpointError(
             f"model.{key}.checkpoint {source.checkpoint!r} cannot be loaded: {reason}\n"
             "Give the path of a folder that holds it, or a name on huggingface.co. A gated one, such as Llama 2, also "

@@ -33,6 +33,7 @@ from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE, trained
 from vlm_agent.models.weights.adapters import merge_adapter, without_adapter
 from vlm_agent.models.weights.agreement import Agreement, compare, divergence
+from vlm_agent.models.weights.device import model_device
 from vlm_agent.models.weights.precision import float32_arithmetic
 
 MERGE_FILE = "merge.json"
@@ -164,7 +165,7 @@ def _logits(model: PreTrainedModel | PeftModel, batches: Sequence[dict], float32
 
     `float32`: also computed in float32.
     """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = model_device()
     module = cast("torch.nn.Module", model).to(device)
     there = ({name: value.to(device) for name, value in batch.items()} for batch in batches)
     with float32_arithmetic(module) if float32 else nullcontext():
