@@ -20,21 +20,38 @@ TOLERANCE = 2e-5
 
 _RANK = """
 import os, signal, sys
+from pathlib import Path
 import vlm_agent.models
+from deepspeed import zero
 from transformers import TrainerCallback
 from vlm_agent.cli import main
 from vlm_agent.training import train
 
+gathered = []
+enter = zero.GatheredParameters.__enter__
+
+def counted(self):
+    enter(self)
+    gathered.append(sum(parameter.ds_numel for parameter in getattr(self, "params", [])))
+
+zero.GatheredParameters.__enter__ = counted
+
 class Stop(TrainerCallback):
     def __init__(self, console): pass
+    def on_train_begin(self, args, state, control, **_):
+        gathered.clear()
     def on_step_begin(self, args, state, control, **_):
         if state.global_step == int(sys.argv[2]) and os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGUSR1)
 
 train.ConsoleProgress = Stop
-sys.exit(main(["train", "--config", sys.argv[1]]))
+status = main(["train", "--config", sys.argv[1]])
+if gathered:
+    Path(sys.argv[1]).with_suffix(".gathered").write_text(str(max(gathered)))
+sys.exit(status)
 """
-"""One rank of a run; the second one is told to stop while it makes the step of the given number."""
+"""One rank of a run; the second one is told to stop while it makes the step of the given number. Beside the recipe:
+the most weights that were gathered at a time once training had begun."""
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +154,4 @@ def test_zero3_saves_a_llama_vit_whole_with_what_is_frozen(folder):
     assert (folder / "cut" / "run.json").is_file(), done.stderr
     one, other = (load_file(folder / name / "model" / "model.safetensors") for name in ("plain", "cut"))
     assert furthest(one, other) < TOLERANCE
+    assert int(cut.with_suffix(".gathered").read_text()) <= max(weight.numel() for weight in other.values())

@@ -89,12 +89,18 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
         return AutoTokenizer.from_pretrained(source.location, **gguf(source))
 
 
-def save(model: PreTrainedModel | PeftModel, tokenizer: PreTrainedTokenizerBase, run: Path) -> None:
+def save(
+    model: PreTrainedModel | PeftModel,
+    tokenizer: PreTrainedTokenizerBase,
+    run: Path,
+    state: dict[str, torch.Tensor] | None = None,
+) -> None:
     """Writes the weights, as safetensors, and the tokenizer; with the run's recipe, all that `load` reads.
 
-    Beside the weights of a whole model also what other programs read (`ModelFamily.save_for_serving`).
+    Beside the weights of a whole model also what other programs read (`ModelFamily.save_for_serving`). `state`: weights
+    in place of the model's own.
     """
-    save_trained_weights(model, run / MODEL_FOLDER)
+    save_trained_weights(model, run / MODEL_FOLDER, state)
     tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
     if not isinstance(model, PeftModel):
         family_of(model.config).save_for_serving(model, tokenizer, run / MODEL_FOLDER)

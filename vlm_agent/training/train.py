@@ -11,7 +11,7 @@ import torch
 from peft import PeftModel
 from rich.console import Console
 from torch import nn
-from transformers import PreTrainedModel, set_seed
+from transformers import PreTrainedModel, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from vlm_agent.errors import Stopped
@@ -20,7 +20,7 @@ from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLD
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.weights.device import describe_device, model_device
 from vlm_agent.models.weights.quantisation import quantise
-from vlm_agent.models.weights.zero3 import gathered_for_saving, without_zero3_partitioning
+from vlm_agent.models.weights.zero3 import state_for_saving, without_zero3_partitioning
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.data_module import DataModule, unwritable_report
 from vlm_agent.training.data.shard_data import data_module_of
@@ -62,7 +62,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     # The model: base weights, then adapters on the parts that train.
     set_seed(recipe.seed)
     base = load_base(recipe, plan, run)
-    model = adapt(base, recipe, training_args.device)
+    model = adapt(base, recipe, training_args)
     if is_first_rank():
         describe(console, model, plan)
         prepare_run_folder(run, recipe, plan)
@@ -112,12 +112,17 @@ def load_base(recipe: Recipe, plan: DataModule, run: Path) -> PreTrainedModel:
     return base
 
 
-def adapt(base: PreTrainedModel, recipe: Recipe, device: torch.device) -> PreTrainedModel | PeftModel:
-    """The base, quantised where the recipe asks for it, with adapters; each part trains as `model.train` states."""
+def adapt(base: PreTrainedModel, recipe: Recipe, training_args: TrainingArguments) -> PreTrainedModel | PeftModel:
+    """The base, quantised where the recipe asks for it, with adapters; each part trains as `model.train` states.
+
+    DeepSpeed has no autocast: what trains has the dtype of what it reads.
+    """
     if recipe.model.quantisation is not None:
-        on_device = cast(nn.Module, base).to(device)  # quantising 7 B weights on a CPU would take minutes
+        on_device = cast(nn.Module, base).to(training_args.device)  # quantising 7 B weights on a CPU would take minutes
         base = cast(PreTrainedModel, quantise(on_device, recipe.model.quantisation))
-    return choose_trained_weights(base, recipe.model.train, recipe.model.lora)
+    in_bf16 = recipe.training.deepspeed is not None and training_args.bf16
+    dtype = torch.bfloat16 if in_bf16 else torch.float32
+    return choose_trained_weights(base, recipe.model.train, recipe.model.lora, dtype)
 
 
 def describe(console: Console, model: nn.Module, plan: DataModule) -> None:
@@ -141,10 +146,9 @@ def finish(
 ) -> None:
     """Writes the trained weights, then run.json. Every rank calls it: ZeRO-3 gathers the weights from all of them."""
     model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
-    with gathered_for_saving(model):
-        if is_first_rank():
-            save(model, plan.tokenizer, run)
+    state = state_for_saving(model, is_first_rank())
     if is_first_rank():
+        save(model, plan.tokenizer, run, state)
         figures: dict[str, Any] = {
             "steps": steps,
             "seconds_since_last_start": seconds,

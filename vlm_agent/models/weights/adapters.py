@@ -20,8 +20,13 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 SHARD_SIZE = "4GB"
 
 
-def choose_trained_weights(model: PreTrainedModel, train: TrainedParts, lora: Lora) -> PreTrainedModel | PeftModel:
-    """Freezes, adapts or trains each part as `train` says; trained weights are float32, whatever the others are.
+def choose_trained_weights(
+    model: PreTrainedModel, train: TrainedParts, lora: Lora, dtype: torch.dtype = torch.float32
+) -> PreTrainedModel | PeftModel:
+    """Freezes, adapts or trains each part as `train` says. Trained weights are in `dtype`, whatever the others are.
+
+    Without float32, updates are lost: bfloat16 has 8 significant bits. DeepSpeed's optimiser updates its own float32
+    copies, and the weights of its model are in the dtype of the run.
 
     If a part is `lora`, the result is a PeftModel whose adapter also saves every part trained in full
     (`modules_to_save`). Before training, its logits equal those of `model`.
@@ -57,7 +62,7 @@ def choose_trained_weights(model: PreTrainedModel, train: TrainedParts, lora: Lo
             parameter.requires_grad_(_part_of(name, parts_of(model)) in full)
     for parameter in chosen.parameters():
         if parameter.requires_grad:
-            parameter.data = parameter.data.float()  # bfloat16 has 8 significant bits and would lose small updates
+            parameter.data = parameter.data.to(dtype)
     return chosen
 
 
@@ -109,12 +114,17 @@ def _adaptable(model: PreTrainedModel, part: str) -> list[str]:
     return names
 
 
-def save_trained_weights(model: PreTrainedModel | PeftModel, folder: Path) -> None:
-    """The adapter of a PeftModel, the whole of any other model; safetensors only, in files of `SHARD_SIZE`."""
+def save_trained_weights(
+    model: PreTrainedModel | PeftModel, folder: Path, state: dict[str, torch.Tensor] | None = None
+) -> None:
+    """The adapter of a PeftModel, the whole of any other model; safetensors only, in files of `SHARD_SIZE`.
+
+    `state`: weights in place of the model's own (`zero3.state_for_saving`).
+    """
     if isinstance(model, PeftModel):
-        model.save_pretrained(str(folder))
+        model.save_pretrained(str(folder), state_dict=state)
     else:
-        model.save_pretrained(folder, max_shard_size=SHARD_SIZE)
+        model.save_pretrained(folder, max_shard_size=SHARD_SIZE, state_dict=state)
 
 
 def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = False) -> PeftModel:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerContr
 
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.models.weights.adapters import save_trained_weights
-from vlm_agent.models.weights.zero3 import gathered_for_saving
+from vlm_agent.models.weights.zero3 import state_for_saving
 from vlm_agent.recipe.training import OptimizerRecipe
 from vlm_agent.training.data.stream import RowStream, only_row
 from vlm_agent.training.dry_run.hardware import gpu_of_device
@@ -93,9 +93,9 @@ class AgentTrainer(Trainer):
         if not self.is_deepspeed_enabled:
             super().save_model(output_dir, _internal_call)
             return
-        with gathered_for_saving(self._module):
-            if self.args.should_save and output_dir is not None:
-                save_trained_weights(cast("PreTrainedModel | PeftModel", self.model), Path(output_dir))
+        state = state_for_saving(self._module, self.args.should_save)
+        if self.args.should_save and output_dir is not None:
+            save_trained_weights(cast("PreTrainedModel | PeftModel", self.model), Path(output_dir), state)
 
     def evaluate(self, *args, **kwargs) -> dict[str, float]:
         assert self.validation is not None  # noqa: S101 (evaluation is scheduled only with one)
