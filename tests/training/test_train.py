@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from helpers import tiny
+from helpers import tiny, two_ranks
 from rich.console import Console
 from safetensors.torch import load_file
 
@@ -22,7 +22,8 @@ from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.errors import RecipeError, TrainingError, UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.run_layout import BASE_FOLDER
-from vlm_agent.recipe.run import read_recipe
+from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.loop.arguments import arguments
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
 from vlm_agent.training.run_folder.run_lock import LOCK
 from vlm_agent.training.run_folder.status import read_status
@@ -328,6 +329,48 @@ def test_two_processes_train_what_one_does_with_two_batches(shards, tmp_path):
     assert (tmp_path / "together" / "run.json").is_file(), done.stderr
     a, b = weights(alone), weights(tmp_path / "together")
     assert max((a[name] - b[name]).abs().max().item() for name in a) < 1e-5
+
+
+def test_no_rank_leaves_while_rank_0_saves_the_finished_run(shards, tmp_path):
+    """A launcher would end rank 0 some time after the others are gone."""
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tiny.recipe(shards, tmp_path / "run")))
+    printed = two_ranks.run(
+        tmp_path,
+        """
+import time
+from rich.console import Console
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.training import train as module
+
+genuine = module.save
+def slow(*arguments):
+    time.sleep(2)
+    genuine(*arguments)
+module.save = slow
+module.train(read_recipe(folder / "recipe.yaml"), Console())
+assert (folder / "run" / "run.json").is_file()
+print("all is saved")
+""",
+    )
+    assert all("all is saved" in words for words in printed)
+
+
+def test_ranks_wait_an_hour_for_each_other_with_and_without_deepspeed(shards, tmp_path, monkeypatch):
+    import deepspeed
+
+    content = tiny.recipe(shards, tmp_path / "run")
+    content["training"]["optimizer"]["name"] = "adamw"
+    assert arguments(Recipe(**content), tmp_path, 1).ddp_timeout == 3600
+    waits = []
+    monkeypatch.setattr(deepspeed, "init_distributed", lambda backend, timeout: waits.append(timeout))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(
+        "vlm_agent.training.loop.arguments.TrainingArguments", lambda **options: SimpleNamespace(**options)
+    )
+    content["training"]["deepspeed"] = "deepspeed_configs/cpu_zero2.json"
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    arguments(Recipe(**content), tmp_path, 1)
+    assert [wait.total_seconds() for wait in waits] == [3600]
 
 
 _KILLED = """

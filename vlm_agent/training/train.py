@@ -158,6 +158,7 @@ def finish(
             figures["unwritable_actions"] = asdict(unwritable)
         mark_finished(run, recipe, plan.manifest, figures)
         console.print(f"{run}: {steps} steps, {seconds:.0f} s since the last start")
+    ranks.wait()  # a launcher ends the other ranks some minutes after the first has exited, also one that still saves
 
 
 def last_losses(trainer: AgentTrainer) -> dict[str, float]:

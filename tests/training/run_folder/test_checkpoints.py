@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from helpers import tiny, tiny_trainer
+from helpers import tiny, tiny_trainer, two_ranks
 from helpers.tiny_trainer import IDENTITY, STEPS, weights
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule
-from vlm_agent.training.run_folder import checkpoint_record, checkpoints
+from vlm_agent.training.run_folder import checkpoint_record, checkpoints, digests
 from vlm_agent.training.run_folder.checkpoint_record import RECORD, DamagedError, check, read_record, seal
 from vlm_agent.training.run_folder.checkpoints import best, identity_of, newest_whole, resume_point, rotate
 
@@ -335,3 +335,53 @@ def test_the_best_validated_checkpoint_is_saved_though_no_save_was_due(tmp_path,
     found = best(tmp_path / "checkpoints")
     assert found.name == "checkpoint-2"
     assert check(found)["validation"]["eval_accuracy"] == 0.9
+
+
+def test_ranks_divide_the_reading_of_a_checkpoint_and_agree_on_it(tmp_path):
+    """Each reads the file that it wrote; both refuse what only one has found damaged."""
+    printed = two_ranks.run(
+        tmp_path,
+        """
+from vlm_agent.training.run_folder import digests
+from vlm_agent.training.run_folder.checkpoint_record import seal
+from vlm_agent.training.run_folder.checkpoints import resume_point
+
+read, genuine = [], digests._digest
+digests._digest = lambda path, durable: read.append(path.name) or genuine(path, durable)
+checkpoint = folder / "checkpoints" / "checkpoint-2"
+checkpoint.mkdir(parents=True, exist_ok=True)
+mine = checkpoint / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+mine.write_bytes(bytes([rank]) * 1000)
+if rank == 0:
+    for number in range(4):
+        (checkpoint / f"model-{number}.safetensors").write_bytes(bytes(100))
+ranks.wait()
+seal(checkpoint, 2, 8, {"seed": 0}, None)
+assert mine.name in read and len(read) == 3
+assert len(set(ranks.gathered(read))) == len(ranks.gathered(read)) == 6
+ranks.wait()
+read.clear()
+assert resume_point(folder / "checkpoints", {"seed": 0}, print) == checkpoint
+assert mine.name in read and len(read) == 3
+if rank == 1:
+    mine.write_bytes(bytes(1000))
+ranks.wait()
+assert resume_point(folder / "checkpoints", {"seed": 0}, print) is None
+print("agreed")
+""",
+    )
+    assert all("agreed" in words for words in printed)
+    assert "rank_1_mp_rank_00_optim_states.pt is damaged" in printed[0]
+    assert "is damaged" not in printed[1]
+    assert names(tmp_path / "checkpoints") == {"checkpoint-2.damaged"}
+
+
+def test_a_file_that_cannot_be_read_is_damage_and_not_a_crash(folder, monkeypatch):
+    def unreadable(path, durable):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(digests, "_digest", unreadable)
+    with pytest.raises(DamagedError, match="cannot be read: Input/output error"):
+        check(folder / "checkpoint-6")
+    with pytest.raises(OSError, match="cannot be read: Input/output error"):
+        seal(folder / "checkpoint-6", 6, 24, IDENTITY, None)

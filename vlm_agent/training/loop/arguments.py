@@ -12,6 +12,7 @@ from vlm_agent.models.run_layout import CHECKPOINTS
 from vlm_agent.models.weights.device import model_device
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.training.loop.ranks import TIMEOUT
 from vlm_agent.training.run_folder.layout import TENSORBOARD
 
 
@@ -43,6 +44,7 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         logging_steps=training.log_steps,
         logging_first_step=True,
         dataloader_num_workers=recipe.data.workers,
+        ddp_timeout=int(TIMEOUT.total_seconds()),
         use_cpu=model_device().type == "cpu",
         deepspeed=None if deepspeed is None else str(deepspeed),
         report_to=["tensorboard"],
@@ -86,4 +88,4 @@ def _start_deepspeed() -> None:
     on_gpu = torch.cuda.is_available()
     if not on_gpu:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-    deepspeed.init_distributed("nccl" if on_gpu else "gloo")
+    deepspeed.init_distributed("nccl" if on_gpu else "gloo", timeout=TIMEOUT)

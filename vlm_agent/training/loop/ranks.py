@@ -3,8 +3,17 @@
 Every function but `count` and `number` is a collective: all ranks must call it in the same order, or all of them hang.
 """
 
+from datetime import timedelta
+from typing import TypeVar
+
 import torch
 from torch import distributed
+
+Value = TypeVar("Value")
+
+TIMEOUT = timedelta(hours=1)
+"""How long a rank waits for the others before the run ends. Rank 0 alone writes the weights of a checkpoint, which
+takes minutes for a large model on a network file system; PyTorch's and DeepSpeed's defaults are 10 to 30 minutes."""
 
 
 def count() -> int:
@@ -35,13 +44,13 @@ def highest(value: int) -> int:
     return int(tensor)
 
 
-def broadcast_from_rank_0(value: int) -> int:
-    """The value of rank 0, on every rank."""
+def from_rank_0(value: Value) -> Value:
+    """The value of rank 0, on every rank; any object that can be pickled."""
     if not _is_distributed():
         return value
-    tensor = torch.tensor(value, dtype=torch.int64, device=_device())
-    distributed.broadcast(tensor, 0)
-    return int(tensor)
+    values = [value]
+    distributed.broadcast_object_list(values, 0, device=_device())
+    return values[0]
 
 
 def summed(values: torch.Tensor) -> torch.Tensor:

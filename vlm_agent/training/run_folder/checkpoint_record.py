@@ -12,15 +12,14 @@ or does not match the files.
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from vlm_agent.files import atomic_write, sync_folder
+from vlm_agent.training.loop import ranks
+from vlm_agent.training.run_folder.digests import digests
 
 RECORD = "whole.json"
-_THREADS = 8
 
 
 class DamagedError(Exception):
@@ -28,8 +27,15 @@ class DamagedError(Exception):
 
 
 def seal(checkpoint: Path, step: int, packs: int, identity: Mapping, validation: Mapping | None) -> None:
-    """Makes every file of the checkpoint durable, then writes its record."""
-    files = _files(checkpoint)
+    """Makes every file of the checkpoint durable, then writes its record.
+
+    A collective: every rank calls it once all have written their files. They divide the reading; rank 0 writes.
+    """
+    files = _files(checkpoint) if ranks.number() == 0 else []
+    sizes = ranks.from_rank_0({path.relative_to(checkpoint).as_posix(): path.stat().st_size for path in files})
+    sums = digests(checkpoint, sizes, durable=True)
+    if ranks.number() != 0:
+        return
     for folder in {checkpoint, *(path.parent for path in files)}:
         sync_folder(folder)
     record = {
@@ -37,10 +43,7 @@ def seal(checkpoint: Path, step: int, packs: int, identity: Mapping, validation:
         "packs": packs,
         "identity": dict(identity),
         "validation": None if validation is None else dict(validation),
-        "files": {
-            path.relative_to(checkpoint).as_posix(): {"bytes": path.stat().st_size, "sha256": digest}
-            for path, digest in zip(files, _digests(files, durable=True), strict=True)
-        },
+        "files": {name: {"bytes": size, "sha256": sums[name]} for name, size in sizes.items()},
     }
     with atomic_write(checkpoint / RECORD) as temporary:
         temporary.write_text(json.dumps(record | {"checksum": _checksum(record)}, indent=1), encoding="utf-8")
@@ -64,39 +67,42 @@ def read_record(checkpoint: Path) -> dict:
 def check(checkpoint: Path) -> dict:
     """The record of a checkpoint whose files have their recorded SHA-256; DamagedError otherwise.
 
-    Compares sizes first, so that an incomplete checkpoint is detected without reading gigabytes.
+    Compares sizes first, so that an incomplete checkpoint is detected without reading gigabytes. A collective: the
+    ranks divide the reading, and all of them return or raise the same.
     """
-    record = read_record(checkpoint)
-    if checkpoint.name != f"checkpoint-{record['step']}":
-        raise DamagedError(f"{RECORD} belongs to checkpoint-{record['step']}")
-    files = {checkpoint / name: recorded for name, recorded in record["files"].items()}
-    for path, recorded in files.items():
-        name = path.relative_to(checkpoint)
-        if not path.is_file():
-            raise DamagedError(f"{name} is missing")
-        if path.stat().st_size != recorded["bytes"]:
-            raise DamagedError(f"{name} has {path.stat().st_size} bytes instead of {recorded['bytes']}")
-    for (path, recorded), digest in zip(files.items(), _digests(files, durable=False), strict=True):
-        if digest != recorded["sha256"]:
-            raise DamagedError(f"{path.relative_to(checkpoint)} is damaged: its SHA-256 differs")
+    record, damage = ranks.from_rank_0(_record_of_present_files(checkpoint) if ranks.number() == 0 else ({}, None))
+    if damage is not None:
+        raise DamagedError(damage)
+    files = record["files"]
+    try:
+        sums = digests(checkpoint, {name: recorded["bytes"] for name, recorded in files.items()}, durable=False)
+    except OSError as error:
+        raise DamagedError(str(error)) from None
+    for name, recorded in files.items():
+        if sums[name] != recorded["sha256"]:
+            raise DamagedError(f"{name} is damaged: its SHA-256 differs")
     return record
+
+
+def _record_of_present_files(checkpoint: Path) -> tuple[dict, str | None]:
+    """The record, and what is wrong with it or the sizes of its files, if anything is."""
+    try:
+        record = read_record(checkpoint)
+    except DamagedError as damage:
+        return {}, str(damage)
+    if checkpoint.name != f"checkpoint-{record['step']}":
+        return {}, f"{RECORD} belongs to checkpoint-{record['step']}"
+    for name, recorded in record["files"].items():
+        path = checkpoint / name
+        if not path.is_file():
+            return {}, f"{name} is missing"
+        if path.stat().st_size != recorded["bytes"]:
+            return {}, f"{name} has {path.stat().st_size} bytes instead of {recorded['bytes']}"
+    return record, None
 
 
 def _files(checkpoint: Path) -> list[Path]:
     return sorted(path for path in checkpoint.rglob("*") if path.is_file() and path != checkpoint / RECORD)
-
-
-def _digests(files, durable: bool) -> list[str]:
-    """SHA-256 of each file, in several threads: large models have many files, and hashing releases the GIL."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(lambda path: _digest(path, durable), files))
-
-
-def _digest(path: Path, durable: bool) -> str:
-    with path.open("rb") as file:
-        if durable:
-            os.fsync(file.fileno())
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _checksum(record: dict) -> str:

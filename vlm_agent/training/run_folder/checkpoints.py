@@ -26,7 +26,6 @@ from vlm_agent.training.run_folder.checkpoint_record import RECORD, DamagedError
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
-_NONE, _REFUSED = -1, -2
 _MAY_CHANGE = (
     "output",
     "data.shards",
@@ -72,20 +71,18 @@ def _flat(section: Mapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def resume_point(
     folder: Path, identity: Mapping, say: Callable[[str], None], recipe: Recipe | None = None
 ) -> Path | None:
-    """The checkpoint to resume from, or None to start from step 0. Every rank calls it; rank 0 reads the folder.
+    """The checkpoint to resume from, or None to start from step 0. A collective: every rank calls it.
 
     `recipe` lets checkpoints of an earlier version resume: their renamed and missing keys are compared in current
     terms. Raises TrainingError where the newest whole checkpoint has another identity.
     """
-    found, refusal = None, None
-    if ranks.number() == 0:
-        found = newest_whole(folder, say)
-        refusal = None if found is None else _unlike(found, identity, recipe)
-    step = _NONE if found is None else _REFUSED if refusal else _step(found)
-    step = ranks.broadcast_from_rank_0(step)
-    if step == _REFUSED:
-        raise TrainingError(refusal or "rank 0 refuses to resume; it says why")
-    return None if step == _NONE else folder / f"checkpoint-{step}"
+    found = newest_whole(folder, say)
+    if found is None:
+        return None
+    refusal = ranks.from_rank_0(_unlike(found, identity, recipe) if ranks.number() == 0 else None)
+    if refusal is not None:
+        raise TrainingError(refusal)
+    return found
 
 
 def _unlike(checkpoint: Path, identity: Mapping, recipe: Recipe | None) -> str | None:
@@ -106,17 +103,19 @@ def _unlike(checkpoint: Path, identity: Mapping, recipe: Recipe | None) -> str |
 
 
 def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint whose every byte is intact.
+    """The newest checkpoint whose every byte is intact. A collective.
 
     Newer ones that are damaged or incomplete are reported and renamed to `checkpoint-N.damaged`, so that nothing loads
-    or overwrites them.
+    or overwrites them. Rank 0 does that, and lists the folder, which other machines may see a moment later.
     """
-    for checkpoint in reversed(_checkpoints(folder)):
+    for name in ranks.from_rank_0([path.name for path in reversed(_checkpoints(folder))]):
+        checkpoint = folder / name
         try:
             check(checkpoint)
         except DamagedError as damage:
-            aside = _set_aside(checkpoint)
-            say(f"{checkpoint} is damaged and not used: {damage}. It is kept as {aside.name}")
+            if ranks.number() == 0:
+                aside = _set_aside(checkpoint)
+                say(f"{checkpoint} is damaged and not used: {damage}. It is kept as {aside.name}")
         else:
             return checkpoint
     return None
@@ -214,12 +213,11 @@ class Checkpoints(TrainerCallback):
             control.should_save = True
 
     def on_save(self, args, state, control, **_):
-        """Rank 0 seals once all ranks have written their files; the others wait for it."""
+        """Seals once all ranks have written their files. None trains on before the record is written."""
         ranks.wait()
+        step = state.global_step
+        validation = self._validated[1] if self._validated and self._validated[0] == step else None
+        seal(self.folder / f"checkpoint-{step}", step, step * self.packs_per_step, self.identity, validation)
         if ranks.number() == 0:
-            step = state.global_step
-            validation = self._validated[1] if self._validated and self._validated[0] == step else None
-            checkpoint = self.folder / f"checkpoint-{step}"
-            seal(checkpoint, step, step * self.packs_per_step, self.identity, validation)
             rotate(self.folder, self.say, self.newest)
         ranks.wait()
