@@ -18,6 +18,8 @@ if [ "$GPUS_PER_NODE" -gt 0 ]; then
             "driver" >&2
         exit 1
     fi
+else
+    export CUDA_VISIBLE_DEVICES=""  # again here, because srun removes it from steps without GPUs
 fi
 export OMP_NUM_THREADS=$((${SLURM_CPUS_PER_TASK:-1} / processes > 0 ? ${SLURM_CPUS_PER_TASK:-1} / processes : 1))
 

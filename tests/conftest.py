@@ -1,10 +1,15 @@
 """Fixtures for every test."""
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 import vlm_agent.models  # noqa: F401  (before peft and timm, which fail to import without torchvision's operators)
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests run on the CPU beside GPUs that PyTorch cannot use, too
 
 
 @pytest.fixture(scope="session")

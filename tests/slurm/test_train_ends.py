@@ -36,6 +36,7 @@ TOLD_TO_STOP = ("does not listen yet", "never listens")
 _TORCHRUN = """
 echo "$@" >"$LOGS/torchrun-words"
 echo "$RANKS" >"$LOGS/ranks-folder"
+echo "${CUDA_VISIBLE_DEVICES-not set}" >"$LOGS/visible-gpus"
 while [ "$1" != --no-python ]; do shift; done
 shift
 export RANK=0 LOCAL_RANK=0
@@ -153,6 +154,10 @@ def test_torchrun_gets_time_to_save_a_port_of_its_own_and_a_folder_that_containe
     assert words[words.index("--shutdown-timeout") + 1] == "180"
     assert 20000 <= int(words[words.index("--master-port") + 1]) < 32000
     assert (logs / "ranks-folder").read_text().strip() == f"run/logs/{logs.name}/processes-node-0"
+
+
+def test_a_site_without_gpus_per_node_hides_those_of_its_nodes(ended):
+    assert (ended["saves once"].logs / "visible-gpus").read_text() == "\n"
 
 
 def test_a_job_that_died_twice_without_a_word_at_the_same_step_is_not_started_again(workplace):
