@@ -30,8 +30,8 @@ class Request:
 
 
 @contextmanager
-def serving(answer: Callable[[int, dict], Reply]):
-    """(URL, list of `Request`): a server that answers call number n (from 0) with `answer(n, body)`."""
+def serving(answer: Callable[[int, dict], Reply], models: tuple[str, ...] = ("mine",)):
+    """(URL, list of `Request`): a server of `models` that answers call number n (from 0) with `answer(n, body)`."""
     requests: list[Request] = []
     lock = threading.Lock()
 
@@ -50,6 +50,15 @@ def serving(answer: Callable[[int, dict], Reply]):
             self.end_headers()
             with suppress(ConnectionError):  # who asked has gone
                 self.wfile.write(content[: len(content) // 2] if reply.cut else content)
+
+        def do_GET(self):
+            """Of /v1/models alone."""
+            content = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in models]})
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content.encode())
 
         def log_message(self, *_):
             pass

@@ -10,6 +10,7 @@
     vlm-agent train --config recipes/X.yaml            train a recipe into a run folder
     vlm-agent status RUN                               progress of a run, from its folder alone
     vlm-agent merge RUN --output DIR                   merge an adapter into its base and verify the result
+    vlm-agent serve-check RUN --endpoint URL           a served model, compared with its run
     vlm-agent evaluate --checkpoint RUN --shards DIR   score an agent; writes numbers and pictures
     vlm-agent act --agent RUN --device adb --goal "…"  run an agent on a phone
     vlm-agent score PREDICTIONS [--against OTHER]      score predictions again, by other scorers or against another run
@@ -41,6 +42,7 @@ COMMANDS = (
     "train",
     "status",
     "merge",
+    "serve_check",
     "evaluate",
     "act",
     "score",

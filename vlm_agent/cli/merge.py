@@ -1,8 +1,10 @@
 """`vlm-agent merge`: merges a run's adapter into its base and verifies the result."""
 
+from itertools import islice
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, add_command, count
+from vlm_agent.cli.run_shards import run_episodes
 from vlm_agent.console import make_console, quiet_libraries
 
 _DESCRIPTION = """\
@@ -45,20 +47,13 @@ def run(options) -> int:
 
 def _samples(options):
     """The run's first episodes, as batches for its model."""
-    from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.models.family import processor_of
     from vlm_agent.models.loss import NOT_FOR_MODELS
     from vlm_agent.models.run_layout import trained
-    from vlm_agent.models.weights.merge import MergeError
     from vlm_agent.recipe.run import read_recipe
-    from vlm_agent.training.data.stream import chosen_episodes
 
     recipe = read_recipe(trained(options.run_folder).recipe)
-    where = recipe.data.shards if options.shards is None else options.shards
-    if where is None:
-        raise MergeError(f"{options.run_folder} drew its data; name shards to compare on with --shards")
-    shards = ShardDataset(Path(where), split=recipe.data.split)
-    episodes = [shards[index] for index in chosen_episodes(shards, recipe.data)[: options.samples]]
+    episodes = list(islice(run_episodes(options.run_folder, options.shards), options.samples))
 
     def batches(model, tokenizer) -> list[dict]:
         processor = processor_of(model.config)

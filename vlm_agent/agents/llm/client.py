@@ -89,6 +89,45 @@ class ChatEndpoint:
                 self.sleep(min(2.0 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT))
         raise EndpointError("attempts must be at least 1")
 
+    def tokenize(self, messages: Sequence[Mapping[str, Any]]) -> list[int] | None:
+        """The ids of the prompt that the server makes of `messages`; None if it has no /tokenize as vLLM has.
+
+        It may list one id a screen. Raises EndpointError if the server cannot be reached.
+        """
+        from openai import APIConnectionError, APIStatusError
+
+        from vlm_agent.agents.llm.http import headers, response_type
+
+        root = self._client.with_options(base_url=self._base.removesuffix("/v1"))
+        body = {"model": self.model, "messages": list(messages), "add_generation_prompt": True}
+        try:
+            response = root.post(
+                "/tokenize",
+                cast_to=response_type(),
+                body=body,
+                options={"headers": headers(os.environ.get(KEY))},
+            )
+            content = json.loads(response.content)
+        except (APIStatusError, ValueError):
+            return None
+        except APIConnectionError as error:
+            raise EndpointError(f"{self._address} cannot be reached ({error.__cause__})") from None
+        ids = content.get("tokens") if isinstance(content, dict) else None
+        if not isinstance(ids, list) or content.get("count") != len(ids) or not all(type(id_) is int for id_ in ids):
+            return None
+        return ids
+
+    def served_models(self) -> list[str]:
+        """Raises EndpointError if the server does not list them."""
+        from openai import OpenAIError
+
+        from vlm_agent.agents.llm.http import headers
+
+        try:
+            return [one.id for one in self._client.models.list(extra_headers=headers(os.environ.get(KEY)))]
+        except (OpenAIError, ValueError, TypeError) as error:
+            raise EndpointError(f"{self._base}/models does not list the server's models ({error})") from None
+
     @property
     def _base(self) -> str:
         base = self.url.rstrip("/")

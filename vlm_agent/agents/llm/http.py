@@ -31,6 +31,11 @@ def headers(key: str | None) -> dict[str, str | Omit]:
     return {"Authorization": authorization, "OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
 
 
+def response_type() -> type[httpx2.Response]:
+    """The raw response, for paths that are not OpenAI's."""
+    return httpx2.Response
+
+
 def is_broken_connection(error: Exception) -> bool:
     """Whether a connection existed and broke, so that another attempt may succeed."""
     return isinstance(error.__cause__, (httpx2.NetworkError, httpx2.RemoteProtocolError)) and not isinstance(

@@ -1,0 +1,102 @@
+"""`vlm-agent serve-check` names the first difference between a served model and its run."""
+
+import json
+
+import pytest
+from helpers import served_qwen
+from helpers.chat_server import Reply, serving
+
+from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.agents.serve_check import ServeCheck, serve_check
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.models.run_layout import MODEL_FOLDER
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run, `merged` beside it."""
+    run = served_qwen.write_run(tmp_path_factory.mktemp("run"))
+    assert main(["merge", str(run), "--output", str(run.parent / "merged")]) == OK
+    return run
+
+
+@pytest.fixture(scope="module")
+def agent(run):
+    return VlmAgent.from_run(run)
+
+
+@pytest.fixture
+def server(run):
+    return served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
+
+
+def check(agent, server, steps: int = 6) -> ServeCheck:
+    with served_qwen.served(server) as (url, _):
+        return serve_check(agent, ChatEndpoint(url, "mine"), served_qwen.EPISODES, steps)
+
+
+def test_a_merged_checkpoint_is_served_as_it_was_trained(agent, server):
+    assert check(agent, server, 20) == ServeCheck(steps=20, counted=20, tokenized=0, sizes=4, ties=0, difference=None)
+    server.tokenizes = True
+    assert check(agent, server) == ServeCheck(steps=6, counted=6, tokenized=6, sizes=2, ties=0, difference=None)
+
+
+def test_other_limits_of_pixels_are_found_where_screens_are_not_resized_before(agent, server):
+    server.processor.image_processor.size = {"shortest_edge": 64, "longest_edge": 100 * 64}
+    found = check(agent, server)
+    assert (found.steps, found.counted) == (0, 1)
+    assert (
+        "step 0 of episode 0: the server makes 14 visual tokens more of screens such as this of 64x32 pixels: the "
+        in (found.difference)
+    )
+    server.processor.image_processor.size = {"shortest_edge": 64, "longest_edge": 6 * 64}
+    found = check(agent, server)
+    assert (found.steps, found.counted) == (0, 1)
+    assert "fewer of screens such as this of" in found.difference
+
+
+def test_another_chat_template_is_found_with_the_token_where_the_server_lists_them(agent, server):
+    server.processor.chat_template = server.processor.chat_template.replace("assistant\\n", "assistant: ")
+    found = check(agent, server)
+    assert found.steps == 0
+    assert "its chat template or tokenizer is not that of the run" in found.difference
+    server.tokenizes = True
+    assert "of the prompt is ':' at the server and '\\n' in training" in check(agent, server).difference
+
+
+def test_other_weights_are_found_by_their_answers(agent, run, server):
+    base = served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
+    base.model = type(base.model).from_pretrained(run.parent / served_qwen.BASE).eval()
+    base.model.generation_config = server.model.generation_config
+    found = check(agent, base, 20)
+    assert "; they part at token " in found.difference
+
+
+def test_a_server_that_does_not_count_is_compared_by_its_answers(agent, server):
+    def uncounted(number: int, body: dict) -> Reply:
+        reply = server.answer(number, body)
+        if reply.status != 200:
+            return reply
+        return Reply(json.dumps({"choices": json.loads(reply.body)["choices"]}).encode())
+
+    with serving(uncounted) as (url, _):
+        found = serve_check(agent, ChatEndpoint(url, "mine"), served_qwen.EPISODES, 3)
+    assert found == ServeCheck(steps=3, counted=0, tokenized=0, sizes=0, ties=0, difference=None)
+
+
+def test_the_command_takes_the_only_model_and_its_status_is_the_result(run, server, capsys):
+    with served_qwen.served(server) as (url, requests):
+        assert main(["serve-check", str(run), "--endpoint", url, "--steps", "3"]) == OK
+        assert "3 steps are equal: prompt tokens of 3, no ids, because the server has no /tokenize" in _printed(capsys)
+        assert {call.body["model"] for call in requests} == {"mine"}
+        server.processor.chat_template = server.processor.chat_template.replace("assistant\\n", "assistant: ")
+        assert main(["serve-check", str(run), "--endpoint", url]) == FAILED
+        assert "step 0 of episode 0: " in _printed(capsys)
+    with serving(server.answer, models=("a", "b")) as (url, _):
+        assert main(["serve-check", str(run), "--endpoint", url]) == FAILED
+        assert "serves 2 models (a, b); name one with --model" in capsys.readouterr().err
+
+
+def _printed(capsys) -> str:
+    return capsys.readouterr().out

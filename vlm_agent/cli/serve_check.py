@@ -1,0 +1,58 @@
+"""`vlm-agent serve-check`: compares a served model with its run."""
+
+import argparse
+from pathlib import Path
+
+from vlm_agent.cli.parser import FAILED, OK, add_command, count
+from vlm_agent.cli.run_shards import run_episodes
+from vlm_agent.console import make_console, quiet_libraries
+
+_DESCRIPTION = """\
+Sends steps of the run's shards to the server, in the turns of training, and compares tokens, sizes of screens and
+answers with those of this machine. Names the first difference; the exit status is then 1.
+
+What a server shows decides what is compared: prompt tokens are counted by every server that reports `usage` (vLLM,
+`transformers serve`, llama.cpp); their ids are listed by vLLM's /tokenize alone. RUN is a run folder or a merged
+checkpoint's DIR."""
+
+
+def add(commands) -> None:
+    parser = add_command(commands, "serve-check", run, "compare a served model with its run", _DESCRIPTION)
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the run that trained the served model")
+    parser.add_argument("--endpoint", required=True, metavar="URL", help="the server, http://localhost:8000/v1 …")
+    parser.add_argument("--model", metavar="NAME", help="the model's name there (default: the only one it serves)")
+    parser.add_argument("--steps", type=count, default=20, metavar="N", help="steps to compare (default 20)")
+    parser.add_argument("--shards", type=Path, metavar="DIR", help="where they come from (default the run's own)")
+
+
+def run(options: argparse.Namespace) -> int:
+    quiet_libraries()
+
+    from vlm_agent.agents.llm.client import ChatEndpoint
+    from vlm_agent.agents.serve_check import serve_check
+    from vlm_agent.agents.vlm.agent import VlmAgent
+
+    episodes = run_episodes(options.run_folder, options.shards)
+    chat = ChatEndpoint(options.endpoint, _only_model(options.endpoint) if options.model is None else options.model)
+    check = serve_check(VlmAgent.from_run(options.run_folder), chat, episodes, options.steps)
+    console = make_console()
+    ids = f"the ids of {check.tokenized}" if check.tokenized else "no ids, because the server has no /tokenize"
+    console.print(
+        f"{check.steps} steps are equal: prompt tokens of {check.counted}, {ids}, screens of {check.sizes} size(s), "
+        f"answers of {check.steps - check.ties}, {check.ties} tie(s)",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if check.difference is None:
+        return OK
+    console.print(check.difference, highlight=False, markup=False, soft_wrap=True)
+    return FAILED
+
+
+def _only_model(url: str) -> str:
+    from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
+
+    models = ChatEndpoint(url, "").served_models()
+    if len(models) != 1:
+        raise EndpointError(f"{url} serves {len(models)} models ({', '.join(models)}); name one with --model")
+    return models[0]
