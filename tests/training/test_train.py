@@ -331,6 +331,14 @@ def test_two_processes_train_what_one_does_with_two_batches(shards, tmp_path):
     assert max((a[name] - b[name]).abs().max().item() for name in a) < 1e-5
 
 
+@pytest.mark.parametrize(("vision", "searched"), [("frozen", False), ("lora", True), ("full", True)])
+def test_unused_weights_are_searched_for_only_where_there_may_be_some(shards, tmp_path, vision, searched):
+    """DDP walks the graph of every batch for it. A tower that trains may have some, such as a norm of pooled output."""
+    content = tiny.recipe(shards, tmp_path / "run")
+    content["model"]["train"]["vision"] = vision
+    assert arguments(Recipe(**content), tmp_path, 1).ddp_find_unused_parameters == searched
+
+
 def test_no_rank_leaves_while_rank_0_saves_the_finished_run(shards, tmp_path):
     """A launcher would end rank 0 some time after the others are gone."""
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tiny.recipe(shards, tmp_path / "run")))

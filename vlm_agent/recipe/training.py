@@ -12,13 +12,19 @@ NEWEST_KEPT = 2
 """The fewest checkpoints that a run keeps: one may be damaged on disk."""
 
 
+BETAS = (0.9, 0.98)
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
 class OptimizerRecipe(Section):
-    """`muon` is for models from scratch and takes `muon_learning_rate` for weight matrices beside `learning_rate`."""
+    """`muon` is for models from scratch and takes `muon_learning_rate` for weight matrices beside `learning_rate`.
+    `betas`: AdamW's decay rates of the gradient's mean and of its square."""
 
     name: Literal["adamw", "muon"] = "adamw"
     learning_rate: PositiveFloat = 1e-4
     muon_learning_rate: PositiveFloat = 0.01
     weight_decay: NonNegativeFloat = 0.01
+    betas: tuple[Beta, Beta] = BETAS
 
 
 class ValidationRecipe(Section):
@@ -36,8 +42,9 @@ class TrainingRecipe(Section):
     A row packs `batch_size` sentences (default 1), or as many as fit into `batch_tokens`, which is the better choice
     where episodes differ in length. Set exactly one of `steps` and `epochs`. `schedule` starts after `warmup_steps` of
     linear warm-up. `bf16`: mixed precision; `auto`: if the hardware supports it, so the last digits of a run depend on
-    the machine. `keep_checkpoints`: how many of the newest to keep, beside the best. `deepspeed`: a file of
-    `deepspeed_configs/`, for several ranks.
+    the machine. `save_steps`: a checkpoint every so many steps; `save_seconds`: also when so many seconds have passed
+    since the last one, so that a killed run loses no more, however long a step takes. `keep_checkpoints`: how many of
+    the newest to keep, beside the best. `deepspeed`: a file of `deepspeed_configs/`, for several ranks.
     """
 
     epochs: PositiveFloat | None = None
@@ -52,6 +59,7 @@ class TrainingRecipe(Section):
     bf16: bool | Literal["auto"] = False
     gradient_checkpointing: bool = False
     save_steps: PositiveInt | None = None
+    save_seconds: PositiveInt | None = None
     keep_checkpoints: Annotated[int, Field(ge=NEWEST_KEPT)] = NEWEST_KEPT
     log_steps: PositiveInt = 10
     validation: ValidationRecipe | None = None

@@ -70,7 +70,12 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     # The loop: all ranks have equal weights here. Their dropout may differ; a resumed run restores its random state.
     identity = identity_of(recipe, plan.data_digest, training_args.world_size)
     checkpoints = Checkpoints(
-        run / CHECKPOINTS, identity, plan.rows_per_step, console.print, recipe.training.keep_checkpoints
+        run / CHECKPOINTS,
+        identity,
+        plan.rows_per_step,
+        console.print,
+        recipe.training.keep_checkpoints,
+        recipe.training.save_seconds,
     )
     trainer = AgentTrainer(
         model=model,

@@ -4,9 +4,11 @@ import pytest
 import torch
 from helpers import tiny, two_ranks
 from helpers.muon_moves import moved
+from pydantic import ValidationError
 from torch.optim.lr_scheduler import LambdaLR
 
-from vlm_agent.training.loop.optimizers import Muon, adamw, muon, orthogonal
+from vlm_agent.recipe.training import OptimizerRecipe
+from vlm_agent.training.loop.optimizers import Muon, adamw, muon, optimizer_of, orthogonal
 
 
 @pytest.fixture
@@ -33,6 +35,25 @@ def test_muon_takes_weight_matrices_and_adamw_the_rest(model):
     assert "language_model.model.norm.weight" in others
     assert matrices | others == set(names.values())
     assert not matrices & others
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_the_betas_of_a_recipe_are_those_of_adamw(model, name):
+    """Without the key they are what they were before it existed."""
+
+    def betas(**keys) -> set[tuple[float, float]]:
+        optimizer = optimizer_of(model, OptimizerRecipe(name=name, **keys))
+        return {
+            group["betas"]
+            for part in getattr(optimizer, "parts", [optimizer])
+            for group in part.param_groups
+            if "betas" in group
+        }
+
+    assert betas() == {(0.9, 0.98)}
+    assert betas(betas=[0.9, 0.95]) == {(0.9, 0.95)}
+    with pytest.raises(ValidationError):
+        OptimizerRecipe(betas=[0.9, 1.0])
 
 
 def test_frozen_weights_are_left_alone(model):

@@ -306,7 +306,7 @@ def test_a_run_is_known_by_recipe_data_and_packs_in_a_step(tmp_path):
         return identity_of(recipe, ShardDataModule(recipe).data_digest, rank_count)
 
     plain = identity()
-    assert plain == identity(log_steps=5, save_steps=7)
+    assert plain == identity(log_steps=5, save_steps=7, save_seconds=9)
     assert json.loads(json.dumps(plain)) == plain
     assert identity(2, accumulation=2) == identity(1, accumulation=4) != plain
     assert identity(steps=4) != plain
@@ -335,6 +335,15 @@ def test_the_best_validated_checkpoint_is_saved_though_no_save_was_due(tmp_path,
     found = best(tmp_path / "checkpoints")
     assert found.name == "checkpoint-2"
     assert check(found)["validation"]["eval_accuracy"] == 0.9
+
+
+def test_a_checkpoint_is_saved_when_the_last_one_is_old_however_long_a_step_takes(tmp_path, monkeypatch):
+    clock = iter(range(0, 10**6, 40))  # 40 seconds between two looks at it
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    genuine = tiny_trainer.Checkpoints
+    monkeypatch.setattr(tiny_trainer, "Checkpoints", lambda *given: genuine(*given, 10, save_seconds=100))
+    tiny_trainer.train(tmp_path, save_strategy="no")
+    assert names(tmp_path / "checkpoints") == {"checkpoint-3", "checkpoint-6"}
 
 
 def test_ranks_divide_the_reading_of_a_checkpoint_and_agree_on_it(tmp_path):

@@ -43,7 +43,10 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         eval_steps=None if training.validation is None else training.validation.steps,
         logging_steps=training.log_steps,
         logging_first_step=True,
+        logging_nan_inf_filter=False,  # it waits for the GPU after every batch; `FiniteLoss` checks every step
         dataloader_num_workers=recipe.data.workers,
+        # A vision tower that trains may have layers that its feature map does not depend on, such as a pooler.
+        ddp_find_unused_parameters=recipe.model.train.vision != "frozen",
         ddp_timeout=int(TIMEOUT.total_seconds()),
         use_cpu=model_device().type == "cpu",
         deepspeed=None if deepspeed is None else str(deepspeed),

@@ -13,7 +13,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from vlm_agent.recipe.training import OptimizerRecipe
+from vlm_agent.recipe.training import BETAS, OptimizerRecipe
 from vlm_agent.training.loop import ranks
 
 
@@ -21,13 +21,16 @@ def optimizer_of(model: nn.Module, recipe: OptimizerRecipe, bf16: bool = False) 
     """The recipe's optimiser, over the parameters that require gradients. `bf16`: the run uses mixed precision."""
     if recipe.name == "muon":
         dtype = torch.bfloat16 if bf16 else torch.float32
-        return muon(model, recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay, dtype)
-    return adamw(model, recipe.learning_rate, recipe.weight_decay)
+        rates = (recipe.learning_rate, recipe.muon_learning_rate, recipe.weight_decay)
+        return muon(model, *rates, dtype, recipe.betas)
+    return adamw(model, recipe.learning_rate, recipe.weight_decay, recipe.betas)
 
 
-def adamw(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+def adamw(
+    model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float] = BETAS
+) -> torch.optim.Optimizer:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(parameters, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay)
+    return torch.optim.AdamW(parameters, lr=learning_rate, betas=betas, weight_decay=weight_decay)
 
 
 def muon(
@@ -36,8 +39,9 @@ def muon(
     muon_learning_rate: float,
     weight_decay: float,
     dtype: torch.dtype = torch.float32,
+    betas: tuple[float, float] = BETAS,
 ):
-    """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW."""
+    """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW, with `betas`."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     matrices = [parameter for name, parameter in named if parameter.dim() == 2 and not _is_table(name)]
     chosen = {id(parameter) for parameter in matrices}
@@ -46,7 +50,7 @@ def muon(
     if matrices:
         parts.append(Muon(matrices, muon_learning_rate, weight_decay, dtype))
     if others:
-        parts.append(torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay))
+        parts.append(torch.optim.AdamW(others, lr=learning_rate, betas=betas, weight_decay=weight_decay))
     return MuonAndAdamW(*parts)
 
 

@@ -66,6 +66,7 @@ class AgentTrainer(Trainer):
             num_workers=self.args.dataloader_num_workers,
             persistent_workers=self.args.dataloader_num_workers > 0,
             worker_init_fn=leave_stopping_to_parent,
+            pin_memory=self.args.device.type == "cuda",
         )
         return self.accelerator.prepare(loader)
 

@@ -11,6 +11,7 @@ DeepSpeed reads its own as pickles: resume only runs of your own.
 import hashlib
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ _MAY_CHANGE = (
     "data.workers",
     "training.log_steps",
     "training.save_steps",
+    "training.save_seconds",
     "training.keep_checkpoints",
     "training.accumulation",
 )
@@ -192,7 +194,8 @@ def _step(checkpoint: Path) -> int:
 
 
 class Checkpoints(TrainerCallback):
-    """Seals each checkpoint that Trainer writes, and requests one when a validation is the best so far."""
+    """Seals each checkpoint that Trainer writes. Requests one when a validation is the best so far, and when the newest
+    is `save_seconds` old."""
 
     def __init__(
         self,
@@ -201,10 +204,23 @@ class Checkpoints(TrainerCallback):
         packs_per_step: int,
         say: Callable[[str], None],
         newest: int = NEWEST_KEPT,
+        save_seconds: int | None = None,
     ):
         self.folder, self.identity, self.packs_per_step, self.say = folder, identity, packs_per_step, say
-        self.newest = newest
+        self.newest, self.save_seconds = newest, save_seconds
+        self._saved = time.monotonic()
         self._validated: tuple[int, dict] | None = None
+
+    def on_train_begin(self, args, state, control, **_):
+        self._saved = time.monotonic()
+
+    def on_step_end(self, args, state, control, **_):
+        """Rank 0's clock decides, because a save is a collective."""
+        if self.save_seconds is None:
+            return
+        due = ranks.number() == 0 and time.monotonic() - self._saved >= self.save_seconds
+        if ranks.any_rank(due):
+            control.should_save = True
 
     def on_evaluate(self, args, state, control, **reported):
         metrics = reported["metrics"]
@@ -221,3 +237,4 @@ class Checkpoints(TrainerCallback):
         if ranks.number() == 0:
             rotate(self.folder, self.say, self.newest)
         ranks.wait()
+        self._saved = time.monotonic()
