@@ -6,7 +6,7 @@ the Wild (AITW) stores them.
 
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
@@ -288,6 +288,11 @@ class Episode:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+
+def without_pixels(episode: Episode) -> Episode:
+    """The same episode with every screenshot None."""
+    return replace(episode, steps=tuple(replace(step, screenshot=None) for step in episode.steps))
 
 
 def element_at(elements: Sequence[UiElement], point_yx: tuple[float, float]) -> UiElement | None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from helpers import families, tiny, tiny_qwen
+from helpers import adapted_run, families, tiny, tiny_qwen
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from vlm_agent.errors import CheckpointError, UserError
+from vlm_agent.models import build as build_module
 from vlm_agent.models.build import (
     Vocabulary,
     build,
@@ -278,3 +279,12 @@ def test_a_model_saved_here_is_one_that_transformers_reads(family, tmp_path):
     model.save_pretrained(tmp_path)
     plain = getattr(transformers, type(model).__name__).from_pretrained(tmp_path).state_dict()
     assert all(torch.equal(value, plain[name]) for name, value in model.state_dict().items())
+
+
+def test_a_quantised_base_is_quantised_where_the_model_runs(tmp_path, monkeypatch):
+    run, gpu, events = adapted_run.write_run(tmp_path, quantisation="nf4"), torch.device("cuda"), []
+    monkeypatch.setattr(build_module, "_on", lambda model, device: events.append(device) or model)
+    plain = build_module.quantise
+    monkeypatch.setattr(build_module, "quantise", lambda model, kind: events.append(kind) or plain(model, kind))
+    load(run, device=gpu)
+    assert events == [gpu, "nf4", gpu]

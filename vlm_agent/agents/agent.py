@@ -1,6 +1,6 @@
 """An agent: what it sees, what it answers, and the settings that build it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -86,6 +86,27 @@ class BatchedAgent(Agent, Protocol):
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         """What `answer_episodes` below returns."""
         ...
+
+
+@runtime_checkable
+class PreparingAgent(BatchedAgent, Protocol):
+    """A batched agent whose work before the model, such as resizing screens, can be done in other processes."""
+
+    def preparation(self) -> "Preparation | None":
+        """Makes of an episode what `answer_prepared` takes. Pickles; holds no model. None without such work."""
+        ...
+
+    def answer_prepared(self, prepared: Sequence[Any], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """What `answer_episodes` returns for the episodes that `prepared` were made of."""
+        ...
+
+
+Preparation = Callable[[Episode], Any]
+
+
+def preparation_of(agent: Agent) -> Preparation | None:
+    """The preparation of a `PreparingAgent`, else None."""
+    return agent.preparation() if isinstance(agent, PreparingAgent) else None
 
 
 class AgentSettings(Section):

@@ -5,10 +5,11 @@ The score of a control shows how much of the agent's score needs that informatio
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
-from vlm_agent.agents.agent import Agent, Answer, Turn, answer_episodes
+from vlm_agent.agents.agent import Agent, Answer, Preparation, PreparingAgent, Turn, answer_episodes, preparation_of
 from vlm_agent.episodes import Episode, Screen, Step
 
 GREY = 128
@@ -45,28 +46,54 @@ class ControlledAgent:
         return self.agent.act(goal, turns, self._seen(screen))
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        parts = [self._parts(episode) for episode in episodes]
+        parts = [known_parts(episode, self.control) for episode in episodes]
         by_run = answer_episodes(self.agent, [part for each in parts for part in each], variants)
         return [_joined(answers, parts) for answers in by_run]
 
-    def _parts(self, episode: Episode) -> list[Episode]:
-        """The episode as the agent may know it: in one piece, or without history as one episode per step."""
-        steps = tuple(map(self._seen_step, episode.steps))
-        if self.control.history:
-            return [replace(episode, steps=steps)]
-        return [replace(episode, steps=(step,)) for step in steps]
+    def preparation(self) -> Preparation | None:
+        preparation = preparation_of(self.agent)
+        return None if preparation is None else ControlledPreparation(self.control, preparation)
+
+    def answer_prepared(self, prepared: Sequence[list], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        agent = cast("PreparingAgent", self.agent)  # or there is no preparation
+        by_run = agent.answer_prepared([part for each in prepared for part in each], variants)
+        return [_joined(answers, prepared) for answers in by_run]
 
     def _seen(self, screen: Screen) -> Screen:
-        return screen if self.control.screen is None else self.control.screen(screen)
-
-    def _seen_step(self, step: Step) -> Step:
-        if self.control.screen is None:
-            return step
-        screen = self._seen(step.screen)
-        return replace(step, screenshot=screen.pixels, elements=tuple(screen.elements or ()), activity=screen.activity)
+        return _seen(screen, self.control)
 
 
-def _joined(answers: list[list[Answer]], parts: list[list[Episode]]) -> list[list[Answer]]:
+@dataclass(frozen=True)
+class ControlledPreparation:
+    """An episode's parts under a control, each prepared for the agent."""
+
+    control: Control
+    preparation: Preparation
+
+    def __call__(self, episode: Episode) -> list:
+        return [self.preparation(part) for part in known_parts(episode, self.control)]
+
+
+def known_parts(episode: Episode, control: Control) -> list[Episode]:
+    """The episode as an agent under `control` may know it: in one piece, or without history as one episode per step."""
+    steps = tuple(_seen_step(step, control) for step in episode.steps)
+    if control.history:
+        return [replace(episode, steps=steps)]
+    return [replace(episode, steps=(step,)) for step in steps]
+
+
+def _seen(screen: Screen, control: Control) -> Screen:
+    return screen if control.screen is None else control.screen(screen)
+
+
+def _seen_step(step: Step, control: Control) -> Step:
+    if control.screen is None:
+        return step
+    screen = _seen(step.screen, control)
+    return replace(step, screenshot=screen.pixels, elements=tuple(screen.elements or ()), activity=screen.activity)
+
+
+def _joined(answers: list[list[Answer]], parts: Sequence[list]) -> list[list[Answer]]:
     """Answers [part][step] as [episode][step]."""
     rest = iter(answers)
     return [[answer for _ in each for answer in next(rest)] for each in parts]

@@ -40,6 +40,13 @@ def add(commands: "argparse._SubParsersAction[Parser]") -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the results")
     parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON, name → episode ids: groups to score as well")
     parser.add_argument("--limit", type=count, metavar="N", help="at most N episodes, spread evenly over the split")
+    parser.add_argument(
+        "--workers",
+        type=_count_or_0,
+        metavar="W",
+        help="run: processes that prepare screens (default: half of the cores, at most 8; 0 on two cores); "
+        "--online: phones operated in parallel (default 1)",
+    )
     parser.add_argument("--no-controls", action="store_true", help="skip the controls: grey screens, no history")
     _add_settings(parser)
     _add_online(parser)
@@ -79,7 +86,6 @@ def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--online", action="store_true", help="score the agent on tasks on simulated phones")
     parser.add_argument("--tasks", type=count, metavar="N", help="number of tasks (default 100)")
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")
-    parser.add_argument("--workers", type=count, metavar="W", help="phones operated in parallel (default 1)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
     if options.online:
         return _run_online(options)
 
+    from vlm_agent.evaluation.offline.loading import default_workers
     from vlm_agent.evaluation.offline.run import evaluate, finish
     from vlm_agent.jobs import ArrayTask
 
@@ -104,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
         controls=not options.no_controls,
         variants=_variants(settings, options),
         task=task,
+        workers=default_workers() if options.workers is None else options.workers,
     )
     return OK
 
@@ -137,11 +145,13 @@ def _check_online(options: argparse.Namespace) -> None:
     offline = ("benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count")
     names = [name for name in offline if getattr(options, name) is not None]
     names += [name for name in ("finish", "constrained") if getattr(options, name)]
-    online_names = [name for name in ("tasks", "seed", "workers") if getattr(options, name) is not None]
+    online_names = [name for name in ("tasks", "seed") if getattr(options, name) is not None]
     if options.online and names:
         options.parser.error(f"--{names[0].replace('_', '-')} is for recorded episodes, not for --online")
     if not options.online and online_names:
         options.parser.error(f"--{online_names[0]} needs --online, which scores the agent on simulated phones")
+    if options.online and options.workers == 0:
+        options.parser.error("--workers must be 1 or greater with --online")
 
 
 def _agent(options: argparse.Namespace) -> "AgentSettings":

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import yaml
 from peft import PeftModel
+from torch import nn
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
@@ -19,6 +21,8 @@ from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
+
+Model = TypeVar("Model", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,13 @@ def save(
         family_of(model.config).save_for_serving(model, tokenizer, run / MODEL_FOLDER)
 
 
-def load(path: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
+def load(
+    path: Path, merged: bool = False, device: torch.device | None = None
+) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
     """The trained model of a run folder or of one of its checkpoints, in evaluation mode.
+
+    `device`: where the model runs, None for the CPU. A base is quantised there, as in training; on a CPU it takes
+    minutes.
 
     `merged` folds an adapter into a float32 base: the speed of decoding is bound by the number of kernels. In bfloat16
     the sum would be rounded to other weights than were trained, so the adapter stays separate.
@@ -117,12 +126,19 @@ def load(path: Path, merged: bool = False) -> tuple[PreTrainedModel | PeftModel,
     """
     parts = trained(path)
     tokenizer = AutoTokenizer.from_pretrained(parts.tokenizer)
+    device = torch.device("cpu") if device is None else device
     if not parts.adapted:
-        return saved_family(parts.weights).load(parts.weights).eval(), tokenizer
+        return _on(saved_family(parts.weights).load(parts.weights).eval(), device), tokenizer
     recipe = read_model_recipe(path)
     saved_with_run = parts.base.is_dir()
     base = saved_family(parts.base).load(parts.base) if saved_with_run else build_model(recipe, tokenizer)
-    quantise(base, recipe.quantisation)
+    if recipe.quantisation is not None:
+        quantise(_on(base, device), recipe.quantisation)
     model = load_adapter(base, parts.weights, projector_in_base=recipe.train.projector == "frozen").eval()
     foldable = merged and base.dtype == torch.float32 and recipe.quantisation is None
-    return (merge_adapter(model) if foldable else model), tokenizer
+    return _on(merge_adapter(model) if foldable else model, device), tokenizer
+
+
+def _on(model: Model, device: torch.device) -> Model:
+    model.to(device)
+    return model

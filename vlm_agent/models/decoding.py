@@ -42,7 +42,11 @@ class PrefilledSequence:
 
 
 class Decoder(Protocol):
-    """The model interface of decoding; every family has an implementation."""
+    """The model interface of decoding; every family has an implementation.
+
+    A decoder may also have `prepare_screen`, a function that pickles: it makes of a screen of a sentence what the
+    decoder takes in its place, so that other processes can do this work. The result has the screen's `shape`.
+    """
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill | None:
         """None for families, such as encoder-decoder models, in which one pass cannot predict every step."""

@@ -1,8 +1,10 @@
 """Preprocessing of screens for a model: image size, channels first, still uint8; and visual tokens per screen."""
 
 import math
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
@@ -80,6 +82,36 @@ class FittedScreens:
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         return smart_resize((height, width), self.multiple, self.min_pixels, self.max_pixels)
+
+
+class RememberedScreens:
+    """A rule that prepares every screenshot once, as long as the array exists: several sentences may have it.
+
+    `prepare_further` makes of a prepared screen what a collator would make of it; the result has the screen's `shape`.
+    """
+
+    def __init__(self, rule: ScreenRule, prepare_further: Callable[[np.ndarray], Any] | None = None):
+        self._rule, self._prepare_further = rule, prepare_further
+        self._prepared: dict[int, Any] = {}
+
+    def prepare(self, screenshot: np.ndarray) -> Any:
+        key = id(screenshot)
+        if key not in self._prepared:
+            self._prepared[key] = self._further(self._rule.prepare(screenshot))
+            weakref.finalize(screenshot, self._prepared.pop, key).atexit = False
+        return self._prepared[key]
+
+    def _further(self, screen: np.ndarray) -> Any:
+        return screen if self._prepare_further is None else self._prepare_further(screen)
+
+    def fitted(self, height: int, width: int) -> tuple[int, int]:
+        return self._rule.fitted(height, width)
+
+    def blank(self, height: int, width: int) -> Any:
+        return self._further(self._rule.blank(height, width))
+
+    def tokens(self, height: int, width: int) -> int:
+        return self._rule.tokens(height, width)
 
 
 def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:

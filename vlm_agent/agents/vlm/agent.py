@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.agents.agent import Answer, Turn, Usage
@@ -23,7 +22,7 @@ from vlm_agent.agents.decoding.greedy import (
     most_likely,
 )
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
-from vlm_agent.episodes import Action, Episode, Screen, Step
+from vlm_agent.episodes import Action, Episode, Screen, Step, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.decoding import Decoder
@@ -33,6 +32,7 @@ from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.models.weights.device import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.image_sizes import RememberedScreens
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 if TYPE_CHECKING:
@@ -67,11 +67,9 @@ class VlmAgent:
     ) -> "VlmAgent":
         """The agent of a finished run, or of a checkpoint (RUN/checkpoints/checkpoint-N), under no control."""
         recipe = read_recipe(trained(run).recipe)
-        model, tokenizer = load(run, merged=True)
+        model, tokenizer = load(run, merged=True, device=model_device())
         family_of(model.config).use_masked_attention(without_adapter(model))
         sentences = processor_of(model.config).sentences(tokenizer, recipe.action_language.build())
-        module: nn.Module = model  # transformers' own annotation of `to` is wrong
-        module.to(model_device())
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
@@ -93,9 +91,19 @@ class VlmAgent:
 
         Variants decode after the same prefill. Answers carry no seconds, so that equal runs write equal predictions.
         """
+        return self.answer_prepared([VlmPreparation(self.sentences)(episode) for episode in episodes], variants)
+
+    def preparation(self) -> "VlmPreparation":
+        """Each screen is prepared once for all passes, as far as the family's decoder does without its model."""
+        prepare = getattr(self._decoder, "prepare_screen", None)
+        return VlmPreparation(replace(self.sentences, screens=RememberedScreens(self.sentences.screens, prepare)))
+
+    def answer_prepared(
+        self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
+    ) -> list[list[list[Answer]]]:
         choices = [self._choice, *map(self._choice_of, variants)]
-        sentences = [self.sentences.build(episode, with_unwritable=True) for episode in episodes]
-        decoded: list[list[list[DecodedAnswer]]] = [[[] for _ in episodes] for _ in choices]
+        sentences = [one.sentence for one in prepared]
+        decoded: list[list[list[DecodedAnswer]]] = [[[] for _ in prepared] for _ in choices]
         with torch.inference_mode(), self._precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
                 by_run = answer_sentences(self._decoder, [sentences[index] for index in batch], self._limits, choices)
@@ -103,7 +111,11 @@ class VlmAgent:
                     for index, of_sentence in zip(batch, answers, strict=True):
                         decoded[run][index] = of_sentence
         return [
-            [self._answers(*each) for each in zip(episodes, sentences, answers, strict=True)] for answers in decoded
+            [
+                self._answers(one.episode, one.sentence, answers)
+                for one, answers in zip(prepared, by_episode, strict=True)
+            ]
+            for by_episode in decoded
         ]
 
     def _answers(self, episode: Episode, sentence: Sentence, decoded: Sequence[DecodedAnswer]) -> list[Answer]:
@@ -145,6 +157,22 @@ class VlmAgent:
 
     def _precision(self) -> torch.autocast:
         return torch.autocast(cast(torch.device, self.model.device).type, torch.bfloat16, enabled=self.bf16)
+
+
+@dataclass(frozen=True)
+class PreparedEpisode:
+    """An episode without pixels, and its sentence."""
+
+    episode: Episode
+    sentence: Sentence
+
+
+@dataclass(frozen=True)
+class VlmPreparation:
+    sentences: TrajectorySentences
+
+    def __call__(self, episode: Episode) -> PreparedEpisode:
+        return PreparedEpisode(without_pixels(episode), self.sentences.build(episode, with_unwritable=True))
 
 
 def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -1,16 +1,18 @@
 """Predicts every run of a plan, part by part."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from rich.console import Console
 
 from vlm_agent.agents import Agent, Answer, NoAnswerError, answer_episodes
+from vlm_agent.agents.agent import PreparingAgent, preparation_of
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, loaded_parts
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.jobs import ArrayTask
@@ -29,11 +31,13 @@ def predict(
     parts: Parts,
     task: ArrayTask,
     console: Console,
+    workers: int = 0,
 ) -> None:
     """Predicts the missing parts of the task; loads the agent only if a part is missing.
 
-    All passes over a part run one after the other, so its screens are decoded once. Raises NoAnswerError at the end if
-    the agent failed to answer steps; their parts are not written.
+    All passes over a part run one after the other, so its screens are decoded once. `workers` processes decode and
+    prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does. Raises NoAnswerError at the
+    end if the agent failed to answer steps; their parts are not written.
     """
     missing_by_pass = [(runs, set(parts.missing(runs, task))) for runs in passes]
     numbers = sorted({number for _, missing in missing_by_pass for number in missing})
@@ -43,11 +47,15 @@ def predict(
     lengths = [len(sizes) for sizes in dataset.screen_sizes]
     steps = sum(len(runs) * lengths[index] for number, runs in todo.items() for index in parts.episodes(number))
     agent, failures = load(), list[str]()
-    with Progress(console, steps).shown() as progress:
-        for number, episodes in _prefetch(dataset, parts, numbers):
-            for runs in todo[number]:
-                failures += _predict_part(agent, runs, parts, number, episodes)
-                progress.advance(sum(map(len, episodes)), runs[0].replace("_", " "))
+    by_pass = {runs[0]: _under_control(agent, runs[0]) for runs in passes}
+    work = [PartWork(number, parts.episodes(number), tuple(runs[0] for runs in todo[number])) for number in numbers]
+    preparations = {first: preparation_of(pass_agent) for first, pass_agent in by_pass.items()}
+    # The processes start before the thread of the progress bar.
+    with loaded_parts(dataset, work, preparations, workers) as loaded, Progress(console, steps).shown() as progress:
+        for part in loaded:
+            for runs in todo[part.number]:
+                failures += _predict_part(by_pass[runs[0]], runs, parts, part)
+                progress.advance(sum(map(len, part.episodes)), runs[0].replace("_", " "))
     if failures:
         raise NoAnswerError(
             f"the agent could not answer {len(failures)} step(s); first error: {failures[0]}; run the same command "
@@ -55,33 +63,25 @@ def predict(
         )
 
 
-def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, number: int, episodes: list[Episode]) -> list[str]:
+def _under_control(agent: Agent, run: str) -> Agent:
+    return ControlledAgent(agent, CONTROLS[run]) if run in CONTROLS else agent
+
+
+def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, part: LoadedPart) -> list[str]:
     """Runs one pass over a part. Returns the reasons why steps were not answered; if any, nothing is written."""
     first, *variants = runs
-    pass_agent = ControlledAgent(agent, CONTROLS[first]) if first in CONTROLS else agent
-    by_run = answer_episodes(pass_agent, episodes, variants)
+    prepared = part.prepared.get(first)
+    if prepared is None:
+        by_run = answer_episodes(agent, part.episodes, variants)
+    else:
+        by_run = cast("PreparingAgent", agent).answer_prepared(prepared, variants)
     failures = [one.failed for run in by_run for answers in run for one in answers if one.failed is not None]
     if failures:
         return failures
     # The first run is written last: its file marks the whole pass as complete.
     for run, answers_by_episode in reversed(list(zip(runs, by_run, strict=True))):
-        _write(parts, run, number, episodes, answers_by_episode)
+        _write(parts, run, part.number, part.episodes, answers_by_episode)
     return []
-
-
-def _prefetch(dataset: ShardDataset, parts: Parts, numbers: list[int]) -> Iterator[tuple[int, list[Episode]]]:
-    """Each part with its episodes, while the next part is decoded in the background."""
-
-    def load(number: int) -> list[Episode]:
-        return [dataset[index] for index in parts.episodes(number)]
-
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(load, numbers[0])
-        for position, number in enumerate(numbers, 1):
-            episodes = following.result()
-            if position < len(numbers):
-                following = pool.submit(load, numbers[position])
-            yield number, episodes
 
 
 def _write(

@@ -50,11 +50,13 @@ def evaluate(
     controls: bool = True,
     variants: Sequence[str] = (),
     task: ArrayTask = ArrayTask(),  # noqa: B008 (frozen)
+    workers: int = 0,
 ) -> dict[str, dict] | None:
     """Scores an agent, its `variants`, the agent under every control (with `controls`), and baselines without a model.
 
     Writes to `output` and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
     predictions are scored again. One `task` of a job array only predicts and returns None; `finish` merges and scores.
+    `workers` processes prepare screens for agents that allow it; predictions do not depend on their number.
 
     Raises DatasetError if the split has no episode or `output` holds another evaluation, and an error of the agent's
     settings if the agent does not exist.
@@ -65,7 +67,7 @@ def evaluate(
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
-        predict(partial(load_agent, settings, console), plan.passes, dataset, parts, task, console)
+        predict(partial(load_agent, settings, console), plan.passes, dataset, parts, task, console, workers)
         if task.count == 1:
             return _score(plan, dataset, parts, console)
     missing = _count_missing(plan, parts)

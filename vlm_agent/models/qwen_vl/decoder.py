@@ -19,6 +19,7 @@ class QwenVLDecoder:
 
     def __init__(self, model: ReadsRows):
         self._model, self._collate = model, QwenVLCollator(model.config)
+        self.prepare_screen = self._collate.prepare_screen
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences, padded on the right, where causal attention ignores them."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
@@ -32,6 +32,14 @@ SPECIAL_TOKENS = (*dict.fromkeys(re.findall(r"<\|\w+\|>", "".join(map(str, astup
 """Tokens of the template that a word tokenizer must contain."""
 
 
+@dataclass(frozen=True)
+class Patches:
+    """A screen cut into patches, uint8 (patches, 3, patch, patch). `shape`: (3, height, width) of the screen."""
+
+    patches: np.ndarray
+    shape: tuple[int, ...]
+
+
 class QwenVLCollator:
     """Collates packed rows; `patch` pixels a side of a patch, `merge` × `merge` patches a visual token."""
 
@@ -52,16 +60,22 @@ class QwenVLCollator:
             "grids": torch.tensor([self._grid(screen) for screen in screens]),
         }
 
-    def _tokens(self, screen: np.ndarray) -> tuple[int, int]:
+    def prepare_screen(self, screen: np.ndarray) -> Patches:
+        """The part of collating a screen that can be done before its row is known."""
+        return Patches(self._patches(screen), screen.shape)
+
+    def _tokens(self, screen: np.ndarray | Patches) -> tuple[int, int]:
         """(rows, columns) of visual tokens."""
         return tuple(side // (self.patch * self.merge) for side in screen.shape[1:])
 
-    def _grid(self, screen: np.ndarray) -> tuple[int, int, int]:
+    def _grid(self, screen: np.ndarray | Patches) -> tuple[int, int, int]:
         """(1, rows, columns) of patches."""
         return 1, *(side * self.merge for side in self._tokens(screen))
 
-    def _patches(self, screen: np.ndarray) -> np.ndarray:
+    def _patches(self, screen: np.ndarray | Patches) -> np.ndarray:
         """uint8 (patches, 3, patch, patch); the patches of a visual token are adjacent, tokens in reading order."""
+        if isinstance(screen, Patches):
+            return screen.patches
         rows, columns = self._tokens(screen)
         merge, patch = self.merge, self.patch
         tiles = screen.reshape(3, rows, merge, patch, columns, merge, patch)

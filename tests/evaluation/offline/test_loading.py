@@ -1,0 +1,153 @@
+"""Loader processes prepare screens: predictions are the same to the bit, and errors and Ctrl-C end in one line."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+
+import psutil
+import pytest
+from helpers import families, tiny
+from helpers.knowing_agent import Knowing
+from helpers.prepared_agent import Prepared
+from helpers.preparing_agent import PreparingAgent
+from rich.console import Console
+
+from vlm_agent.agents.agent import preparation_of
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
+from vlm_agent.datasets.shards.schema import to_row
+from vlm_agent.episodes import Episode
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline import loading, parts
+from vlm_agent.evaluation.offline.loading import default_workers
+from vlm_agent.evaluation.offline.run import evaluate
+from vlm_agent.models.family import family_of
+
+EPISODES = [tiny.episode(number, tiny.ACTIONS[number % 3 :], size=(96, 50)) for number in range(7)]
+
+
+def score(settings, shards: Path, output: Path, **options) -> dict[str, bytes]:
+    """The files of the evaluation that hold its results."""
+    benchmark = Benchmark(shards=shards, split="test")
+    evaluate(settings, benchmark, output, Console(file=StringIO()), **options)
+    return {path.name: path.read_bytes() for path in output.iterdir() if path.suffix in (".parquet", ".json")}
+
+
+def vlm_agent(name: str) -> VlmAgent:
+    family = families.family(name)
+    family_of(family.model.config).use_masked_attention(family.model)
+    return VlmAgent(family.model, family.words, family.sentences, batch_tokens=600)
+
+
+@pytest.fixture
+def shards(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(parts, "EPISODES_PER_PART", 3)
+    return tiny.write_shards(tmp_path / "shards", EPISODES, split="test")
+
+
+@pytest.mark.parametrize("name", ["llama_vit", "qwen2_5_vl"])
+def test_predictions_are_the_same_to_the_bit_with_any_number_of_processes(name, shards, tmp_path):
+    agent = vlm_agent(name)
+    for control in (None, "grey_screens"):  # an agent that was trained under a control stays under it
+        held = agent if control is None else ControlledAgent(agent, CONTROLS[control])
+        results = [
+            score(
+                Prepared(prepared=held), shards, tmp_path / f"{control}-{workers}", variants=variants, workers=workers
+            )
+            for workers in (0, 1, 3)
+            for variants in [() if control else ("constrained",)]
+        ]
+        assert len(results[0]) >= 5
+        assert results[0] == results[1] == results[2]
+
+
+def test_a_screen_is_prepared_once_for_all_passes(shards):
+    preparation = preparation_of(vlm_agent("qwen2_5_vl"))
+    whole, single = preparation(EPISODES[0]), preparation(EPISODES[0])
+    pairs = zip(whole.sentence.screens, single.sentence.screens, strict=True)
+    assert all(first is second for first, second in pairs)
+    assert all(step.screenshot is None for step in whole.episode.steps)
+
+
+def test_agents_without_a_preparation_are_asked_for_whole_episodes(tmp_path):
+    from helpers.knowing_agent import write_shards
+
+    shards = write_shards(tmp_path / "shards", ["test"])
+    with_processes, without = (
+        score(Knowing(folder=tmp_path), shards, tmp_path / str(workers), workers=workers) for workers in (2, 0)
+    )
+    assert with_processes == without
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_screen_that_cannot_be_decoded_is_one_line_that_names_the_episode(workers, tmp_path):
+    with ShardWriter(tmp_path / "shards" / "general.parquet") as shard:
+        for episode in EPISODES:
+            row = to_row(episode, "test")
+            if episode.id == "4":
+                row["steps"][1]["screenshot"]["bytes"] = b"no image"
+            shard.write_row(row)
+    file = {"shard": "general.parquet", "subset": "general", "episodes_written": len(EPISODES)}
+    write_manifest(tmp_path / "shards", {"files": [file]})
+    with pytest.raises(DatasetError, match=r"^[^\n]*episode 4 cannot be decoded[^\n]*$"):
+        score(Prepared(prepared=vlm_agent("llama_vit")), tmp_path / "shards", tmp_path / "out", workers=workers)
+
+
+def dies_at_the_third(episode: Episode) -> int:
+    if episode.id == "2":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return len(episode)
+
+
+def test_a_process_that_is_killed_is_one_line(shards, tmp_path):
+    with pytest.raises(DatasetError, match=r"^a process that prepares screens died at episode \d[^\n]*$"):
+        score(Prepared(prepared=PreparingAgent(dies_at_the_third)), shards, tmp_path / "out", controls=False, workers=2)
+
+
+_INTERRUPTED = """
+import sys, time
+sys.path.insert(0, {helpers!r})
+from helpers.prepared_agent import Prepared
+from helpers.preparing_agent import PreparingAgent
+from vlm_agent.cli import evaluate, main
+from helpers.preparing_agent import PreparingAgent
+class Slow(PreparingAgent):
+    def answer_prepared(self, prepared, variants=()):
+        print("answers", flush=True)
+        time.sleep(600)
+evaluate.chosen_agent = lambda *_, **__: Prepared(prepared=Slow(len))
+sys.exit(main(["evaluate", "--checkpoint", "RUN", "--shards", {shards!r}, "--output", {output!r}, "--workers", "2"]))
+"""
+
+
+def test_ctrl_c_ends_all_processes_with_one_word(shards, tmp_path):
+    tests = Path(__file__).parents[2]
+    script = _INTERRUPTED.format(helpers=str(tests), shards=str(shards), output=str(tmp_path / "out"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "answers\n"
+    children = psutil.Process(process.pid).children(recursive=True)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "interrupted\n")
+    assert time.monotonic() - began < 30
+    assert children
+    assert not psutil.wait_procs(children, timeout=10)[1]
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, 0), (2, 0), (3, 1), (16, 8), (64, 8)])
+def test_the_default_leaves_half_of_the_cores(cores, workers, monkeypatch):
+    monkeypatch.setattr(loading.os, "sched_getaffinity", lambda _: set(range(cores)))
+    assert default_workers() == workers

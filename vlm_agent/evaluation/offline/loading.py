@@ -1,0 +1,184 @@
+"""Reads the episodes of an evaluation's parts ahead of the agent, in a thread or in loader processes.
+
+A GPU answers the steps of an episode faster than one core decodes and resizes their screens. Loader processes do that
+work for an agent that allows it (`PreparingAgent`): each takes one episode at a time and prepares it for every pass.
+The agent receives the same arrays as without them, in the same batches, so predictions do not depend on their number.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import UnidentifiedImageError
+
+from vlm_agent.agents.agent import Preparation
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Episode, without_pixels
+from vlm_agent.errors import DatasetError, UserError
+
+_MOST_WORKERS = 8
+
+
+def default_workers() -> int:
+    """Half of the cores that this process may use, at most eight; 0 on two cores or fewer."""
+    cores = len(os.sched_getaffinity(0))
+    return 0 if cores <= 2 else min(_MOST_WORKERS, cores // 2)
+
+
+@dataclass(frozen=True)
+class PartWork:
+    """A part: its episodes' numbers in the data set, and the passes over it that are missing, by their first run."""
+
+    number: int
+    episodes: Sequence[int]
+    passes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LoadedPart:
+    """`prepared`: by pass, what `PreparingAgent.answer_prepared` takes; the episodes then have no pixels. Empty: passes
+    are answered from the episodes."""
+
+    number: int
+    episodes: list[Episode]
+    prepared: dict[str, list[Any]]
+
+
+@contextmanager
+def loaded_parts(
+    dataset: ShardDataset, work: Sequence[PartWork], preparations: Mapping[str, Preparation | None], workers: int
+) -> Iterator[Iterator[LoadedPart]]:
+    """Each part in order, while the next ones are read in the background.
+
+    `workers` processes prepare episodes; with 0, or where a pass has no preparation, a thread reads them. Raises
+    DatasetError for an episode that cannot be read, and where a process dies.
+    """
+    ready = {name: preparation for name, preparation in preparations.items() if preparation is not None}
+    if workers and len(ready) == len(preparations):
+        with _from_processes(dataset, work, ready, workers) as parts:
+            yield parts
+    else:
+        yield _ahead(len(work), lambda place: _read(dataset, work[place]))
+
+
+def read_episode(dataset: ShardDataset, index: int) -> Episode:
+    """Raises DatasetError that names the episode, where a screen cannot be decoded."""
+    try:
+        return dataset[index]
+    except (UnidentifiedImageError, SyntaxError) as error:  # Pillow's, for a damaged image
+        raise DatasetError(
+            f"{dataset.directory}: a screen of episode {dataset.ids[index]} cannot be decoded: {error}"
+        ) from None
+
+
+def _read(dataset: ShardDataset, part: PartWork) -> LoadedPart:
+    return LoadedPart(part.number, [read_episode(dataset, index) for index in part.episodes], {})
+
+
+def _ahead(count: int, load: Callable[[int], LoadedPart]) -> Generator[LoadedPart, None, None]:
+    """`load(0)`, `load(1)`, …, each called in a thread while its predecessor is used."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(load, 0)
+        for place in range(1, count + 1):
+            part = following.result()
+            if place < count:
+                following = pool.submit(load, place)
+            yield part
+
+
+@dataclass(frozen=True)
+class _PreparedEpisode:
+    """`error`: the message of a UserError, in place of the rest."""
+
+    episode: Episode | None = None
+    by_pass: Mapping[str, Any] | None = None
+    error: str | None = None
+
+
+class _Preparing:
+    """The data set of the loader processes: one item an episode of the work, in order."""
+
+    def __init__(
+        self, dataset: ShardDataset, work: Sequence[PartWork], preparations: Mapping[str, Preparation]
+    ) -> None:
+        self._dataset, self._preparations = dataset, preparations
+        self._wanted = [(index, part.passes) for part in work for index in part.episodes]
+
+    def __len__(self) -> int:
+        return len(self._wanted)
+
+    def name(self, place: int) -> str:
+        return self._dataset.ids[self._wanted[place][0]]
+
+    def __getitem__(self, place: int) -> _PreparedEpisode:
+        index, passes = self._wanted[place]
+        try:
+            episode = read_episode(self._dataset, index)
+            prepared = {name: self._preparations[name](episode) for name in passes}
+        except UserError as error:
+            return _PreparedEpisode(error=str(error))
+        except OSError as error:
+            return _PreparedEpisode(error=f"{self._dataset.directory}: episode {self.name(place)}: {error}")
+        return _PreparedEpisode(without_pixels(episode), prepared)
+
+
+@contextmanager
+def _from_processes(
+    dataset: ShardDataset, work: Sequence[PartWork], preparations: Mapping[str, Preparation], workers: int
+) -> Iterator[Iterator[LoadedPart]]:
+    import torch
+    from torch.utils.data import DataLoader
+
+    # A process that is forked while its tokenizer may use threads prints a warning.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    preparing, done, stopped = _Preparing(dataset, work, preparations), 0, threading.Event()
+    loader: DataLoader = DataLoader(
+        preparing,  # type: ignore[arg-type]
+        batch_size=None,
+        num_workers=min(workers, len(preparing)),
+        collate_fn=_unchanged,
+        worker_init_fn=_leave_interrupts_to_parent,
+        generator=torch.Generator(),  # a DataLoader draws a seed from its generator
+    )
+    episodes = iter(loader)
+
+    def load(place: int) -> LoadedPart:
+        nonlocal done
+        part, found = work[place], list[_PreparedEpisode]()
+        for _ in part.episodes:
+            if stopped.is_set():
+                break
+            found.append(next(episodes))
+            if found[-1].error is not None:
+                raise DatasetError(found[-1].error)
+            done += 1
+        prepared = {name: [(one.by_pass or {})[name] for one in found] for name in part.passes}
+        return LoadedPart(part.number, [one.episode for one in found if one.episode is not None], prepared)
+
+    parts = _ahead(len(work), load)
+    try:
+        yield parts
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise DatasetError(
+            f"a process that prepares screens died at episode {preparing.name(min(done, len(preparing) - 1))} or just "
+            "after it, perhaps for want of memory; the same command resumes here, and may have fewer --workers"
+        ) from None
+    finally:
+        stopped.set()
+        parts.close()
+
+
+def _unchanged(item: Any) -> Any:
+    return item
+
+
+def _leave_interrupts_to_parent(worker: int) -> None:
+    """A process whose parent is gone exits by itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
