@@ -106,8 +106,7 @@ def test_two_ranks_in_bfloat16_learn_what_one_process_learns_in_float32(shards, 
         assert losses(run) == pytest.approx(expected, abs=LAG * learned), sharding
         weights = load_file(run / "model" / "adapter_model.safetensors")
         assert {weight.dtype for weight in weights.values()} == {torch.float32}, sharding
-        rounded = [
-            torch.equal(weight, weight.bfloat16().float()) for name, weight in weights.items() if ".lora_" in name
-        ]
-        assert not any(rounded), sharding
+        moved = [weight for name, weight in weights.items() if ".lora_" in name and weight.any()]
+        assert len(moved) > 20
+        assert not any(torch.equal(weight, weight.bfloat16().float()) for weight in moved), sharding
         load(run)
