@@ -8,6 +8,26 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parent / "benchmarks"
+STAGE = """
+import json, sys
+name, commit, output = sys.argv[1], sys.argv[-3], sys.argv[-1]
+if name == "bad":
+    raise SystemExit("this stage fails")
+record = {"commit": commit, "hardware": "a GPU", "command": f"python tests/benchmarks/gpu.py {name} --device cpu"}
+open(output, "w").write(json.dumps(record | {"figures": {"seconds": 1.0}}))
+"""
+"""In place of gpu.py, which takes seconds to import."""
+
+HOURS = """
+import argparse, pathlib, sys
+from gpu import hour, record
+folder = pathlib.Path(sys.argv[1])
+hour.SCRIPT = folder / "stage.py"
+hour.stages = lambda options: [hour.Stage("bad", ("bad",)), hour.Stage("good", ("good",))]
+record.hardware = lambda device: "a GPU"
+for commit in ("one", "one", "two", "two-dirty", "two-dirty"):
+    print("status", hour.main(argparse.Namespace(output=folder, commit=commit, device="cpu", only=None)))
+"""
 
 
 def run(tmp_path: Path, *arguments: str) -> dict:
@@ -49,3 +69,25 @@ def test_evaluation_is_measured_after_a_prefill_alone_and_with_every_step_decode
     figures = run(tmp_path, "evaluate", "--shape", "llama_vit", "--batch", "1", "--episodes", "1", "--rounds", "1")
     assert (figures["prefill"]["from_prefill"], figures["decoding"]["from_prefill"]) == (1, 0)
     assert figures["prefill"]["steps_per_second"] > figures["decoding"]["steps_per_second"] > 0
+
+
+def test_an_hour_survives_a_failing_stage_and_keeps_the_figures_of_its_commit(tmp_path):
+    (tmp_path / "stage.py").write_text(STAGE)
+    command = [sys.executable, "-W", "ignore", "-c", HOURS, str(tmp_path)]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    first, *others, rest = done.stdout.split("status 1\n")
+    assert (len(others), rest) == (4, ""), done.stderr
+    assert "1 of 2 stages ok" in first
+    assert "FAILED: this stage fails" in first
+    assert ["kept" in each for each in (first, *others)] == [False, True, False, False, False]
+    assert not (tmp_path / "bad.json").exists()
+    assert (tmp_path / "summary.txt").read_text() in others[-1]
+    assert (tmp_path / "logs" / "bad.log").exists()
+
+
+@pytest.mark.slow
+def test_the_whole_first_hour_runs_on_a_cpu(tmp_path):
+    command = [sys.executable, "-W", "ignore", "gpu.py", "hour", "--device", "cpu", "--output", str(tmp_path)]
+    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert json.loads((tmp_path / "sharding.json").read_text())["figures"]["losses"].keys() == {"ddp", "zero2", "zero3"}

@@ -6,6 +6,10 @@
     python tests/benchmarks/gpu.py train --shape llama2_7b_vit_l --batch 3 --profile 25 --output FILE
     python tests/benchmarks/gpu.py evaluate --shape qwen2_5_vl_7b --batch 2 --output FILE
 
+All of it in one command, with runs of the package's own commands (train, merge, evaluate) on all GPUs:
+
+    python tests/benchmarks/gpu.py hour --output FOLDER
+
 Shapes: llama2_7b_vit_l, qwen2_5_vl_7b, qwen3_vl_8b. Without a GPU the same code runs at a small size:
 
     python tests/benchmarks/gpu.py kernels --device cpu --screens 1
@@ -24,7 +28,7 @@ import json
 from pathlib import Path
 
 import torch
-from gpu import evaluation, kernels, memory, traffic, train_step
+from gpu import evaluation, hour, kernels, memory, runs, traffic, train_step
 from gpu.record import record
 
 
@@ -37,22 +41,35 @@ def main() -> None:
         "evaluate": evaluation,
         "traffic": traffic,
         "memory": memory,
+        "runs": runs,
     }
     for name, module in modules.items():
         one = benchmarks.add_parser(name, description=module.__doc__)
         one.set_defaults(benchmark=name, measure=module.measure)
-        one.add_argument("--device", default="cuda", help="cuda (default) or cpu")
-        one.add_argument("--output", type=Path, metavar="FILE", help="where to write the result")
-        one.add_argument("--commit", help="of the code, where it is not a git checkout")
+        add_arguments(one)
         module.add_arguments(one)
+    whole = benchmarks.add_parser(
+        "hour", description=hour.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    whole.set_defaults(benchmark="hour")
+    add_arguments(whole)
+    hour.add_arguments(whole)
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("torch finds no CUDA GPU; try the benchmark at a small size with --device cpu")
+    if options.benchmark == "hour":
+        raise SystemExit(hour.main(options))
     result = json.dumps(record(options, options.measure(options)), indent=1)
     print(result)
     if options.output is not None:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(result + "\n", encoding="utf-8")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="cuda", help="cuda (default) or cpu")
+    parser.add_argument("--output", type=Path, metavar="PATH", help="where to write the result; a folder for hour")
+    parser.add_argument("--commit", help="of the code, where it is not a git checkout")
 
 
 if __name__ == "__main__":

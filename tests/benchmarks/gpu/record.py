@@ -15,10 +15,10 @@ import torch
 def record(options: argparse.Namespace, figures: dict) -> dict:
     return {
         "benchmark": options.benchmark,
-        "command": " ".join(["python tests/benchmarks/gpu.py", *_without_paths(sys.argv[1:])]),
+        "command": command(sys.argv[1:]),
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
-        "commit": options.commit or _commit(),
-        "hardware": torch.cuda.get_device_name() if options.device == "cuda" else _cpu(),
+        "commit": options.commit or commit(),
+        "hardware": hardware(options.device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "cudnn": torch.backends.cudnn.version(),
@@ -28,13 +28,22 @@ def record(options: argparse.Namespace, figures: dict) -> dict:
     }
 
 
+def command(arguments: list[str]) -> str:
+    """`arguments` of gpu.py, without --output and --commit."""
+    return " ".join(["python tests/benchmarks/gpu.py", *_without_paths(arguments)])
+
+
+def hardware(device: str) -> str:
+    return torch.cuda.get_device_name() if device == "cuda" else _cpu()
+
+
 def _without_paths(arguments: list[str]) -> list[str]:
     """Without --output and --commit, which change no figure."""
     left = iter(arguments)
     return [one for one in left if not (one in ("--output", "--commit") and next(left))]
 
 
-def _commit() -> str:
+def commit() -> str:
     described = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     return subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
 

@@ -3,7 +3,8 @@
 Rows are made before the clock starts, as loader processes do in a run; their way to the GPU is timed. Model FLOPs are
 those of vlm_agent.training.flops, without what gradient checkpointing computes again.
 `--undo` measures without one of the package's faster operations: `patches` and `windows` of vision_kernels.py,
-`adapters` of adapters.py (inputs of LoRA copied to float32).
+`adapters` of adapters.py (inputs of LoRA copied to float32), `flash-attn` for torch's variable-length attention,
+`varlen` for neither: one attention call per sentence and length of window.
 """
 
 import argparse
@@ -25,15 +26,16 @@ from training.words import read_tokenizer, write_tokenizer
 from transformers import AttentionInterface
 
 from gpu.timing import wait_for
-from vlm_agent.models.attention import WITHIN_SENTENCES, within_sentences
+from vlm_agent.models.attention import WITHIN_SENTENCES, varlen, within_sentences
 from vlm_agent.models.cost import Flops, Precision, TrainingFlops
 from vlm_agent.models.family import family_of
+from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.dry_run.memory import SHARDINGS, spread, weigh
 
 DTYPE = torch.bfloat16
-UNDO = ("patches", "windows", "adapters")
+UNDO = ("patches", "windows", "adapters", "flash-attn", "varlen")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,6 +121,12 @@ def undo(model: nn.Module, names: list[str]) -> None:
     for module in [*vision.modules()] if "patches" in names else []:
         if isinstance(module, nn.Conv3d):
             vars(module).pop("forward", None)
+    if {"flash-attn", "varlen"} & {*names}:
+        model.get_base_model().language_model.set_attn_implementation(WITHIN_SENTENCES)
+        vision.set_attn_implementation("sdpa")
+        use_fast_kernels(vision)
+    if "varlen" in names:
+        varlen.can_run = lambda query, dropout=0.0: False
     if "windows" in names:
         vision.set_attn_implementation("sdpa")
 
