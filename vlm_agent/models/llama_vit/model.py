@@ -20,6 +20,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options
 from vlm_agent.models.llama_vit.projectors import merged, projector_kind
 from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
 
 
@@ -150,7 +151,9 @@ class LlamaViT(PreTrainedModel):
     def _normalise(self, screens: torch.Tensor) -> torch.Tensor:
         # Cast first: in mixed precision on a CPU, normalising in float32 takes a tenth of a training step.
         autocast = torch.is_autocast_enabled(screens.device.type)
-        dtype = torch.get_autocast_dtype(screens.device.type) if autocast else next(self.vision.parameters()).dtype
+        dtype = (
+            torch.get_autocast_dtype(screens.device.type) if autocast else zero3.dtype(next(self.vision.parameters()))
+        )
         pixels = screens.to(dtype=dtype, memory_format=torch.channels_last)
         scale, shift = (
             torch.tensor(values, device=screens.device, dtype=dtype).view(3, 1, 1)

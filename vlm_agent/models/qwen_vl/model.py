@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from vlm_agent.models.attention import packed_options
 from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import SCREEN_TOKEN
 
 IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -129,7 +130,7 @@ class ReadsRows(nn.Module):
         )
         frames = self.config.vision_config.temporal_patch_size
         pixels = ((patches.unsqueeze(2) / 255 - mean) / std).expand(-1, -1, frames, -1, -1)
-        return pixels.flatten(1).to(self.vision.dtype)
+        return pixels.flatten(1).to(zero3.dtype(next(self.vision.parameters())))
 
 
 class Qwen2VLForConditionalGeneration(ReadsRows, transformers.Qwen2VLForConditionalGeneration):
