@@ -32,7 +32,7 @@ def test_ties_are_broken_the_same_way_each_time():
 
 
 def test_without_training_steps_there_is_no_most_frequent_action():
-    with pytest.raises(UserError, match="no training episode"):
+    with pytest.raises(UserError, match="have no steps"):
         most_frequent_action([])
 
 

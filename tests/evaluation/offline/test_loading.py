@@ -53,18 +53,19 @@ def shards(tmp_path, monkeypatch) -> Path:
 
 @pytest.mark.parametrize("name", ["llama_vit", "qwen2_5_vl"])
 def test_predictions_are_the_same_to_the_bit_with_any_number_of_processes(name, shards, tmp_path):
-    agent = vlm_agent(name)
-    for control in (None, "grey_screens"):  # an agent that was trained under a control stays under it
-        held = agent if control is None else ControlledAgent(agent, CONTROLS[control])
-        results = [
-            score(
-                Prepared(prepared=held), shards, tmp_path / f"{control}-{workers}", variants=variants, workers=workers
-            )
-            for workers in (0, 1, 3)
-            for variants in [() if control else ("constrained",)]
-        ]
-        assert len(results[0]) >= 5
-        assert results[0] == results[1] == results[2]
+    agent = Prepared(prepared=vlm_agent(name))
+    results = [
+        score(agent, shards, tmp_path / str(workers), variants=["constrained"], workers=workers)
+        for workers in (0, 1, 2)
+    ]
+    assert len(results[0]) >= 5
+    assert results[0] == results[1] == results[2]
+
+
+def test_an_agent_that_was_trained_under_a_control_stays_under_it(shards, tmp_path):
+    agent = Prepared(prepared=ControlledAgent(vlm_agent("llama_vit"), CONTROLS["grey_screens"]))
+    results = [score(agent, shards, tmp_path / str(workers), controls=False, workers=workers) for workers in (0, 2)]
+    assert results[0] == results[1]
 
 
 def test_a_screen_is_prepared_once_for_all_passes(shards):
