@@ -11,12 +11,24 @@ from helpers import tiny, tiny_qwen
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.family import Processor, processor_of
 from vlm_agent.models.loss import NOT_FOR_MODELS
+from vlm_agent.models.qwen_vl_2023 import tower  # noqa: F401 (registers its configuration)
 from vlm_agent.models.weights.adapters import choose_trained_weights
 from vlm_agent.recipe.model import Lora, TrainedParts
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 NAMES = ("llama_vit", *tiny_qwen.FAMILIES)
+
+QWEN_VL_2023 = "qwen_vl_2023"
+"""A Llama+ViT with the vision tower and the resampler of Qwen-VL (2023)."""
+_TOWER_2023 = {
+    "model_type": "qwen_vl_vit",
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "patch_size": 8,
+}
 
 
 @dataclass
@@ -38,9 +50,11 @@ class Family:
 
 
 def family(name: str) -> Family:
-    if name == "llama_vit":
+    if name in ("llama_vit", QWEN_VL_2023):
         words = tiny.tokenizer()
-        model = tiny.model(len(words))
+        square = {"screen_size": (64, 64), "visual_grid": (4, 4)}
+        options = {"vision": _TOWER_2023, "projector": "resampler"} | square if name == QWEN_VL_2023 else {}
+        model = tiny.model(len(words), **options)
         choose_attention(model.vision, model.language_model)
     else:
         recipe = tiny_qwen.recipe(name)

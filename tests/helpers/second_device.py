@@ -1,8 +1,12 @@
 """A device beside the CPU, for machines without one: its tensors lie in main memory, and no operation mixes the two.
 
-What fails on a GPU with "expected all tensors to be on the same device" fails here, too, and values that a program
-reads back from the device are counted. Built on PyTorch's interface for backends written in Python; for a process of
-its own, because a backend cannot be unregistered and `torch.tensor` is replaced.
+What fails on a GPU with "expected all tensors to be on the same device" fails here, too. What makes a program wait for
+a GPU is counted: values and tensors read back, and operations whose results have a size that only the device knows.
+Not visible here is what depends on CUDA itself: its kernels, their precision and dtypes, what the package does for CUDA
+alone (variable-length attention), pinned and asynchronous copies, several GPUs.
+
+Built on PyTorch's interface for backends written in Python; for a process of its own, because a backend cannot be
+unregistered and `torch.tensor` is replaced.
 
     python tests/second_device.py FAMILY ...
 
@@ -12,7 +16,9 @@ trains and evaluates these families of tiny models there and prints, as JSON, wh
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from torch.utils import _pytree as pytree
@@ -21,6 +27,8 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 
 NAME = "second"
 MOVES = {"to", "_to_copy", "copy_", "copy"}
+UNKNOWN_SIZE = {"nonzero", "masked_select", "_unique2", "unique_consecutive", "unique_dim"}
+"""Operations after which CUDA waits for the size of the result."""
 INDEXING = ("index", "_index_put", "_unsafe_index")  # these take indices from the CPU on every device
 
 
@@ -36,6 +44,7 @@ class OnSecondDevice(torch.Tensor):
 
     def tolist(self):
         SecondDevice.reads += 1
+        SecondDevice.waits["tolist"] += 1
         return self.held.tolist()
 
     def __repr__(self, **_) -> str:
@@ -48,9 +57,11 @@ class OnSecondDevice(torch.Tensor):
 
 
 class SecondDevice(TorchDispatchMode):
-    """Within it, the device can be used. `reads`: how often values have been read back from it."""
+    """Within it, the device can be used. `reads`: how often values have been read back from it. `waits`: how often the
+    program would have waited for a GPU, reads included, by operation."""
 
     reads = 0
+    waits: ClassVar[Counter[str]] = Counter()
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         return _run(operator, args, kwargs or {})
@@ -70,6 +81,8 @@ def _run(operator, args, kwargs):
     elif name == "_local_scalar_dense":
         result_is_there = False
         SecondDevice.reads += 1
+    if any(there) and _waits(name, tensors, result_is_there):
+        SecondDevice.waits[name] += 1
     here, here_options = pytree.tree_map(_held, (args, kwargs))
     result = operator(*here, **here_options)
     if not result_is_there:
@@ -81,6 +94,12 @@ def _run(operator, args, kwargs):
     if any(there) and aliases and name not in MOVES:
         return return_and_correct_aliasing(operator, args, kwargs, result)
     return result
+
+
+def _waits(name: str, tensors: list[torch.Tensor], result_is_there: bool) -> bool:
+    masked = name.startswith(INDEXING) and any(tensor.dtype == torch.bool for tensor in tensors[1:])
+    back = name in MOVES and not result_is_there
+    return masked or back or name in UNKNOWN_SIZE or name == "_local_scalar_dense"
 
 
 def _check(operator, name: str, tensors: list[torch.Tensor]) -> None:
@@ -144,22 +163,38 @@ def episodes() -> list:
     ]
 
 
-def train(name: str, device: torch.device) -> dict[str, float]:
-    """One step with activation checkpointing: its loss, the norm of its gradients, and reads of its forward pass."""
+def train(name: str, device: torch.device) -> dict:
+    """A whole step with activation checkpointing, as the trainer does it, then its log line and a validation. `reads`:
+    of the forward pass; `waits`: of the step, by operation."""
     from helpers import families
+    from vlm_agent.models.loss import NOT_FOR_MODELS
+    from vlm_agent.training.loop.finite_loss import FiniteLoss
+    from vlm_agent.training.loop.meter import Meter
+    from vlm_agent.training.loop.validation import Validation
 
     family = families.adapted(name)
     model = family.model.to(device).train()
     model.activation_checkpointing_enable()
-    row = family.row(*(family.sentences.build(episode) for episode in episodes()))
-    SecondDevice.reads = 0
-    loss = model(**{key: value.to(device) for key, value in row.items()}).loss
-    reads = SecondDevice.reads
-    loss.backward()
+    batch = family.processor.collate([family.sentences.build(episode) for episode in episodes()])
+    here = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.items()}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    finite, meter = FiniteLoss(), Meter(device, None)
+    SecondDevice.reads = 0
+    SecondDevice.waits.clear()
+    output = model(**{key: value for key, value in here.items() if key not in NOT_FOR_MODELS})
+    reads, forward = SecondDevice.reads, SecondDevice.waits.total()
+    finite.watch(output.loss, here["about"])
+    finite.check(0)
+    meter.count(here, output)
+    output.loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(trained, 1.0)
-    torch.optim.AdamW(trained).step()
-    return {"loss": loss.item(), "norm": norm.item(), "reads": reads}
+    finite.check_gradients(trained, 0)
+    torch.optim.AdamW(trained, foreach=False).step()
+    waits = {"forward": forward, "step": SecondDevice.waits.total()}
+    logged = {key: value for key, value in meter.read().items() if "loss" in key}
+    validation = Validation([batch], workers=0).run(model, device)
+    figures = {"loss": output.loss.item(), "norm": norm.item()} | logged | validation
+    return {"figures": figures, "reads": reads, "waits": waits}
 
 
 def evaluate(name: str, device: torch.device) -> list[str]:

@@ -12,13 +12,18 @@ CPU = torch.device("cpu")
 READS = 10
 """Of a forward pass: bounds of sentences, sizes of screens, whether visual tokens fit. None is of a single layer."""
 
-every_family = pytest.mark.parametrize("name", families.NAMES)
+WAITS = 24
+"""Of a step: those reads, masks whose count decides a shape (supervised places, Qwen3-VL's deepstack features), and the
+checks of the loss and the gradients."""
+
+NAMES = (*families.NAMES, families.QWEN_VL_2023)
+every_family = pytest.mark.parametrize("name", NAMES)
 
 
 @pytest.fixture(scope="module")
 def there() -> dict:
     """What each family computes on a device that is not the CPU."""
-    script = [sys.executable, "-W", "ignore", second_device.__file__, *families.NAMES]
+    script = [sys.executable, "-W", "ignore", second_device.__file__, *NAMES]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -26,13 +31,19 @@ def there() -> dict:
 
 @every_family
 def test_a_training_step_computes_the_same_on_another_device(name, there):
-    expected = second_device.train(name, CPU) | {"reads": there[name]["train"]["reads"]}
-    assert there[name]["train"] == pytest.approx(expected, rel=1e-5)
+    """Forward, backward, clipping, the checks of losses and gradients, the update, the log line, a validation."""
+    assert there[name]["train"]["figures"] == pytest.approx(second_device.train(name, CPU)["figures"], rel=1e-5)
 
 
 @every_family
 def test_an_agent_answers_the_same_on_another_device(name, there):
     assert there[name]["answers"] == second_device.evaluate(name, CPU)
+
+
+@every_family
+def test_a_step_waits_for_the_device_a_few_times(name, there):
+    waits = there[name]["train"]["waits"]
+    assert 0 < waits["forward"] < waits["step"] <= WAITS
 
 
 @every_family
