@@ -13,9 +13,10 @@ from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTr
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
-from vlm_agent.models.pretrained import explain_load_errors, gguf
+from vlm_agent.models.pretrained import explain_load_errors, hub_options
 from vlm_agent.models.run_layout import MODEL_FOLDER, TOKENIZER_FOLDER, base_folder, trained
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights
+from vlm_agent.models.weights.origin import check_sources
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
@@ -90,7 +91,7 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
     source, part = (recipe.language_model, "language_model") if recipe.vlm is None else (recipe.vlm, "vlm")
     assert source is not None  # noqa: S101 (a recipe has one of base, vlm and language_model)
     with explain_load_errors(source, part):
-        return AutoTokenizer.from_pretrained(source.location, **gguf(source))
+        return AutoTokenizer.from_pretrained(source.location, **hub_options(source))
 
 
 def save(
@@ -122,7 +123,8 @@ def load(
     the sum would be rounded to other weights than were trained, so the adapter stays separate.
 
     An adapter is loaded onto the base that its recipe names, or, for a run that started from random weights, onto the
-    base saved with the run. Raises FileNotFoundError if the folder holds no model.
+    base saved with the run. Raises FileNotFoundError if the folder holds no model, CheckpointError if the base has
+    changed since the run was started.
     """
     parts = trained(path)
     tokenizer = AutoTokenizer.from_pretrained(parts.tokenizer)
@@ -132,6 +134,8 @@ def load(
     recipe = read_model_recipe(path)
     saved_with_run = parts.base.is_dir()
     base = saved_family(parts.base).load(parts.base) if saved_with_run else build_model(recipe, tokenizer)
+    if not saved_with_run:
+        check_sources(parts.run, recipe)
     if recipe.quantisation is not None:
         quantise(_on(base, device), recipe.quantisation)
     model = load_adapter(base, parts.weights, projector_in_base=recipe.train.projector == "frozen").eval()

@@ -17,7 +17,7 @@ from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.cost import CostModel
 from vlm_agent.models.decoding import Decoder
-from vlm_agent.models.pretrained import explain_load_errors, nearest, whole_configuration, whole_model
+from vlm_agent.models.pretrained import explain_load_errors, hub_options, nearest, whole_configuration, whole_model
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.recipe.model import ModelRecipe, Source
@@ -143,7 +143,7 @@ def family_of_recipe(recipe: ModelRecipe) -> ModelFamily:
         return family(COMPOSED)
     if recipe.vlm.config is None:
         with explain_load_errors(recipe.vlm, "vlm"):
-            model_type = _saved_model_type(recipe.vlm.location)
+            model_type = _saved_model_type(recipe.vlm.location, **hub_options(recipe.vlm))
         return family(model_type, "model.vlm")
     model_type = recipe.vlm.config["model_type"]
     if model_type not in FAMILIES and model_type not in CONFIG_MAPPING:
@@ -174,8 +174,8 @@ def decoder_of(model: PreTrainedModel | PeftModel) -> Decoder:
     return family_of(base.config).decoder(base)
 
 
-def _saved_model_type(checkpoint: str | Path) -> str | None:
-    content, _ = PretrainedConfig.get_config_dict(checkpoint)
+def _saved_model_type(checkpoint: str | Path, **options: str) -> str | None:
+    content, _ = PretrainedConfig.get_config_dict(checkpoint, **options)
     return content.get("model_type")
 
 

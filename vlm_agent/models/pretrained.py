@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ def whole_configuration(source: Source, **overrides: Any) -> PretrainedConfig:
     if source.config is not None:
         return configuration(source, "vlm", **overrides)
     with explain_load_errors(source, "vlm"):
-        return AutoConfig.from_pretrained(source.location)
+        return AutoConfig.from_pretrained(source.location, **hub_options(source))
 
 
 def whole_model(
@@ -34,6 +35,7 @@ def whole_model(
             dtype=getattr(torch, dtype),
             use_safetensors=True,
             output_loading_info=True,
+            **hub_options(source),
         )
     model, report = loaded
     if report["missing_keys"]:  # transformers leaves them random and warns
@@ -50,7 +52,7 @@ def language_configuration(source: Source) -> PretrainedConfig:
     if source.config is not None:
         return configuration(source, "language_model")
     with explain_load_errors(source, "language_model"):
-        return AutoConfig.from_pretrained(source.location, **gguf(source))
+        return AutoConfig.from_pretrained(source.location, **hub_options(source))
 
 
 def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTrainedModel:
@@ -62,7 +64,7 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTr
             source.location,
             dtype=dtype if source.gguf_file is None else torch.float32,
             use_safetensors=source.gguf_file is None,
-            **gguf(source),
+            **hub_options(source),
         )
     if source.gguf_file is None:
         return loaded
@@ -77,7 +79,7 @@ def vision_configuration(source: Source) -> PretrainedConfig:
     if source.config is not None:
         return configuration(source, "vision")
     with explain_load_errors(source, "vision"):
-        config = AutoConfig.from_pretrained(source.location)
+        config = AutoConfig.from_pretrained(source.location, **hub_options(source))
     return getattr(config, "vision_config", config)
 
 
@@ -86,7 +88,9 @@ def vision_tower(source: Source) -> PreTrainedModel:
     if source.config is not None:
         return AutoModel.from_config(configuration(source, "vision"))
     with explain_load_errors(source, "vision"):
-        model = AutoModel.from_pretrained(source.location, dtype=torch.float32, use_safetensors=True)
+        model = AutoModel.from_pretrained(
+            source.location, dtype=torch.float32, use_safetensors=True, **hub_options(source)
+        )
     return getattr(model, "vision_model", model)  # CLIP and SigLIP include a text tower
 
 
@@ -126,8 +130,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return difflib.get_close_matches(word, list(known), n=1, cutoff=0)[0]
 
 
-def gguf(source: Source) -> dict[str, str]:
-    return {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
+def hub_options(source: Source) -> dict[str, Any]:
+    """The keyword arguments of `from_pretrained` that say which files of a checkpoint are read.
+
+    Raises CheckpointError for a revision of a folder, which transformers would ignore.
+    """
+    if source.revision is not None and Path(source.location).is_dir():
+        raise CheckpointError(
+            f"revision {source.revision!r} is for names on huggingface.co, and {source.checkpoint!r} is a folder; "
+            "remove revision"
+        )
+    options = {"gguf_file": source.gguf_file, "revision": source.revision}
+    return {key: value for key, value in options.items() if value is not None}
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """The layout of a trained model on disk: a finished run, or a checkpoint of an unfinished one.
 
-RUN/recipe.yaml, RUN/tokenizer/, RUN/base/ (of an adapter on random weights), RUN/model/ once the run is finished;
-RUN/checkpoints/checkpoint-N/ holds what RUN/model/ would hold after N steps.
+RUN/recipe.yaml, RUN/sources.json (what the base was read from), RUN/tokenizer/, RUN/base/ (of an adapter on random
+weights), RUN/model/ once the run is finished; RUN/checkpoints/checkpoint-N/ holds what RUN/model/ would hold after N
+steps.
 
 Pretrained models that come with the package: a recipe says `base: phone_vlm_tiny` and nothing is downloaded.
 

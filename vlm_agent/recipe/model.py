@@ -13,11 +13,13 @@ Quantisation = Literal["nf4", "int8"]
 class Source(Section):
     """The origin of a sub-model.
 
-    `checkpoint`: a folder or a name on the hub; with `gguf_file`, a GGUF file inside it. `config`: keys of a
-    transformers configuration, including `model_type`, for random weights.
+    `checkpoint`: a folder or a name on the hub; with `gguf_file`, a GGUF file inside it. `revision`: a branch, tag or
+    commit of a name on the hub. `config`: keys of a transformers configuration, including `model_type`, for random
+    weights.
     """
 
     checkpoint: str | None = None
+    revision: str | None = None
     gguf_file: str | None = None
     config: dict | None = None
 
@@ -33,6 +35,8 @@ class Source(Section):
             raise ValueError("set either checkpoint or config")
         if self.gguf_file is not None and self.checkpoint is None:
             raise ValueError("gguf_file is a file inside checkpoint; set checkpoint to its folder")
+        if self.revision is not None and self.checkpoint is None:
+            raise ValueError("revision is a branch, tag or commit of checkpoint; set checkpoint, or remove revision")
         if self.config is not None and "model_type" not in self.config:
             raise ValueError("config needs a model_type, such as llama or vit")
         return self

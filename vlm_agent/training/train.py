@@ -19,6 +19,7 @@ from vlm_agent.models.build import build, save
 from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.weights.device import describe_device, model_device
+from vlm_agent.models.weights.origin import record_sources
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.weights.zero3 import state_for_saving, without_zero3_partitioning
 from vlm_agent.recipe.run import Recipe
@@ -141,6 +142,7 @@ def describe(console: Console, model: nn.Module, plan: DataModule) -> None:
 
 def prepare_run_folder(run: Path, recipe: Recipe, plan: DataModule) -> None:
     """Writes what agents need beside the weights, so that checkpoints can be evaluated while the run continues."""
+    record_sources(run, recipe.model)
     claim(run, recipe)
     plan.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
     forget_stop(run)

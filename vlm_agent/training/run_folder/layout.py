@@ -9,6 +9,7 @@ RUN/stopped           only after a stop signal: after which step, and how to res
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
 RUN/base/             the base under an adapter, where it started from random weights
 RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
+RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
 RUN/run.json          versions, commit, data, figures; written last: it means finished
 """
 
@@ -22,6 +23,7 @@ from pathlib import Path
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write
 from vlm_agent.models.run_layout import RECIPE_FILE
+from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.checkpoints import decisive_keys
 
@@ -62,6 +64,7 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
         "versions": {"python": platform.python_version()} | {name: version(name) for name in _RECORDED},
         "commit": _commit(),
         "command": sys.argv,
+        "sources": read_sources(run),
         "shards": recipe.data.shards,
         "manifest": manifest,
     }

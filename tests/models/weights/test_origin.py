@@ -1,0 +1,123 @@
+"""What a base was read from is recorded, and a base that changes under an adapter is noticed."""
+
+import json
+import shutil
+
+import huggingface_hub.constants
+import pytest
+import yaml
+from helpers import served_qwen, tiny, tiny_qwen
+from rich.console import Console
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.models.build import load
+from vlm_agent.models.weights.origin import SOURCES_FILE, fingerprint, record_sources, sources_of
+from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.training.train import train
+
+FIRST, SECOND = "1" * 40, "2" * 40
+NAME = "somebody/tiny-vl"
+
+
+class Hub:
+    """A cache of the hub, as a download leaves it, and nothing else to be reached."""
+
+    def __init__(self, folder, published):
+        self.folder = folder / "models--somebody--tiny-vl"
+        self.published = published
+
+    def publish(self, commit: str) -> None:
+        """`main` now is `commit`."""
+        shutil.copytree(self.published, self.folder / "snapshots" / commit)
+        (self.folder / "refs").mkdir(exist_ok=True)
+        (self.folder / "refs" / "main").write_text(commit)
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> Hub:
+    recipe = tiny_qwen.recipe("qwen2_5_vl")
+    words = tiny_qwen.tokenizer(recipe)
+    tiny_qwen.model(recipe, words).save_pretrained(tmp_path / "published")
+    words.save_pretrained(tmp_path / "published")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    hub = Hub(tmp_path / "cache", tmp_path / "published")
+    hub.publish(FIRST)
+    return hub
+
+
+def trained(folder, **vlm) -> None:
+    """RUN, two steps on a checkpoint of the hub."""
+    shards = tiny.write_shards(folder / "shards", [tiny.episode(number) for number in range(2)])
+    content = tiny.recipe(shards, folder / "run")
+    content["model"] = {"vlm": {"checkpoint": NAME} | vlm, "min_pixels": 4 * 64, "max_pixels": 24 * 64}
+    content["model"]["lora"] = {"rank": 2}
+    content["training"] |= {"steps": 1, "optimizer": {"name": "adamw", "learning_rate": 1e-3}}
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return train(read_recipe(path), Console(quiet=True))
+
+
+def test_a_base_that_moves_on_the_hub_is_noticed_and_its_commit_can_be_set(hub, tmp_path):
+    run = trained(tmp_path)
+    assert json.loads((run / "run.json").read_text())["sources"] == {"vlm": {"checkpoint": NAME, "commit": FIRST}}
+    load(run)
+    hub.publish(SECOND)
+    with pytest.raises(
+        CheckpointError, match=f"it was at commit {FIRST} and is at {SECOND} now. Set model.vlm.revision"
+    ):
+        load(run)
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text())
+    recipe["model"]["vlm"]["revision"] = FIRST
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    load(run)
+
+
+def test_the_revision_of_a_recipe_is_read(hub, tmp_path):
+    hub.publish(SECOND)
+    run = trained(tmp_path, revision=FIRST)
+    assert json.loads((run / SOURCES_FILE).read_text())["vlm"]["commit"] == FIRST
+    (hub.folder / "refs" / "main").write_text("3" * 40)  # not downloaded
+    load(run)
+
+
+def test_a_revision_belongs_to_a_name_on_the_hub(hub, tmp_path):
+    with pytest.raises(ValueError, match="revision is a branch, tag or commit of checkpoint"):
+        Source(config={"model_type": "llama"}, revision="main")
+    with pytest.raises(CheckpointError, match=r"and '.*published' is a folder; remove revision"):
+        trained(tmp_path, checkpoint=str(hub.published), revision="main")
+
+
+def test_a_folder_whose_weights_change_is_noticed_and_one_that_moves_is_not(tmp_path):
+    run = served_qwen.write_run(tmp_path)
+    recipe = ModelRecipe(**yaml.safe_load((run / "recipe.yaml").read_text())["model"])
+    record_sources(run, recipe)
+    record_sources(run, recipe)  # of a run that resumes
+    base, moved = tmp_path / served_qwen.BASE, tmp_path / "moved"
+    base.rename(moved)
+    (run / "recipe.yaml").write_text((run / "recipe.yaml").read_text().replace(str(base), str(moved)))
+    load(run)
+    weights = moved / "model.safetensors"
+    weights.write_bytes(bytes(byte ^ 1 if at > 9000 else byte for at, byte in enumerate(weights.read_bytes())))
+    with pytest.raises(CheckpointError, match="its files are others; restore those that the run was trained on"):
+        load(run)
+    (run / SOURCES_FILE).unlink()  # of a version that did not record them
+    load(run)
+
+
+def test_a_base_that_is_a_run_is_recorded_by_its_files():
+    (source,) = sources_of(ModelRecipe(base="phone_vlm_tiny")).values()
+    assert source["checkpoint"] == "phone_vlm_tiny"
+    assert len(source["content"]) == 64
+
+
+def test_a_fingerprint_is_of_names_sizes_and_blocks_of_the_whole_file(tmp_path):
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(bytes(1 << 22))
+    before = fingerprint([file])
+    for change in (bytes(1 << 21), bytes(1 << 22) + b"a", bytes((1 << 22) - 9) + b"a" + bytes(8)):
+        file.write_bytes(change)
+        assert fingerprint([file]) != before
+    file.write_bytes(bytes(1 << 22))
+    assert fingerprint([file]) == before
