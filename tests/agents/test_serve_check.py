@@ -65,6 +65,20 @@ def test_another_chat_template_is_found_with_the_token_where_the_server_lists_th
     assert "of the prompt is ':' at the server and '\\n' in training" in check(agent, server).difference
 
 
+def test_ids_listed_without_screens_are_not_compared(agent, server):
+    image = agent.model.config.image_token_id
+
+    def listing(number: int, body: dict) -> Reply:
+        if "add_generation_prompt" not in body:
+            return server.answer(number, body)
+        ids = [id_ for id_ in server.inputs(body["messages"])["input_ids"][0].tolist() if id_ != image]
+        return Reply(json.dumps({"count": len(ids), "tokens": ids}).encode())
+
+    with serving(listing) as (url, _):
+        found = serve_check(agent, ChatEndpoint(url, "mine"), served_qwen.EPISODES, 2)
+    assert (found.steps, found.counted, found.tokenized) == (2, 2, 0)
+
+
 def test_other_weights_are_found_by_their_answers(agent, run, server):
     base = served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
     base.model = type(base.model).from_pretrained(run.parent / served_qwen.BASE).eval()

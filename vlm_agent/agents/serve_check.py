@@ -82,10 +82,10 @@ def _compare_step(
     sentence = sentences.build(episode, last=number)
     sentences.add_screen(sentence, step)
     messages = trained_messages(sentences, episode.goal, demonstrated(episode, number), step.screen)
-    listed = chat.tokenize(messages)
-    if listed is not None:
+    listed, image = chat.tokenize(messages), getattr(agent.model.config, "image_token_id", None)
+    if listed is not None and image in listed:  # some versions of servers drop images from the list
         check.tokenized += 1
-        if (found := _compare_ids(agent, sentence, listed)) is not None:
+        if (found := _compare_ids(agent, sentence, _collapsed(listed, image))) is not None:
             return found
     served = chat.completion(messages, sentences.language.max_tokens)
     if served.tokens is not None:
@@ -101,11 +101,9 @@ def _compare_step(
     return _compare_answers(agent, sentence, served, check)
 
 
-def _compare_ids(agent: VlmAgent, sentence: Sentence, served: Sequence[int]) -> str | None:
+def _compare_ids(agent: VlmAgent, sentence: Sentence, theirs: Sequence[int]) -> str | None:
     """Without the lengths of screens, because some servers list one placeholder a screen and others all tokens."""
-    image = getattr(agent.model.config, "image_token_id", None)
     ours = _collapsed(sentence.input_ids, SCREEN_TOKEN)
-    theirs = _collapsed(served, image)
     for place, (mine, its) in enumerate(zip([*ours, None], [*theirs, None], strict=False)):
         if mine != its:
             served_text, own_text = _shown(agent, its), _shown(agent, mine)

@@ -41,6 +41,42 @@ def test_the_key_comes_from_the_environment(monkeypatch):
     assert "secret" not in repr(chat)
 
 
+@pytest.mark.parametrize("base", ["", "/", "/v1", "/v1/"])
+def test_tokens_of_a_chat_are_listed_by_a_server_that_can(base, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with serving(lambda n, body: Reply(b'{"count": 2, "tokens": [5, 7], "max_model_len": 9}')) as (url, requests):
+        assert endpoint(url + base).tokenize(ASK) == [5, 7]
+    assert requests[0].path == "/tokenize"
+    assert requests[0].key == "Bearer secret"
+    assert requests[0].body == {"model": "small-vlm", "messages": ASK, "add_generation_prompt": True}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(b"none", 404),
+        Reply(b"<html>"),
+        Reply(b"[5, 7]"),
+        Reply(b'{"tokens": []}'),
+        Reply(b'{"tokens": [5], "count": 2}'),
+    ],
+    ids=lambda reply: str(reply.body),
+)
+def test_a_server_that_lists_no_tokens_of_a_chat_is_no_error(reply):
+    with serving(lambda n, body: reply) as (url, _):
+        assert endpoint(url).tokenize(ASK) is None
+
+
+def test_a_server_that_is_not_there_is_an_error_of_every_request():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        gone = endpoint(f"http://127.0.0.1:{free.getsockname()[1]}")
+        with pytest.raises(EndpointError, match="cannot be reached"):
+            gone.tokenize(ASK)
+        with pytest.raises(EndpointError, match="does not list the server's models"):
+            gone.served_models()
+
+
 FAULTS = {
     "busy": Reply(b"later", 429),
     "broken": Reply(b"oh", 500),
