@@ -124,7 +124,7 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
     refused = output.with_name(f"{output.name}.refused")
     _check_free(output)
     _check_free(refused)
-    model, tokenizer = load(run)
+    model, tokenizer = load(run, device=model_device())  # the bits of a quantised base depend on the device
     if not isinstance(model, PeftModel):
         raise MergeError(f"{trained(run).weights} is a whole model, not an adapter: there is nothing to merge")
     recipe = read_model_recipe(run)
