@@ -65,7 +65,7 @@ class Progress:
     `total` counts whatever `unit` names.
     """
 
-    def __init__(self, console: "Console", total: float, unit: str = "steps"):
+    def __init__(self, console: "Console", total: float, unit: str = "steps") -> None:
         self._console, self._total, self._unit = console, total, unit
         self._done = 0.0
         self._start = self._logged = time.monotonic()

@@ -128,7 +128,7 @@ _CHUNK = 1 << 20
 class HashedFile:
     """Reads a file and updates `digest` with every byte once, in order, also where a byte is read twice."""
 
-    def __init__(self, file: BinaryIO, digest: "hashlib._Hash"):
+    def __init__(self, file: BinaryIO, digest: "hashlib._Hash") -> None:
         self._file, self._digest = file, digest
         self.hashed = 0
 
@@ -141,7 +141,7 @@ class HashedFile:
             self.hashed += fresh
         return data
 
-    def readinto(self, buffer) -> int:
+    def readinto(self, buffer: memoryview) -> int:
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -165,7 +165,7 @@ class HashedFile:
 class HashedFiles:
     """One SHA-256 over several files, read one after the other."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._digest = hashlib.sha256()
         self._done = 0
         self._current: HashedFile | None = None

@@ -9,7 +9,7 @@ A server in half precision may choose otherwise where this machine's two most li
 answer counts as a tie.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import cast
@@ -140,8 +140,8 @@ def _compare_counts(agent: VlmAgent, chat: ChatEndpoint, messages: list[dict], s
     return _other_screen(sentence, sentence.screens[-1].shape[1:], apart)
 
 
-def _with_screen(message: dict, pixels) -> dict:
-    return message | {"content": [*message["content"][:-1], image_part(pixels)]}
+def _with_screen(message: dict, pixels: np.ndarray | None) -> dict:
+    return message | {"content": [*message["content"][:-1], image_part(cast("np.ndarray", pixels))]}
 
 
 def _other_screen(sentence: Sentence, size: tuple[int, int], apart: int) -> str:
@@ -178,7 +178,7 @@ def _first_other_token(agent: VlmAgent, ids: list[int], text: str) -> int:
 def _answer(agent: VlmAgent, sentence: Sentence) -> LocalAnswer:
     gaps: list[float] = []
 
-    def choose(ids, best, logits) -> int:
+    def choose(ids: list[int], best: int, logits: Callable[[], torch.Tensor]) -> int:
         here = logits().float()
         first, second = here.topk(2).values.tolist()
         gaps.append((first - second) / here.abs().max().item())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_agent_options, check_agent_options, chosen_agent
 from vlm_agent.cli.keys import Keys
-from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Parser, add_command, count, file_name
+from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
 from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ the screen and in the activity's name. This filter gives no guarantee: supervise
 Exit status 0: the agent declared the goal complete or impossible."""
 
 
-def add(commands: "argparse._SubParsersAction[Parser]") -> None:
+def add(commands: Commands) -> None:
     parser = add_command(commands, "act", run, "run an agent on a phone", _DESCRIPTION)
     add_agent_options(parser)
     parser.add_argument(

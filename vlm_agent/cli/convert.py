@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vlm_agent.cli.parser import OK, QUARANTINED, add_command, count
+from vlm_agent.cli.parser import OK, QUARANTINED, Commands, add_command, count
 from vlm_agent.console import make_console
 
 _DESCRIPTION = """\
@@ -17,7 +17,7 @@ the files, and one command at the end checks and completes the result:
   vlm-agent convert --finish --output SHARDS"""
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(commands, "convert", run, "convert a source's files into shards", _DESCRIPTION)
     parser.add_argument(
         "--source", default="aitw", metavar="NAME", help="kind of data set (default aitw); a wrong NAME lists all kinds"
@@ -60,7 +60,7 @@ def add(commands) -> None:
     )
 
 
-def _add_screens(parser) -> None:
+def _add_screens(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--image-format",
         default="png",
@@ -81,7 +81,7 @@ def _add_screens(parser) -> None:
     )
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.convert import convert, finish
     from vlm_agent.datasets.convert.workers import leave_pandas_out
     from vlm_agent.datasets.shards.images import ScreenFormat
@@ -108,7 +108,7 @@ def run(options) -> int:
     return QUARANTINED if summary.quarantined else OK
 
 
-def _check(options) -> None:
+def _check(options: argparse.Namespace) -> None:
     if (options.shard_index is None) != (options.shard_count is None):
         options.parser.error("--shard-index and --shard-count must be used together")
     if options.finish and (options.input is not None or options.shard_index is not None):

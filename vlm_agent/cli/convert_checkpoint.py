@@ -1,12 +1,13 @@
 """`vlm-agent convert-checkpoint`: converts a published checkpoint to a folder that this package trains and runs."""
 
+import argparse
 from pathlib import Path
 
-from vlm_agent.cli.parser import OK, add_command
+from vlm_agent.cli.parser import OK, Commands, add_command
 from vlm_agent.console import make_console, quiet_libraries
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "convert-checkpoint",
@@ -19,7 +20,7 @@ def add(commands) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="a new folder for the result")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint

@@ -1,11 +1,12 @@
 """`vlm-agent demo`: every stage at a small size."""
 
+import argparse
 from pathlib import Path
 
-from vlm_agent.cli.parser import add_command
+from vlm_agent.cli.parser import Commands, add_command
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "demo",
@@ -20,7 +21,7 @@ def add(commands) -> None:
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only tests that all stages run")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from vlm_agent.demo import run_demo
 
     return run_demo(options.output, options.quick)

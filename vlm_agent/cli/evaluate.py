@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_agent_options, check_agent_options, chosen_agent
-from vlm_agent.cli.parser import OK, Parser, add_command, count, shipped_file
+from vlm_agent.cli.parser import OK, Commands, add_command, count, shipped_file
 from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ test split that `simulate` writes with the same seed. Writes online.json and a t
   vlm-agent inspect OUT/trained/00012 --animate task.gif"""
 
 
-def add(commands: "argparse._SubParsersAction[Parser]") -> None:
+def add(commands: Commands) -> None:
     parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION)
     add_agent_options(parser)
     parser.add_argument(

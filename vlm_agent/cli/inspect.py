@@ -1,15 +1,23 @@
 """`vlm-agent inspect`: statistics of shards on the terminal and as a page; draws an episode."""
 
+import argparse
 import random
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlm_agent.cli.inspect_trace import inspect_trace
-from vlm_agent.cli.parser import OK, add_command, count, file_name
+from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
 from vlm_agent.console import make_console, quiet_libraries
 from vlm_agent.errors import UserError
 
+if TYPE_CHECKING:
+    from vlm_agent.datasets.shards.columns import Columns
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget
+    from vlm_agent.episodes import Episode
 
-def add(commands) -> None:
+
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "inspect",
@@ -43,7 +51,7 @@ def add(commands) -> None:
     parser.add_argument("--animate", type=file_name(".gif"), metavar="FILE", help="trace: write it as an animated GIF")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.sources.traces import is_trace
 
     if is_trace(options.shards):
@@ -73,7 +81,7 @@ def run(options) -> int:
     return OK
 
 
-def _check(options) -> None:
+def _check(options: argparse.Namespace) -> None:
     if options.output is not None and options.draw is None:
         options.parser.error("--output needs the episode to draw: add --draw EPISODE_ID, --draw first or --draw random")
     if options.animate is not None:
@@ -82,13 +90,13 @@ def _check(options) -> None:
         options.parser.error("--budget needs a recipe to count tokens: add --config FILE")
 
 
-def _check_for_trace(options) -> None:
+def _check_for_trace(options: argparse.Namespace) -> None:
     for name in ("split", "subset", "html", "config", "budget", "draw"):
         if getattr(options, name) is not None:
             options.parser.error(f"--{name} is for shards, but {options.shards} is a trace")
 
 
-def _count_tokens(dataset, columns, options):
+def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse.Namespace) -> "TokenBudget":
     quiet_libraries()
 
     from vlm_agent.datasets.statistics.summary import TokenBudget, by_subset
@@ -103,7 +111,9 @@ def _count_tokens(dataset, columns, options):
     return TokenBudget(options.config.name, budget, by_subset(columns, counts))
 
 
-def _write_page(dataset, statistics, tokens, options) -> None:
+def _write_page(
+    dataset: "ShardDataset", statistics: "Statistics", tokens: "TokenBudget | None", options: argparse.Namespace
+) -> None:
     from vlm_agent.datasets.statistics.page import write_page
 
     selection = {"shards": str(options.shards), "split": options.split, "subset": options.subset}
@@ -111,7 +121,7 @@ def _write_page(dataset, statistics, tokens, options) -> None:
     write_page(options.html, statistics, dataset.manifest, tokens, facts)
 
 
-def _choose_episode(dataset, episode_id: str):
+def _choose_episode(dataset: "ShardDataset", episode_id: str) -> "Episode":
     """An episode of a ShardDataset by id, or the `first` or a `random` one. Raises UserError if it does not exist."""
     if not len(dataset):
         raise UserError(f"{dataset.directory} has no episode of this split and subset to draw")
@@ -125,7 +135,7 @@ def _choose_episode(dataset, episode_id: str):
     return dataset[dataset.ids.index(episode_id)]
 
 
-def _draw(episode, output: Path) -> None:
+def _draw(episode: "Episode", output: Path) -> None:
     from vlm_agent.action_languages import default_language
     from vlm_agent.drawing.contact_sheet import save_contact_sheet
 

@@ -1,10 +1,12 @@
 """`vlm-agent inspect TRACE`: prints and draws the steps of an agent on a phone."""
 
+import argparse
+
 from vlm_agent.cli.parser import OK
 from vlm_agent.console import make_console, new_table
 
 
-def inspect_trace(options) -> int:
+def inspect_trace(options: argparse.Namespace) -> int:
     from rich.text import Text
 
     from vlm_agent.datasets.sources.traces import read_trace

@@ -1,11 +1,19 @@
 """`vlm-agent merge`: merges a run's adapter into its base and verifies the result."""
 
+import argparse
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, add_command, count
+from vlm_agent.cli.parser import OK, Commands, add_command, count
 from vlm_agent.cli.run_shards import run_episodes
 from vlm_agent.console import make_console, quiet_libraries
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from vlm_agent.models.weights.merge import Samples
 
 _DESCRIPTION = """\
 Writes an ordinary checkpoint, loads it and compares its logits with those of base and adapter on episodes of the run's
@@ -16,7 +24,7 @@ is 1.
 quantised base (QLoRA) is written in its precision before quantisation."""
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(commands, "merge", run, "merge a run's adapter into its base", _DESCRIPTION)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="a finished run's folder")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the checkpoint")
@@ -24,7 +32,7 @@ def add(commands) -> None:
     parser.add_argument("--shards", type=Path, metavar="DIR", help="shards with these episodes (default: the run's)")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.models.run_layout import MODEL_FOLDER
@@ -45,7 +53,7 @@ def run(options) -> int:
     return OK
 
 
-def _samples(options):
+def _samples(options: argparse.Namespace) -> "Samples":
     """The run's first episodes, as batches for its model."""
     from vlm_agent.models.family import processor_of
     from vlm_agent.models.loss import NOT_FOR_MODELS
@@ -55,7 +63,7 @@ def _samples(options):
     recipe = read_recipe(trained(options.run_folder).recipe)
     episodes = list(islice(run_episodes(options.run_folder, options.shards), options.samples))
 
-    def batches(model, tokenizer) -> list[dict]:
+    def batches(model: "PreTrainedModel | PeftModel", tokenizer: "PreTrainedTokenizerBase") -> list[dict]:
         processor = processor_of(model.config)
         sentences = processor.sentences(tokenizer, recipe.action_language.build())
         rows = [processor.collate([sentences.build(episode)]) for episode in episodes]

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 OK, FAILED, QUARANTINED, INTERRUPTED = 0, 1, 2, 130
 
@@ -24,11 +24,11 @@ class Parser(argparse.ArgumentParser):
     unknown options are accepted: they may be recipe keys.
     """
 
-    def __init__(self, takes_keys: bool = False, **options):
+    def __init__(self, takes_keys: bool = False, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
         self.takes_keys = takes_keys
 
-    def parse_known_args(self, args=None, namespace=None):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         # Checked before argparse, which would report --input as missing where the user wrote --imput.
         leading = args if self._subparsers is None else itertools.takewhile(lambda text: text.startswith("-"), args)
         for argument in leading:
@@ -48,8 +48,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(FAILED, f"{self.prog}: {message}\n")
 
 
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
 def add_command(
-    commands, name: str, run: Callable[[argparse.Namespace], int], summary: str, description: str = "", takes_keys=False
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    summary: str,
+    description: str = "",
+    takes_keys: bool = False,
 ) -> Parser:
     """Adds a subcommand. `run` takes the parsed options and returns the exit status."""
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()

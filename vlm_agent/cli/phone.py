@@ -5,7 +5,7 @@ import re
 import threading
 from contextlib import suppress
 
-from vlm_agent.cli.parser import OK, Parser, add_command, size
+from vlm_agent.cli.parser import OK, Commands, add_command, size
 
 _DESCRIPTION = """\
 Serves the phone on this machine only, until Ctrl-C:
@@ -20,7 +20,7 @@ With --task the phone starts at a task; the command prints the goal, and at the 
 _SIZE = (448, 208)
 
 
-def add(commands: "argparse._SubParsersAction[Parser]") -> None:
+def add(commands: Commands) -> None:
     parser = add_command(commands, "phone", run, "serve a simulated phone that adb can operate", _DESCRIPTION)
     parser.add_argument(
         "--port", type=_port, default=5600, metavar="P", help="TCP port (default 5600; 0: any free one)"

@@ -4,10 +4,10 @@ import argparse
 import difflib
 from pathlib import Path
 
-from vlm_agent.cli.parser import OK, add_command
+from vlm_agent.cli.parser import OK, Commands, add_command
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "recipes",

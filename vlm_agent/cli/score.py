@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Parser, add_command, count, file_name
+from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vlm_agent.evaluation.scoring.metrics import Groups
 
 
-def add(commands: "argparse._SubParsersAction[Parser]") -> None:
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "score",

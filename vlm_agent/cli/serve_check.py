@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vlm_agent.cli.parser import FAILED, OK, add_command, count
+from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, count
 from vlm_agent.cli.run_shards import run_episodes
 from vlm_agent.console import make_console, quiet_libraries
 
@@ -16,7 +16,7 @@ What a server shows decides what is compared: prompt tokens are counted by every
 checkpoint's DIR."""
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(commands, "serve-check", run, "compare a served model with its run", _DESCRIPTION)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the run that trained the served model")
     parser.add_argument("--endpoint", required=True, metavar="URL", help="the server, http://localhost:8000/v1 …")

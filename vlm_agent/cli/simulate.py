@@ -1,12 +1,13 @@
 """`vlm-agent simulate`: demonstrations on a simulated phone, in AITW's format."""
 
+import argparse
 from pathlib import Path
 
-from vlm_agent.cli.parser import OK, add_command, count, size
+from vlm_agent.cli.parser import OK, Commands, add_command, count, size
 from vlm_agent.console import make_console
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "simulate",
@@ -24,7 +25,7 @@ def add(commands) -> None:
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.simulate import SIZE, simulate
 
     simulate(

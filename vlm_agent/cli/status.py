@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, add_command
+from vlm_agent.cli.parser import OK, Commands, add_command
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
     from vlm_agent.training.run_folder.status import Status
 
 
-def add(commands) -> None:
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "status",

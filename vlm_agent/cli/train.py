@@ -1,14 +1,20 @@
 """`vlm-agent train`: trains a recipe into a run folder."""
 
+import argparse
 import os
 import re
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from vlm_agent.cli.parser import OK, add_command, shipped_file
+from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
 from vlm_agent.console import make_console, quiet_libraries
 
+if TYPE_CHECKING:
+    from rich.console import Console
 
-def add(commands) -> None:
+    from vlm_agent.recipe.run import Recipe
+
+
+def add(commands: Commands) -> None:
     parser = add_command(
         commands,
         "train",
@@ -29,7 +35,7 @@ def add(commands) -> None:
     parser.usage = "vlm-agent train [-h] --config FILE [--dry-run [--gpu NAME] ...] [--KEY.SUBKEY VALUE ...]"
 
 
-def run(options) -> int:
+def run(options: argparse.Namespace) -> int:
     overrides = _overrides(options)
     quiet_libraries()
 
@@ -51,7 +57,7 @@ def run(options) -> int:
     return OK
 
 
-def _dry_run(recipe, options, console) -> None:
+def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
     if options.gpus < 1 or (options.mfu is not None and not 0 < options.mfu <= 1):
         options.parser.error("--gpus must be 1 or greater; --mfu must be greater than 0 and at most 1")
 
@@ -64,7 +70,7 @@ def _dry_run(recipe, options, console) -> None:
     print_dry_run(console, dry_run(data_module, Target(find_gpu(options.gpu), options.gpus, options.mfu)))
 
 
-def _overrides(options) -> dict[str, str]:
+def _overrides(options: argparse.Namespace) -> dict[str, str]:
     """The arguments that are not options of `train`: `--key.sub value` or `--key.sub=value`."""
     overrides, rest = {}, list(options.rest)
     while rest:

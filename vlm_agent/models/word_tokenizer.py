@@ -69,6 +69,6 @@ def _phrase_pattern(phrase: str) -> str:
     return re.escape(phrase) + end
 
 
-def _as_bytes(byte_level, piece: str) -> str:
+def _as_bytes(byte_level: pre_tokenizers.ByteLevel, piece: str) -> str:
     """The piece in ByteLevel's spelling, which is the spelling of the vocabulary."""
     return "".join(part for part, _ in byte_level.pre_tokenize_str(piece))

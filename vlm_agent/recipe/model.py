@@ -1,8 +1,8 @@
 """The `model` section of a recipe: where the weights come from, and which of them are trained."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, PositiveInt, model_serializer, model_validator
+from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from vlm_agent.settings import Section
 
@@ -30,7 +30,7 @@ class Source(Section):
         return self.checkpoint
 
     @model_validator(mode="after")
-    def _exactly_one(self):
+    def _exactly_one(self) -> Self:
         if (self.checkpoint is None) == (self.config is None):
             raise ValueError("set either checkpoint or config")
         if self.gguf_file is not None and self.checkpoint is None:
@@ -119,7 +119,7 @@ class ModelRecipe(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _freeze_the_projector_of_a_vlm(cls, content):
+    def _freeze_the_projector_of_a_vlm(cls, content: Any) -> Any:
         """The projector of `vlm` is trained already, so the default of train.projector is `frozen`."""
         if isinstance(content, dict) and content.get("vlm") is not None:
             train = content.get("train", {})
@@ -128,7 +128,7 @@ class ModelRecipe(Section):
         return content
 
     @model_validator(mode="after")
-    def _one_origin(self):
+    def _one_origin(self) -> Self:
         origins = [name for name in ("base", "vlm", "language_model") if getattr(self, name) is not None]
         if len(origins) != 1 or (self.language_model is None) != (self.vision is None):
             raise ValueError("set one of base, vlm, or both language_model and vision")
@@ -152,7 +152,7 @@ class ModelRecipe(Section):
         return self
 
     @model_validator(mode="after")
-    def _quantised_is_adapted(self):
+    def _quantised_is_adapted(self) -> Self:
         if self.quantisation is not None and self.train.language_model != "lora":
             raise ValueError("quantisation needs train.language_model: lora; set it, or remove quantisation")
         return self
@@ -163,7 +163,7 @@ class ModelRecipe(Section):
         return next(name for name in _KEYS_WITH if getattr(self, name) is not None)
 
     @model_serializer(mode="wrap")
-    def _allowed_keys(self, serialise) -> dict:
+    def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
         """Omits the keys that the origin excludes, so that a saved recipe is valid."""
         content = serialise(self)
         return {key: content[key] for key in content if key in _KEYS_WITH[self.origin]}

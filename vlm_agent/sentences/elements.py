@@ -8,7 +8,7 @@ every screen (OCR text and icon types).
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,7 +108,9 @@ def _middles(first: float, last: float) -> slice:
     return slice(int(np.ceil(first - 0.5)), int(np.floor(last - 0.5)) + 1)
 
 
-def _words(element: UiElement, sentences: TrajectorySentences):
+def _words(
+    element: UiElement, sentences: TrajectorySentences
+) -> Iterator[tuple[int, tuple[float, float, float, float]]]:
     """(token id, box) of each word of an element that is one token."""
     if not element.text:
         pieces = [(element.type, element.box)]

@@ -90,7 +90,7 @@ class RememberedScreens:
     `prepare_further` makes of a prepared screen what a collator would make of it; the result has the screen's `shape`.
     """
 
-    def __init__(self, rule: ScreenRule, prepare_further: Callable[[np.ndarray], Any] | None = None):
+    def __init__(self, rule: ScreenRule, prepare_further: Callable[[np.ndarray], Any] | None = None) -> None:
         self._rule, self._prepare_further = rule, prepare_further
         self._prepared: dict[int, Any] = {}
 

@@ -33,7 +33,7 @@ class Constrained:
     support.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage, limits: Limits):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage, limits: Limits) -> None:
         if not language.has_ending:
             raise UserError(
                 f"{type(language).__name__} does not define ending(), which constrained decoding needs; decode freely "

@@ -32,7 +32,7 @@ class EndpointError(UserError):
 class _TransientError(Exception):
     """Another attempt may succeed, after `wait` seconds if the server named them."""
 
-    def __init__(self, message: str, wait: float | None = None):
+    def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
         self.wait = wait
 

@@ -51,7 +51,7 @@ def _bound(response: httpx2.Response) -> None:
 class _BoundedStream(httpx2.SyncByteStream):
     """At most `MAX_BYTES` of `stream`."""
 
-    def __init__(self, stream: httpx2.SyncByteStream):
+    def __init__(self, stream: httpx2.SyncByteStream) -> None:
         self._stream = stream
 
     def __iter__(self) -> Iterator[bytes]:

@@ -99,7 +99,7 @@ def finish(
 
 
 class _Run:
-    def __init__(self, plan: Plan, output: Path, console: Console, workers: int | None, max_bad: float | None):
+    def __init__(self, plan: Plan, output: Path, console: Console, workers: int | None, max_bad: float | None) -> None:
         splits = read_splits(plan.options.splits) if plan.options.splits else None
         self._setup = Setup(source_named(plan.source), output, plan.options, splits)
         self._plan, self._output, self._console, self._max_bad = plan, output, console, max_bad

@@ -86,7 +86,7 @@ class EpisodeGroups(Generic[T]):
     `close`. `faults` counts episodes by `FAULTS`.
     """
 
-    def __init__(self, duplicate_ids: Iterable[str] = ()):
+    def __init__(self, duplicate_ids: Iterable[str] = ()) -> None:
         self.faults: Counter[str] = Counter()
         self._closed_ids = set(duplicate_ids)
         self._seen_again: set[str] = set()

@@ -25,7 +25,7 @@ Report = Callable[[int, int, int], None]
 class Conversion:
     """Converts inputs of one source to `output`. `splits`: the content of the split files of `options`."""
 
-    def __init__(self, source: Source, output: Path, options: Options, splits: Splits | None):
+    def __init__(self, source: Source, output: Path, options: Options, splits: Splits | None) -> None:
         self._source, self._output, self._options, self._splits = source, output, options, splits
 
     def convert(self, input_: Input, duplicate_ids: frozenset[str], report: Report) -> Entry:
@@ -92,7 +92,7 @@ def _check_unchanged(input_: Input, summary: FileSummary, written: float) -> Non
 
 
 class _OneInput:
-    def __init__(self, options: Options, splits: Splits | None, input_: Input, duplicate_ids: frozenset[str]):
+    def __init__(self, options: Options, splits: Splits | None, input_: Input, duplicate_ids: frozenset[str]) -> None:
         self._options, self._splits, self._duplicate_ids = options, splits, duplicate_ids
         self._groups: EpisodeGroups[dict] = EpisodeGroups(duplicate_ids)
         self._bad: list[BadRecord] = []

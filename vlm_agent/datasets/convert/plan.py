@@ -30,7 +30,7 @@ class Options:
     mixture: Mapping[str, float] = field(default_factory=dict)
     screens: ScreenFormat = field(default_factory=ScreenFormat)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_mixture(self.mixture)
 
     def described(self) -> dict:

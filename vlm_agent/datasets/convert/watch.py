@@ -31,7 +31,7 @@ class Watch:
         done: int = 0,
         max_bad_fraction: float | None = None,
         before: tuple[int, int] = (0, 0),
-    ):
+    ) -> None:
         self._console, self._files, self._size, self._done = console, files, size, done
         self._max_bad_fraction = max_bad_fraction
         self._steps_before, self._bad_before = before

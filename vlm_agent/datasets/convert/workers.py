@@ -12,14 +12,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableSequence, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from vlm_agent.datasets.convert.one_input import Conversion
+from vlm_agent.datasets.convert.one_input import Conversion, Report
 from vlm_agent.datasets.convert.output_folder import NO_ROOM
 from vlm_agent.datasets.convert.plan import Options
 from vlm_agent.datasets.convert.summary import Entry
@@ -82,7 +82,7 @@ class _Failure:
         return f"{self.where}: {os.strerror(self.number)}"
 
 
-def _attempt(conversion: Conversion, job: Job, report) -> Entry | _Failure:
+def _attempt(conversion: Conversion, job: Job, report: Report) -> Entry | _Failure:
     try:
         return conversion.convert(job.input_, job.duplicate_ids, report)
     except OSError as error:
@@ -153,7 +153,7 @@ def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch)
             worker.process.join()
 
 
-def _start(context: SpawnContext, setup: Setup, counters, first: int) -> _Worker:
+def _start(context: SpawnContext, setup: Setup, counters: MutableSequence[int], first: int) -> _Worker:
     here, there = context.Pipe()
     process = context.Process(target=_work, args=(there, setup, counters, first), daemon=True)
     process.start()
@@ -161,7 +161,7 @@ def _start(context: SpawnContext, setup: Setup, counters, first: int) -> _Worker
     return _Worker(process, here)
 
 
-def _work(channel: connection.Connection, setup: Setup, counters, first: int) -> None:
+def _work(channel: connection.Connection, setup: Setup, counters: MutableSequence[int], first: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     threading.Thread(target=_end_with_parent, daemon=True).start()
     leave_pandas_out()
@@ -211,6 +211,6 @@ class _NoPandas:
     """The first finder. None in `sys.modules` is not enough, because compiled code takes it for a module."""
 
     @staticmethod
-    def find_spec(name: str, path=None, target=None) -> None:
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
         if name == "pandas":
             raise ModuleNotFoundError("pandas is left out of processes that convert", name=name)

@@ -20,7 +20,7 @@ _FIRST_CALL_BYTES = 289
 class Deflater:
     """One stream: `compress` all of it in pieces of any size, then `flush`."""
 
-    def __init__(self, container: int = ZLIB):
+    def __init__(self, container: int = ZLIB) -> None:
         self._stream = isal_zlib.compressobj(1, isal_zlib.DEFLATED, container)
         self._head = bytearray()
 

@@ -24,7 +24,7 @@ class DamagedGzipError(Exception):
 class GzipStream:
     """Reads a seekable gzip file from its beginning."""
 
-    def __init__(self, file: BinaryIO | HashedFile):
+    def __init__(self, file: BinaryIO | HashedFile) -> None:
         self._file = file
         self._fast = igzip.IGzipFile(fileobj=file, mode="rb")
         self._position = 0

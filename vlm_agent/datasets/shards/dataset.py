@@ -54,7 +54,7 @@ class ShardWriter:
     The shard has the first schema version unless an episode needs the latest: then all its episodes get the latest.
     """
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self._path = path
         self._stack = ExitStack()
         self._schema = FIRST_SCHEMA
@@ -112,7 +112,7 @@ class ShardWriter:
 class ScreenSizes:
     """The (height, width) in pixels of each screen of each episode, from the index."""
 
-    def __init__(self, offsets: np.ndarray, heights: np.ndarray, widths: np.ndarray):
+    def __init__(self, offsets: np.ndarray, heights: np.ndarray, widths: np.ndarray) -> None:
         self._offsets, self._heights, self._widths = offsets, heights, widths
 
     def __len__(self) -> int:
@@ -137,7 +137,7 @@ class ShardDataset:
     no index; for an unknown split or subset; and when an episode is read from a shard that does not match the index.
     """
 
-    def __init__(self, directory: Path, split: str | None = None, subset: str | None = None):
+    def __init__(self, directory: Path, split: str | None = None, subset: str | None = None) -> None:
         _check_known("split", split, SPLITS)
         self.directory = Path(directory)
         self.manifest = read_manifest(self.directory)

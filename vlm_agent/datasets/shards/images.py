@@ -48,7 +48,7 @@ class ScreenFormat:
     max_pixels: int | None = None
     multiple: int = QWEN_VL_MULTIPLE
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.name not in IMAGE_FORMATS:
             raise DatasetError(f"image format {self.name!r} is unknown; there are {', '.join(IMAGE_FORMATS)}")
         if not 1 <= self.quality <= 100:

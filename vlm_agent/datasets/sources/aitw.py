@@ -198,7 +198,7 @@ def encode_step(episode: Episode, number: int) -> bytes:
 class _Fields:
     """Typed access to an Example's features; every error names the field."""
 
-    def __init__(self, features: dict[str, Feature]):
+    def __init__(self, features: dict[str, Feature]) -> None:
         self._features = features
         if missing := sorted(_KINDS.keys() - features.keys()):
             raise DatasetError(f"missing field {', '.join(missing)}")

@@ -85,7 +85,7 @@ class Fields(Protocol):
 class JsonFields:
     """The fields of a JSON object."""
 
-    def __init__(self, content: object, required: Collection[str] = ()):
+    def __init__(self, content: object, required: Collection[str] = ()) -> None:
         if not isinstance(content, dict):
             raise DatasetError(f"the step is {reprlib.repr(content)}, expected an object with keys")
         self._content = content

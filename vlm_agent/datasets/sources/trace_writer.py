@@ -17,7 +17,7 @@ class TraceWriter:
     exists and is not an empty folder.
     """
 
-    def __init__(self, folder: Path, heading: Heading):
+    def __init__(self, folder: Path, heading: Heading) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise DatasetError(f"{folder} exists and is not an empty folder; name another for the trace")
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,7 +29,7 @@ class TraceWriter:
     def __enter__(self) -> "TraceWriter":
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if not self._has_ended:
                 self.end(*_end_by(error))

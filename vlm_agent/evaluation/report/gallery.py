@@ -116,7 +116,7 @@ class Gallery:
         steps: JudgedSteps,
         scorers: Sequence[str],
         width: int,
-    ):
+    ) -> None:
         self._dataset, self._language, self._width = dataset, language, width
         self._right = {scorer: steps.right[scorer] for scorer in scorers}
         self._row_of = steps.row_of

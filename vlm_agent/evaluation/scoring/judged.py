@@ -1,6 +1,6 @@
 """Judged steps: the columns from which every metric is computed, without the screens' elements."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,7 +118,7 @@ def _sums(table: StepTable) -> np.ndarray:
     return np.bincount(place, weights=weights, minlength=len(table))
 
 
-def _numbered(columns) -> tuple[np.ndarray, np.ndarray]:
+def _numbered(columns: Iterable[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
     """Unique strings in order of appearance, and the index of each string among them."""
     encoding = pa.chunked_array(list(columns), pa.string()).combine_chunks().dictionary_encode()
     return encoding.dictionary.to_numpy(zero_copy_only=False), encoding.indices.to_numpy().astype(np.int64)

@@ -175,7 +175,7 @@ def _read(path: Path) -> Iterator[StepTable]:
 class _WrongRowError(ValueError):
     """`row` of a batch is not a valid step."""
 
-    def __init__(self, row: int, what: str):
+    def __init__(self, row: int, what: str) -> None:
         super().__init__(what)
         self.row = row
 

@@ -7,6 +7,8 @@ text, so that a policy that ignores the screen can score well. The strict rule i
 whole tables; property tests compare the two. Boxes have the layout of `steps.Boxes.listed`.
 """
 
+from typing import Any
+
 import numpy as np
 
 from vlm_agent.episodes import KINDS_WITH_TEXT, Action, ActionKind, UiElement, element_at, is_same_text
@@ -58,7 +60,7 @@ def same_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, scr
     return (target == found) & ((target >= 0) | is_near(dy, dx))
 
 
-def is_near(dy, dx):
+def is_near(dy: Any, dx: Any) -> Any:
     """Whether two taps outside every element match; bit-identical for numbers and arrays."""
     return dy * dy + dx * dx <= TAP_DISTANCE * TAP_DISTANCE
 

@@ -22,7 +22,7 @@ from vlm_agent.recipe.model import Lora, TrainedParts
 
 
 class LlamaViTCost(DecoderOnlyCost):
-    def __init__(self, config: LlamaViTConfig):
+    def __init__(self, config: LlamaViTConfig) -> None:
         self.decoder = decoder_shape(config.text_config)
         self._config = config.to_json_string()
 

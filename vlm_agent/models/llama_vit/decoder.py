@@ -15,7 +15,7 @@ from vlm_agent.sentences.packing import pad
 class LlamaViTDecoder:
     """Needs an attention implementation that accepts masks: "sdpa", not flash-attn."""
 
-    def __init__(self, model: LlamaViT):
+    def __init__(self, model: LlamaViT) -> None:
         self._model, self._screens = model, ScreenCache(model)
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:

@@ -9,12 +9,13 @@ Four options are for models without pretrained parts (`models/llama_vit/from_scr
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Cache, PretrainedConfig, PreTrainedModel
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options
@@ -41,20 +42,20 @@ class LlamaViTConfig(PretrainedConfig):
 
     def __init__(
         self,
-        vision_config=None,
-        text_config=None,
-        screen_size=(896, 448),
-        visual_grid=(16, 8),
-        image_mean=(0.5, 0.5, 0.5),
-        image_std=(0.5, 0.5, 0.5),
-        projector="linear",
-        visual_merge=(1, 1),
-        visual_norm=None,
-        visual_positions=False,
-        element_loss=0.0,
-        logit_scale=1.0,
+        vision_config: dict | PretrainedConfig | None = None,
+        text_config: dict | PretrainedConfig | None = None,
+        screen_size: Sequence[int] = (896, 448),
+        visual_grid: Sequence[int] = (16, 8),
+        image_mean: Sequence[float] = (0.5, 0.5, 0.5),
+        image_std: Sequence[float] = (0.5, 0.5, 0.5),
+        projector: str = "linear",
+        visual_merge: Sequence[int] = (1, 1),
+        visual_norm: float | None = None,
+        visual_positions: bool = False,
+        element_loss: float = 0.0,
+        logit_scale: float = 1.0,
         **kwargs,
-    ):
+    ) -> None:
         projector_kind(projector)  # its package may bring the vision tower's class
         self.vision_config = _sub_config(vision_config)
         self.text_config = _sub_config(text_config)
@@ -75,7 +76,7 @@ class LlamaViTConfig(PretrainedConfig):
         return self.visual_grid[0] * self.visual_grid[1]
 
 
-def _sub_config(config):
+def _sub_config(config: Any) -> Any:
     return AutoConfig.for_model(**config) if isinstance(config, dict) else config
 
 
@@ -111,7 +112,7 @@ class LlamaViT(PreTrainedModel):
         config: LlamaViTConfig,
         vision: PreTrainedModel | None = None,
         language_model: PreTrainedModel | None = None,
-    ):
+    ) -> None:
         super().__init__(config)
         self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
         self.language_model = (
@@ -121,7 +122,7 @@ class LlamaViT(PreTrainedModel):
         self.projector = projector_kind(config.projector).module(_feature_width(self.vision), hidden, config)
         self.post_init()
 
-    def _init_weights(self, module):
+    def _init_weights(self, module: nn.Module) -> None:
         """Sub-models and the projector initialise themselves."""
 
     def train(self, mode: bool = True) -> "LlamaViT":
@@ -131,10 +132,10 @@ class LlamaViT(PreTrainedModel):
             self.vision.eval()
         return self
 
-    def get_input_embeddings(self):
+    def get_input_embeddings(self) -> Any:
         return self.language_model.get_input_embeddings()
 
-    def get_output_embeddings(self):
+    def get_output_embeddings(self) -> Any:
         return self.language_model.get_output_embeddings()
 
     def see(self, screens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -212,7 +213,7 @@ class LlamaViT(PreTrainedModel):
         element_labels: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        past_key_values=None,
+        past_key_values: Cache | None = None,
         use_cache: bool = False,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
@@ -285,7 +286,7 @@ def _patch_size(vision: Any) -> int:
 _TIMM = "timm_wrapper"
 
 
-def _position_options(vision_config) -> dict[str, bool]:
+def _position_options(vision_config: PretrainedConfig) -> dict[str, bool]:
     """Encoders that interpolate their position table to other screen sizes only on request; DINOv2 always does."""
     return {"interpolate_pos_encoding": True} if vision_config.model_type in _ASKED_TO_INTERPOLATE else {}
 

@@ -46,7 +46,7 @@ class Projector(nn.Module):
     One module, so that an adapter saves all of it (`modules_to_save`).
     """
 
-    def __init__(self, features: int, hidden: int, config: Any):
+    def __init__(self, features: int, hidden: int, config: Any) -> None:
         super().__init__()
         self.norm = config.visual_norm
         self.merge = config.visual_merge

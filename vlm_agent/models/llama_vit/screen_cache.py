@@ -23,7 +23,7 @@ KEPT_BYTES = 1 << 28
 class ScreenCache:
     """For one model, whose weights do not change. Keeps the most recently used visual tokens, at most `kept_bytes`."""
 
-    def __init__(self, model: LlamaViT, kept_bytes: int = KEPT_BYTES):
+    def __init__(self, model: LlamaViT, kept_bytes: int = KEPT_BYTES) -> None:
         self._model, self._kept_bytes = model, kept_bytes
         self._tokens: OrderedDict[tuple, torch.Tensor] = OrderedDict()
         self._lock = threading.Lock()

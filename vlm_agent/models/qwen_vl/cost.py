@@ -67,7 +67,7 @@ def _squares(length: int, window: int) -> int:
 class QwenVLCost(DecoderOnlyCost):
     """`tower`: reads the tower's shape from `config.vision_config`; one of the functions below."""
 
-    def __init__(self, config: PretrainedConfig, tower: Callable[[PretrainedConfig], TowerShape]):
+    def __init__(self, config: PretrainedConfig, tower: Callable[[PretrainedConfig], TowerShape]) -> None:
         self.decoder, self.tower = decoder_shape(config.text_config), tower(config.vision_config)
 
     def screen_sizes(self, batch: Mapping[str, Any]) -> Counter[tuple[int, int]]:

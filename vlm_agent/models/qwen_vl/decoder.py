@@ -17,7 +17,7 @@ from vlm_agent.sentences.packing import pad
 class QwenVLDecoder:
     """Needs an attention implementation that accepts masks: "sdpa", not flash-attn."""
 
-    def __init__(self, model: ReadsRows):
+    def __init__(self, model: ReadsRows) -> None:
         self._model, self._collate = model, QwenVLCollator(model.config)
         self.prepare_screen = self._collate.prepare_screen
 

@@ -7,7 +7,7 @@ a frozen vision tower without a graph; logits and loss only where there is a lab
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 import transformers
@@ -32,7 +32,7 @@ def _or_row(forward: Callable) -> Callable:
     `generate` inspects it."""
 
     @functools.wraps(forward)
-    def forward_or_row(self, *args, patches: torch.Tensor | None = None, **batch):
+    def forward_or_row(self: Any, *args: Any, patches: torch.Tensor | None = None, **batch: Any) -> Any:
         return forward(self, *args, **batch) if patches is None else self.read_row(patches, **batch)
 
     return forward_or_row
@@ -68,7 +68,7 @@ class ReadsRows(nn.Module):
     def language_model(self) -> PreTrainedModel:
         return self.model.language_model
 
-    def train(self, mode: bool = True):
+    def train(self, mode: bool = True) -> Self:
         """A frozen tower stays in evaluation mode."""
         super().train(mode)
         if not self._sees_with_graph():
@@ -78,7 +78,7 @@ class ReadsRows(nn.Module):
     def _sees_with_graph(self) -> bool:
         return any(parameter.requires_grad for parameter in self.vision.parameters())
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.forward = _or_row(super().forward)
 
@@ -111,8 +111,8 @@ class ReadsRows(nn.Module):
         grids: torch.Tensor,
         input_ids: torch.Tensor,
         position_ids: torch.Tensor,
-        **decoding,
-    ):
+        **decoding: Any,
+    ) -> Any:
         """transformers' output without the head: `last_hidden_state` (B, L, width), and the cache of `decoding`.
 
         `patches` uint8 (P, 3, patch, patch), `grids` int64 (screens, 3); `input_ids` int64 (B, L) with `SCREEN_TOKEN`s;

@@ -43,7 +43,7 @@ class Patches:
 class QwenVLCollator:
     """Collates packed rows; `patch` pixels a side of a patch, `merge` × `merge` patches a visual token."""
 
-    def __init__(self, config: PretrainedConfig):
+    def __init__(self, config: PretrainedConfig) -> None:
         self.patch, self.merge = config.vision_config.patch_size, config.vision_config.spatial_merge_size
 
     def __call__(self, sentences: list[Sentence]) -> dict:

@@ -1,7 +1,7 @@
 """The keys of the published config.json that weights depend on, and the `LlamaViTConfig` for them."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError, model_validator
 from transformers import Qwen2Config
@@ -60,7 +60,7 @@ class Published(_Section):
     vocab_size: PositiveInt
 
     @model_validator(mode="after")
-    def _as_published(self):
+    def _as_published(self) -> Self:
         if ARCHITECTURE not in self.architectures:
             raise ValueError(f"architectures is {self.architectures}, and Qwen-VL's is {ARCHITECTURE}")
         if self.rotary_pct != 1:

@@ -30,7 +30,7 @@ class Resampler(nn.Module):
 
     positions: torch.Tensor
 
-    def __init__(self, features: int, hidden: int, config: Any):
+    def __init__(self, features: int, hidden: int, config: Any) -> None:
         """`config.visual_grid` (rows, columns); `features` and `hidden` are the tower's and the language model's width.
 
         Raises RecipeError for a `hidden` that does not divide into heads.

@@ -1,5 +1,7 @@
 """The vision tower of Qwen-VL (2023): OpenCLIP's ViT-bigG, without class token and pooling."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -18,16 +20,16 @@ class QwenVLTowerConfig(PretrainedConfig):
 
     def __init__(
         self,
-        hidden_size=1664,
-        intermediate_size=8192,
-        num_hidden_layers=48,
-        num_attention_heads=16,
-        patch_size=14,
-        image_size=448,
-        position_grid=(16, 16),
-        layer_norm_eps=1e-6,
+        hidden_size: int = 1664,
+        intermediate_size: int = 8192,
+        num_hidden_layers: int = 48,
+        num_attention_heads: int = 16,
+        patch_size: int = 14,
+        image_size: int = 448,
+        position_grid: Sequence[int] = (16, 16),
+        layer_norm_eps: float = 1e-6,
         **kwargs,
-    ):
+    ) -> None:
         self.hidden_size = hidden_size
         self.intermediate_size = intermediate_size
         self.num_hidden_layers = num_hidden_layers
@@ -40,7 +42,7 @@ class QwenVLTowerConfig(PretrainedConfig):
 
 
 class _Attention(nn.Module):
-    def __init__(self, config: QwenVLTowerConfig):
+    def __init__(self, config: QwenVLTowerConfig) -> None:
         super().__init__()
         self.heads = config.num_attention_heads
         self.in_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size)
@@ -54,7 +56,7 @@ class _Attention(nn.Module):
 
 
 class _Block(GradientCheckpointingLayer):
-    def __init__(self, config: QwenVLTowerConfig):
+    def __init__(self, config: QwenVLTowerConfig) -> None:
         super().__init__()
         width = config.hidden_size
         self.ln_1 = nn.LayerNorm(width, eps=config.layer_norm_eps)
@@ -77,7 +79,7 @@ class QwenVLTower(PreTrainedModel):
     _supports_sdpa = True
     _no_split_modules = ["_Block"]  # noqa: RUF012 (transformers' own shape)
 
-    def __init__(self, config: QwenVLTowerConfig):
+    def __init__(self, config: QwenVLTowerConfig) -> None:
         super().__init__(config)
         width, (rows, columns) = config.hidden_size, config.position_grid
         self.conv1 = nn.Conv2d(3, width, config.patch_size, stride=config.patch_size, bias=False)
@@ -86,7 +88,7 @@ class QwenVLTower(PreTrainedModel):
         self.blocks = nn.ModuleList(_Block(config) for _ in range(config.num_hidden_layers))
         self.post_init()
 
-    def _init_weights(self, module):
+    def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, QwenVLTower):
             init.normal_(module.positional_embedding, std=self.config.hidden_size**-0.5)

@@ -11,6 +11,7 @@ Only layers of the `language_model` part are quantised; embeddings, norms, head,
 
 import logging
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ def quantise(model: nn.Module, kind: Quantisation | None) -> nn.Module:
     return model
 
 
-def _bitsandbytes(kind: Quantisation):
+def _bitsandbytes(kind: Quantisation) -> ModuleType:
     try:
         import bitsandbytes
     except ImportError as error:
@@ -63,7 +64,7 @@ def _bitsandbytes(kind: Quantisation):
     return bitsandbytes
 
 
-def _nf4(layer: nn.Linear, bitsandbytes) -> nn.Linear:
+def _nf4(layer: nn.Linear, bitsandbytes: ModuleType) -> nn.Linear:
     with torch.device("meta"):
         quantised = bitsandbytes.nn.LinearNF4(
             layer.in_features, layer.out_features, bias=False, compute_dtype=layer.weight.dtype
@@ -77,7 +78,7 @@ def _nf4(layer: nn.Linear, bitsandbytes) -> nn.Linear:
     return quantised
 
 
-def _int8(layer: nn.Linear, bitsandbytes) -> nn.Linear:
+def _int8(layer: nn.Linear, bitsandbytes: ModuleType) -> nn.Linear:
     with torch.device("meta"):
         quantised = bitsandbytes.nn.Linear8bitLt(
             layer.in_features, layer.out_features, bias=False, has_fp16_weights=False, threshold=_INT8_OUTLIER

@@ -1,9 +1,10 @@
 """A loss or gradient that is NaN or infinite stops the run before the update; the message names the episodes."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.training.loop import ranks
@@ -16,7 +17,7 @@ class FiniteLoss:
     late: DeepSpeed updates the weights inside it.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._seen: list[tuple[torch.Tensor, list[str]]] = []
         self._passed: list[str] = []
 
@@ -64,8 +65,15 @@ class FiniteLoss:
 class FiniteGradients(TrainerCallback):
     """Checks the gradients between clipping and the update."""
 
-    def __init__(self, finite_loss: FiniteLoss):
+    def __init__(self, finite_loss: FiniteLoss) -> None:
         self.finite_loss = finite_loss
 
-    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: Any = None,
+        **_: Any,
+    ) -> None:
         self.finite_loss.check_gradients(model.parameters(), state.global_step)

@@ -4,6 +4,7 @@ import resource
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -24,7 +25,7 @@ class Meter:
     device, None if unknown (a CPU).
     """
 
-    def __init__(self, device: torch.device, peak_flops: float | None):
+    def __init__(self, device: torch.device, peak_flops: float | None) -> None:
         self.device, self.peak_flops = device, peak_flops
         self._reset()
 
@@ -38,7 +39,7 @@ class Meter:
         self._losses = torch.zeros(_SUMS, dtype=torch.float64, device=self.device)
         self._weights = torch.zeros(_SUMS, dtype=torch.float64, device=self.device)
 
-    def count(self, batch: dict[str, torch.Tensor], output) -> None:
+    def count(self, batch: dict[str, torch.Tensor], output: Any) -> None:
         """A collated batch, with the model's `flops` for it where they are known, and the model's output:
         `token_losses`, float (supervised,) in reading order, and `element_loss`, a scalar or None."""
         self._tokens += batch["input_ids"].numel()

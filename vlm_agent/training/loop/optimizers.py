@@ -8,7 +8,7 @@ bfloat16 arithmetic. Here `dtype` chooses: bfloat16 halves the cost of a step wh
 
 import math
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -40,7 +40,7 @@ def muon(
     weight_decay: float,
     dtype: torch.dtype = torch.float32,
     betas: tuple[float, float] = BETAS,
-):
+) -> torch.optim.Optimizer:
     """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW, with `betas`."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     matrices = [parameter for name, parameter in named if parameter.dim() == 2 and not _is_table(name)]
@@ -62,7 +62,7 @@ def _is_table(name: str) -> bool:
 class MuonAndAdamW(torch.optim.Optimizer):
     """Two optimisers that step, schedule, save and load as one."""
 
-    def __init__(self, *parts: torch.optim.Optimizer):
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
         super().__init__([group for part in parts for group in part.param_groups], {})
         self.parts = parts
         self._share_groups()
@@ -72,7 +72,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
         self.param_groups = [group for part in self.parts for group in part.param_groups]
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> Any:
         for part in self.parts:
             part.step()
 
@@ -97,7 +97,9 @@ class Muon(torch.optim.Optimizer):
     Raises ValueError for a parameter that is not a matrix.
     """
 
-    def __init__(self, parameters, lr: float, weight_decay: float, dtype: torch.dtype = torch.float32):
+    def __init__(
+        self, parameters: list[torch.nn.Parameter], lr: float, weight_decay: float, dtype: torch.dtype = torch.float32
+    ) -> None:
         super().__init__(parameters, {"lr": lr, "weight_decay": weight_decay})
         self.dtype = dtype
         for group in self.param_groups:
@@ -105,7 +107,7 @@ class Muon(torch.optim.Optimizer):
                 raise ValueError("Muon needs matrices: every parameter must have 2 dimensions")
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Any = None) -> Any:
         for group in self.param_groups:
             moved = [parameter for parameter in group["params"] if parameter.grad is not None]
             for parameter, direction in zip(moved, self._directions(moved), strict=True):

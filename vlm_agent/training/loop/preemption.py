@@ -11,8 +11,10 @@ recognises a run that was stopped, not broken, by the file `STOPPED` in the run 
 
 import signal
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vlm_agent.files import atomic_write
 from vlm_agent.training.loop import ranks
@@ -32,23 +34,23 @@ class Preemption(TrainerCallback):
     number of steps after which the run stopped; None where it ran to its end.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self.stopped_after: int | None = None
-        self._before = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Preemption":
         self._before = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
-    def __exit__(self, *error) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _note(self, number, frame) -> None:
+    def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
 
-    def on_step_end(self, args, state, control, **_):
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """A collective after every step. After the last step there is nothing to stop."""
         number = ranks.highest(0 if self.received is None else self.received)
         if number and state.global_step < state.max_steps:

@@ -39,7 +39,7 @@ class AgentTrainer(Trainer):
         optimizer_recipe: OptimizerRecipe,
         validation: Validation | None,
         **kwargs: Any,
-    ):
+    ) -> None:
         rows = None if validation is None else validation.packs
         super().__init__(train_dataset=train_dataset, eval_dataset=cast("Dataset | None", rows), **kwargs)
         self._stream = train_dataset
@@ -48,7 +48,7 @@ class AgentTrainer(Trainer):
         self.add_callback(FiniteGradients(self.finite_loss))
         self.meter = Meter(self.args.device, _peak_flops(self.args))
 
-    def create_optimizer(self, model=None) -> torch.optim.Optimizer:
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         self.optimizer = optimizer_of(self._module, self.optimizer_recipe, self.args.bf16)
         return self.optimizer
 
@@ -70,7 +70,13 @@ class AgentTrainer(Trainer):
         )
         return self.accelerator.prepare(loader)
 
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
         model_inputs = {name: value for name, value in inputs.items() if name not in NOT_FOR_MODELS}
         outputs = model(**model_inputs, num_items_in_batch=num_items_in_batch)
         self.finite_loss.watch(outputs.loss, inputs["about"])
@@ -135,7 +141,7 @@ class _SinceStart(TrainerCallback):
 class ConsoleProgress(_SinceStart):
     """Prints one line per log step and one per validation."""
 
-    def __init__(self, console: Console):
+    def __init__(self, console: Console) -> None:
         self.console = console
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any) -> None:
@@ -162,7 +168,7 @@ class ConsoleProgress(_SinceStart):
 class ProgressFile(_SinceStart):
     """Writes the figures of every log step and validation to `RUN/progress.jsonl`, which `vlm-agent status` reads."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path) -> None:
         self.path = path
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 import random
 from collections.abc import Iterator, Sequence
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -50,7 +50,7 @@ class Validation:
     one and ignores its result.
     """
 
-    def __init__(self, packs: Rows, workers: int):
+    def __init__(self, packs: Rows, workers: int) -> None:
         self.packs, self.workers = packs, workers
 
     def run(self, model: torch.nn.Module, device: torch.device) -> dict[str, float]:
@@ -84,7 +84,7 @@ class Validation:
         return zip(loader, [number < total for number in numbers], strict=True)
 
 
-def _moved(value, device: torch.device):
+def _moved(value: Any, device: torch.device) -> Any:
     return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
@@ -122,11 +122,11 @@ def _named(sums: torch.Tensor) -> dict[str, float]:
 @contextlib.contextmanager
 def preserved_random_state() -> Iterator[None]:
     """Restores the state of all random number generators at exit."""
-    python, numpy = random.getstate(), np.random.get_state()
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the state of libraries that use it)
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     try:
         with torch.random.fork_rng(devices):
             yield
     finally:
         random.setstate(python)
-        np.random.set_state(numpy)
+        np.random.set_state(numpy)  # noqa: NPY002

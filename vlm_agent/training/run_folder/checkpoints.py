@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.recipe.earlier_keys import in_current_terms
@@ -205,16 +205,16 @@ class Checkpoints(TrainerCallback):
         say: Callable[[str], None],
         newest: int = NEWEST_KEPT,
         save_seconds: int | None = None,
-    ):
+    ) -> None:
         self.folder, self.identity, self.packs_per_step, self.say = folder, identity, packs_per_step, say
         self.newest, self.save_seconds = newest, save_seconds
         self._saved = time.monotonic()
         self._validated: tuple[int, dict] | None = None
 
-    def on_train_begin(self, args, state, control, **_):
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._saved = time.monotonic()
 
-    def on_step_end(self, args, state, control, **_):
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Rank 0's clock decides, because a save is a collective."""
         if self.save_seconds is None:
             return
@@ -222,13 +222,15 @@ class Checkpoints(TrainerCallback):
         if ranks.any_rank(due):
             control.should_save = True
 
-    def on_evaluate(self, args, state, control, **reported):
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **reported: Any
+    ) -> None:
         metrics = reported["metrics"]
         self._validated = (state.global_step, dict(metrics))
         if ranks.any_rank(ranks.number() == 0 and is_better(self.folder, metrics)):
             control.should_save = True
 
-    def on_save(self, args, state, control, **_):
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Seals once all ranks have written their files. None trains on before the record is written."""
         ranks.wait()
         step = state.global_step
