@@ -84,7 +84,10 @@ def stages(options: argparse.Namespace) -> Iterator[Stage]:
     sizes = ("--batch", "1", "--episodes", "2", "--rounds", "1") if on_cpu else ("--batch", "2")
     for shape in TINY if on_cpu else FULL:
         yield Stage(f"evaluate_{shape}", ("evaluate", "--shape", shape, *sizes))
-    where = ("--folder", str(options.output / "runs" / (options.commit or record.commit())))
+    commit = options.commit or record.commit()
+    # Runs of uncommitted code may be those of other code by the next hour.
+    runs = f"{commit}-{time.time_ns()}" if commit.endswith("-dirty") else commit
+    where = ("--folder", str(options.output / "runs" / runs))
     sizes = ("--steps", "6", "--limit", "2") if on_cpu else ()
     for check in CHECKS:
         yield Stage(check, ("runs", "--check", check, *where, *sizes))
