@@ -82,7 +82,7 @@ def test_a_conversion_with_bad_records_exits_with_2_and_keeps_the_good_ones(simu
     [
         (["inspect", "{tmp}/none"], "has no manifest.json"),
         (["convert", "--input", "{tmp}/none", "--output", "{tmp}/out"], "none does not exist"),
-        (["convert", "--source", "aitv", "--input", "{tmp}", "--output", "{tmp}/out"], "there are aitw"),
+        (["convert", "--source", "aitv", "--input", "{tmp}", "--output", "{tmp}/out"], "choose one of aitw"),
         (["train", "--config", "{tmp}/none.yaml"], "none.yaml"),
         (["evaluate", "--checkpoint", "{tmp}", "--shards", "{tmp}", "--output", "{tmp}/out"], "manifest.json"),
         (

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from vlm_agent.datasets.convert.grouping import EpisodeGroups, WholeEpisode
+from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.records import BadRecord
 from vlm_agent.datasets.sources.aitw import read_steps
 from vlm_agent.episodes import Episode, Step
@@ -24,7 +24,7 @@ def read_episodes(path: Path, subset: str | None = None) -> Iterator[Episode | B
     yield from map(_episode, groups.close())
 
 
-def _episode(item: WholeEpisode[Step] | BadRecord) -> Episode | BadRecord:
+def _episode(item: CompleteEpisode[Step] | BadRecord) -> Episode | BadRecord:
     if isinstance(item, BadRecord):
         return item
     head = item.head

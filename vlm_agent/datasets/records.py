@@ -1,4 +1,4 @@
-"""The items that a source yields: a step with its place in its episode, or a record that cannot be used."""
+"""The items that a source yields: a step with its position in its episode, or an unusable record."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from vlm_agent.episodes import Step
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that is not used, and the reason.
+    """An unusable record and the reason.
 
     `record` is its number in the file, from 0; `offset` its first byte in the uncompressed file. `ends_file`: the rest
     of the file could not be read either, and its number of records is unknown.
@@ -26,12 +26,12 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeStep:
-    """One good record: its place in its file, its place in its episode, and the step.
+    """One usable record: its position in its file, its position in its episode, and the step.
 
-    `episode_id` is unique in the whole data set, not only in its file. `split` is the source's own, or None: such
-    episodes are in `train` unless `convert --splits` names their split. `fingerprint` distinguishes a repeated record
+    `episode_id` is unique in the data set, not only in its file. `split` is the split in the source, or None: such
+    episodes are in `train` unless `convert --splits` assigns a split. `fingerprint` distinguishes a repeated record
     from two different records for the same step: a checksum of the record's bytes, the same in every process. `step`
-    is None in copies that keep only the other fields.
+    is None in copies that need only the other fields.
     """
 
     file: Path

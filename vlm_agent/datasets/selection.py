@@ -1,14 +1,12 @@
-"""Choice of episodes: split files and mixtures.
+"""Selection of episodes: split files and mixtures.
 
-A split file is JSON, label → episode ids.
+A split file is JSON, label → episode ids. Two formats are supported: AITW's official files (`train`, `validation`,
+`test`; in the folder `splits` of the data set) and Auto-UI's (`val` for `validation`).
 
-Two formats are read: AITW's official files (`train`, `validation`, `test`; in the folder `splits` of the data set) and
-Auto-UI's (`val` for `validation`).
-
-Mixtures: a fraction of the episodes of each subset. The paper (Auto-UI) trains on 10 % of google_apps and all of the
-rest. Membership depends only on a hash of the episode's id, so it does not change with order, ranks, workers or other
-content of the shards, and a larger fraction contains every smaller one. Converting a tenth and then training on a tenth
-of the result therefore keeps all episodes that were converted.
+A mixture is a fraction of the episodes for each subset. The paper (Auto-UI) trains on 10 % of google_apps and on all
+episodes of the other subsets. Membership depends only on a hash of the episode's id, so it does not change with order,
+ranks, workers or other content of the shards. A larger fraction contains every smaller one: converting a tenth and then
+training on a tenth of the result keeps all converted episodes.
 """
 
 import hashlib
@@ -27,10 +25,10 @@ LABELS = {label: label for label in SPLITS} | {"val": "validation"}
 
 @dataclass(frozen=True)
 class Splits:
-    """`labels`: the split of each episode id. `ambiguous`: ids that the files put into two splits.
+    """`labels`: the split of each episode id. `ambiguous`: ids that the files assign to two splits.
 
-    Auto-UI's published files contain about 270 such ids. An ambiguous episode has no split, because in either one it
-    would leak into the other.
+    Auto-UI's published files contain about 270 such ids. An ambiguous episode has no split: in either split it would
+    leak into the other.
     """
 
     labels: dict[str, str]
@@ -43,7 +41,7 @@ class Splits:
 def read_splits(paths: Sequence[Path]) -> Splits:
     """The splits of all files together: the official splits are one file, Auto-UI's are one file per subset.
 
-    Raises DatasetError for a file that is not such JSON, and for an unknown label.
+    Raises DatasetError for a file with other content, and for an unknown label.
     """
     labels: dict[str, str] = {}
     ambiguous = set()
@@ -79,7 +77,7 @@ def check_mixture(fractions: Mapping[str, float]) -> None:
     """Raises DatasetError for a fraction outside [0, 1]."""
     for subset, share in fractions.items():
         if not 0 <= share <= 1:
-            raise DatasetError(f"the mixture's share of {subset} is {share}; it must lie within 0 and 1")
+            raise DatasetError(f"the mixture's fraction of {subset} is {share}; it must be between 0 and 1")
 
 
 def in_mixture(episode_id: str, subset: str, fractions: Mapping[str, float]) -> bool:

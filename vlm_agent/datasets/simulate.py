@@ -68,11 +68,12 @@ def simulate(
     workers: int | None = None,
     console: Console | None = None,
 ) -> None:
-    """Write `episodes` demonstrations as AITW TFRecords, `<subset>/<subset>-00000-of-0000N`, with `splits.json` (label
-    → episode ids) and `groups.json` (`memory_goals`: the ids of episodes whose goal requires memory).
+    """Writes `episodes` demonstrations as AITW TFRecords, `<subset>/<subset>-00000-of-0000N`.
 
-    `splits` is the share of each split, `sizes` the (height, width) pairs to choose from. The same arguments produce
-    the same bytes for any number of `workers` (None: one per core). `output` appears only when complete.
+    Also writes `splits.json` (label → episode ids) and `groups.json` (`memory_goals`: the ids of episodes whose goal
+    requires memory). `splits` is the fraction of each split, `sizes` the (height, width) pairs to choose from. The same
+    arguments produce the same bytes for any number of `workers` (None: one per core). `output` appears only when it is
+    complete.
 
     Raises DatasetError if `output` exists and is not an empty folder, and for invalid numbers or splits.
     """
@@ -100,13 +101,13 @@ def simulate(
 
 def _check(output: Path, episodes: int, splits: Mapping[str, float]) -> None:
     if not is_free(output):
-        raise DatasetError(f"{output} exists and is not an empty folder; name another, or remove it first")
+        raise DatasetError(f"{output} exists and is not an empty folder; choose another folder, or remove it first")
     if episodes < 1:
-        raise DatasetError(f"{episodes} episodes make no data set; ask for at least 1")
+        raise DatasetError(f"the number of episodes is {episodes}; it must be 1 or greater")
     if unknown := set(splits) - set(SPLITS):
         raise DatasetError(f"unknown splits {', '.join(sorted(unknown))}; use {', '.join(SPLITS)}")
     if not splits or min(splits.values()) < 0 or abs(sum(splits.values()) - 1) > 1e-6:
-        raise DatasetError(f"the shares of the splits are {dict(splits)}; they must be at least 0 and sum to 1")
+        raise DatasetError(f"the fractions of the splits are {dict(splits)}; they must be at least 0 and sum to 1")
 
 
 def _plan(episodes: int, seed: int, splits: Mapping[str, float], sizes: tuple) -> Iterator[tuple]:
@@ -150,7 +151,7 @@ def _results(files: list[_File], workers: int) -> Iterator[tuple[int, int, list[
     if workers == 1:
         yield from map(_write_file, files)
         return
-    # Spawned, because forking a process that has started threads (torch, a progress bar) may hang it.
+    # Spawned: forking a process that has started threads (torch, a progress bar) may hang.
     with ProcessPoolExecutor(min(workers, len(files)), mp_context=get_context("spawn")) as pool:
         for future in as_completed([pool.submit(_write_file, file) for file in files]):
             yield future.result()

@@ -23,7 +23,7 @@ def test_the_split_file_labels_episodes_and_leaves_the_others_out(source, tmp_pa
     assert summary.total("steps_left_out") == STEPS
     assert manifest["episodes_left_out"] == {"in_no_split": 1}
     assert manifest["options"]["splits"][0]["name"] == "splits.json"
-    assert "1 episode(s) left out because no split file names them" in printed
+    assert "1 episode(s) excluded: no split file contains them" in printed
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_episode_in_two_splits_is_left_out_and_counted(source, tmp_path):
     assert ShardDataset(tmp_path / "out").ids == ("b",)
     assert manifest["episodes_left_out"] == {"in_no_split": 2, "in_two_splits": 1}
     assert manifest["steps_left_out"] == 3 * STEPS
-    assert "1 episode(s) left out because the split files put them into two" in printed
+    assert "1 episode(s) excluded: the split files assign them to two splits" in printed
 
 
 def _write_google_apps(folder, count=40):
@@ -87,7 +87,7 @@ def test_a_mixture_keeps_a_share_by_the_ids_alone_records_and_counts_it(source, 
     assert manifest["options"]["mixture"] == {"google_apps": 0.3}
     assert manifest["steps_left_out"] == left_out
     assert manifest["episodes_left_out"] == {"outside_mixture": left_out}
-    assert f"{left_out} episode(s) left out by the mixture" in printed
+    assert f"{left_out} episode(s) excluded by the mixture" in printed
 
 
 def test_a_smaller_share_is_part_of_a_larger_one(source, tmp_path):
@@ -162,7 +162,7 @@ def test_an_episode_that_is_in_two_files_is_kept_from_the_first(tmp_path):
     assert ShardDataset(tmp_path / "out").ids == tuple("abcdef")
     assert manifest["files"][1]["steps_quarantined"] == manifest["files"][2]["steps_quarantined"] == STEPS
     assert manifest["episode_faults"] == {"id_seen_before": 2}
-    assert {line["reason"] for line in lines} == {f"an episode of id {id_} was read before" for id_ in "ab"}
+    assert {line["reason"] for line in lines} == {f"an episode with id {id_} was read before" for id_ in "ab"}
     assert "the later files are read again without them" in printed
 
 

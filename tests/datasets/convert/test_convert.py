@@ -202,9 +202,9 @@ def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):
     (tmp_path / "splits.json").write_text("{")
     general = source / "general"
     for arguments, options, reason in [
-        (("aitv", [general], output), {}, "source 'aitv' is unknown; there are aitw"),
+        (("aitv", [general], output), {}, "source 'aitv' is unknown; choose one of aitw"),
         (("aitw", [], output), {}, "no input"),
-        (("aitw", [tmp_path / "empty"], output), {}, "empty holds no file of source aitw"),
+        (("aitw", [tmp_path / "empty"], output), {}, "empty contains no file of source aitw"),
         (("aitw", [tmp_path / "nowhere"], output), {}, "nowhere does not exist"),
         (("aitw", [source], output), {}, "cannot tell the subset of .*part-00000-of-00001"),
         (("aitw", [general, other], output), {}, "would both become general/general-00000-of-00001.parquet"),

@@ -50,8 +50,7 @@ def undisturbed(tmp_path):
 def _check_refusal(result, output, words):
     assert result.returncode == FAILED
     assert result.stderr.splitlines() == [
-        f"vlm-agent convert: nothing more can be written to {output}: {words}; after that is fixed, the same command "
-        "resumes here"
+        f"vlm-agent convert: cannot write to {output}: {words}; fix this, then run the same command again to resume"
     ]
 
 
@@ -118,8 +117,7 @@ def test_whatever_finds_no_room_is_told_of_and_the_same_command_goes_on(tmp_path
         full.setattr("vlm_agent.files.secrets", _Names(output, written))
         assert main(arguments) == FAILED
     assert capsys.readouterr().err == (
-        f"vlm-agent convert: nothing more can be written to {output}: {FULL}; after that is fixed, the same command "
-        "resumes here\n"
+        f"vlm-agent convert: cannot write to {output}: {FULL}; fix this, then run the same command again to resume\n"
     )
     left = tree(output)
     assert not any(name.endswith((".partial", written)) for name in left)
@@ -149,4 +147,4 @@ def test_a_disk_that_may_not_be_written_is_told_of(tmp_path, monkeypatch, capsys
 
     monkeypatch.setattr(Path, "mkdir", refuse)
     assert main(["convert", "--input", str(inputs), "--output", str(output)]) == FAILED
-    assert f"nothing more can be written to {output}: Read-only file system" in capsys.readouterr().err
+    assert f"cannot write to {output}: Read-only file system" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.datasets.convert import grouping
-from vlm_agent.datasets.convert.grouping import FAULTS, MAX_OPEN, EpisodeGroups, WholeEpisode
+from vlm_agent.datasets.convert.grouping import FAULTS, MAX_OPEN, CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.episodes import Action, Step
 
@@ -46,7 +46,7 @@ def _group(steps, had=(), size=1):
     groups = EpisodeGroups(had)
     steps = list(steps)
     items = [item for step in steps for item in groups.add(step, step.record, size)] + list(groups.close())
-    whole = {item.head.episode_id: item.steps for item in items if isinstance(item, WholeEpisode)}
+    whole = {item.head.episode_id: item.steps for item in items if isinstance(item, CompleteEpisode)}
     bad = [item for item in items if isinstance(item, BadRecord)]
     assert sorted([*(record for records in whole.values() for record in records), *(item.record for item in bad)]) == [
         step.record for step in steps
@@ -55,7 +55,7 @@ def _group(steps, had=(), size=1):
 
 
 def _left_out(episode_id, what, records):
-    return dict.fromkeys(records, f"episode {episode_id} is left out as a whole: {what}")
+    return dict.fromkeys(records, f"episode {episode_id} is discarded: {what}")
 
 
 def test_episodes_that_are_as_the_format_says_are_given_and_nothing_is_counted():
@@ -108,14 +108,14 @@ def test_a_gap_sets_the_whole_episode_aside_and_no_other(words, missing):
 def test_what_follows_of_an_episode_that_was_set_aside_is_set_aside_too():
     whole, bad, faults = _group(_steps("a0 a0! a1 a2 a0 a1 a2"))
     assert whole == {}
-    assert bad == _left_out("a", "records 0 and 1 both are its step 0, and differ", range(7))
+    assert bad == _left_out("a", "records 0 and 1 for step 0 differ", range(7))
     assert faults == {"conflicting_step": 1}
 
 
 def test_steps_that_disagree_about_the_length_set_the_episode_aside():
     whole, bad, faults = _group(_steps("a0 a1/4 a2 b0/1"))
     assert whole == {"b": [3]}
-    assert bad == _left_out("a", "episode_length is 3 and then 4", range(3))
+    assert bad == _left_out("a", "episode_length changes from 3 to 4", range(3))
     assert faults == {"wrong_episode_length": 1}
 
 
@@ -133,7 +133,7 @@ def test_a_repeated_step_costs_nothing_but_the_repetition(words):
     (repetition,) = bad
     number = words.split()[repetition][1]
     assert len(whole["a"]) == 3
-    assert bad == {repetition: f"it repeats step {number} of episode a, checksum and all"}
+    assert bad == {repetition: f"it repeats step {number} of episode a with the same checksum"}
     assert faults == {"repeated_step": 1}
 
 
@@ -146,7 +146,7 @@ def test_an_episode_with_several_repeated_steps_counts_once():
 def test_two_records_that_claim_to_be_the_same_step_and_differ_set_the_episode_aside():
     whole, bad, faults = _group(_steps("b0/1 a0 a1 a1! a2"))
     assert whole == {"b": [0]}
-    assert bad == _left_out("a", "records 2 and 3 both are its step 1, and differ", range(1, 5))
+    assert bad == _left_out("a", "records 2 and 3 for step 1 differ", range(1, 5))
     assert faults == {"conflicting_step": 1}
 
 
@@ -171,14 +171,14 @@ def test_steps_out_of_order_are_put_in_order():
 def test_an_episode_of_an_id_that_was_given_before_is_set_aside_and_the_first_stays():
     whole, bad, faults = _group(_steps("a0 a1 a2 b0/1 a0! a1! a2!"))
     assert whole == {"a": [0, 1, 2], "b": [3]}
-    assert bad == dict.fromkeys([4, 5, 6], "an episode of id a was read before")
+    assert bad == dict.fromkeys([4, 5, 6], "an episode with id a was read before")
     assert faults == {"id_seen_before": 1}
 
 
 def test_an_episode_of_an_id_that_another_file_has_given_is_set_aside():
     whole, bad, faults = _group(_steps("a0 a1 a2 b0/1"), had=["a"])
     assert whole == {"b": [3]}
-    assert bad == dict.fromkeys(range(3), "an episode of id a was read before")
+    assert bad == dict.fromkeys(range(3), "an episode with id a was read before")
     assert faults == {"id_seen_before": 1}
 
 
@@ -204,7 +204,7 @@ def test_one_more_open_episode_closes_the_oldest():
     ids = _ids(MAX_OPEN + 1)
     whole, bad, faults = _group(_steps(" ".join(f"{id}{number}" for number in range(3) for id in ids)))
     assert list(whole) == ids[1:]
-    what = f"it has only 1 of 3 steps; missing: 1, 2 when {MAX_OPEN} episodes are open and another begins"
+    what = f"it has only 1 of 3 steps; missing: 1, 2 when {MAX_OPEN} episodes are open and one more begins"
     assert bad == _left_out("a", what, [0, MAX_OPEN + 1, 2 * MAX_OPEN + 2])
     assert faults == {"gap": 1, "interleaved": MAX_OPEN}
 
@@ -222,7 +222,7 @@ def test_where_screens_take_too_much_memory_the_oldest_episode_is_set_aside():
         assert whole == {"b": [1, 3, 4]} and len(bad) == 3
         whole, bad, faults = _group(_steps("a0 b0 a1 b1 b2 a2"), size=(1 << 20) + 1)
     assert whole == {"b": [1, 3, 4]}
-    what = "with the episodes open beside it, its screens are more than 4 MiB"
+    what = "its screens and those of other open episodes exceed 4 MiB"
     assert bad == _left_out("a", what, [0, 2, 5])
     assert faults == {"too_large": 1, "interleaved": 1}
 
@@ -275,7 +275,7 @@ def test_whatever_comes_every_record_is_once_in_a_whole_episode_or_bad(steps, da
     with mock.patch.multiple(grouping, MAX_OPEN=limits[0], MAX_OPEN_BYTES=limits[1]):
         items, faults = _items(steps, sizes, had)
         again, faults_again = _items(steps, sizes, had)
-    whole = [item for item in items if isinstance(item, WholeEpisode)]
+    whole = [item for item in items if isinstance(item, CompleteEpisode)]
     bad = [item for item in items if isinstance(item, BadRecord)]
     used = [step.record for episode in whole for step in episode.steps]
     assert sorted(used + [item.record for item in bad]) == list(range(len(steps)))

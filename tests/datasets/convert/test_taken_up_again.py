@@ -11,7 +11,7 @@ from helpers.made_episodes import made_episode
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.convert.output_folder import held
+from vlm_agent.datasets.convert.output_folder import lock_output
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
 
@@ -82,15 +82,15 @@ def test_what_an_interrupted_run_left_half_written_is_removed(source, tmp_path):
 
 CHANGED = [
     (["--splits", "{tmp}/other.json"], ["option splits was [{", "splits.json", "other.json"]),
-    (["--mixture", "general=0.5"], ["option mixture was {}, and is {\"general\": 0.5}"]),
+    (["--mixture", "general=0.5"], ["option mixture: {} before, {\"general\": 0.5} now"]),
     (["--image-format", "png"], ["option screens was", '"name": "jpeg"', '"name": "png"']),
     (["--quality", "80"], ['"quality": 90', '"quality": 80']),
     (["--max-pixels", "10000"], ['"max_pixels": 20000', '"max_pixels": 10000']),
     (["--multiple", "32"], ['"multiple": 28', '"multiple": 32']),
-    (["--source", "aitz", "--input", "{shared}"], ["source was 'aitw', and is 'aitz'"]),
-    (["--input", "{tmp}/aitw/general"], ["input single-00000-of-00001 was there, and is not"]),
-    (["--input", "{tmp}/aitw", "{tmp}/more"], ["input install-00000-of-00001 was not there, and is"]),
-    (["--input", "{tmp}/aitw/single", "{tmp}/aitw/general"], ["the order of the inputs was another one"]),
+    (["--source", "aitz", "--input", "{shared}"], ["source: 'aitw' before, 'aitz' now"]),
+    (["--input", "{tmp}/aitw/general"], ["input single-00000-of-00001 is missing"]),
+    (["--input", "{tmp}/aitw", "{tmp}/more"], ["input install-00000-of-00001 is new"]),
+    (["--input", "{tmp}/aitw/single", "{tmp}/aitw/general"], ["the inputs are in a different order"]),
 ]  # fmt: skip
 
 
@@ -141,7 +141,7 @@ def test_an_input_of_the_same_size_and_other_bytes_is_refused(source, tmp_path):
     path = source / "general/general-00000-of-00001"
     old = path.read_bytes()
     path.write_bytes(old[:-1] + bytes([old[-1] ^ 1]))
-    with pytest.raises(DatasetError, match=f"{path} was converted before, and its content has changed since"):
+    with pytest.raises(DatasetError, match=f"{path} has changed since it was converted"):
         convert("aitw", [source], tmp_path / "out", workers=1)
     made = tree(tmp_path / "out")
     path.write_bytes(old)
@@ -187,7 +187,7 @@ def test_stopped_between_finding_a_duplicate_and_reading_its_file_again(tmp_path
 
 def test_a_run_is_refused_while_another_holds_the_folder(source, tmp_path, capsys):
     output = tmp_path / "out"
-    with held(output):
+    with lock_output(output):
         for more in ([], ["--shard-index", "0", "--shard-count", "2"]):
             assert main(_arguments(source, output, *more)) == FAILED
             said = capsys.readouterr().err
@@ -201,7 +201,7 @@ def test_a_run_is_refused_while_another_holds_the_folder(source, tmp_path, capsy
 def test_a_finish_is_refused_while_a_part_is_going_on_and_another_part_is_not(source, tmp_path, capsys):
     output = tmp_path / "out"
     converted(source, output=output)
-    with held(output, shared=True):
+    with lock_output(output, shared=True):
         assert main(["convert", "--finish", "--output", str(output)]) == FAILED
         assert "another process is writing a conversion to" in capsys.readouterr().err
         assert main(_arguments(source, output, "--shard-index", 0, "--shard-count", 2)) == OK

@@ -327,7 +327,7 @@ def test_a_step_that_does_not_exist_is_refused(folder):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("split", "val", "split 'val' does not exist; there are"),
+        ("split", "val", "split 'val' does not exist; choose one of"),
         ("subset", "shopping", "subset names shopping; subsets are .*general"),
     ],
 )

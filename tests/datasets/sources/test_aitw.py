@@ -181,8 +181,8 @@ def test_a_missing_field_is_named(name):
         (0, {"image__height": [40, 40]}, "image/height has 2 values"),
         (0, {"image__height": [40.0]}, "image/height is a list of float, expected int64"),
         (0, {"image__channels": [4]}, "channels is 4"),
-        (0, {"results__action_type": [2]}, "action_type 2 is unknown; there are 3 TYPE"),
-        (0, {"results__action_type": [100]}, "action_type 100 is unknown; there are 3 TYPE"),
+        (0, {"results__action_type": [2]}, "action_type 2 is unknown; expected one of 3 TYPE"),
+        (0, {"results__action_type": [100]}, "action_type 100 is unknown; expected one of 3 TYPE"),
         (0, {"results__yx_touch": [math.nan, 0.5]}, "yx_touch holds a number that is not finite"),
         (0, {"results__yx_touch": [math.inf, 0.5]}, "yx_touch holds a number that is not finite"),
         (0, {"results__yx_touch": [0.5, 1.5]}, r"yx_touch is \(0.5, 1.5\)"),
@@ -292,7 +292,7 @@ def test_a_bad_record_costs_its_episode_and_no_other(tmp_path):
     assert sorted(item.record for item in bad) == list(range(8, 16))
     reasons = {item.record: item.reason for item in bad}
     assert "bytes" in reasons[10]
-    assert reasons[11] == "episode b is left out as a whole: it has only 7 of 8 steps; missing: 2"
+    assert reasons[11] == "episode b is discarded: it has only 7 of 8 steps; missing: 2"
     assert str(bad[0]).startswith(f"{tmp_path / NAME}: record 10 (at byte ")
 
 
@@ -308,7 +308,7 @@ def test_an_episode_that_is_not_whole_is_left_out_with_the_reason(tmp_path, orde
     payloads = _records(made_episode("a"))
     episodes, bad = _read(tmp_path, [payloads[number] for number in order] + _records(made_episode("b")))
     assert [episode.id for episode in episodes] == ["b"]
-    assert {item.reason for item in bad} == {f"episode a is left out as a whole: {reason}"}
+    assert {item.reason for item in bad} == {f"episode a is discarded: {reason}"}
 
 
 @pytest.mark.parametrize("order", [[7, 6, 5, 4, 3, 2, 1, 0], [0, 1, 3, 2, 4, 5, 6, 7]])
@@ -332,8 +332,8 @@ def test_a_record_that_is_there_twice_is_left_out_once(tmp_path):
     ((episode,), bad) = _read(tmp_path, [*payloads[:4], payloads[3], *payloads[4:], payloads[7]])
     assert_same_episode(episode, made_episode())
     assert [(item.record, item.reason) for item in bad] == [
-        (4, "it repeats step 3 of episode 7, checksum and all"),
-        (9, "it repeats step 7 of episode 7, checksum and all"),
+        (4, "it repeats step 3 of episode 7 with the same checksum"),
+        (9, "it repeats step 7 of episode 7 with the same checksum"),
     ]
 
 
@@ -341,8 +341,8 @@ def test_two_different_records_of_one_step_spoil_the_episode(tmp_path):
     payloads = _records(made_episode())
     episodes, bad = _read(tmp_path, [*payloads, _spoil(3, current_activity=[b"another"])])
     assert not episodes
-    what = "records 3 and 8 both are its step 3, and differ"
-    assert {item.reason for item in bad} == {f"episode 7 is left out as a whole: {what}"}
+    what = "records 3 and 8 for step 3 differ"
+    assert {item.reason for item in bad} == {f"episode 7 is discarded: {what}"}
 
 
 def test_steps_that_disagree_about_the_length_spoil_the_episode(tmp_path):
@@ -350,7 +350,7 @@ def test_steps_that_disagree_about_the_length_spoil_the_episode(tmp_path):
     payloads[3] = _spoil(3, episode_length=[9])
     episodes, bad = _read(tmp_path, payloads)
     assert not episodes
-    assert {item.reason for item in bad} == {"episode 7 is left out as a whole: episode_length is 8 and then 9"}
+    assert {item.reason for item in bad} == {"episode 7 is discarded: episode_length changes from 8 to 9"}
 
 
 def test_an_episode_that_is_there_twice_is_kept_once(tmp_path):
@@ -358,4 +358,4 @@ def test_an_episode_that_is_there_twice_is_kept_once(tmp_path):
     episodes, bad = _read(tmp_path, [*first, *other, *first])
     assert [episode.id for episode in episodes] == ["a", "b"]
     assert {item.record for item in bad} == set(range(16, 24))
-    assert {item.reason for item in bad} == {"an episode of id a was read before"}
+    assert {item.reason for item in bad} == {"an episode with id a was read before"}

@@ -237,8 +237,8 @@ def test_the_split_is_told_by_the_published_folders_alone(tmp_path, folder, spli
         (TAP, {"image_path": "a/.."}, "'a/..' does not name a file"),
         (TAP, {"image_path": "a\x00.png"}, "does not name a file"),
         (TAP, {"image_path": "x" * 10_000}, "does not name a file"),
-        (TAP, {"image_path": "gone.png"}, "the screen gone.png is not there"),
-        (TAP, {"image_path": NAME}, f"the screen {NAME} is no PNG"),
+        (TAP, {"image_path": "gone.png"}, "the screen gone.png is missing"),
+        (TAP, {"image_path": NAME}, f"the screen {NAME} is not a PNG"),
     ],
 )
 def test_a_hostile_value_costs_its_step_and_no_other(tmp_path, number, changes, reason):
@@ -267,7 +267,7 @@ def test_no_image_path_leads_out_of_the_folder(tmp_path, name):
     inside.mkdir()
     (tmp_path / "secret.png").write_bytes(encode_png(_episode().steps[0].screenshot))
     reason = _read_damaged(inside, TAP, image_path=name.format(folder=tmp_path)).reason
-    assert reason == "the screen secret.png is not there"
+    assert reason == "the screen secret.png is missing"
 
 
 def _png(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
@@ -281,8 +281,8 @@ def _png(width: int, height: int, depth: int = 8, colour: int = 2) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (lambda data: b"", "is no PNG"),
-        (lambda data: b"GIF89a" + data, "is no PNG"),
+        (lambda data: b"", "is not a PNG"),
+        (lambda data: b"GIF89a" + data, "is not a PNG"),
         (lambda data: data[: len(data) // 2], "cannot be read"),
         (lambda data: data[:-16], "cannot be read"),
         (lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:], "cannot be read"),
@@ -304,7 +304,7 @@ def test_a_screen_that_is_damaged_or_too_large_costs_its_step_and_no_other(tmp_p
 
 def test_a_folder_in_place_of_a_screen_is_no_screen(tmp_path):
     (tmp_path / "other.png").mkdir()
-    assert "is not there" in _read_damaged(tmp_path, TAP, image_path="other.png").reason
+    assert "is missing" in _read_damaged(tmp_path, TAP, image_path="other.png").reason
 
 
 @pytest.mark.parametrize(
@@ -324,10 +324,10 @@ def test_a_png_of_another_kind_becomes_rgb(tmp_path, changed):
         ("", "the file is empty"),
         (" \n", "truncated"),
         ("[]", "the list is empty"),
-        ("{}", "'{' where '[' is due"),
-        ("null", "'n' where '[' is due"),
-        ("[", "this is no JSON"),
-        ("\ufeff[]", "where '[' is due"),
+        ("{}", "found '{', expected '['"),
+        ("null", "found 'n', expected '['"),
+        ("[", "invalid JSON"),
+        ("\ufeff[]", "expected '['"),
         ("[" * 100_000, "nested too deep"),
         (" " * (MAX_JSON_BYTES + 1), "more than the"),
     ],
@@ -342,11 +342,11 @@ def test_a_file_that_is_no_list_of_steps_is_one_bad_record(tmp_path, text, reaso
     ("behind", "reason"),
     [
         ("", "truncated"),
-        (",", "this is no JSON"),
-        (", ]", "ends where another item is due"),
-        ("; 1]", "';' where ',' is due"),
-        (", {", "this is no JSON"),
-        (f", {'9' * 5000}]", "this is no JSON"),
+        (",", "invalid JSON"),
+        (", ]", "ends where an item is expected"),
+        ("; 1]", "found ';', expected ','"),
+        (", {", "invalid JSON"),
+        (f", {'9' * 5000}]", "invalid JSON"),
         ("] []", "more text after the end"),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_screen_outside_the_trace_is_not_read(tmp_path):
     (tmp_path / "secret.png").write_bytes((tmp_path / "t" / "screen_000.png").read_bytes())
     path = tmp_path / "t" / "steps.jsonl"
     path.write_text(path.read_text(encoding="utf-8").replace("screen_000.png", "../secret.png"), encoding="utf-8")
-    assert "is not there" in next(read_steps(tmp_path / "t")).reason
+    assert "is missing" in next(read_steps(tmp_path / "t")).reason
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2, "size": null}'])

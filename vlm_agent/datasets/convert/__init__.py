@@ -2,8 +2,8 @@
 
 Each input becomes a shard and an entry, both written atomically; the manifest is written last. A run can therefore be
 killed at any time: the same command resumes it and produces the same bytes. A record is quarantined if it is damaged or
-its episode is incomplete (`grouping` has the rule). An episode is left out if no split file has it, if the split files
-put it into two splits, or if it is outside the mixture.
+its episode is incomplete (see `grouping`). An episode is excluded if no split file contains it, if the split files
+assign it to two splits, or if it is outside the mixture.
 """
 
 import os
@@ -20,7 +20,7 @@ from vlm_agent.datasets.convert.finish import (
     read_duplicates,
     write_results,
 )
-from vlm_agent.datasets.convert.output_folder import held
+from vlm_agent.datasets.convert.output_folder import lock_output
 from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import ConversionSummary
 from vlm_agent.datasets.convert.watch import Watch, check_fraction
@@ -29,7 +29,7 @@ from vlm_agent.datasets.selection import read_splits
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.sources import Input
-from vlm_agent.datasets.sources.registry import check_subsets, find_inputs, source_named
+from vlm_agent.datasets.sources.registry import check_subsets, find_inputs, find_source
 from vlm_agent.jobs import ArrayTask
 
 __all__ = ["ConversionSummary", "convert", "finish"]
@@ -50,11 +50,11 @@ def convert(
 ) -> ConversionSummary:
     """Writes the episodes of `inputs` (files, or folders searched for the source's files) as shards to `output`.
 
-    `splits`: files with the split of each episode. Without them, the source's own split counts, or `train`.
+    `splits`: files with the split of each episode. Without them, the split of the source is used, or `train`.
     `mixture`: subset → share of its episodes to keep. `screens`: the image format, PNG if None. `workers`: the number
     of processes, one per core if None. `max_bad_fraction`: the share of bad steps above which the run fails. `task`:
     one task of a job array; only its inputs are converted, and `finish` must follow after all tasks. `console`: for
-    progress and the final table, stderr if None. If `output` has the same conversion, complete or not, it is resumed.
+    progress and the final table, stderr if None. If `output` contains the same conversion, it is resumed.
 
     Raises DatasetError before anything is written for an unknown source, inputs without data, a file whose subset
     cannot be determined, two files with the same shard, an invalid split file, and an output with other content. Raises
@@ -62,12 +62,12 @@ def convert(
     """
     console = Console(stderr=True) if console is None else console
     options = Options(tuple(splits), dict(mixture or {}), screens or ScreenFormat())
-    found = find_inputs(source_named(source), inputs)
+    found = find_inputs(find_source(source), inputs)
     check_subsets(options.mixture, (input_.subset for input_ in found), "the mixture")
     plan = Plan(source, options, tuple(found))
     run = _Run(plan, output, console, workers, max_bad_fraction)
     job(output).check_folder()
-    with held(output, shared=task is not None):
+    with lock_output(output, shared=task is not None):
         write_or_verify_plan(output, plan)
         if task is not None:
             summary = run.convert_task(task)
@@ -83,7 +83,7 @@ def finish(
 ) -> ConversionSummary:
     """Completes a conversion after all tasks of its job array.
 
-    Verifies the shards, removes duplicate episodes (the first file keeps them), and writes quarantine and manifest.
+    Verifies the shards, removes duplicate episodes (the first file keeps them) and writes quarantine and manifest.
 
     Raises DatasetError if the folder has no conversion, an input is not converted yet, an input or split file has
     changed, another run is active, or a shard does not match its entry.
@@ -91,7 +91,7 @@ def finish(
     console = Console(stderr=True) if console is None else console
     plan = read_plan(output)
     run = _Run(plan, output, console, workers, max_bad_fraction)
-    with held(output):
+    with lock_output(output):
         write_or_verify_plan(output, plan)
         summary = run.finish()
     summary.print(console)
@@ -101,7 +101,7 @@ def finish(
 class _Run:
     def __init__(self, plan: Plan, output: Path, console: Console, workers: int | None, max_bad: float | None) -> None:
         splits = read_splits(plan.options.splits) if plan.options.splits else None
-        self._setup = Setup(source_named(plan.source), output, plan.options, splits)
+        self._setup = Setup(find_source(plan.source), output, plan.options, splits)
         self._plan, self._output, self._console, self._max_bad = plan, output, console, max_bad
         self._workers = len(os.sched_getaffinity(0)) if workers is None else workers
 
@@ -138,7 +138,7 @@ class _Run:
             entries = complete_entries(self._plan, self._output)
             if not note_duplicates(self._plan, self._output, entries):
                 break
-            self._console.print("Some episodes are in several files; the later files are read again without them.")
+            self._console.print("Some episodes are in several files; converting the later files again without them.")
         self._checked(ConversionSummary.of(self._output, entries.values()))
         return write_results(self._plan, self._output, entries)
 

@@ -18,13 +18,13 @@ _SHOWN = 5
 
 
 def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
-    """The entry of each input, by shard; None if it is not converted, or with other duplicates than are known now."""
+    """The entry of each input, by shard; None if it is not converted with these duplicates."""
     duplicates = read_duplicates(output)
     return {input_.shard: read_entry(output, input_, duplicates_in(duplicates, input_.shard)) for input_ in plan.inputs}
 
 
 def read_duplicates(output: Path) -> dict[str, list[str]]:
-    """By shard, the ids of its episodes that an earlier input has too. The first input keeps such an episode."""
+    """Shard → ids of its episodes that an earlier input contains, too. The first input keeps such an episode."""
     path = output / WORK / _DUPLICATES
     return read_json(path, "remove it, and the duplicates are found again") if path.is_file() else {}
 
@@ -34,11 +34,11 @@ def duplicates_in(duplicates: dict[str, list[str]], shard: str) -> frozenset[str
 
 
 def note_duplicates(plan: Plan, output: Path, entries: dict[str, Entry]) -> bool:
-    """Records episodes that several shards have; returns whether there are new ones.
+    """Records episodes that several shards contain; returns whether any of them is new.
 
     The first shard in the order of the plan keeps the episode; the others must be converted again without it.
 
-    Raises DatasetError for a shard that cannot be read or does not hold what its entry says.
+    Raises DatasetError for a shard that cannot be read or does not match its entry.
     """
     duplicates = read_duplicates(output)
     owners: dict[str, str] = {}
@@ -70,10 +70,10 @@ def complete_entries(plan: Plan, output: Path) -> dict[str, Entry]:
     complete = {shard: entry for shard, entry in entries.items() if entry is not None}
     missing = [input_.name for input_ in plan.inputs if input_.shard not in complete]
     if missing:
-        named = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
+        examples = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
         raise DatasetError(
-            f"{len(missing)} of {len(plan.inputs)} inputs are not converted yet ({named}); run their part of the job "
-            "array again, or the same command without --shard-index"
+            f"{len(missing)} of {len(plan.inputs)} inputs are not converted yet ({examples}); run their part of the "
+            "job array again, or the same command without --shard-index"
         )
     return complete
 
@@ -97,11 +97,11 @@ def _ids(output: Path, entry: Entry) -> list[str]:
 
 
 def _manifest(plan: Plan, summary: ConversionSummary) -> dict:
-    described = plan.described()
+    identity = plan.identity()
     return {
         "vlm_agent_version": vlm_agent.__version__,
-        "source": described["source"],
-        "options": described["options"],
+        "source": identity["source"],
+        "options": identity["options"],
         **{name: summary.total(name) for name in COUNTS},
         "episodes_left_out": summary.totals_by("episodes_left_out"),
         "episode_faults": summary.totals_by("episode_faults"),

@@ -1,13 +1,13 @@
 """Conversion of one input into its shard and its entry, in one pass with bounded memory.
 
-A screen is encoded as soon as its record is read, so only a few raw screens are in memory, however long the episode is.
-The entry is written after the shard and means that the input is converted.
+A screen is encoded as soon as its record is read, so only a few raw screens are in memory at any episode length. The
+entry is written after the shard; its existence means that the input is converted.
 """
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from vlm_agent.datasets.convert.grouping import EpisodeGroups, WholeEpisode
+from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.convert.plan import WORK, Options
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
@@ -23,15 +23,15 @@ Report = Callable[[int, int, int], None]
 
 
 class Conversion:
-    """Converts inputs of one source to `output`. `splits`: the content of the split files of `options`."""
+    """Converts inputs of one source to `output`. `splits` is the content of the split files in `options`."""
 
     def __init__(self, source: Source, output: Path, options: Options, splits: Splits | None) -> None:
         self._source, self._output, self._options, self._splits = source, output, options, splits
 
     def convert(self, input_: Input, duplicate_ids: frozenset[str], report: Report) -> Entry:
-        """Writes the shard and the entry of an input, over those of an interrupted attempt.
+        """Writes the shard and the entry of an input, replacing those of an interrupted attempt.
 
-        `duplicate_ids`: its episodes that an earlier input has too; they are not written again.
+        `duplicate_ids`: its episodes that an earlier input contains, too; they are skipped.
         """
         one = _OneInput(self._options, self._splits, input_, duplicate_ids)
         shard = self._output / input_.shard
@@ -57,13 +57,13 @@ def entry_path(output: Path, input_: Input) -> Path:
     return output / WORK / f"{input_.shard}.json"
 
 
-_REMEDY = "remove it, and its input is converted again"
+_REMEDY = "remove it and run the same command again to convert its input again"
 
 
 def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
-    """The entry of a converted input; None if it is not converted, or was converted with other `duplicate_ids`.
+    """The entry of a converted input; None if it is not converted, or was converted with different `duplicate_ids`.
 
-    Raises DatasetError if the input's content has changed since.
+    Raises DatasetError if the input has changed since its conversion.
     """
     path = entry_path(output, input_)
     if not path.is_file():
@@ -83,11 +83,11 @@ def _shard_is_there(output: Path, summary: FileSummary) -> bool:
 
 
 def _check_unchanged(input_: Input, summary: FileSummary, written: float) -> None:
-    """Hashes the files again only if one has a change time after the entry was written."""
+    """Hashes the files again only if one of them changed after the entry was written."""
     if max(path.stat().st_ctime for path in input_.files) >= written and sha256_of(input_.files) != summary.sha256:
         raise DatasetError(
-            f"{input_.files[0]} was converted before, and its content has changed since; choose another output "
-            "folder, or restore the old file"
+            f"{input_.files[0]} has changed since it was converted; choose another output folder, or restore the old "
+            "file"
         )
 
 
@@ -96,7 +96,7 @@ class _OneInput:
         self._options, self._splits, self._duplicate_ids = options, splits, duplicate_ids
         self._groups: EpisodeGroups[dict] = EpisodeGroups(duplicate_ids)
         self._bad: list[BadRecord] = []
-        self._left_out: dict[str, str] = {}
+        self._excluded: dict[str, str] = {}
         self._split_of: dict[str, str] = {}
         self.summary = FileSummary(input_.name, subset=input_.subset)
 
@@ -108,8 +108,8 @@ class _OneInput:
         if isinstance(item, BadRecord):
             self._bad.append(item)
             self.summary.cut_short |= item.ends_file
-        elif self._is_wanted(item):
-            self._write(self._groups.add(item, *self._encoded(item)), writer)
+        elif self._is_selected(item):
+            self._write(self._groups.add(item, *self._encode(item)), writer)
         else:
             self.summary.steps_left_out += 1
 
@@ -121,7 +121,7 @@ class _OneInput:
         summary.size, summary.sha256 = files.position, files.hexdigest()
         summary.steps_quarantined = len(self._bad)
         summary.episode_faults = dict(sorted(self._groups.faults.items()))
-        for reason in self._left_out.values():
+        for reason in self._excluded.values():
             summary.episodes_left_out[reason] = summary.episodes_left_out.get(reason, 0) + 1
         if summary.episodes_written:
             summary.shard, summary.shard_size = input_.shard, shard.stat().st_size
@@ -131,14 +131,17 @@ class _OneInput:
         ]
         return Entry(summary, sorted(self._duplicate_ids), lines)
 
-    def _is_wanted(self, step: EpisodeStep) -> bool:
-        """Decided before the screen is encoded, because a mixture may leave out 90 % of google_apps."""
-        is_new = step.episode_id not in self._split_of and step.episode_id not in self._left_out
-        if is_new and (reason := self._why_left_out(step)):
-            self._left_out[step.episode_id] = reason
-        return step.episode_id not in self._left_out
+    def _is_selected(self, step: EpisodeStep) -> bool:
+        """Whether to convert the step's episode.
 
-    def _why_left_out(self, step: EpisodeStep) -> str | None:
+        Decided before the screen is encoded, because a mixture may exclude 90 % of google_apps.
+        """
+        is_new = step.episode_id not in self._split_of and step.episode_id not in self._excluded
+        if is_new and (reason := self._reason_to_exclude(step)):
+            self._excluded[step.episode_id] = reason
+        return step.episode_id not in self._excluded
+
+    def _reason_to_exclude(self, step: EpisodeStep) -> str | None:
         split: str | None = SPLITS[0] if step.split is None else step.split
         if self._splits is not None:
             if step.episode_id in self._splits.ambiguous:
@@ -151,7 +154,7 @@ class _OneInput:
         self._split_of[step.episode_id] = split
         return None
 
-    def _encoded(self, item: EpisodeStep) -> tuple[dict, int]:
+    def _encode(self, item: EpisodeStep) -> tuple[dict, int]:
         step, screens = item.step, self._options.screens
         if step is None or step.screenshot is None:
             raise DatasetError(f"{item.file}: record {item.record} has no pixels to write")
@@ -159,7 +162,7 @@ class _OneInput:
         struct = step_struct(step, screen, screens.name, item.step_id, item.record, item.offset)
         return struct, len(screen.data)
 
-    def _write(self, items: Iterable[WholeEpisode[dict] | BadRecord], writer: ShardWriter) -> None:
+    def _write(self, items: Iterable[CompleteEpisode[dict] | BadRecord], writer: ShardWriter) -> None:
         for item in items:
             if isinstance(item, BadRecord):
                 self._bad.append(item)

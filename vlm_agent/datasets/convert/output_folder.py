@@ -10,14 +10,14 @@ from vlm_agent.datasets.convert.plan import job
 from vlm_agent.errors import DatasetError
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
-"""Errors of the file system that any further write would meet too."""
+"""Errors of the file system that further writes would raise, too."""
 
 
 @contextmanager
-def held(output: Path, shared: bool = False) -> Iterator[None]:
-    """Locks the folder for one run, or `shared` for the tasks of a job array (see `Job.locked`).
+def lock_output(output: Path, shared: bool = False) -> Iterator[None]:
+    """Locks the folder for one run, or with `shared` for the tasks of a job array (see `Job.locked`).
 
-    Raises DatasetError if another run has the lock, and for an OSError of `NO_ROOM` in the block.
+    Raises DatasetError if another run has the lock, and in place of an OSError of `NO_ROOM` in the block.
     """
     try:
         with job(output).locked(shared):
@@ -26,6 +26,5 @@ def held(output: Path, shared: bool = False) -> Iterator[None]:
         if error.errno not in NO_ROOM:
             raise
         raise DatasetError(
-            f"nothing more can be written to {output}: {os.strerror(error.errno)}; after that is fixed, the same "
-            "command resumes here"
+            f"cannot write to {output}: {os.strerror(error.errno)}; fix this, then run the same command again to resume"
         ) from None

@@ -1,4 +1,4 @@
-"""The plan of a conversion: its inputs and options. A second run with another plan is refused.
+"""The plan of a conversion: its inputs and options. A second run with a different plan is refused.
 
 DIR/.conversion/plan.json        inputs and options
 DIR/.conversion/<shard>.json     the entry of one input, written after its shard
@@ -23,7 +23,7 @@ WORK = ".conversion"
 class Options:
     """The options that affect the bytes of the output.
 
-    `splits`: split files. `mixture`: subset → share of its episodes to keep, 1 for a subset without an entry.
+    `splits`: split files. `mixture`: subset → fraction of its episodes to keep, 1 for subsets without an entry.
     """
 
     splits: tuple[Path, ...] = ()
@@ -33,8 +33,8 @@ class Options:
     def __post_init__(self) -> None:
         check_mixture(self.mixture)
 
-    def described(self) -> dict:
-        """The options as in the manifest."""
+    def content(self) -> dict:
+        """The options as they are written to the manifest."""
         return {
             "splits": [{"name": path.name, "sha256": sha256_of([path])} for path in self.splits],
             "mixture": dict(sorted(self.mixture.items())),
@@ -48,68 +48,70 @@ class Plan:
     options: Options
     inputs: tuple[Input, ...]
 
-    def described(self) -> dict:
-        """What two runs must have in common. Not the paths of the inputs, which differ between machines."""
+    def identity(self) -> dict:
+        """The settings that two runs must share. The inputs' paths are excluded: they differ between machines."""
         return {
             "schema_version": FIRST_VERSION,
             "source": self.source,
-            "options": self.options.described(),
+            "options": self.options.content(),
             "inputs": {input_.shard: {"name": input_.name, "size": input_.size()} for input_ in self.inputs},
         }
 
 
 def job(output: Path) -> Job:
-    """The folder that a conversion fills."""
+    """The resumable output folder of a conversion."""
     return Job(output, "a conversion", plan=f"{WORK}/plan.json", lock=f"{WORK}/lock", identity_key="described")
 
 
 def write_or_verify_plan(output: Path, plan: Plan) -> None:
-    """Writes the plan to `output`, or compares it with the plan that is there.
+    """Writes the plan to `output`, or compares it with the existing plan.
 
     Raises DatasetError with the differences if they are not equal.
     """
-    where = {
+    paths = {
         "splits": [str(path.absolute()) for path in plan.options.splits],
         "inputs": {input_.shard: [str(path) for path in input_.files] for input_ in plan.inputs},
     }
-    job(output).write_or_verify_plan({"described": plan.described(), "where": where}, _differences)
+    job(output).write_or_verify_plan({"described": plan.identity(), "where": paths}, _differences)
 
 
 def read_plan(output: Path) -> Plan:
     """The plan of the conversion in `output`."""
     content = job(output).read_plan()
-    described, where = content["described"], content["where"]
-    options = described["options"]
+    identity, paths = content["described"], content["where"]
+    options = identity["options"]
     inputs = (
-        Input(entry["name"], shard.partition("/")[0], shard, tuple(map(Path, where["inputs"][shard])))
-        for shard, entry in described["inputs"].items()
+        Input(entry["name"], shard.partition("/")[0], shard, tuple(map(Path, paths["inputs"][shard])))
+        for shard, entry in identity["inputs"].items()
     )
     screens = ScreenFormat(**options["screens"])
-    splits = tuple(map(Path, where["splits"]))
-    return Plan(described["source"], Options(splits, options["mixture"], screens), tuple(inputs))
+    splits = tuple(map(Path, paths["splits"]))
+    return Plan(identity["source"], Options(splits, options["mixture"], screens), tuple(inputs))
 
 
-def _differences(then: dict, now: dict) -> list[str]:
+def _differences(before: dict, now: dict) -> list[str]:
     lines = [
-        f"{key} was {then[key]!r}, and is {now[key]!r}" for key in ("schema_version", "source") if then[key] != now[key]
+        f"{key}: {before[key]!r} before, {now[key]!r} now"
+        for key in ("schema_version", "source")
+        if before[key] != now[key]
     ]
     for key, value in now["options"].items():
-        before = then["options"].get(key)
-        if before != value:
-            lines.append(f"option {key} was {_short(before)}, and is {_short(value)}")
-    return lines + _input_differences(then["inputs"], now["inputs"])
+        old_value = before["options"].get(key)
+        if old_value != value:
+            lines.append(f"option {key}: {_short(old_value)} before, {_short(value)} now")
+    return lines + _input_differences(before["inputs"], now["inputs"])
 
 
-def _input_differences(then: dict, now: dict) -> list[str]:
-    lines = [f"input {then[shard]['name']} was there, and is not" for shard in then if shard not in now]
-    lines += [f"input {now[shard]['name']} was not there, and is" for shard in now if shard not in then]
+def _input_differences(before: dict, now: dict) -> list[str]:
+    lines = [f"input {before[shard]['name']} is missing" for shard in before if shard not in now]
+    lines += [f"input {now[shard]['name']} is new" for shard in now if shard not in before]
     lines += [
-        f"input {now[shard]['name']} has {now[shard]['size']:,} bytes, and {then[shard]['size']:,} before"
+        f"input {now[shard]['name']}: {before[shard]['size']:,} bytes before, {now[shard]['size']:,} bytes now"
         for shard in now
-        if shard in then and then[shard]["size"] != now[shard]["size"]
+        if shard in before and before[shard]["size"] != now[shard]["size"]
     ]
-    if not lines and list(then) != list(now):
-        lines.append("the order of the inputs was another one")
+    if not lines and list(before) != list(now):
+        lines.append("the inputs are in a different order")
     return lines[:_SHOWN] + ([f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])
 
 

@@ -1,6 +1,6 @@
 """Counts of a conversion: for each input, in total, and as a table for the terminal.
 
-Steps read = written + quarantined + left out, for each input and in total.
+Steps read = written + quarantined + excluded, for each input and in total.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.console import new_table
-from vlm_agent.datasets.convert.grouping import LEFT_OUT_AS_A_WHOLE
+from vlm_agent.datasets.convert.grouping import DISCARDED
 from vlm_agent.errors import DatasetError
 
 QUARANTINE = "quarantine.jsonl"
@@ -22,20 +22,20 @@ QUARANTINE = "quarantine.jsonl"
 COUNTS = ("steps_read", "steps_written", "steps_quarantined", "steps_left_out", "episodes_written")
 _SHOWN_BAD_RECORDS = 5
 
-_LEFT_OUT = {
-    "in_no_split": "left out because no split file names them",
-    "in_two_splits": "left out because the split files put them into two",
-    "outside_mixture": "left out by the mixture",
+_EXCLUDED = {
+    "in_no_split": "excluded: no split file contains them",
+    "in_two_splits": "excluded: the split files assign them to two splits",
+    "outside_mixture": "excluded by the mixture",
 }
 _FAULTS = {
-    "gap": "set aside because a step is missing",
-    "wrong_episode_length": "set aside because their episode_length is wrong",
-    "conflicting_step": "set aside because two records claim to be the same step",
-    "id_seen_before": "set aside because their id was there before",
-    "too_large": "set aside because their screens are more than memory is for",
-    "repeated_step": "kept, though a record was repeated",
-    "interleaved": "kept, though their records were interleaved with others'",
-    "out_of_order": "kept, though their steps were out of order",
+    "gap": "discarded: a step is missing",
+    "wrong_episode_length": "discarded: episode_length is wrong",
+    "conflicting_step": "discarded: different records for the same step",
+    "id_seen_before": "discarded: another episode has the same id",
+    "too_large": "discarded: their screens exceed the memory limit",
+    "repeated_step": "kept, with a repeated record removed",
+    "interleaved": "kept, with records that were interleaved with those of other episodes",
+    "out_of_order": "kept, with steps that were out of order",
 }
 
 
@@ -44,7 +44,7 @@ class FileSummary:
     """Counts of one input. `shard` is None if no episode of it was written.
 
     `cut_short`: reading ended at damage, so the number of records after it is unknown. `episodes_left_out` counts
-    episodes by reason (`_LEFT_OUT`), `episode_faults` by fault (`_FAULTS`; `grouping` has the rule).
+    episodes by reason (`_EXCLUDED`), `episode_faults` by fault (`_FAULTS`; see `grouping`).
     """
 
     name: str
@@ -68,14 +68,14 @@ class FileSummary:
 
 @dataclass
 class Entry:
-    """A converted input: its counts, the ids of its episodes that an earlier input has too, its quarantined records."""
+    """A converted input: counts, quarantined records, and the ids of episodes that an earlier input contains, too."""
 
     summary: FileSummary
     duplicate_ids: list[str]
     quarantine: list[dict]
 
     def content(self) -> dict:
-        """The content of the entry's file. The key of `duplicate_ids` is from an earlier version."""
+        """The content of the entry's file. The key of `duplicate_ids` has its name from an earlier version."""
         return {"summary": vars(self.summary), "had": self.duplicate_ids, "quarantine": self.quarantine}
 
     @classmethod
@@ -84,13 +84,14 @@ class Entry:
             return cls(FileSummary(**content["summary"]), content["had"], content["quarantine"])
         except (KeyError, TypeError) as error:
             raise DatasetError(
-                f"{path} is no entry of a conversion ({error}); remove it, and its input is read again"
+                f"{path} is not an entry of a conversion ({error}); remove it and run the same command again to "
+                "convert its input again"
             ) from None
 
 
 @dataclass
 class ConversionSummary:
-    """Counts of a run. `waiting` is the number of inputs of the whole conversion that are not converted yet."""
+    """Counts of a run. `waiting` is the number of inputs of the conversion that are not converted yet."""
 
     output: Path
     files: list[FileSummary]
@@ -102,7 +103,7 @@ class ConversionSummary:
         entries = list(entries)
         # What is wrong with a record comes before the good records that are left out with it.
         bad = sorted(
-            chain(*(entry.quarantine for entry in entries)), key=lambda line: LEFT_OUT_AS_A_WHOLE in line["reason"]
+            chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line["reason"]
         )
         return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting)
 
@@ -116,7 +117,7 @@ class ConversionSummary:
 
     @property
     def quarantined(self) -> int:
-        """The number of records that could not be used. A run with any should not exit with status 0."""
+        """The number of unusable records. If it is not 0, the exit status should not be 0 either."""
         return self.total("steps_quarantined")
 
     @property
@@ -130,7 +131,7 @@ class ConversionSummary:
             console.print(Text(line), soft_wrap=True)
 
     def _table(self) -> Table:
-        table = new_table("", ("subset", "steps read", "written", "quarantined", "left out", "episodes"))
+        table = new_table("", ("subset", "steps read", "written", "quarantined", "excluded", "episodes"))
         for subset in sorted({file.subset for file in self.files}):
             files = [file for file in self.files if file.subset == subset]
             table.add_row(subset, *(f"{sum(getattr(file, name) for file in files):,}" for name in COUNTS))
@@ -142,18 +143,18 @@ class ConversionSummary:
         for bad in self.first_bad:
             yield f"{bad['file']}: record {bad['record']} (at byte {bad['offset']}): {bad['reason']}"
         if self.quarantined:
-            where = (
-                f"all are in {self.output / QUARANTINE}"
+            location = (
+                f"see {self.output / QUARANTINE}"
                 if not self.waiting
-                else f"see {QUARANTINE} when it is finished"
+                else f"see {QUARANTINE} when the conversion is finished"
             )
-            yield f"{self.quarantined:,} record(s) quarantined; {where}"
+            yield f"{self.quarantined:,} record(s) quarantined; {location}"
         if self.cut_short:
-            yield f"{self.cut_short:,} file(s) end at damage; the records after it are not counted"
-        for words, kind in ((_LEFT_OUT, "episodes_left_out"), (_FAULTS, "episode_faults")):
+            yield f"{self.cut_short:,} file(s) are damaged; the records after the damage are not counted"
+        for words, kind in ((_EXCLUDED, "episodes_left_out"), (_FAULTS, "episode_faults")):
             for name, count in self.totals_by(kind).items():
                 yield f"{count:,} episode(s) {words[name]}"
         if not self.total("episodes_written"):
-            yield "No episode was written: look at the counts above and, with --splits, at the ids it names."
+            yield "No episode was written: check the counts above and, with --splits, the ids in the split files."
         if self.waiting:
-            yield f"{self.waiting:,} file(s) are not done yet; `vlm-agent convert --finish` comes after them"
+            yield f"{self.waiting:,} file(s) are not converted yet; run `vlm-agent convert --finish` after them"

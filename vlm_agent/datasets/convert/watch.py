@@ -16,10 +16,10 @@ _ENOUGH_STEPS = 1000
 
 
 class Watch:
-    """Counts what is reported. `tick`, called often, shows the counts.
+    """Counts steps, bad records and bytes. Call `tick` often; it shows the counts.
 
     `files` and `size` (bytes): the work of this run. `done`: the number of files that were converted before. `before`:
-    the numbers of steps and bad records in those; they count in the fraction, because otherwise a run that was stopped
+    the numbers of steps and bad records in these files. They count in the fraction; otherwise a run that was stopped
     before its worst file could not be resumed.
     """
 
@@ -42,7 +42,7 @@ class Watch:
     @contextmanager
     def shown(self) -> Iterator["Watch"]:
         if self._done:
-            self._console.print(f"{self._done:,} file(s) were converted before and stay as they are", highlight=False)
+            self._console.print(f"Skipping {self._done:,} file(s) that are already converted", highlight=False)
         with self._progress.shown():
             yield self
 
@@ -80,6 +80,6 @@ def check_fraction(bad: int, steps: int, allowed: float | None) -> None:
     """Raises DatasetError if more than the `allowed` fraction of the steps is bad. None allows any."""
     if allowed is not None and bad > allowed * steps:
         raise DatasetError(
-            f"{bad:,} of {steps:,} steps read are bad, more than --max-bad-fraction {allowed:g} allows; what was "
-            "converted stays, so the same command with a larger fraction resumes here"
+            f"{bad:,} of {steps:,} steps read are bad, more than --max-bad-fraction {allowed:g} allows; run the same "
+            "command with a larger fraction to resume"
         )

@@ -1,10 +1,10 @@
 """Conversion of inputs in this process, or in several worker processes.
 
-A worker converts whole inputs, so pixels never pass between processes. These are not a pool of the standard library,
-because workers must end as soon as their parent dies, even if it is killed, and because a worker that is killed for
-memory must be detected.
+A worker converts complete inputs, so pixels never pass between processes. A pool of the standard library is not used:
+workers must end as soon as their parent dies, even if it is killed, and a worker that is killed for memory must be
+detected.
 
-Two settings make a converting process faster: freed memory is kept, and pandas is not imported.
+Two settings make a converting process faster: it keeps freed memory, and it does not import pandas.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from vlm_agent.errors import DatasetError
 
 @dataclass(frozen=True)
 class Job:
-    """An input, and the ids of its episodes that an earlier input has too."""
+    """An input, and the ids of its episodes that an earlier input contains, too."""
 
     input_: Input
     duplicate_ids: frozenset[str]
@@ -65,8 +65,8 @@ def convert_jobs(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) 
             failures.append(result)
     if failures:
         raise DatasetError(
-            "\n".join(map(str, failures)) + f"\n{len(failures)} input(s) could not be read; the others are converted, "
-            "and the same command tries these again"
+            "\n".join(map(str, failures)) + f"\n{len(failures)} input(s) could not be read; the others are converted. "
+            "Run the same command again to retry"
         )
     return entries
 
@@ -104,7 +104,7 @@ class _Worker:
     channel: connection.Connection
 
     def result(self, job: Job) -> Entry | _Failure:
-        """The result of the job, which was sent before. Raises DatasetError if the process died."""
+        """The result of the job that was sent last. Raises DatasetError if the process died."""
         try:
             return self.channel.recv()
         except EOFError:
@@ -126,7 +126,7 @@ def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch)
     count = min(workers, len(jobs))
     # Three counters per worker: shared ones would need a lock, which stays locked if its holder is killed.
     counters = context.RawArray("q", 3 * count)
-    waiting = iter(sorted(jobs, key=lambda job: -job.input_.size()))  # a large input at the end would leave cores idle
+    waiting = iter(sorted(jobs, key=lambda job: -job.input_.size()))  # largest first, so that no core idles at the end
     busy: dict[connection.Connection, tuple[_Worker, Job]] = {}
 
     def send_next(worker: _Worker) -> None:
@@ -190,7 +190,8 @@ _KEPT = 1 << 28
 def keep_freed_memory() -> None:
     """Makes glibc keep freed blocks; does nothing with another C library.
 
-    Otherwise the megabytes of each screen return to the kernel and are faulted in again, a fifth of the processor time.
+    Otherwise the megabytes of each screen are returned to the kernel and faulted in again, which takes a fifth of the
+    processor time.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -199,18 +200,18 @@ def keep_freed_memory() -> None:
 
 
 def leave_pandas_out() -> None:
-    """Hides pandas from this process, which must do nothing but convert.
+    """Hides pandas from this process, which must only convert.
 
-    pyarrow imports pandas, if installed, to check for its types. Conversion has none, and the import takes longer than
-    the rest of a worker's start.
+    pyarrow imports pandas, if it is installed, to check for pandas types. A conversion has none, and the import takes
+    longer than the rest of a worker's start.
     """
     sys.meta_path.insert(0, _NoPandas)
 
 
 class _NoPandas:
-    """The first finder. None in `sys.modules` is not enough, because compiled code takes it for a module."""
+    """An import finder without pandas. None in `sys.modules` is not enough: compiled code treats it as a module."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
         if name == "pandas":
-            raise ModuleNotFoundError("pandas is left out of processes that convert", name=name)
+            raise ModuleNotFoundError("pandas is hidden from conversion processes", name=name)

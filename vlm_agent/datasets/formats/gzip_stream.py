@@ -1,7 +1,7 @@
-"""Fast reading of a gzip file; of a damaged file, everything before the damaged byte.
+"""Fast reading of gzip files; a damaged file is read up to the damaged byte.
 
-ISA-L inflates several times faster than zlib, but a call that meets damage loses what it inflated before, which can be
-several records. At the first damage the file is therefore inflated again with zlib, up to the damaged byte.
+ISA-L inflates several times faster than zlib, but a call that finds damage discards its output up to there, which can
+be several records. At the first damage the file is therefore inflated again with zlib, up to the damaged byte.
 """
 
 import gzip

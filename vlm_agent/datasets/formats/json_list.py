@@ -10,7 +10,7 @@ from typing import NamedTuple
 from vlm_agent.errors import DatasetError
 
 MAX_JSON_BYTES = 1 << 24
-"""A longer file is refused, because memory must stay bounded. A step of AitZ has about 3 KiB."""
+"""Longer files are refused to bound memory. A step of AitZ has about 3 KiB."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -33,15 +33,15 @@ class _BrokenListError(Exception):
 
 
 def read_items(path: Path) -> Iterator[JsonItem]:
-    """The items in order. Where the text is not a JSON list any more, the last item has the error.
+    """The items in order. If the text stops being a JSON list, the last item has the error.
 
-    The same holds for an empty list or file, a file with more than `MAX_JSON_BYTES`, and one that cannot be read. Bytes
-    that are not UTF-8 do not damage the list: they become lone surrogates in the item's strings.
+    The same applies to an empty list or file, a file larger than `MAX_JSON_BYTES`, and an unreadable file. Bytes that
+    are not UTF-8 do not damage the list: they become lone surrogates in the item's strings.
 
     Raises DatasetError if `path` is not a file.
     """
     if not path.is_file():
-        raise DatasetError(f"{path} is not a file; a JSON file is needed")
+        raise DatasetError(f"{path} is not a file; expected a JSON file")
     number, offset, read = 0, 0, 0
     try:
         text = _read_text(path)
@@ -63,7 +63,7 @@ def _read_text(path: Path) -> str:
     if not data:
         raise _BrokenListError("the file is empty")
     if len(data) > MAX_JSON_BYTES:
-        raise _BrokenListError(f"the file has more than the {MAX_JSON_BYTES} bytes that are accepted")
+        raise _BrokenListError(f"the file is larger than the limit of {MAX_JSON_BYTES} bytes")
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -84,13 +84,13 @@ def _values(text: str) -> Iterator[tuple[int, int, object]]:
 def _parse(text: str, position: int) -> tuple[object, int]:
     """The value at this position, and the position after it."""
     if text.startswith("]", position):
-        raise _BrokenListError("the list is empty, or ends where another item is due")
+        raise _BrokenListError("the list is empty, or ends where an item is expected")
     try:
         return json.JSONDecoder().raw_decode(text, position)
     except RecursionError:
         raise _BrokenListError("the item is nested too deep; the rest of the file cannot be read") from None
     except ValueError as error:
-        raise _BrokenListError(f"this is no JSON: {error}; the rest of the file cannot be read") from None
+        raise _BrokenListError(f"invalid JSON: {error}; the rest of the file cannot be read") from None
 
 
 def _after(text: str, position: int, mark: str) -> int:
@@ -100,7 +100,7 @@ def _after(text: str, position: int, mark: str) -> int:
         return _skip_space(text, position + 1)
     if position == len(text):
         raise _BrokenListError("the file is truncated: its list does not end")
-    raise _BrokenListError(f"{text[position]!r} where {mark!r} is due in a list; the rest of the file cannot be read")
+    raise _BrokenListError(f"found {text[position]!r}, expected {mark!r}; the rest of the file cannot be read")
 
 
 def _skip_space(text: str, position: int) -> int:

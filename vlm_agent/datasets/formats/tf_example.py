@@ -38,12 +38,12 @@ class Feature(NamedTuple):
     values: list[memoryview] | list[int] | np.ndarray
 
 
-def parse_example(payload: bytes, wanted: Collection[str]) -> dict[str, Feature]:
-    """The wanted features that the example has. Of a repeated key the last value counts, as in protobuf.
+def parse_example(payload: bytes, keys: Collection[str]) -> dict[str, Feature]:
+    """The features of `keys` that the example contains. The last value of a repeated key is used, as in protobuf.
 
     Raises ExampleError for bytes that are not a well-formed Example.
     """
-    names = {name.encode(): name for name in wanted}
+    names = {name.encode(): name for name in keys}
     features = {}
     for features_view in _messages(memoryview(payload), 1):
         for entry in _messages(features_view, 1):
@@ -77,7 +77,7 @@ def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
             tag, position = _varint(view, position)
         number, wire_type = tag >> 3, tag & 7
         if not 1 <= number <= _MAX_FIELD_NUMBER:
-            raise ExampleError(f"field number {number} does not exist")
+            raise ExampleError(f"field number {number} is invalid")
         if wire_type == _VARINT:
             value, position = _varint(view, position)
         else:
@@ -87,7 +87,7 @@ def _fields(view: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
                 length, start = _length(view, position, wire_type)
             position = start + length
             if position > end:
-                raise ExampleError(f"a field of {length} bytes where {end - start} are left")
+                raise ExampleError(f"a field has {length} bytes, but only {end - start} remain")
             value = view[start:position]
         yield number, wire_type, value
 
@@ -109,19 +109,19 @@ def _varint(view: memoryview, position: int) -> tuple[int, int]:
         result |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             return result & 0xFFFF_FFFF_FFFF_FFFF, position + index + 1
-    raise ExampleError("a number that does not end")
+    raise ExampleError("a varint is not terminated")
 
 
-def _messages(view: memoryview, wanted: int) -> Iterator[memoryview]:
+def _messages(view: memoryview, field_number: int) -> Iterator[memoryview]:
     for number, wire_type, value in _fields(view):
-        if number == wanted:
+        if number == field_number:
             yield _buffer(value, wire_type)
 
 
 def _buffer(value: memoryview | int, wire_type: int) -> memoryview:
     """The value of a length-delimited field. Raises ExampleError for a field of another wire type."""
     if wire_type != _LENGTH_DELIMITED or isinstance(value, int):
-        raise ExampleError(f"wire type {wire_type} where {_LENGTH_DELIMITED} is expected")
+        raise ExampleError(f"wire type is {wire_type}, expected {_LENGTH_DELIMITED}")
     return value
 
 
@@ -142,7 +142,7 @@ def _parse_feature(parts: list[memoryview]) -> Feature:
     for part in parts:
         for number, wire_type, value in _fields(part):
             if number in _KINDS:
-                # A oneof: another kind replaces the earlier value, the same kind is appended.
+                # In a oneof, a value of a different kind replaces the earlier value; the same kind is appended.
                 lists = lists if kind == _KINDS[number] else []
                 kind = _KINDS[number]
                 lists.append(_buffer(value, wire_type))
@@ -160,7 +160,7 @@ def _floats(lists: list[memoryview]) -> np.ndarray:
         for number, wire_type, value in _fields(view):
             if number == 1:
                 if isinstance(value, int) or wire_type == _FIXED64 or len(value) % 4:
-                    raise ExampleError("a list of floats whose bytes are no floats")
+                    raise ExampleError("a list of floats has an invalid number of bytes")
                 data += value
     return np.frombuffer(data, "<f4").astype(np.float32, copy=False)
 
@@ -204,7 +204,7 @@ def _packed(data: bytes) -> list[bytes | memoryview]:
 
 
 def _delimited(number: int, parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """A length-delimited field as a list of pieces, which are joined once at the end: a screen is copied once."""
+    """A length-delimited field as a list of parts. They are joined once at the end, so a screen is copied once."""
     length = sum(len(part) for part in parts)
     return [bytes((number << 3 | _LENGTH_DELIMITED,)), _encode_varint(length), *parts]
 

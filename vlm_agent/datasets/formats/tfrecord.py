@@ -19,7 +19,7 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFile, atomic_write
 
 MAX_RECORD_BYTES = 1 << 28
-"""A longer record is refused, because memory must stay bounded. The largest accepted screen has 96 MiB of pixels."""
+"""Longer records are refused to bound memory. The largest accepted screen has 96 MiB of pixels."""
 
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
@@ -98,7 +98,7 @@ def write_records(path: Path, payloads: Iterable[bytes]) -> int:
 
 def _open(path: Path) -> BinaryIO:
     if path.is_dir():
-        raise DatasetError(f"{path} is a folder; a TFRecord file is needed")
+        raise DatasetError(f"{path} is a folder; expected a TFRecord file")
     if not path.is_file():
         raise DatasetError(f"{path} does not exist")
     return path.open("rb")
@@ -111,7 +111,7 @@ def _inflated(file: BinaryIO | HashedFile) -> _Stream:
 
 
 def _is_gzip(head: bytes) -> bool:
-    """Whether the file starts with gzip's magic bytes that are not the length, with valid checksum, of a raw record."""
+    """Whether the file starts with gzip's magic bytes, and not with a raw record whose length looks like them."""
     is_raw_record = len(head) == _HEADER.size and masked_crc32c(head[:8]) == _CHECKSUM.unpack(head[8:])[0]
     return head.startswith(_GZIP_MAGIC) and not is_raw_record
 
@@ -121,13 +121,13 @@ def _read_length(stream: _Stream, is_first: bool) -> int | None:
     header = _read(stream, _HEADER.size)
     if not header:
         if is_first:
-            raise _FramingLostError("the file is empty: it holds no record")
+            raise _FramingLostError("the file is empty")
         return None
     length, checksum = _HEADER.unpack(header) if len(header) == _HEADER.size else (0, None)
     if checksum is not None and masked_crc32c(header[:8]) == checksum:
         return length
     if is_first:
-        raise _FramingLostError("this is no TFRecord file, or its first bytes are damaged: no record begins here")
+        raise _FramingLostError("not a TFRecord file, or its first bytes are damaged")
     if checksum is None:
         raise _FramingLostError(f"the file is truncated: {len(header)} of {_HEADER.size} bytes of a record's header")
     raise _FramingLostError("the checksum of the record's length is wrong; the rest of the file cannot be read")
@@ -137,7 +137,7 @@ def _read_payload(stream: _Stream, length: int) -> tuple[bytes | None, int, str 
     """(payload, its masked checksum, None), or (None, 0, error)."""
     if length > MAX_RECORD_BYTES:
         _skip(stream, length + _CHECKSUM.size)
-        return None, 0, f"the record has {length} bytes, more than the {MAX_RECORD_BYTES} that are accepted"
+        return None, 0, f"the record has {length} bytes, more than the limit of {MAX_RECORD_BYTES}"
     payload, stored = _read(stream, length), _read(stream, _CHECKSUM.size)
     if len(payload) + len(stored) < length + _CHECKSUM.size:
         raise _FramingLostError(f"the file is truncated: the record has {len(payload)} of {length} bytes")

@@ -85,7 +85,7 @@ def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) 
     Steps are in the order of the data set. Only the names of taps are meaningful.
     """
     steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"], episodes)["steps"]
-    # One chunk at a time: the elements of millions of screens are many gigabytes.
+    # One chunk at a time: the elements of millions of screens take many gigabytes.
     return np.concatenate([np.zeros(0, object), *(_names_in(chunk.flatten()) for chunk in steps.chunks)])
 
 

@@ -5,9 +5,9 @@
     DIR/google_apps/google_apps-00000-of-00001.parquet
     DIR/quarantine.jsonl                          records that could not be used, and the reasons
 
-With a row group per episode, one episode is read without the bytes of the others. Columns are stored separately, so
-everything but the pixels is read without the pixels. `datasets.load_dataset("parquet", data_files=…)` decodes the
-screens as images. Pages have checksums, which are verified when they are read.
+With a row group per episode, one episode is read without the bytes of the others. Columns are stored separately, so all
+other columns are read without the pixels. `datasets.load_dataset("parquet", data_files=…)` decodes the screens as
+images. Pages have checksums, which are verified when they are read.
 """
 
 import json
@@ -45,13 +45,13 @@ from vlm_agent.files import atomic_write
 
 MANIFEST = "manifest.json"
 
-_REMEDY = "remove that shard, and the same `vlm-agent convert` makes it again"
+_REMEDY = "remove this shard and run the same `vlm-agent convert` again to restore it"
 
 
 class ShardWriter:
-    """Writes one shard; a context manager. `path` appears when the block ends without an error, if it has an episode.
+    """Writes one shard; a context manager. `path` appears when the block ends without an error and has an episode.
 
-    The shard has the first schema version unless an episode needs the latest: then all its episodes get the latest.
+    The shard has the first schema version unless an episode needs the latest; then all its episodes have the latest.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,7 +85,7 @@ class ShardWriter:
         self._writer.close()
         self._writer = None
         with self._temporary.open("rb") as first, pq.ParquetFile(first, pre_buffer=False) as shard:
-            self._temporary.unlink()  # still readable through `first`, and nothing is left over if this process dies
+            self._temporary.unlink()  # still readable through `first`; no file remains if this process dies
             for number in range(shard.num_row_groups):
                 self._append(shard.read_row_group(number, use_threads=False).cast(LATEST_SCHEMA))
 
@@ -94,7 +94,7 @@ class ShardWriter:
             self._temporary = self._stack.enter_context(atomic_write(self._path))
         if self._writer is None:
             columns = compressed_columns(self._schema)
-            # Statistics and dictionaries pay for many rows per group; a group of one row would only carry their weight.
+            # Statistics and dictionaries only pay off with many rows per group; here a group has one row.
             self._writer = self._stack.enter_context(
                 pq.ParquetWriter(
                     self._temporary,
@@ -199,8 +199,8 @@ class ShardDataset:
     def table(self, columns: Sequence[str], episodes: Sequence[int] | None = None) -> pa.Table:
         """The columns of every episode, or of `episodes`, which are numbers in ascending order.
 
-        A column of the steps has a name like `IN_STEPS + "height"`. Columns of `INDEXED` are read from the index; any
-        other requires reading every shard. A column that a shard of an earlier version lacks is null. Raises
+        A column of the steps has a name like `IN_STEPS + "height"`. Columns of `INDEXED` are read from the index; other
+        columns require reading every shard. Columns that a shard of an earlier version does not have are null. Raises
         DatasetError for an unknown column.
         """
         if unknown := set(columns) - set(ALL_COLUMNS):
@@ -214,7 +214,7 @@ class ShardDataset:
         index = self._index if episodes is None else self._index.take(pa.array(episodes, pa.int64()))
         for shard, row_group in zip(index["shard"].to_pylist(), index["row_group"].to_pylist(), strict=True):
             groups.setdefault(shard, []).append(row_group)
-        # `height`, because a shard of an earlier version may have no other of the columns of steps.
+        # `height` is always read, because a shard of an earlier version may have none of the other step columns.
         read = [*columns, IN_STEPS + "height"] if any(name.startswith(IN_STEPS) for name in columns) else columns
         tables = [_read(self.directory / shard, row_groups, read) for shard, row_groups in groups.items()]
         return pa.concat_tables([with_columns(table, columns) for table in tables]) if tables else empty_table(columns)
@@ -225,12 +225,12 @@ class ShardDataset:
         row = _read(path, [int(self._row_groups[index])], columns).to_pylist()[0]
         expected = self._index["episode_id"][index].as_py()
         if row["episode_id"] != expected:
-            raise DatasetError(f"{path} has episode {row['episode_id']} where the index says {expected}; {_REMEDY}")
+            raise DatasetError(f"{path} has episode {row['episode_id']}, the index {expected}; {_REMEDY}")
         return row
 
 
 def _where(index: pa.Table, **wanted: str | None) -> pa.Array:
-    """Numbers of the rows with these values. None means any value."""
+    """The row numbers with these values; None matches any value."""
     kept = np.ones(index.num_rows, bool)
     for column, value in wanted.items():
         if value is not None:
@@ -243,8 +243,8 @@ def read_manifest(directory: Path) -> dict:
     path = directory / MANIFEST
     if not path.is_file():
         raise DatasetError(
-            f"{directory} has no {MANIFEST}: it holds no shards, or their conversion did not finish; "
-            "the same `vlm-agent convert` command resumes it"
+            f"{directory} has no {MANIFEST}: it is not a folder of shards, or its conversion is incomplete; run the "
+            "same `vlm-agent convert` again to resume"
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -283,7 +283,7 @@ def _index_source(directory: Path, manifest: dict) -> Path | pa.Buffer:
 
 def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:
     if value is not None and value not in known:
-        raise DatasetError(f"{name} {value!r} does not exist; there are {', '.join(known)}")
+        raise DatasetError(f"{name} {value!r} does not exist; choose one of {', '.join(known)}")
 
 
 def _metadata(path: Path) -> pq.FileMetaData:
@@ -310,7 +310,7 @@ def _read(path: Path, row_groups: list[int], columns: Sequence[str] | None) -> p
     if max(row_groups) >= metadata.num_row_groups:
         raise DatasetError(f"{path} has {metadata.num_row_groups} episodes, fewer than the index says; {_REMEDY}")
     try:
-        # pre_buffer and use_threads start threads, which do not exist after a fork: the worker would wait forever.
+        # pre_buffer and use_threads use threads that do not exist after a fork; the worker would wait forever.
         with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, page_checksum_verification=True) as file:
             return file.read_row_groups(row_groups, columns=columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:

@@ -69,9 +69,9 @@ def read_index(index: Path | pa.Buffer, columns: Sequence[str]) -> pa.Table:
         with pq.ParquetFile(source, page_checksum_verification=True) as file:
             return file.read(list(columns), use_threads=False)
     except FileNotFoundError:
-        remedy = "`vlm-agent convert --finish --output` that folder writes it again"
+        remedy = "run `vlm-agent convert --finish --output` with this folder to write it again"
     except (OSError, pa.ArrowException) as error:
-        remedy = f"it cannot be read ({error}); remove it, and the same `vlm-agent convert` writes it again"
+        remedy = f"it cannot be read ({error}); remove it and run the same `vlm-agent convert` again"
     raise DatasetError(f"{index} is missing or damaged: {remedy}") from None
 
 
@@ -83,12 +83,12 @@ def _rows_of(directory: Path, shard: str, count: int) -> tuple[pa.Table, int]:
             table, version = file.read(list(INDEXED), use_threads=False), version_of(file.schema_arrow)
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(
-            f"{path} cannot be read ({error}); remove it, and the same `vlm-agent convert` makes it again"
+            f"{path} cannot be read ({error}); remove it and run the same `vlm-agent convert` again"
         ) from None
     if table.num_rows != count:
         raise DatasetError(
-            f"{path} has {table.num_rows} episodes where the manifest says {count}; remove it, and the same "
-            "`vlm-agent convert` makes it again"
+            f"{path} has {table.num_rows} episodes, but {count} in the manifest; remove it and run the same "
+            "`vlm-agent convert` again"
         )
     return _located(table, shard), version
 

@@ -10,7 +10,7 @@ texts of Chain-of-Action-Thought; null if the source has none.
 | 2       | `FIRST_SCHEMA`                                                                   | for all other shards |
 | 3       | `LATEST_SCHEMA`: also `instruction`, a step's low-level instruction or null      | where `needs_latest` |
 
-All three are read. Another change of the columns needs another version.
+All three versions can be read. Every change of the columns needs a new version.
 """
 
 import io
@@ -58,7 +58,7 @@ _LATEST_STEP = pa.struct([*_FIRST_STEP, pa.field("instruction", pa.string())])
 
 
 def _hf_feature(type_: pa.DataType) -> dict:
-    """The type in the words of the `datasets` library, written out here because importing it takes seconds."""
+    """The type as a feature of the `datasets` library, which takes seconds to import."""
     if type_ == _SCREENSHOT:
         return {"_type": "Image"}
     if pa.types.is_struct(type_):
@@ -100,7 +100,7 @@ def version_of(schema: pa.Schema) -> int:
 
 
 def needs_latest(row: dict) -> bool:
-    """Whether a row has what version 2 cannot hold or its readers do not know: an instruction, a kind beyond AITW's."""
+    """Whether a row has content that version 2 does not support: an instruction, or a kind of action beyond AITW's."""
     return any(
         step["instruction"] is not None or not ActionKind(step["action_kind"]).is_in_aitw for step in row["steps"]
     )
@@ -116,8 +116,8 @@ def _leaves(name: str, type_: pa.DataType) -> list[str]:
 
 
 def compressed_columns(schema: pa.Schema) -> list[str]:
-    """All columns but the pixels. Screens are encoded images already; compressing them again costs a tenth of a
-    conversion."""
+    """All columns but the pixels. Screens are already encoded images; compressing them again would take a tenth of the
+    conversion time."""
     leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
     return [leaf for leaf in leaves if leaf != f"{IN_STEPS}screenshot.bytes"]
 
@@ -133,19 +133,19 @@ ALL_COLUMNS = (*ALL_BUT_PIXELS, f"{IN_STEPS}screenshot")
 
 @lru_cache
 def _schema_of_columns(columns: tuple[str, ...]) -> pa.Schema:
-    """The schema of a table of these columns. Reading an empty file is what drops the other fields of the steps."""
+    """The schema of a table of these columns. Reading an empty file drops the other fields of the steps."""
     file = io.BytesIO()
     pq.write_table(LATEST_SCHEMA.empty_table(), file)
     return pq.ParquetFile(file).read(list(columns)).schema.remove_metadata()
 
 
 def empty_table(columns: Sequence[str]) -> pa.Table:
-    """No row of these columns."""
+    """A table of these columns without rows."""
     return _schema_of_columns(tuple(columns)).empty_table()
 
 
 def with_columns(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """A table read from a shard of any version as one of exactly these columns; null where the shard lacks them."""
+    """A table from a shard of any version with exactly these columns; those that the shard does not have are null."""
     return table.replace_schema_metadata(None).cast(_schema_of_columns(tuple(columns)))
 
 

@@ -1,8 +1,8 @@
-"""Sources: the data sets that `vlm-agent convert` reads. One file a source, and its entry in `registry.py`.
+"""Sources: the data sets that `vlm-agent convert` reads. Each source is one file, and one entry in `registry.py`.
 
-A source file defines `SOURCE`, a `Source`: its name, which files of a folder are its own, which of them go into one
-shard, and how to read their steps. Nothing else in the package knows a source by name. What a source yields is in
-`datasets/records.py`; `checks.py` has what sources share: JSON fields, PNG files, elements and size limits.
+A source file defines `SOURCE`, a `Source`: its name, how to recognise its files, which of them become one shard, and
+how to read their steps. No other code of the package knows a source by name. `datasets/records.py` defines the items that a
+source yields; `checks.py` has code that sources share: JSON fields, PNG files, elements and size limits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,12 +13,12 @@ from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.files import HashedFiles
 
 EPISODES_PER_SHARD = 200
-"""For sources with a file or a folder for each episode: as many shards as episodes would be slow to open."""
+"""For sources with a file or a folder per episode: a shard per episode would be slow to open."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """What becomes one shard: `files` of one subset, main files and those beside them, such as screens.
+    """The files that become one shard: `files` of one subset, main files and their other files, such as screens.
 
     `name` is the input's name in the manifest, `shard` the path of its shard within the output folder:
     `<subset>/<name>.parquet`.
@@ -44,15 +44,15 @@ class Source:
 
     name: the value of `--source`.
     about: a few words for the help of `--source`.
-    subsets: the names of its subsets, where the data set has fixed ones.
-    example: the name of a file of this source, for the message about a folder without one.
-    is_data: whether a file in a folder belongs to this source, by its name.
-    inputs: divides the files that were found into inputs. An input has one subset: any name that a folder can have.
-        Raises DatasetError for a file whose subset cannot be determined.
-    read: yields the steps of an input in order, and a BadRecord for each record that is not usable. Opens every file
-        through `HashedFiles.open`, so that the manifest has its SHA-256.
+    subsets: the names of its subsets, if the data set has fixed ones.
+    example: an example of a file name, for the error about a folder without such files.
+    is_data: whether a file in a folder belongs to this source, decided by its name.
+    inputs: groups the files into inputs. An input has one subset: any name that a folder can have. Raises DatasetError
+        for a file whose subset cannot be determined.
+    read: yields the steps of an input in order, and a BadRecord for each unusable record. Opens every file through
+        `HashedFiles.open`, so that the manifest contains its SHA-256.
 
-    The three functions are functions of a module, because worker processes import them by name.
+    The three functions must be defined at module level, because worker processes import them by name.
     """
 
     name: str
@@ -67,10 +67,10 @@ class Source:
 def inputs_of_episodes(
     paths: Sequence[Path], stem: str, subset: str, beside: Callable[[Path], Iterable[Path]]
 ) -> Iterator[Input]:
-    """Inputs of `EPISODES_PER_SHARD` episodes each, for a source with one main file an episode.
+    """Inputs of `EPISODES_PER_SHARD` episodes each, for a source with one main file per episode.
 
-    `paths` are the main files of one subset in their order, `stem` begins the names of the inputs, and `beside` lists
-    the other files of an episode, such as its screens.
+    `paths` are the main files of one subset in order, `stem` begins the names of the inputs, and `beside` returns the
+    other files of an episode, such as its screens.
     """
     parts = [paths[start : start + EPISODES_PER_SHARD] for start in range(0, len(paths), EPISODES_PER_SHARD)]
     for index, part in enumerate(parts):
@@ -79,7 +79,7 @@ def inputs_of_episodes(
 
 
 def main_files(input_: Input, files: HashedFiles, is_data: Callable[[Path], bool]) -> Iterator[Path]:
-    """The main file of each episode of an input, after it was hashed. The files beside it are hashed in turn."""
+    """The main file of each episode of an input, after hashing it. The episode's other files are hashed in turn."""
     for path in input_.files:
         with files.open(path) as file:
             file.read_rest()

@@ -1,14 +1,14 @@
-"""Android in the Wild: gzip TFRecords, one step a record, the steps of an episode adjacent and in order.
+"""Android in the Wild: gzip TFRecords, one step per record, the steps of an episode adjacent and in order.
 
 A record is a `tf.train.Example` with these fields (google-research, `android_in_the_wild/README.md`), all required:
 `episode_id`, `episode_length`, `step_id`, `goal_info`, `device_type`, `android_api_level`, `current_activity`,
-`image/{height,width,channels}`, `image/encoded` (raw uint8 H·W·C), `image/ui_annotations_positions` (4 floats an
+`image/{height,width,channels}`, `image/encoded` (raw uint8 H·W·C), `image/ui_annotations_positions` (4 floats per
 element: y x h w), `image/ui_annotations_{text,ui_types}`, `results/{action_type,type_action,yx_touch,yx_lift}`. Fields
 that the action's type does not use (the points of a key press, the text of a tap) are not read. The subset is not in
 the record but in the name of the file.
 
-The four texts of Chain-of-Action-Thought are optional, as bytes under AitZ's keys (`checks.COAT_KEYS`). AITW as
-published has none.
+The four texts of Chain-of-Action-Thought are optional, as bytes under AitZ's keys (`checks.COAT_KEYS`). The published
+AITW has none.
 """
 
 import re
@@ -30,7 +30,7 @@ SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
 
 
 def is_data(path: Path) -> bool:
-    """Whether a file in a folder is named like one of AITW's."""
+    """Whether the file's name matches those of AITW's files."""
     return re.search(r"(-\d+-of-\d+|\.tfrecords?)(\.gz)?$", path.name) is not None
 
 
@@ -44,13 +44,13 @@ def subset_of(path: Path) -> str:
     if path.absolute().parent.name in SUBSETS:
         return path.absolute().parent.name
     raise DatasetError(
-        f"cannot tell the subset of {path}: name the file <subset>-00000-of-00001 or put it into a folder named "
-        f"<subset>, which is one of {', '.join(SUBSETS)}"
+        f"cannot determine the subset of {path}: rename the file to <subset>-00000-of-00001 or move it into a folder "
+        f"<subset>, where <subset> is one of {', '.join(SUBSETS)}"
     )
 
 
 def _inputs(paths: Sequence[Path]) -> list[Input]:
-    """One input a file."""
+    """One input per file."""
     return [Input.of(path.name, subset_of(path), [path]) for path in paths]
 
 
@@ -74,12 +74,12 @@ SOURCE = Source(
 def read_steps(
     path: Path, subset: str | None = None, file: BinaryIO | HashedFile | None = None
 ) -> Iterator[EpisodeStep | BadRecord]:
-    """The steps of a file in order, and a BadRecord for each record that is not usable.
+    """The steps of a file in order, and a BadRecord for each unusable record.
 
     Screens are read-only uint8 (height, width, 3) views of the record; points and boxes are the file's float32 values.
     `file` is read instead of opening `path`; it must be seekable and at its beginning.
 
-    Raises DatasetError if `path` does not name its subset and, without `file`, if it is a folder or does not exist.
+    Raises DatasetError if the name of `path` has no subset and, without `file`, if it is a folder or does not exist.
     """
     subset = subset_of(path) if subset is None else subset
     for record in read_records(path, file):
@@ -92,8 +92,8 @@ def read_steps(
 def write_episodes(path: Path, episodes: Iterable[Episode]) -> int:
     """Writes a gzip TFRecord file in AITW's own format and returns the number of steps.
 
-    To be readable, the file must be named `<subset>-00000-of-00001`, or its folder after the subset. The same episodes
-    give the same bytes. The file appears only when it is complete.
+    To be readable, the file must have the name `<subset>-00000-of-00001`, or its folder the name of the subset. The
+    same episodes give the same bytes. The file appears only when it is complete.
 
     Raises DatasetError for an episode without pixels.
     """
@@ -130,15 +130,15 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
 
     The screen is a read-only view of the record's payload, not a copy.
 
-    Raises DatasetError, or ExampleError for bytes that are no Example, saying what is wrong with which field,
-    and DatasetError with the record's error for a record that could not be read.
+    Raises DatasetError naming the invalid field, ExampleError for bytes that are not an Example, and DatasetError with
+    the record's error for a record that could not be read.
     """
     if record.payload is None:
         raise DatasetError(str(record.error))
     fields = _Fields(parse_example(record.payload, _ALL_KINDS))
     length, step_id = fields.integer("episode_length"), fields.integer("step_id")
     episode_id = fields.string("episode_id")
-    checks.check_place(episode_id, step_id, length)
+    checks.check_position(episode_id, step_id, length)
     return EpisodeStep(
         file=file,
         record=record.number,
@@ -168,7 +168,7 @@ def encode_step(episode: Episode, number: int) -> bytes:
     """
     step = episode.steps[number]
     if not step.action.kind.is_in_aitw:
-        raise DatasetError(f"episode {episode.id}, step {number}: AITW has no action {step.action.name} to write")
+        raise DatasetError(f"episode {episode.id}, step {number}: AITW has no action {step.action.name}")
     if step.screenshot is None:
         raise DatasetError(f"episode {episode.id}, step {number} has no pixels to write")
     height, width, channels = step.screenshot.shape
@@ -219,7 +219,7 @@ class _Fields:
         return values[0]
 
     def string(self, name: str) -> str:
-        """An empty list counts as an empty string: some writers leave empty values out."""
+        """The string; an empty list counts as an empty string, because some writers omit empty values."""
         values = self.strings(name)
         if len(values) > 1:
             raise DatasetError(f"{name} has {len(values)} values, expected 1")
@@ -244,7 +244,7 @@ class _Fields:
 def _api_level(fields: _Fields) -> int:
     level = fields.integer("android_api_level")
     if not -(1 << 31) <= level < 1 << 31:
-        raise DatasetError(f"android_api_level {level} does not fit the 32 bits that a shard has for it")
+        raise DatasetError(f"android_api_level {level} does not fit into 32 bits")
     return level
 
 
@@ -253,7 +253,7 @@ def _screen(fields: _Fields) -> np.ndarray:
     if channels != 3:
         raise DatasetError(f"image/channels is {channels}, expected 3 (RGB)")
     if not checks.is_screen_size(height, width):
-        raise DatasetError(f"image/height {height} and image/width {width} are no size of a phone's screen")
+        raise DatasetError(f"image/height {height} and image/width {width} are not the size of a phone's screen")
     buffers = fields.values("image/encoded")
     if len(buffers) != 1:
         raise DatasetError(f"image/encoded has {len(buffers)} values, expected 1")

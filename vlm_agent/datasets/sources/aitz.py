@@ -1,4 +1,4 @@
-"""Android in the Zoo: one JSON file an episode, a list of its steps in order, and the screens as PNGs beside it.
+"""Android in the Zoo: one JSON file per episode, a list of its steps in order, with the screens as PNGs next to it.
 
     <split>/<subset>/<SUBSET-episode>/<SUBSET-episode>.json
 
@@ -51,11 +51,11 @@ def is_data(path: Path) -> bool:
 
 
 def subset_of(path: Path) -> str:
-    """The subset at the beginning of the file's name; DatasetError for a name unlike AitZ's."""
+    """The subset at the beginning of the file's name. Raises DatasetError for names that AitZ does not use."""
     if match := _NAME.fullmatch(path.name):
         return match[1].lower()
     raise DatasetError(
-        f"{path} is not named as an episode of AitZ is: <SUBSET>-<episode>.json, where the subset is one of "
+        f"{path} does not have the name of an AitZ episode: <SUBSET>-<episode>.json, where the subset is one of "
         f"{', '.join(subset.upper() for subset in SUBSETS)}"
     )
 
@@ -104,11 +104,11 @@ SOURCE = Source(
 def read_steps(path: Path) -> Iterator[EpisodeStep | BadRecord]:
     """The steps of one episode's file in order, one screen in memory at a time, and a BadRecord for each unusable one.
 
-    If the file stops being a list of JSON, the last item is a BadRecord that says so. Points and boxes are float32
+    If the file stops being a JSON list, the last item is a BadRecord with the error. Points and boxes are float32
     values, boxes in fractions of the size of the screen's file; `offset` is the byte at which the step begins in the
     JSON file.
 
-    Raises DatasetError if `path` is not a file or not named as AitZ's are.
+    Raises DatasetError if `path` is not a file or does not have the name of an AitZ episode.
     """
     subset, split = subset_of(path), split_of(path)
     for item in read_items(path):
@@ -125,7 +125,7 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
     fields = _Fields(item.value, _REQUIRED)
     episode_id, step_id = fields.string("episode_id"), fields.integer("step_id")
     length = fields.integer("episode_length")
-    checks.check_place(episode_id, step_id, length)
+    checks.check_position(episode_id, step_id, length)
     action, coat = checks.read_action(fields, _ACTION), _coat(fields)
     screen = checks.read_screen(checks.beside(path, fields.string("image_path")))
     return EpisodeStep(
@@ -172,7 +172,7 @@ def _elements(fields: _Fields, size: tuple[int, ...]) -> tuple[UiElement, ...]:
     boxes = fields.inner_list("ui_positions")
     for box in boxes:
         if not isinstance(box, list) or len(box) != 4:
-            raise DatasetError(f"ui_positions holds {reprlib.repr(box)}, expected boxes of four numbers (y, x, h, w)")
+            raise DatasetError(f"ui_positions has {reprlib.repr(box)}, expected boxes of four numbers (y, x, h, w)")
         checks.numbers_of(box, "ui_positions")
     fractions = (np.asarray(boxes, np.float64).reshape(-1, 4) / np.tile(size, 2)).astype(np.float32)
     return checks.elements_of(

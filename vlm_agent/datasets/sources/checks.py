@@ -1,6 +1,6 @@
 """Shared by the sources: limits, reading of actions and elements with checks, screens in PNG files.
 
-Nothing in a source's files is trusted. Every function raises DatasetError, which names the source's own key.
+The content of a source's files is untrusted. Every function raises DatasetError, which names the source's key.
 """
 
 import re
@@ -19,15 +19,15 @@ from vlm_agent.errors import DatasetError
 
 MAX_SIDE = 16_383
 MAX_PIXELS = 1 << 25
-"""Screens beyond 16,383 pixels a side (the limit of WebP) or 33.5 megapixels are refused: no phone has one, damaged
-numbers do."""
+"""Screens beyond 16,383 pixels per side (the limit of WebP) or 33.5 megapixels are refused: no phone has such a screen,
+so the numbers are damaged."""
 
 MAX_TEXT_BYTES = 1 << 16
 MAX_ELEMENTS = 1 << 12
 """Texts beyond 64 KiB and screens with more than 4,096 elements are refused, to bound memory."""
 
 MAX_STEPS = 10_000
-"""Longer episodes are refused: AITW's longest have some dozens of steps, damaged numbers have billions."""
+"""Longer episodes are refused: AITW's longest have a few dozen steps, damaged numbers billions."""
 
 COAT_KEYS = {
     "screen": "coat_screen_desc",
@@ -49,19 +49,19 @@ def is_screen_size(height: int, width: int) -> bool:
 
 
 def check_subset(subset: str, where: str) -> None:
-    """Any name is a subset that can be the name of a folder and is no word for all subsets together.
+    """Raises DatasetError for a subset that cannot be the name of a folder, or is a word for all subsets together.
 
-    `where` is the file or key that has it.
+    `where` is the file or key with the subset, for the message.
     """
     if not _SUBSET.fullmatch(subset) or subset in _RESERVED_SUBSETS:
         raise DatasetError(
-            f"{where}: {reprlib.repr(subset)} cannot be the name of a subset; use letters, digits, '_' and '-', and "
+            f"{where}: {reprlib.repr(subset)} cannot be the name of a subset; use letters, digits, '_' and '-', but "
             f"none of {', '.join(_RESERVED_SUBSETS)}"
         )
 
 
-def check_place(episode_id: str, step_id: int, episode_length: int) -> None:
-    """Does not check that `step_id` is within the episode: that is a fault of the episode, not of this step."""
+def check_position(episode_id: str, step_id: int, episode_length: int) -> None:
+    """Checks ranges only. A `step_id` beyond the episode is a fault of the episode, not of this step."""
     if not (1 <= episode_length <= MAX_STEPS and 0 <= step_id < MAX_STEPS):
         raise DatasetError(f"step_id {step_id} of episode_length {episode_length} is not within 0 … {MAX_STEPS - 1}")
     if not episode_id:
@@ -71,7 +71,7 @@ def check_place(episode_id: str, step_id: int, episode_length: int) -> None:
 def check_text(size: int, key: str) -> None:
     """`size` in bytes of UTF-8."""
     if size > MAX_TEXT_BYTES:
-        raise DatasetError(f"{key} has {size} bytes, more than the {MAX_TEXT_BYTES} that are accepted")
+        raise DatasetError(f"{key} has {size} bytes, more than the limit of {MAX_TEXT_BYTES}")
 
 
 class Fields(Protocol):
@@ -152,11 +152,11 @@ class ActionKeys(NamedTuple):
 
 
 def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = AITW_KINDS) -> Action:
-    """The action, which must be of one of the `known` types. Parts that its type does not use are not read."""
+    """The action, whose type must be in `known`. Parts that its type does not use are not read."""
     number = fields.integer(keys.kind)
     if number not in known:
         names = ", ".join(f"{kind.value} {kind.name}" for kind in known)
-        raise DatasetError(f"{keys.kind} {number} is unknown; there are {names}")
+        raise DatasetError(f"{keys.kind} {number} is unknown; expected one of {names}")
     kind = ActionKind(number)
     return Action(
         kind,
@@ -177,27 +177,27 @@ def _point(fields: Fields, key: str) -> tuple[float, float]:
 
 
 def elements_of(boxes: Sequence[float], texts: Sequence[str], types: Sequence[str], key: str) -> tuple[UiElement, ...]:
-    """`boxes` is flat, four numbers an element: y, x, height, width in screen fractions."""
+    """`boxes` is flat, with four numbers per element: y, x, height, width in screen fractions."""
     if not (len(boxes) == 4 * len(texts) == 4 * len(types)):
         raise DatasetError(
-            f"{key}: {len(boxes)} positions, {len(texts)} texts and {len(types)} ui_types do not "
-            "belong together (4 positions an element)"
+            f"{key}: {len(boxes)} positions, {len(texts)} texts and {len(types)} ui_types do not match (4 positions "
+            "per element)"
         )
     if len(texts) > MAX_ELEMENTS:
-        raise DatasetError(f"{key}: {len(texts)} elements, more than the {MAX_ELEMENTS} that are accepted")
+        raise DatasetError(f"{key}: {len(texts)} elements, more than the limit of {MAX_ELEMENTS}")
     each = zip(*[iter(boxes)] * 4, strict=True)
     return tuple(UiElement(*element) for element in zip(each, texts, types, strict=True))
 
 
 def coat_texts(texts: Mapping[str, str]) -> CoatTexts | None:
-    """From the values under `COAT_KEYS` that the source has; None if it has none of them."""
+    """The texts from the source's values under `COAT_KEYS`; None if it has none of them."""
     if not texts:
         return None
     return CoatTexts(**{name: texts[key] for name, key in COAT_KEYS.items() if key in texts})
 
 
 _FORMATS = ("PNG",)
-"""Not every format of Pillow: for some it starts other programs, and in few it notices damage."""
+"""Only formats that Pillow reads without starting other programs and in which it detects damage."""
 
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 
@@ -206,7 +206,7 @@ _DAMAGED_FILE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, IndexError, 
 
 
 def beside(path: Path, name: str) -> Path:
-    """The file beside `path` with the last part of `name`, so that no name leads out of the folder."""
+    """The file in the folder of `path` with the last part of `name`, so that no name leads out of the folder."""
     last = re.split(r"[\\/]", name)[-1]
     if last in ("", ".", "..") or len(last) > 255 or not last.isprintable():
         raise DatasetError(f"{name[:200]!r} does not name a file")
@@ -216,18 +216,18 @@ def beside(path: Path, name: str) -> Path:
 def read_screen(path: Path) -> np.ndarray:
     """The screen in a PNG file as uint8 (height, width, 3) RGB.
 
-    Raises DatasetError for a file that is missing, damaged, or larger than the screen of any phone; the size is checked
-    in the header, before a pixel is decoded.
+    Raises DatasetError for a file that is missing, damaged, or larger than the screen of any phone. The size is checked
+    in the header, before any pixel is decoded.
     """
     try:
         if not path.is_file():
-            raise DatasetError(f"the screen {path.name} is not there")
+            raise DatasetError(f"the screen {path.name} is missing")
         with path.open("rb") as file:
             _check_screen(file, path.name)
             with Image.open(file, formats=_FORMATS) as image:
                 return np.array(image.convert("RGB"))
     except UnidentifiedImageError:
-        raise DatasetError(f"the screen {path.name} is no PNG") from None
+        raise DatasetError(f"the screen {path.name} is not a PNG") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DatasetError(f"the screen {path.name} is larger than any phone's") from None
     except _DAMAGED_FILE_ERRORS as error:
@@ -238,9 +238,9 @@ def _check_screen(file: BinaryIO, name: str) -> None:
     with Image.open(file, formats=_FORMATS) as image:
         width, height = image.size
         if not is_screen_size(height, width):
-            raise DatasetError(f"the screen {name} has {height}×{width} pixels, more than any phone")
+            raise DatasetError(f"the screen {name} has {height}×{width} pixels, more than any phone's")
         if image.mode not in _EIGHT_BIT_MODES:
-            raise DatasetError(f"the screen {name} has pixels of mode {image.mode}, expected 8 bits a channel")
-        # Decoding ignores the checksums of a PNG and lets some damage pass. `verify` checks them and uses up the image.
+            raise DatasetError(f"the screen {name} has pixels of mode {image.mode}, expected 8 bits per channel")
+        # Decoding ignores a PNG's checksums and misses some damage. `verify` checks them, and consumes the image.
         image.verify()
     file.seek(0)

@@ -18,22 +18,22 @@ SOURCES: dict[str, Source] = {
 """Source by name, the value of `--source`."""
 
 
-def source_named(name: str) -> Source:
-    """Raises DatasetError, naming the registered sources, for an unknown name."""
+def find_source(name: str) -> Source:
+    """The source of this name. Raises DatasetError listing the registered sources if it is unknown."""
     if name not in SOURCES:
-        raise DatasetError(f"source {name!r} is unknown; there are {', '.join(SOURCES)}")
+        raise DatasetError(f"source {name!r} is unknown; choose one of {', '.join(SOURCES)}")
     return SOURCES[name]
 
 
 def published_subsets() -> list[str]:
-    """The subsets of data sets that have fixed ones, by name. Others are whatever a manifest names."""
+    """The names of the subsets of data sets with fixed subsets. Other data sets define theirs in the manifest."""
     return sorted({subset for source in SOURCES.values() for subset in source.subsets})
 
 
 def check_subsets(names: Iterable[str], present: Iterable[str], where: str) -> None:
     """Raises DatasetError for a name that is neither a subset in `present` nor one of a registered source.
 
-    `where` is the option or key that has the names.
+    `where` is the option or key with the names, for the message.
     """
     known = sorted({*present, *published_subsets()})
     if unknown := sorted(set(names) - set(known)):
@@ -54,7 +54,7 @@ def find_inputs(source: Source, paths: Sequence[Path]) -> list[Input]:
         for file in _files(source, path):
             found.setdefault(file.resolve(), file.absolute())
     if not found:
-        raise DatasetError("no input was given")
+        raise DatasetError("no inputs; name files to convert, or folders that contain them")
     inputs = source.inputs(list(found.values()))
     by_shard: dict[str, Input] = {}
     for input_ in inputs:
@@ -71,7 +71,7 @@ def _files(source: Source, path: Path) -> list[Path]:
         raise DatasetError(f"{path} does not exist")
     files = sorted(file for file in _walk(path) if source.is_data(file)) if path.is_dir() else [path]
     if not files:
-        raise DatasetError(f"the folder {path} holds no file of source {source.name} (named like {source.example})")
+        raise DatasetError(f"{path} contains no file of source {source.name} (such as {source.example})")
     for file in files:
         if not file.is_file():
             raise DatasetError(f"{file} is not a file, or a link to a file that does not exist")
@@ -79,7 +79,7 @@ def _files(source: Source, path: Path) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Unlike `rglob`, follows links to folders and raises OSError for a folder that may not be read."""
+    """All files below a folder. Unlike `rglob`, follows links to folders and raises OSError for unreadable folders."""
     visited = set()
     for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
         real = os.path.realpath(parent)

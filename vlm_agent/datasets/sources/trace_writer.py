@@ -19,7 +19,7 @@ class TraceWriter:
 
     def __init__(self, folder: Path, heading: Heading) -> None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise DatasetError(f"{folder} exists and is not an empty folder; name another for the trace")
+            raise DatasetError(f"{folder} exists and is not an empty folder; choose another folder for the trace")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.heading = folder, heading
         write_heading(folder, heading)
@@ -47,7 +47,7 @@ class TraceWriter:
         self._write(step_line(step))
 
     def outcome(self, number: int, outcome: str, seconds: float = 0.0) -> None:
-        """Writes the outcome of step `number`, one of `traces.OUTCOMES`, and the seconds that it took."""
+        """Writes the outcome of step `number`, one of `traces.OUTCOMES`, and its duration in seconds."""
         self._write({"of": number, "outcome": outcome, "seconds": seconds})
 
     def end(self, reason: str, message: str = "", **more) -> None:
@@ -62,4 +62,4 @@ class TraceWriter:
 def _end_by(error: BaseException | None) -> tuple[str, str]:
     if isinstance(error, KeyboardInterrupt):
         return "stopped", "stopped by Ctrl-C"
-    return "error", "the run left without saying why" if error is None else f"{type(error).__name__}: {error}"
+    return "error", "the run ended without a reason" if error is None else f"{type(error).__name__}: {error}"

@@ -1,19 +1,20 @@
-"""Traces: the screens, answers and actions of an agent on a phone, written step by step so that a kill loses nothing.
+"""Traces: the screens, answers and actions of an agent on a phone, written step by step to survive a kill.
 
     TRACE/trace.json         the goal, the agent, the phone; written first
     TRACE/screen_000.png …   the screen of each step
-    TRACE/steps.jsonl        lines, each written at once:
+    TRACE/steps.jsonl        lines, each written immediately:
 
     {"step": 0, "screen": "screen_000.png", "activity": "…", "elements": [[y, x, height, width, text, type], …] or null,
-     "said": "tap at 7 90", "action": {"kind": 4, "touch_yx": [y, x], "lift_yx": [y, x]} or null, "tokens": [read, said]
-     or null, "seconds": {"screen": …, "agent": …}}
+     "said": "tap at 7 90", "action": {"kind": 4, "touch_yx": [y, x], "lift_yx": [y, x]} or null,
+     "tokens": [read, written] or null, "seconds": {"screen": …, "agent": …}}
     {"of": 0, "outcome": "done", "seconds": …}
     {"end": "complete", "message": "", …}
 
-The line of a step is written before the phone is touched, its outcome afterwards. A last line without a line break was
-interrupted by a kill and is ignored. A step without an outcome may have been performed or not.
+The line of a step (with the agent's answer as `said`) is written before its action is performed, its outcome
+afterwards. A last line without a line break was interrupted by a kill and is ignored. A step without an outcome may or
+may not have been performed.
 
-Reading trusts nothing in these files.
+The content of these files is untrusted when it is read.
 """
 
 import json
@@ -36,11 +37,11 @@ VERSION = 1
 DEFAULT_SUBSET = "general"
 
 DONE, IN_DOUBT, FAILED, WITHHELD, UNPARSED = OUTCOMES = ("done", "in_doubt", "failed", "withheld", "unparsed")
-"""Outcomes of a step: performed; interrupted, so that it may have been performed; refused by the phone; not allowed, so
-not tried; not an action. An episode consists of the steps with one of the first two."""
+"""Outcomes of a step: performed; interrupted, so it may have been performed; refused by the phone; not permitted, so
+not attempted; not an action. An episode consists of the steps with one of the first two."""
 
 MAX_ANSWER_LENGTH = 10_000
-"""In characters. A server out of control writes more."""
+"""In characters. A misbehaving server may write more."""
 
 _ACTION = checks.ActionKeys("kind", "text", "touch_yx", "lift_yx")
 
@@ -70,10 +71,10 @@ class TraceStep:
 
 @dataclass(frozen=True)
 class Heading:
-    """What is known before the first step.
+    """The facts known before the first step.
 
-    `task` is a simulated phone's, `subset/split/seed`, and `size` the (height, width) of its screen; with them a trace
-    can be replayed. `subset` is the subset that conversion puts the episode into.
+    `task` is the task of a simulated phone, `subset/split/seed`, and `size` the (height, width) of its screen; with
+    both, a trace can be replayed. `subset` is the subset of the episode in a conversion.
     """
 
     id: str
@@ -99,7 +100,7 @@ class Trace:
         return checks.read_screen(checks.beside(self.folder / STEPS, step.screen))
 
     def episode(self) -> Episode:
-        """The performed actions as a demonstration, without answers that were no action, not allowed or refused."""
+        """The performed actions as a demonstration, without unparsed, unpermitted and refused ones."""
         steps = tuple(
             Step(self.screen(step), step.action, step.elements or (), step.activity)
             for step in self.steps
@@ -132,7 +133,7 @@ def _inputs(paths: Sequence[Path]) -> list[Input]:
 
 
 def _subset_of(path: Path) -> str:
-    """The subset of the trace with this heading. For a damaged heading the default; `read_steps` reports the damage."""
+    """The subset in this heading, or the default if the heading is damaged; `read_steps` reports the damage."""
     try:
         return _read_heading(path.parent).subset
     except DatasetError:
@@ -162,7 +163,7 @@ SOURCE = Source(
 
 
 def read_trace(folder: Path) -> Trace:
-    """Raises DatasetError if `folder` holds no trace, or a damaged one."""
+    """The trace in `folder`. Raises DatasetError if it does not contain a trace, or a damaged one."""
     heading, lines = _read_heading(folder), list(_read_lines(folder / STEPS))
     for line in lines:
         if line.error is not None:
@@ -224,7 +225,7 @@ def _line(number: int, offset: int, data: bytes) -> _Line:
     except DatasetError as error:
         return _Line(number, offset, checksum, None, str(error))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
-        return _Line(number, offset, checksum, None, f"this is no line of a trace: {type(error).__name__} {error}")
+        return _Line(number, offset, checksum, None, f"not a line of a trace: {type(error).__name__} {error}")
 
 
 def _content_of(content: dict) -> TraceStep | dict | tuple[int, str]:
@@ -233,7 +234,7 @@ def _content_of(content: dict) -> TraceStep | dict | tuple[int, str]:
     if "of" not in content:
         return _step_of(content)
     if content["outcome"] not in OUTCOMES:
-        raise DatasetError(f"outcome is {content['outcome']!r}; there are {', '.join(OUTCOMES)}")
+        raise DatasetError(f"outcome is {content['outcome']!r}; expected one of {', '.join(OUTCOMES)}")
     return _step_number(content, "of"), content["outcome"]
 
 
@@ -266,7 +267,7 @@ def _step_number(content: dict, key: str) -> int:
 
 
 def _with_outcomes(lines: list[_Line]) -> list[_Line]:
-    """The lines with a step, now with its outcome, and the lines that could not be read."""
+    """The lines with a step, with the outcome added, and the unreadable lines."""
     outcomes = dict(line.content for line in lines if isinstance(line.content, tuple))
     found = []
     for line in lines:
@@ -279,7 +280,7 @@ def _with_outcomes(lines: list[_Line]) -> list[_Line]:
 
 
 def _is_in_episode(line: _Line) -> bool:
-    """A line that could not be read counts: it leaves a gap."""
+    """Whether the line counts as a step of the episode; an unreadable line does, and leaves a gap."""
     return line.error is not None or (isinstance(line.content, TraceStep) and line.content.is_in_episode)
 
 
@@ -287,7 +288,7 @@ def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length
     step = line.content
     if not isinstance(step, TraceStep) or step.action is None:
         raise DatasetError(line.error or "the line has no action")
-    checks.check_place(heading.id, number, length)
+    checks.check_position(heading.id, number, length)
     return EpisodeStep(
         file=path,
         record=line.number,
@@ -316,7 +317,7 @@ def _read_heading(folder: Path) -> Heading:
             checks.text_of(getattr(heading, name), name)
         checks.check_subset(heading.subset, "subset")
     except FileNotFoundError:
-        raise DatasetError(f"{folder} holds no trace: {path} does not exist") from None
+        raise DatasetError(f"{folder} is not the folder of a trace: {path} does not exist") from None
     except DatasetError as error:
         raise DatasetError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:

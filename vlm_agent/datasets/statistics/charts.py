@@ -83,8 +83,7 @@ def _histogram(values: np.ndarray, step: int, count: int, limit: int | None) -> 
 def shades(counts: np.ndarray) -> list[tuple[float, str]]:
     """A grid of counts, int64 (rows, columns), as (opacity, SVG path in cells) of the cells of each shade.
 
-    Opacity is proportional to the square root of a cell's count: a few cells have most taps, and the others should
-    stay visible.
+    Opacity is proportional to the square root of a cell's count, so that cells with few taps remain visible.
     """
     if not counts.any():
         return []

@@ -1,6 +1,6 @@
 """Goal leakage: AITW splits episodes, not goals, so a goal of the test split may also be in the train split.
 
-Goals are compared without case and with white space normalised.
+Goals are compared with case ignored and white space normalised.
 """
 
 from collections import Counter
@@ -27,8 +27,8 @@ class LeakedGoal:
 class GoalLeak:
     """The overlap of a held-out split with train.
 
-    `goals`: the number of different goals, `goals_seen` of them in train. `episodes`: the number of episodes,
-    `episodes_seen` of them with a goal that is in train. `most_frequent`: leaked goals, by their held-out episodes.
+    `goals`: the number of distinct goals, `goals_seen` of them in train. `episodes`: the number of episodes,
+    `episodes_seen` of them with a goal in train. `most_frequent`: leaked goals, by number of held-out episodes.
     """
 
     goals: int

@@ -25,8 +25,8 @@ def write_page(
 ) -> None:
     """Writes the page to `output`, atomically.
 
-    `facts` are in the heading: the shards and the selected part of them. The counts of the conversion are shown if the
-    `manifest` has them.
+    `facts` are shown in the heading: the shards and the selected part of them. The counts of the conversion are shown
+    if the `manifest` contains them.
     """
     page = (
         _environment()
@@ -91,6 +91,6 @@ def _environment() -> Environment:
     environment.filters["words"] = lambda name: name.replace("_", " ")
     environment.filters["number"] = lambda number: f"{number:,}"
     environment.filters["one"] = lambda number: f"{number:,.1f}"
-    environment.filters["percent"] = lambda part, whole: f"{100 * part / whole:.1f}" if whole else "–"
+    environment.filters["percent"] = lambda part, total: f"{100 * part / total:.1f}" if total else "–"
     environment.filters["spread"] = spread
     return environment

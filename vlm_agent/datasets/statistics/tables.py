@@ -61,7 +61,7 @@ def _sizes_table(statistics: Statistics) -> Table:
 
 def _leaks_table(statistics: Statistics) -> Table:
     table = new_table(
-        "Goals seen in train (but for case and spaces)", ("split", "goals", "seen", "episodes", "seen", "%")
+        "Goals in train (ignoring case and white space)", ("split", "goals", "seen", "episodes", "seen", "%")
     )
     for split, leak in statistics.leaks.items():
         counts = (leak.goals, leak.goals_seen, leak.episodes, leak.episodes_seen)
