@@ -163,7 +163,7 @@ def test_an_episode_that_is_in_two_files_is_kept_from_the_first(tmp_path):
     assert manifest["files"][1]["steps_quarantined"] == manifest["files"][2]["steps_quarantined"] == STEPS
     assert manifest["episode_faults"] == {"id_seen_before": 2}
     assert {line["reason"] for line in lines} == {f"an episode with id {id_} was read before" for id_ in "ab"}
-    assert "the later files are read again without them" in printed
+    assert "converting the later files again without them" in printed
 
 
 def test_a_file_of_nothing_but_episodes_of_others_ends_without_a_shard(tmp_path):

@@ -116,7 +116,7 @@ def _flip_in_gzip(data):
         (_flip_in_framing, "the checksum of the record's length is wrong", [], 1),
         (_flip_in_gzip, "", None, None),
         (lambda data: b"", "the file is empty", [], 1),
-        (lambda data: b"this is not it", "no TFRecord", [], 1),
+        (lambda data: b"this is not it", "not a TFRecord", [], 1),
         (lambda data: data[:-4], "gzip stream is truncated", ["a", "b"], 1),
     ],
 )
@@ -203,10 +203,10 @@ def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):
     general = source / "general"
     for arguments, options, reason in [
         (("aitv", [general], output), {}, "source 'aitv' is unknown; choose one of aitw"),
-        (("aitw", [], output), {}, "no input"),
+        (("aitw", [], output), {}, "no inputs"),
         (("aitw", [tmp_path / "empty"], output), {}, "empty contains no file of source aitw"),
         (("aitw", [tmp_path / "nowhere"], output), {}, "nowhere does not exist"),
-        (("aitw", [source], output), {}, "cannot tell the subset of .*part-00000-of-00001"),
+        (("aitw", [source], output), {}, "cannot determine the subset of .*part-00000-of-00001"),
         (("aitw", [general, other], output), {}, "would both become general/general-00000-of-00001.parquet"),
         (("aitw", [general], output, [tmp_path / "splits.json"]), {}, "not JSON"),
         (("aitw", [general], other), {}, "is a file; a conversion needs a folder"),
@@ -234,7 +234,7 @@ def test_a_stopped_conversion_has_no_manifest(source, tmp_path, monkeypatch):
         stopped.setattr("vlm_agent.datasets.convert.write_results", stop)
         with pytest.raises(KeyboardInterrupt):
             convert("aitw", [source], tmp_path / "out", workers=1)
-    with pytest.raises(DatasetError, match="did not finish"):
+    with pytest.raises(DatasetError, match="conversion is incomplete"):
         ShardDataset(tmp_path / "out")
 
 

@@ -123,7 +123,7 @@ def test_steps_that_disagree_about_the_length_set_the_episode_aside():
 def test_a_step_beyond_the_length_sets_the_episode_aside(words, count):
     whole, bad, faults = _group(_steps(words))
     assert whole == {}
-    assert bad == _left_out("a", "it has a step 3, and episode_length 3", range(count))
+    assert bad == _left_out("a", "it has a step 3, but episode_length 3", range(count))
     assert faults == {"wrong_episode_length": 1}
 
 

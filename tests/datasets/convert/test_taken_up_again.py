@@ -81,9 +81,9 @@ def test_what_an_interrupted_run_left_half_written_is_removed(source, tmp_path):
 
 
 CHANGED = [
-    (["--splits", "{tmp}/other.json"], ["option splits was [{", "splits.json", "other.json"]),
+    (["--splits", "{tmp}/other.json"], ["option splits: [{", "splits.json", "other.json"]),
     (["--mixture", "general=0.5"], ["option mixture: {} before, {\"general\": 0.5} now"]),
-    (["--image-format", "png"], ["option screens was", '"name": "jpeg"', '"name": "png"']),
+    (["--image-format", "png"], ["option screens: ", '"name": "jpeg"', '"name": "png"']),
     (["--quality", "80"], ['"quality": 90', '"quality": 80']),
     (["--max-pixels", "10000"], ['"max_pixels": 20000', '"max_pixels": 10000']),
     (["--multiple", "32"], ['"multiple": 28', '"multiple": 32']),
@@ -122,7 +122,7 @@ def test_a_changed_split_file_is_refused(source, tmp_path):
     splits = [source / "splits.json"]
     convert("aitw", [source], tmp_path / "out", splits, workers=1)
     splits[0].write_text('{"train": ["a", "b"]}')
-    with pytest.raises(DatasetError, match="option splits was"):
+    with pytest.raises(DatasetError, match="option splits: "):
         convert("aitw", [source], tmp_path / "out", splits, workers=1)
 
 
@@ -131,7 +131,7 @@ def test_an_input_of_another_size_is_refused(source, tmp_path):
     path = source / "general/general-00000-of-00001"
     before = path.stat().st_size
     path.write_bytes(path.read_bytes() + b"x")
-    named = f"input general-00000-of-00001 has {before + 1:,} bytes, and {before:,} before"
+    named = f"input general-00000-of-00001: {before:,} bytes before, {before + 1:,} bytes now"
     with pytest.raises(DatasetError, match=named):
         convert("aitw", [source], tmp_path / "out", workers=1)
 

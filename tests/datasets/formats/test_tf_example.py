@@ -90,11 +90,11 @@ def _read_or_refuse(payload):
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "where 0 are left"),
-        (b"\x0a" + b"\x80" * 11, "does not end"),
+        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "only 0 remain"),
+        (b"\x0a" + b"\x80" * 11, "not terminated"),
         (b"\x0b", "wire type 3"),
         (b"\x02\x00", "field number 0"),
-        (b"\x08\x01", "wire type 0 where 2 is expected"),
+        (b"\x08\x01", "wire type is 0, expected 2"),
     ],
 )
 def test_hostile_bytes_are_refused_with_a_reason(payload, reason):

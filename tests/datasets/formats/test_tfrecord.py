@@ -120,7 +120,7 @@ def test_a_truncated_gzip_keeps_its_good_records_and_reports_once(tmp_path_facto
     path.write_bytes(whole[: data.draw(st.integers(1, len(whole) - 1))])
     *good, last = read_records(path)
     assert [record.payload for record in good] == noise[: len(good)]
-    assert last.number == len(good) and ("truncated" in last.error or "no TFRecord" in last.error)
+    assert last.number == len(good) and ("truncated" in last.error or "not a TFRecord" in last.error)
 
 
 def test_records_of_a_gzip_that_ends_early_are_all_there(tmp_path):
@@ -146,9 +146,9 @@ def test_a_truncated_raw_file_says_so(raw):
     [
         (b"", "empty"),
         (gzip.compress(b"", mtime=0), "empty"),
-        (b"hello", "no TFRecord"),
-        (b"\x89PNG\r\n\x1a\n" + bytes(100), "no TFRecord"),
-        (gzip.compress(b"some text that is long enough", mtime=0), "no TFRecord"),
+        (b"hello", "not a TFRecord"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "not a TFRecord"),
+        (gzip.compress(b"some text that is long enough", mtime=0), "not a TFRecord"),
         (b"\x1f\x8b" + b"not gzip at all", "gzip stream is damaged"),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_record_beyond_the_limit_is_stepped_over(raw, monkeypatch):
     monkeypatch.setattr(tfrecord, "MAX_RECORD_BYTES", 2000)
     records = list(read_records(raw))
     assert [record.payload for record in records] == [*PAYLOADS[:3], None, None]
-    assert "more than the 2000" in records[3].error
+    assert "more than the limit of 2000" in records[3].error
 
 
 def test_a_length_of_exabytes_is_no_reason_to_ask_for_memory(raw):

@@ -258,7 +258,7 @@ def test_a_shard_that_was_replaced_is_read_anew_and_refused_where_the_index_know
         for id_ in ("5", "2", "7"):
             writer.write(made_episode(id_, "general"), "test")
     assert dataset[1].id == "2"
-    with pytest.raises(DatasetError, match="has episode 5 where the index says 1; remove that shard"):
+    with pytest.raises(DatasetError, match="has episode 5, the index 1; remove this shard"):
         dataset[0]
 
 
@@ -271,7 +271,7 @@ def test_a_shard_appears_only_when_complete(tmp_path):
 
 def test_a_folder_without_manifest_is_refused(folder):
     (folder / "manifest.json").unlink()
-    with pytest.raises(DatasetError, match=r"has no manifest\.json.*did not finish"):
+    with pytest.raises(DatasetError, match=r"has no manifest\.json.*conversion is incomplete"):
         ShardDataset(folder)
 
 
@@ -299,7 +299,7 @@ def test_a_shard_that_is_not_what_the_manifest_says_is_refused(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     before = (folder / "manifest.json").read_bytes()
     manifest["files"][0]["episodes_written"] = 5
-    with pytest.raises(DatasetError, match="has 3 episodes where the manifest says 5"):
+    with pytest.raises(DatasetError, match="has 3 episodes, but 5 in the manifest"):
         write_manifest(folder, manifest)
     assert (folder / "manifest.json").read_bytes() == before
     dataset = ShardDataset(folder)

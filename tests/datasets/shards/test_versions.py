@@ -173,7 +173,7 @@ def test_a_shard_of_version_1_with_other_episodes_than_its_manifest_is_refused(v
     manifest = json.loads((version_1 / MANIFEST).read_text())
     manifest["files"][0]["episodes_written"] = 3
     (version_1 / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(DatasetError, match="has 2 episodes where the manifest says 3"):
+    with pytest.raises(DatasetError, match="has 2 episodes, but 3 in the manifest"):
         ShardDataset(version_1)
 
 

@@ -142,7 +142,7 @@ def test_the_subset_is_in_the_files_name_or_its_folders(tmp_path, path, subset):
 
 @pytest.mark.parametrize("name", ["part-00000-of-00001", "generalities-00000-of-00001"])
 def test_a_file_that_does_not_tell_its_subset_is_refused_and_told_how(tmp_path, name):
-    with pytest.raises(DatasetError, match="name the file <subset>-00000-of-00001"):
+    with pytest.raises(DatasetError, match="rename the file to <subset>-00000-of-00001"):
         subset_of(tmp_path / name)
 
 
@@ -174,10 +174,10 @@ def test_a_missing_field_is_named(name):
         (0, {"image__encoded": [b"x" * 100]}, "100 bytes, expected 40×24×3 = 2880"),
         (0, {"image__encoded": [b"x", b"y"]}, "2 values, expected 1"),
         (0, {"image__height": [41]}, "2880 bytes, expected 41×24×3"),
-        (0, {"image__height": [0]}, "no size"),
-        (0, {"image__height": [-40], "image__width": [-24]}, "no size"),
-        (0, {"image__height": [2**62]}, "no size"),
-        (0, {"image__height": [16_384], "image__width": [16_384]}, "no size"),
+        (0, {"image__height": [0]}, "not the size"),
+        (0, {"image__height": [-40], "image__width": [-24]}, "not the size"),
+        (0, {"image__height": [2**62]}, "not the size"),
+        (0, {"image__height": [16_384], "image__width": [16_384]}, "not the size"),
         (0, {"image__height": [40, 40]}, "image/height has 2 values"),
         (0, {"image__height": [40.0]}, "image/height is a list of float, expected int64"),
         (0, {"image__channels": [4]}, "channels is 4"),

@@ -96,8 +96,8 @@ def test_a_last_line_that_was_being_written_counts_for_nothing(tmp_path):
     [
         (lambda step: step.update(action={"kind": 99}), "kind 99"),
         (lambda step: step.update(action={"kind": 4, "touch_yx": [2, 0], "lift_yx": [0, 0]}), "within"),
-        (lambda step: step.update(elements=[[0, 0, 1]]), "no line"),
-        (lambda step: step.update(seconds=[1]), "no line"),
+        (lambda step: step.update(elements=[[0, 0, 1]]), "not a line"),
+        (lambda step: step.update(seconds=[1]), "not a line"),
         (lambda step: step.update(step=-1), "step is -1"),
         (lambda step: step.update(said=7), "said holds 7"),
         (lambda step: step.pop("screen"), "screen"),
