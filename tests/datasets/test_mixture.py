@@ -81,7 +81,7 @@ def test_a_tenth_of_which_a_tenth_is_taken_stays_as_it_is():
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, 10, math.nan, math.inf, -math.inf])
 def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(DatasetError, match=f"share of install is {share}; it must lie within 0 and 1"):
+    with pytest.raises(DatasetError, match=f"fraction of install is {share}; it must be between 0 and 1"):
         check_mixture({"general": 0.5, "install": share})
     with pytest.raises(DatasetError, match="share of install"):
         in_mixture("1", "general", {"install": share})

@@ -211,7 +211,7 @@ def test_bad_requests_are_refused_before_anything_is_written(source, tmp_path):
         (("aitw", [general], output, [tmp_path / "splits.json"]), {}, "not JSON"),
         (("aitw", [general], other), {}, "is a file; a conversion needs a folder"),
         (("aitw", [general], output), {"mixture": {"googleapps": 0.1}}, "the mixture names googleapps"),
-        (("aitw", [general], output), {"mixture": {"general": 1.5}}, "share of general is 1.5"),
+        (("aitw", [general], output), {"mixture": {"general": 1.5}}, "fraction of general is 1.5"),
     ]:
         with pytest.raises(DatasetError, match=reason):
             convert(*arguments, **options)

@@ -223,10 +223,10 @@ def test_the_split_is_told_by_the_published_folders_alone(tmp_path, folder, spli
         (TAP, {"result_lift_yx": "{}"}, "result_lift_yx holds {}, expected a list"),
         (TAP, {"result_lift_yx": ""}, "result_lift_yx is ''"),
         (TAP, {"ui_positions": "[" * 100_000}, "ui_positions is '[[[["),
-        (TAP, {"ui_positions": "[[1, 2, 3]]"}, "ui_positions has [1, 2, 3]"),
-        (TAP, {"ui_positions": "[1, 2, 3, 4]"}, "ui_positions has 1"),
-        (TAP, {"ui_positions": "[[1, 2, 3, [4]]]"}, "ui_positions has [4]"),
-        (TAP, {"ui_positions": f"[[1, 2, 3, {10**400}]]"}, "ui_positions has 1000"),
+        (TAP, {"ui_positions": "[[1, 2, 3]]"}, "ui_positions holds [1, 2, 3]"),
+        (TAP, {"ui_positions": "[1, 2, 3, 4]"}, "ui_positions holds 1"),
+        (TAP, {"ui_positions": "[[1, 2, 3, [4]]]"}, "ui_positions holds [4]"),
+        (TAP, {"ui_positions": f"[[1, 2, 3, {10**400}]]"}, "ui_positions holds 1000"),
         (TAP, {"ui_positions": "[[1, 2, 3, 4]]"}, "4 positions, 0 texts and 0 ui_types"),
         (TAP, {"ui_text": '["a"]'}, "0 positions, 1 texts and 0 ui_types"),
         (TAP, {"ui_types": "[null]"}, "ui_types holds None"),
@@ -329,7 +329,7 @@ def test_a_png_of_another_kind_becomes_rgb(tmp_path, changed):
         ("[", "invalid JSON"),
         ("\ufeff[]", "expected '['"),
         ("[" * 100_000, "nested too deep"),
-        (" " * (MAX_JSON_BYTES + 1), "more than the"),
+        (" " * (MAX_JSON_BYTES + 1), "larger than the limit"),
     ],
 )
 def test_a_file_that_is_no_list_of_steps_is_one_bad_record(tmp_path, text, reason):

@@ -133,7 +133,7 @@ def test_the_tables_fit_a_terminal_and_say_the_same(dataset):
     with console.capture() as capture:
         print_statistics(console, summarise(read_columns(dataset)), TOKENS)
     text = capture.get()
-    for words in ("Episodes / steps", "1 / 8", "impossible", "64 × 32", "median", "Goals seen in train", "> 1,000"):
+    for words in ("Episodes / steps", "1 / 8", "impossible", "64 × 32", "median", "Goals in train", "> 1,000"):
         assert words in text
     assert "[my] recipe.yaml" in text
     assert re.search(r"test +2 +1 +2 +1 +50.0", text)

@@ -172,7 +172,7 @@ def _elements(fields: _Fields, size: tuple[int, ...]) -> tuple[UiElement, ...]:
     boxes = fields.inner_list("ui_positions")
     for box in boxes:
         if not isinstance(box, list) or len(box) != 4:
-            raise DatasetError(f"ui_positions has {reprlib.repr(box)}, expected boxes of four numbers (y, x, h, w)")
+            raise DatasetError(f"ui_positions holds {reprlib.repr(box)}, expected boxes of four numbers (y, x, h, w)")
         checks.numbers_of(box, "ui_positions")
     fractions = (np.asarray(boxes, np.float64).reshape(-1, 4) / np.tile(size, 2)).astype(np.float32)
     return checks.elements_of(
