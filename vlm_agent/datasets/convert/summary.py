@@ -102,9 +102,7 @@ class ConversionSummary:
     def of(cls, output: Path, entries: Iterable[Entry], waiting: int = 0) -> "ConversionSummary":
         entries = list(entries)
         # What is wrong with a record comes before the good records that are left out with it.
-        bad = sorted(
-            chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line["reason"]
-        )
+        bad = sorted(chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line["reason"])
         return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting)
 
     def total(self, count: str) -> int:

@@ -1,8 +1,8 @@
 """Sources: the data sets that `vlm-agent convert` reads. Each source is one file, and one entry in `registry.py`.
 
 A source file defines `SOURCE`, a `Source`: its name, how to recognise its files, which of them become one shard, and
-how to read their steps. No other code of the package knows a source by name. `datasets/records.py` defines the items that a
-source yields; `checks.py` has code that sources share: JSON fields, PNG files, elements and size limits.
+how to read their steps. No other code of the package knows a source by name. `datasets/records.py` defines the items
+that a source yields; `checks.py` has code that sources share: JSON fields, PNG files, elements and size limits.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
