@@ -129,4 +129,4 @@ convert(Path({str(folder)!r}), Path({str(tmp_path / "killed")!r}), "--workers", 
 
 def test_an_unknown_source_is_answered_with_the_registered_ones(registered, folder, tmp_path, capsys):
     assert main(["convert", "--source", "toi", "--input", str(folder), "--output", str(tmp_path / "out")]) == FAILED
-    assert f"there are {', '.join(SOURCES)}" in capsys.readouterr().err
+    assert f"choose one of {', '.join(SOURCES)}" in capsys.readouterr().err
