@@ -83,7 +83,7 @@ def test_a_tenth_of_which_a_tenth_is_taken_stays_as_it_is():
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(DatasetError, match=f"fraction of install is {share}; it must be between 0 and 1"):
         check_mixture({"general": 0.5, "install": share})
-    with pytest.raises(DatasetError, match="share of install"):
+    with pytest.raises(DatasetError, match="fraction of install"):
         in_mixture("1", "general", {"install": share})
 
 
