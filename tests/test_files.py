@@ -132,7 +132,7 @@ def test_what_lies_behind_damage_and_is_never_inflated_is_hashed(tmp_path):
     data = _records(5, 50_000)
     (tmp_path / "file").write_bytes(b"\xff" * 20 + data)
     (only,) = _read(tmp_path / "file")
-    assert "no TFRecord file" in only.error
+    assert "not a TFRecord file" in only.error
 
 
 _RAW = _records(4, 200)

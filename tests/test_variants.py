@@ -31,8 +31,12 @@ VARIANTS = {
     folder: sorted({_package(module, folder) for module in modules if module.startswith(f"{folder}.")})
     for folder, modules in FOLDERS.items()
 }
-ALLOWED = {"vlm_agent.agents.scripted": {"vlm_agent.evaluation.online.runs"}}
-"""The upper bound of a simulated phone is a script of right actions."""
+ALLOWED = {
+    "vlm_agent.agents.scripted": {"vlm_agent.evaluation.online.runs"},
+    "vlm_agent.agents.vlm": {"vlm_agent.cli.serve_check"},
+}
+"""The upper bound on the simulated phone is a script of right actions; serve-check compares a run's model, no other agent,
+with a server."""
 
 
 @pytest.fixture(scope="module")

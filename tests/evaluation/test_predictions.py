@@ -84,7 +84,7 @@ def test_an_episode_needs_an_answer_to_each_step():
         (0, 2, Action.press("home"), Action.complete()),
         (1, 2, Action.complete(), None),
     ]
-    with pytest.raises(UserError, match="episode e has 2 steps, but 1 texts and 2 actions"):
+    with pytest.raises(UserError, match="episode e has 2 steps, but the agent returned 1 texts and 2 actions"):
         predictions_for(gold, ["complete"], [None, None])
 
 
