@@ -35,8 +35,8 @@ ALLOWED = {
     "vlm_agent.agents.scripted": {"vlm_agent.evaluation.online.runs"},
     "vlm_agent.agents.vlm": {"vlm_agent.cli.serve_check"},
 }
-"""The upper bound on the simulated phone is a script of right actions; serve-check compares a run's model, no other agent,
-with a server."""
+"""The upper bound on the simulated phone is a script of right actions; serve-check compares a run's model, no other
+agent, with a server."""
 
 
 @pytest.fixture(scope="module")
