@@ -63,7 +63,7 @@ is_stuck() {
         $3 != job { next }
         $2 == "start" && $5 != done { turns = own = 0; next }
         $2 == "start" { turns++; own++ }
-        $2 == "stopped" && $6 == "'"$BY_SLURM"'" { own-- }
+        $2 == "stopped" && $6 == "'"$BY_SLURM"'" && own > 0 { own-- }
         END { exit !(own >= 2 || turns >= 10) }' "$LEDGER"
 }
 BY_SLURM="Slurm ended the job"

@@ -94,8 +94,9 @@ def read_json(path: Path, remedy: str) -> Any:
 
 @contextmanager
 def file_lock(path: Path, refusal: str, shared: bool = False, owner: str | None = None) -> Iterator[TextIO]:
-    """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends. Yields the open file,
-    which a forked child inherits: the lock lasts until the child has closed it too.
+    """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends. Yields the open file.
+
+    A forked child, such as a worker of a DataLoader, closes it: it may outlive a killed parent by seconds.
 
     `owner`: who holds it, written into the file. Raises DatasetError with the message `refusal`, and the owner where
     one is known, when another process holds it. Locks reach across machines only on file systems that support them
@@ -113,7 +114,23 @@ def file_lock(path: Path, refusal: str, shared: bool = False, owner: str | None 
         if owner is not None:
             file.write(owner)
             file.flush()
-        yield file
+        _held.append(file)
+        try:
+            yield file
+        finally:
+            _held.remove(file)
+
+
+_held: list[TextIO] = []
+"""Lock files of this process."""
+
+
+def _close_in_child() -> None:
+    for file in _held:
+        file.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 def remove_partials(folder: Path) -> None:

@@ -29,9 +29,14 @@ class Request:
     headers: dict
 
 
+def _list_of(models: tuple[str, ...]) -> bytes:
+    return json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in models]}).encode()
+
+
 @contextmanager
-def serving(answer: Callable[[int, dict], Reply], models: tuple[str, ...] = ("mine",)):
-    """(URL, list of `Request`): a server of `models` that answers call number n (from 0) with `answer(n, body)`."""
+def serving(answer: Callable[[int, dict], Reply], models: tuple[str, ...] | Reply = ("mine",)):
+    """(URL, list of `Request`): a server of `models`, or with that reply to /v1/models, that answers
+    call number n (from 0) with `answer(n, body)`."""
     requests: list[Request] = []
     lock = threading.Lock()
 
@@ -53,12 +58,12 @@ def serving(answer: Callable[[int, dict], Reply], models: tuple[str, ...] = ("mi
 
         def do_GET(self):
             """Of /v1/models alone."""
-            content = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in models]})
-            self.send_response(200)
+            listed = models if isinstance(models, Reply) else Reply(_list_of(models))
+            self.send_response(listed.status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Length", str(len(listed.body)))
             self.end_headers()
-            self.wfile.write(content.encode())
+            self.wfile.write(listed.body)
 
         def log_message(self, *_):
             pass

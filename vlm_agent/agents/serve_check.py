@@ -50,11 +50,12 @@ class ServeCheck:
 @dataclass(frozen=True)
 class LocalAnswer:
     """`gaps`: for each token of the answer, how far the most likely logit is from the second, as a share of the
-    largest absolute logit."""
+    largest absolute logit. `seconds`: the second most likely token at each."""
 
     text: str
     ids: list[int]
     gaps: list[float]
+    seconds: list[int]
 
 
 def serve_check(agent: VlmAgent, chat: ChatEndpoint, episodes: Iterable[Episode], steps: int) -> ServeCheck:
@@ -158,7 +159,8 @@ def _compare_answers(agent: VlmAgent, sentence: Sentence, served: Completion, ch
         return None
     place = _first_other_token(agent, ours.ids, served.text)
     gap = ours.gaps[place]
-    if gap <= TIE:
+    next_best = agent.sentences.text([*ours.ids[:place], ours.seconds[place]])
+    if gap <= TIE and served.text.startswith(next_best):
         check.ties += 1
         return None
     return (
@@ -177,14 +179,17 @@ def _first_other_token(agent: VlmAgent, ids: list[int], text: str) -> int:
 
 def _answer(agent: VlmAgent, sentence: Sentence) -> LocalAnswer:
     gaps: list[float] = []
+    seconds: list[int] = []
 
     def choose(ids: list[int], best: int, logits: Callable[[], torch.Tensor]) -> int:
         here = logits().float()
-        first, second = here.topk(2).values.tolist()
+        best_two = here.topk(2)
+        first, second = best_two.values.tolist()
         gaps.append((first - second) / here.abs().max().item())
+        seconds.append(int(best_two.indices[1]))
         return best
 
     limits = Limits(agent.sentences.end_mark, agent.sentences.language.max_tokens)
     with torch.inference_mode():
         ids = decode_sentence(cast(Decoder, agent.decoder), sentence, choose, limits)
-    return LocalAnswer(agent.sentences.text(ids), ids, gaps)
+    return LocalAnswer(agent.sentences.text(ids), ids, gaps, seconds)

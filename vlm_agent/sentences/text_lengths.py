@@ -57,6 +57,10 @@ def _decoded(sentences: TrajectorySentences, ids: list[list[int]]) -> list[str]:
     return [sentences.text(of_text) for of_text in ids]
 
 
+_set_here = False
+"""Whether this module, and not the user, set the variable."""
+
+
 @contextmanager
 def _parallel_tokenizers() -> Iterator[None]:
     """Lets tokenizers use all cores, unless the environment says otherwise.
@@ -64,9 +68,11 @@ def _parallel_tokenizers() -> Iterator[None]:
     Afterwards they use one: a process that is forked while they may use more, such as a loader's worker, prints a
     warning.
     """
-    if _PARALLELISM in os.environ:
+    global _set_here
+    if _PARALLELISM in os.environ and not _set_here:
         yield
         return
+    _set_here = True
     os.environ[_PARALLELISM] = "true"
     try:
         yield

@@ -73,8 +73,36 @@ def test_a_server_that_is_not_there_is_an_error_of_every_request():
         gone = endpoint(f"http://127.0.0.1:{free.getsockname()[1]}")
         with pytest.raises(EndpointError, match="cannot be reached"):
             gone.tokenize(ASK)
-        with pytest.raises(EndpointError, match="does not list the server's models"):
+        with pytest.raises(EndpointError, match="cannot be reached"):
             gone.served_models()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b'"x"',
+        b'{"data": [1]}',
+        b'{"data": [{"id": 5}]}',
+        b'{"data": [{}]}',
+        b'{"data": {"a": 1}}',
+        b"[" * 100_000,
+    ],
+    ids=lambda body: body[:20].decode(),
+)
+def test_a_server_that_lists_no_models_is_one_line(body):
+    refused = pytest.raises(EndpointError, match="does not list the server's models")
+    with serving(lambda n, request: Reply(), Reply(body)) as (url, _), refused:
+        endpoint(url).served_models()
+
+
+def test_a_key_that_a_server_repeats_is_not_shown(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    reply, refusal = Reply(b"Incorrect API key: sk-secret", 401), pytest.raises(EndpointError, match="status 401")
+    with serving(lambda n, request: Reply(), reply) as (url, _), refusal as refused:
+        endpoint(url).served_models()
+    assert "sk-secret" not in str(refused.value)
 
 
 FAULTS = {

@@ -27,6 +27,7 @@ from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import loading, parts
 from vlm_agent.evaluation.offline.loading import default_workers
 from vlm_agent.evaluation.offline.run import evaluate
+from vlm_agent.jobs import ArrayTask
 from vlm_agent.models.family import family_of
 
 EPISODES = [tiny.episode(number, tiny.ACTIONS[number % 3 :], size=(96, 50)) for number in range(7)]
@@ -69,8 +70,8 @@ def test_an_agent_that_was_trained_under_a_control_stays_under_it(shards, tmp_pa
 
 
 def test_a_screen_is_prepared_once_for_all_passes(shards):
-    preparation = preparation_of(vlm_agent("qwen2_5_vl"))
-    whole, single = preparation(EPISODES[0]), preparation(EPISODES[0])
+    agent = vlm_agent("qwen2_5_vl")
+    whole, single = preparation_of(agent)(EPISODES[0]), preparation_of(agent)(EPISODES[0])
     pairs = zip(whole.sentence.screens, single.sentence.screens, strict=True)
     assert all(first is second for first, second in pairs)
     assert all(step.screenshot is None for step in whole.episode.steps)
@@ -113,6 +114,7 @@ def test_a_process_that_is_killed_is_one_line(shards, tmp_path):
 
 _INTERRUPTED = """
 import sys, time
+import numpy
 sys.path.insert(0, {helpers!r})
 from helpers.prepared_agent import Prepared
 from helpers.preparing_agent import PreparingAgent
@@ -122,7 +124,8 @@ class Slow(PreparingAgent):
     def answer_prepared(self, prepared, variants=()):
         print("answers", flush=True)
         time.sleep(600)
-evaluate.chosen_agent = lambda *_, **__: Prepared(prepared=Slow(len))
+large = lambda episode: numpy.zeros((5, 3, 448, 448), "uint8")
+evaluate.chosen_agent = lambda *_, **__: Prepared(prepared=Slow(large))
 sys.exit(main(["evaluate", "--checkpoint", "RUN", "--shards", {shards!r}, "--output", {output!r}, "--workers", "2"]))
 """
 
@@ -146,6 +149,31 @@ def test_ctrl_c_ends_all_processes_with_one_word(shards, tmp_path):
     assert time.monotonic() - began < 30
     assert children
     assert not psutil.wait_procs(children, timeout=10)[1]
+
+
+def test_a_killed_evaluation_leaves_no_process_and_no_lock(tmp_path, monkeypatch):
+    """What is prepared is too large for a pipe: its writers would wait for a reader."""
+    monkeypatch.setattr(parts, "EPISODES_PER_PART", 1)
+    shards, output = tiny.write_shards(tmp_path / "shards", EPISODES, split="test"), tmp_path / "out"
+    script = _INTERRUPTED.format(helpers=str(Path(__file__).parents[2]), shards=str(shards), output=str(output))
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "answers\n"
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert children
+    process.kill()
+    process.communicate(timeout=60)
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    with parts.lock_output(output, ArrayTask()):
+        pass
+
+
+def test_an_error_in_a_loader_process_keeps_its_cause(shards, tmp_path):
+    with pytest.raises(RuntimeError, match="the cause"):
+        score(Prepared(prepared=PreparingAgent(failing)), shards, tmp_path / "out", controls=False, workers=1)
+
+
+def failing(episode: Episode) -> int:
+    raise RuntimeError("the cause")
 
 
 @pytest.mark.parametrize(("cores", "workers"), [(1, 0), (2, 0), (3, 1), (16, 8), (64, 8)])

@@ -1,5 +1,6 @@
 """Checkpoints: whatever happens to their files, a run goes on from one that is whole, or says why it does not."""
 
+import errno
 import json
 import shutil
 from pathlib import Path
@@ -385,9 +386,19 @@ print("agreed")
     assert names(tmp_path / "checkpoints") == {"checkpoint-2.damaged"}
 
 
-def test_a_file_that_cannot_be_read_is_damage_and_not_a_crash(folder, monkeypatch):
+def test_a_file_that_cannot_be_read_for_now_is_no_damage(folder, monkeypatch):
     def unreadable(path, durable):
-        raise OSError(5, "Input/output error")
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(digests, "_digest", unreadable)
+    with pytest.raises(OSError, match="cannot be read: Stale file handle"):
+        resume_point(folder, IDENTITY, print)
+    assert (folder / "checkpoint-6").exists()
+
+
+def test_a_file_that_the_disk_cannot_read_is_damage_and_not_a_crash(folder, monkeypatch):
+    def unreadable(path, durable):
+        raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(digests, "_digest", unreadable)
     with pytest.raises(DamagedError, match="cannot be read: Input/output error"):

@@ -108,7 +108,7 @@ class ChatEndpoint:
                 options={"headers": headers(os.environ.get(KEY))},
             )
             content = json.loads(response.content)
-        except (APIStatusError, ValueError):
+        except (APIStatusError, ValueError, RecursionError):
             return None
         except APIConnectionError as error:
             raise EndpointError(f"{self._address} cannot be reached ({error.__cause__})") from None
@@ -119,14 +119,26 @@ class ChatEndpoint:
 
     def served_models(self) -> list[str]:
         """Raises EndpointError if the server does not list them."""
-        from openai import OpenAIError
+        from openai import APIConnectionError, APIStatusError
 
-        from vlm_agent.agents.llm.http import headers
+        from vlm_agent.agents.llm.http import headers, response_type
 
         try:
-            return [one.id for one in self._client.models.list(extra_headers=headers(os.environ.get(KEY)))]
-        except (OpenAIError, ValueError, TypeError) as error:
-            raise EndpointError(f"{self._base}/models does not list the server's models ({error})") from None
+            response = self._client.get(
+                "/models", cast_to=response_type(), options={"headers": headers(os.environ.get(KEY))}
+            )
+            names = [one["id"] for one in json.loads(response.content)["data"]]
+        except APIStatusError as error:
+            raise EndpointError(
+                f"{self._base}/models: status {error.status_code}: {_shown(error.response.content)}"
+            ) from None
+        except APIConnectionError as error:
+            raise EndpointError(f"{self._base}/models cannot be reached ({error.__cause__})") from None
+        except (ValueError, KeyError, TypeError, RecursionError):
+            names = [None]
+        if not all(isinstance(name, str) for name in names):
+            raise EndpointError(f"{self._base}/models does not list the server's models; name one with --model")
+        return names
 
     @property
     def _base(self) -> str:

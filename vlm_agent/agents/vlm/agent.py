@@ -95,6 +95,10 @@ class VlmAgent:
 
     def preparation(self) -> "VlmPreparation":
         """Each screen is prepared once for all passes, as far as the family's decoder does without its model."""
+        return self._preparation
+
+    @cached_property
+    def _preparation(self) -> "VlmPreparation":
         prepare = getattr(self._decoder, "prepare_screen", None)
         return VlmPreparation(replace(self.sentences, screens=RememberedScreens(self.sentences.screens, prepare)))
 

@@ -5,6 +5,7 @@ work for an agent that allows it (`PreparingAgent`): each takes one episode at a
 The agent receives the same arrays as without them, in the same batches, so predictions do not depend on their number.
 """
 
+import ctypes
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from PIL import UnidentifiedImageError
@@ -142,7 +144,7 @@ def _from_processes(
         batch_size=None,
         num_workers=min(workers, len(preparing)),
         collate_fn=_unchanged,
-        worker_init_fn=_leave_interrupts_to_parent,
+        worker_init_fn=partial(_end_with, os.getpid()),
         generator=torch.Generator(),  # a DataLoader draws a seed from its generator
     )
     episodes = iter(loader)
@@ -164,7 +166,7 @@ def _from_processes(
     try:
         yield parts
     except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
+        if not str(error).startswith("DataLoader worker (pid"):  # torch's message for a process that died
             raise
         raise DatasetError(
             f"a process that prepares screens died at episode {preparing.name(min(done, len(preparing) - 1))} or just "
@@ -179,6 +181,16 @@ def _unchanged(item: Any) -> Any:
     return item
 
 
-def _leave_interrupts_to_parent(worker: int) -> None:
-    """A process whose parent is gone exits by itself."""
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with(parent: int, worker: int) -> None:
+    """Leaves Ctrl-C to the parent, and has the kernel kill this process when the parent ends.
+
+    torch's own watchdog does not suffice: the process first waits for its screens to be read from a pipe, whose other
+    end is also open in the other loader processes. Linux watches the thread that forked, which is the main thread.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it ended before the call
+        os._exit(1)

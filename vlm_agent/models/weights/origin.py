@@ -27,7 +27,8 @@ def sources_of(recipe: ModelRecipe) -> dict[str, dict[str, str]]:
     Keys with random weights are absent. "commit" is "" if the hub's cache does not show it.
     """
     if recipe.base is not None:
-        return {"base": {"checkpoint": recipe.base, _CONTENT: fingerprint(trained(base_folder(recipe.base)).files)}}
+        weights = [path for path in trained(base_folder(recipe.base)).files if path.suffix in _WEIGHTS]
+        return {"base": {"checkpoint": recipe.base, _CONTENT: fingerprint(weights)}}
     sources = {key: getattr(recipe, key) for key in ("vlm", "language_model", "vision")}
     return {
         key: {"checkpoint": source.location} | _identity(source)

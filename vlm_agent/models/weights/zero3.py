@@ -58,8 +58,10 @@ def _is_sharded(parameter: nn.Parameter) -> bool:
 
 
 def _whole(value: Any, keep: bool) -> Any:
-    """A copy in main memory; an empty one without `keep`."""
+    """A copy in main memory; without `keep` none, after the same collectives."""
     if not isinstance(value, nn.Parameter) or not _is_sharded(value):
+        if not keep:
+            return None
         return value.detach().cpu() if isinstance(value, torch.Tensor) else value
     from deepspeed import zero  # takes seconds to import
     from deepspeed.utils import safe_get_full_fp32_param

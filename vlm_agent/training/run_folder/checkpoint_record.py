@@ -10,6 +10,7 @@ Trainer writes its files in place, one after the other. After a kill, a full dis
 or does not match the files.
 """
 
+import errno
 import hashlib
 import json
 from collections.abc import Mapping
@@ -68,7 +69,8 @@ def check(checkpoint: Path) -> dict:
     """The record of a checkpoint whose files have their recorded SHA-256; DamagedError otherwise.
 
     Compares sizes first, so that an incomplete checkpoint is detected without reading gigabytes. A collective: the
-    ranks divide the reading, and all of them return or raise the same.
+    ranks divide the reading, and all of them return or raise the same. OSError for a file that cannot be read now; an
+    I/O error of the disk is damage.
     """
     record, damage = ranks.from_rank_0(_record_of_present_files(checkpoint) if ranks.number() == 0 else ({}, None))
     if damage is not None:
@@ -77,7 +79,9 @@ def check(checkpoint: Path) -> dict:
     try:
         sums = digests(checkpoint, {name: recorded["bytes"] for name, recorded in files.items()}, durable=False)
     except OSError as error:
-        raise DamagedError(str(error)) from None
+        if error.errno != errno.EIO:  # a file server that does not respond is no reason to give up a checkpoint
+            raise
+        raise DamagedError(f"{error.filename}: {error.strerror}") from None
     for name, recorded in files.items():
         if sums[name] != recorded["sha256"]:
             raise DamagedError(f"{name} is damaged: its SHA-256 differs")

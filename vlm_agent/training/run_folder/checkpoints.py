@@ -29,6 +29,9 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
 _MAY_CHANGE = (
     "output",
+    "model.vlm.revision",  # the commit in RUN/sources.json is compared instead
+    "model.language_model.revision",
+    "model.vision.revision",
     "data.shards",
     "data.workers",
     "training.log_steps",

@@ -29,7 +29,7 @@ def digests(checkpoint: Path, sizes: Mapping[str, int], durable: bool) -> dict[s
     results = [line.split("\t") for line in ranks.gathered(lines)]
     for digest, name, *error in results:
         if not digest:
-            raise OSError(f"{checkpoint / name} cannot be read: {' '.join(error)}")
+            raise OSError(int(error[0]), f"cannot be read: {error[1]}", str(checkpoint / name))
     return {name: digest for digest, name, *_ in results}
 
 
@@ -38,7 +38,7 @@ def _line(checkpoint: Path, name: str, durable: bool) -> str:
     try:
         return f"{_digest(checkpoint / name, durable)}\t{name}"
     except OSError as error:
-        return f"\t{name}\t{error.strerror}"
+        return f"\t{name}\t{error.errno or 0}\t{error.strerror}"
 
 
 def _digest(path: Path, durable: bool) -> str:
