@@ -43,6 +43,11 @@ def _rows(rng: np.random.Generator, episode: np.ndarray, length: np.ndarray, ste
         "elements": _elements(rng, arrays["boxes"]),
         "text": pa.array(["tap at 34 55"] * n),
         "predicted": _actions(rng, arrays, "2", failures=rng.random(n) < 0.01),
+        "tokens_read": np.full(n, 1000),
+        "tokens_written": np.full(n, 8),
+        "calls": np.ones(n, np.int32),
+        "seconds": np.zeros(n),
+        "from_prefill": np.zeros(n, bool),
     }
     return pa.table(columns, schema=SCHEMA)
 
