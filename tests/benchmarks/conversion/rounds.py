@@ -15,7 +15,7 @@ _BENCHMARKS = Path(__file__).resolve().parents[1]
 ENVIRONMENT = os.environ | {
     "OMP_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "3",
-    "PYTHONPATH": os.pathsep.join(map(str, (_BENCHMARKS, _BENCHMARKS.parent / "datasets"))),
+    "PYTHONPATH": os.pathsep.join(map(str, (_BENCHMARKS, _BENCHMARKS.parent))),
 }
 
 
