@@ -59,29 +59,29 @@ def on(name: str) -> Screen:
 
 
 @pytest.mark.parametrize(
-    ("y", "x", "said"),
+    ("y", "x", "action_text"),
     [
         (0.305, 0.125, "Wi-Fi settings=tap at 30 12"),
         (0.305, 0.855, "ICON_GEAR=tap at 30 85"),
         (0.905, 0.005, "ICON_IMAGE=tap at 90 0"),
-        (0.555, 0.505, "tap at 55 50"),  # a name too long to be said
+        (0.555, 0.505, "tap at 55 50"),  # a name too long to be written
         (0.755, 0.505, "tap at 75 50"),  # one that is no line of text
         (0.825, 0.505, "tap at 82 50"),  # one that would end too soon
         (0.855, 0.505, "tap at 85 50"),  # one that begins as something else does
         (0.885, 0.505, "Caf\u00e9=tap at 88 50"),  # told in the spelling that tokenizers keep
     ],
 )
-def test_a_tap_says_the_smallest_element_under_it(y, x, said):
+def test_a_tap_says_the_smallest_element_under_it(y, x, action_text):
     action = Action.tap(y, x)
-    assert LANGUAGE.encode(action, Screen(None, SCREEN)) == said
-    assert LANGUAGE.decode(said).is_tap
+    assert LANGUAGE.encode(action, Screen(None, SCREEN)) == action_text
+    assert LANGUAGE.decode(action_text).is_tap
 
 
 @given(names, st.one_of(taps, long_presses, others))
 @example("Wi-Fi=tap at 1 2", Action.tap(0.5, 0.5))
 def test_whatever_an_element_is_called_the_action_comes_back(name, action):
-    said = LANGUAGE.encode(action, on(name))
-    assert LANGUAGE.decode(said) == PLAIN.decode(PLAIN.encode(action))
+    action_text = LANGUAGE.encode(action, on(name))
+    assert LANGUAGE.decode(action_text) == PLAIN.decode(PLAIN.encode(action))
 
 
 @given(others)
@@ -91,12 +91,12 @@ def test_all_but_taps_are_written_as_ever(action):
 
 @given(swipes)
 def test_a_swipe_says_what_it_is_to_bring_where_that_is_asked_for(swipe):
-    said = SEEKING.encode(swipe, on("Wi-Fi"), "Maps")
-    assert said == "Maps=" + PLAIN.encode(swipe)
-    assert SEEKING.decode(said) == PLAIN.decode(PLAIN.encode(swipe))
+    action_text = SEEKING.encode(swipe, on("Wi-Fi"), "Maps")
+    assert action_text == "Maps=" + PLAIN.encode(swipe)
+    assert SEEKING.decode(action_text) == PLAIN.decode(PLAIN.encode(swipe))
     assert SEEKING.encode(swipe, on("Wi-Fi")) == PLAIN.encode(swipe)
     assert LANGUAGE.encode(swipe, on("Wi-Fi"), "Maps") == PLAIN.encode(swipe)
-    assert LANGUAGE.decode(said) is None
+    assert LANGUAGE.decode(action_text) is None
 
 
 @given(names, st.one_of(taps, others))
@@ -116,9 +116,9 @@ def test_without_a_screen_or_on_nothing_a_tap_is_written_as_ever(tap):
 @example('open app "a', Action.tap(0.5, 0.5))
 @example('answer "a', Action.long_press(0.5, 0.5))
 def test_every_beginning_begins_and_the_whole_needs_no_ending(language, name, action):
-    said = language.encode(action, on(name), "Maps")
-    assert all(language.ending(said[:end]) is not None for end in range(len(said) + 1))
-    assert language.ending(said) == ""
+    action_text = language.encode(action, on(name), "Maps")
+    assert all(language.ending(action_text[:end]) is not None for end in range(len(action_text) + 1))
+    assert language.ending(action_text) == ""
 
 
 @pytest.mark.parametrize("language", [LANGUAGE, SEEKING])

@@ -23,9 +23,7 @@ EPISODE = served_qwen.EPISODES[1]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run, `merged` beside it."""
-    run = served_qwen.write_run(tmp_path_factory.mktemp("run"))
-    assert main(["merge", str(run), "--output", str(run.parent / "merged")]) == OK
-    return run
+    return served_qwen.write_merged_run(tmp_path_factory.mktemp("run"))
 
 
 @pytest.fixture(scope="module")

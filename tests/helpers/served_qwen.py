@@ -13,6 +13,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from helpers import tiny, tiny_qwen
 from helpers.chat_server import Reply, serving
+from vlm_agent.cli import OK, main
 from vlm_agent.models.build import build_model, save
 from vlm_agent.models.run_layout import RECIPE_FILE
 from vlm_agent.models.weights.adapters import choose_trained_weights
@@ -21,6 +22,13 @@ from vlm_agent.recipe.model import ModelRecipe
 BASE = "published"
 EPISODES = [tiny.episode(number, size=size) for number, size in enumerate([(64, 32), (120, 54), (40, 90), (20, 12)])]
 """Twenty steps on screens smaller and larger than the model's limits."""
+
+
+def write_merged_run(folder: Path) -> Path:
+    """What `write_run` writes, and FOLDER/merged."""
+    run = write_run(folder)
+    assert main(["merge", str(run), "--output", str(folder / "merged")]) == OK
+    return run
 
 
 def write_run(folder: Path, family: str = "qwen2_5_vl") -> Path:

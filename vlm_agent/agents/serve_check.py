@@ -95,7 +95,7 @@ def _compare_step(
             return _compare_counts(agent, chat, messages, sentence, served.tokens[0])
         if step.size not in sizes:
             sizes.add(step.size)
-            resized = [*messages[:-1], _with_screen(messages[-1], step.screen.pixels)]
+            resized = [*messages[:-1], _with_screen(messages[-1], cast("np.ndarray", step.screen.pixels))]
             read = chat.completion(resized, 1).tokens
             if read is not None and read[0] != len(sentence):
                 return _other_screen(sentence, step.size, read[0] - len(sentence))
@@ -141,8 +141,8 @@ def _compare_counts(agent: VlmAgent, chat: ChatEndpoint, messages: list[dict], s
     return _other_screen(sentence, sentence.screens[-1].shape[1:], apart)
 
 
-def _with_screen(message: dict, pixels: np.ndarray | None) -> dict:
-    return message | {"content": [*message["content"][:-1], image_part(cast("np.ndarray", pixels))]}
+def _with_screen(message: dict, pixels: np.ndarray) -> dict:
+    return message | {"content": [*message["content"][:-1], image_part(pixels)]}
 
 
 def _other_screen(sentence: Sentence, size: tuple[int, int], apart: int) -> str:

@@ -36,16 +36,16 @@ def text_of(kind: str, ids: list[int]) -> str:
 
 
 def decode(
-    kind: str, said: list[int], seed: int, likely_end: float, max_tokens: int, language: ActionLanguage = LANGUAGE
+    kind: str, written: list[int], seed: int, likely_end: float, max_tokens: int, language: ActionLanguage = LANGUAGE
 ) -> list[int]:
     """A model whose every opinion is drawn by lot; `likely_end` is how much it wants to end."""
     bounds, generator = limits(kind, max_tokens), torch.Generator().manual_seed(seed)
     choose = Constrained(TOKENIZERS[kind], language, bounds)
-    while not said or not bounds.reached(said):
+    while not written or not bounds.reached(written):
         logits = torch.randn(len(TOKENIZERS[kind]), generator=generator)
         logits[bounds.end_mark] += likely_end
-        said = [*said, choose(said, int(logits.argmax()), lambda logits=logits: logits)]
-    return said
+        written = [*written, choose(written, int(logits.argmax()), lambda logits=logits: logits)]
+    return written
 
 
 @every_kind
@@ -68,10 +68,10 @@ def decode(
 )
 @settings(max_examples=40, deadline=None)
 def test_every_answer_is_an_action_that_ends_in_time(kind, beginning, seed, likely_end, max_tokens):
-    said = decode(kind, ids_of(kind, beginning), seed, likely_end, max_tokens)
-    assert len(said) <= max_tokens
-    assert said[-1] == TOKENIZERS[kind].eos_token_id
-    assert LANGUAGE.decode(text_of(kind, said)) is not None
+    written = decode(kind, ids_of(kind, beginning), seed, likely_end, max_tokens)
+    assert len(written) <= max_tokens
+    assert written[-1] == TOKENIZERS[kind].eos_token_id
+    assert LANGUAGE.decode(text_of(kind, written)) is not None
 
 
 @every_kind
@@ -82,9 +82,9 @@ def test_every_answer_is_an_action_that_ends_in_time(kind, beginning, seed, like
 )
 @settings(max_examples=40, deadline=None)
 def test_a_tap_that_says_its_name_ends_in_time_too(kind, beginning, seed, likely_end):
-    said = decode(kind, ids_of(kind, beginning), seed, likely_end, 64, NamedLanguage())
-    assert said[-1] == TOKENIZERS[kind].eos_token_id
-    assert NamedLanguage().decode(text_of(kind, said)) is not None
+    written = decode(kind, ids_of(kind, beginning), seed, likely_end, 64, NamedLanguage())
+    assert written[-1] == TOKENIZERS[kind].eos_token_id
+    assert NamedLanguage().decode(text_of(kind, written)) is not None
 
 
 @every_kind
@@ -131,28 +131,28 @@ def test_the_end_mark_follows_a_whole_action_and_nothing_else(kind):
 
 def test_characters_may_be_cut_anywhere_but_never_left_broken():
     table, _ = token_bytes(TOKENIZERS["byte-level"])
-    said = [*ids_of("byte-level", 'Input text "'), table.index(b"\xf0")]  # how an emoji begins
+    written = [*ids_of("byte-level", 'Input text "'), table.index(b"\xf0")]  # how an emoji begins
     choose = Constrained(TOKENIZERS["byte-level"], LANGUAGE, limits("byte-level"))
-    follows = {table[token] for token in range(len(table)) if choose.allows(said, token)}
+    follows = {table[token] for token in range(len(table)) if choose.allows(written, token)}
     assert b"\x9f" in follows
     assert not {b"\x80", b'"', b"a", b"\xf0"} & follows
 
 
 def test_half_a_surrogate_is_no_beginning_of_a_character():
     table, _ = token_bytes(TOKENIZERS["byte-level"])
-    said = [*ids_of("byte-level", 'Input text "'), table.index(b"\xed")]
+    written = [*ids_of("byte-level", 'Input text "'), table.index(b"\xed")]
     choose = Constrained(TOKENIZERS["byte-level"], LANGUAGE, limits("byte-level"))
-    assert choose.allows(said, table.index(b"\x9f"))
-    assert not choose.allows(said, table.index(b"\xa0"))
+    assert choose.allows(written, table.index(b"\x9f"))
+    assert not choose.allows(written, table.index(b"\xa0"))
 
 
 def test_near_the_limit_typed_text_is_closed():
     """Two tokens remain: the last one of the action and the end mark."""
     kind = "byte-level"
-    said = ids_of(kind, 'Input text "') + ids_of(kind, "x") * 30
-    choose = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind, len(said) + 2))
+    written = ids_of(kind, 'Input text "') + ids_of(kind, "x") * 30
+    choose = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind, len(written) + 2))
     table, _ = token_bytes(TOKENIZERS[kind])
-    allowed = {table[token] for token in range(len(table)) if choose.allows(said, token)}
+    allowed = {table[token] for token in range(len(table)) if choose.allows(written, token)}
     assert b'"' in allowed
     assert all(spelt.endswith(b'"') for spelt in allowed)
 
