@@ -19,8 +19,7 @@ meeting = f"file://{{folder}}/meeting"
 torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
 """
 
-_END = "\ntorch.distributed.destroy_process_group()\n"
-"""Without it a rank that is done now and then dies of gloo's threads, which are still at work."""
+_END = "\nranks.leave()\n"
 
 _ENVIRONMENT = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "OMP_NUM_THREADS": "1"}
 
@@ -43,8 +42,8 @@ def run(folder: Path, script: str) -> list[str]:
         for process in started:
             process.kill()
             process.wait()
-    assert statuses == [0, 0], [_said(folder, rank) for rank in range(2)]
-    return [_said(folder, rank) for rank in range(2)]
+    assert statuses == [0, 0], [_printed(folder, rank) for rank in range(2)]
+    return [_printed(folder, rank) for rank in range(2)]
 
 
 def _begin(folder: Path, rank: int) -> subprocess.Popen:
@@ -58,5 +57,5 @@ def _begin(folder: Path, rank: int) -> subprocess.Popen:
         )
 
 
-def _said(folder: Path, rank: int) -> str:
+def _printed(folder: Path, rank: int) -> str:
     return (folder / f"printed-{rank}").read_text()

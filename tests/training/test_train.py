@@ -156,7 +156,7 @@ def test_what_makes_a_recipe_another_is_named(shards, tmp_path):
 
 def test_dropout_leaves_out_other_numbers_on_another_rank(shards, tmp_path, monkeypatch):
     first, _ = run(shards, tmp_path, "first", **LORA)
-    monkeypatch.setattr("vlm_agent.training.train.ranks", SimpleNamespace(number=lambda: 1, wait=lambda: None))
+    monkeypatch.setattr("vlm_agent.training.train.ranks", SimpleNamespace(number=lambda: 1, leave=lambda: None))
     other, _ = run(shards, tmp_path, "other", **LORA)
     with pytest.raises(AssertionError):
         assert_same_weights(first, other)

@@ -56,24 +56,24 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         refuse_other_runs(run, recipe)
 
     # The data: which rows every step reads, known before any weight is loaded.
-    plan = data_module_of(recipe)
-    stream, validation = plan.stream(), make_validation(plan)
-    training_args = arguments(recipe, run, plan.steps)
+    data = data_module_of(recipe)
+    stream, validation = data.stream(), make_validation(data)
+    training_args = arguments(recipe, run, data.steps)
 
     # The model: base weights, then adapters on the parts that train.
     set_seed(recipe.seed)
-    base = load_base(recipe, plan, run)
+    base = load_base(recipe, data, run)
     model = adapt(base, recipe, training_args)
     if is_first_rank():
-        describe(console, model, plan)
-        prepare_run_folder(run, recipe, plan)
+        describe(console, model, data)
+        prepare_run_folder(run, recipe, data)
 
     # The loop: all ranks have equal weights here. Their dropout may differ; a resumed run restores its random state.
-    identity = identity_of(recipe, plan.data_digest, training_args.world_size)
+    identity = identity_of(recipe, data.data_digest, training_args.world_size)
     checkpoints = Checkpoints(
         run / CHECKPOINTS,
         identity,
-        plan.rows_per_step,
+        data.rows_per_step,
         console.print,
         recipe.training.keep_checkpoints,
         recipe.training.save_seconds,
@@ -91,10 +91,11 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     started = time.monotonic()
     newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
+    if preemption.stopped_after is None:
+        finish(run, recipe, data, trainer, time.monotonic() - started, console)
+    ranks.leave()
     if preemption.stopped_after is not None:
         raise Stopped(preemption.report(run))
-
-    finish(run, recipe, plan, trainer, time.monotonic() - started, console)
     return run
 
 
@@ -103,15 +104,15 @@ def is_first_rank() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def make_validation(plan: DataModule) -> Validation | None:
-    settings = plan.recipe.training.validation
-    return None if settings is None else Validation(plan.validation_rows(settings), plan.recipe.data.workers)
+def make_validation(data: DataModule) -> Validation | None:
+    settings = data.recipe.training.validation
+    return None if settings is None else Validation(data.validation_rows(settings), data.recipe.data.workers)
 
 
-def load_base(recipe: Recipe, plan: DataModule, run: Path) -> PreTrainedModel:
+def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:
     """The model before training. Random weights under an adapter are saved to RUN/base: no checkpoint holds them."""
     with without_zero3_partitioning(recipe.model.starts_random):
-        base = build(recipe.model, plan.tokenizer, recipe.action_language.build())
+        base = build(recipe.model, data.tokenizer, recipe.action_language.build())
     has_adapter = "lora" in recipe.model.train.model_dump().values()
     if is_first_rank() and recipe.model.starts_random and has_adapter:
         base.save_pretrained(run / BASE_FOLDER)
@@ -131,41 +132,40 @@ def adapt(base: PreTrainedModel, recipe: Recipe, training_args: TrainingArgument
     return choose_trained_weights(base, recipe.model.train, recipe.model.lora, dtype)
 
 
-def describe(console: Console, model: nn.Module, plan: DataModule) -> None:
+def describe(console: Console, model: nn.Module, data: DataModule) -> None:
     """Prints the size of the run, and of each part of the model."""
-    console.print(f"{plan.recipe.output}: {plan.reads}; {plan.steps} steps of {plan.rows_per_step} rows")
-    if (unwritable := plan.unwritable_actions).count:
+    console.print(f"{data.recipe.output}: {data.reads}; {data.steps} steps of {data.rows_per_step} rows")
+    if (unwritable := data.unwritable_actions).count:
         console.print(unwritable_report(unwritable), highlight=False, markup=False, soft_wrap=True)
     for part, counts in count_parameters(model).items():
         console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)
 
 
-def prepare_run_folder(run: Path, recipe: Recipe, plan: DataModule) -> None:
+def prepare_run_folder(run: Path, recipe: Recipe, data: DataModule) -> None:
     """Writes what agents need beside the weights, so that checkpoints can be evaluated while the run continues."""
     record_sources(run, recipe.model)
     claim(run, recipe)
-    plan.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
+    data.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
     forget_stop(run)
 
 
 def finish(
-    run: Path, recipe: Recipe, plan: DataModule, trainer: AgentTrainer, seconds: float, console: Console
+    run: Path, recipe: Recipe, data: DataModule, trainer: AgentTrainer, seconds: float, console: Console
 ) -> None:
     """Writes the trained weights, then run.json. Every rank calls it: ZeRO-3 gathers the weights from all of them."""
     model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
     state = state_for_saving(model, is_first_rank())
     if is_first_rank():
-        save(model, plan.tokenizer, run, state)
+        save(model, data.tokenizer, run, state)
         figures: dict[str, Any] = {
             "steps": steps,
             "seconds_since_last_start": seconds,
             "last_losses": last_losses(trainer),
         }
-        if (unwritable := plan.unwritable_actions).count:
+        if (unwritable := data.unwritable_actions).count:
             figures["unwritable_actions"] = asdict(unwritable)
-        mark_finished(run, recipe, plan.manifest, figures)
+        mark_finished(run, recipe, data.manifest, figures)
         console.print(f"{run}: {steps} steps, {seconds:.0f} s since the last start")
-    ranks.wait()  # a launcher ends the other ranks some minutes after the first has exited, also one that still saves
 
 
 def last_losses(trainer: AgentTrainer) -> dict[str, float]:

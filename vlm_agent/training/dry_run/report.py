@@ -77,33 +77,33 @@ class DryRun:
         return self.memory[sharding].total + self.activations[checkpointing]
 
 
-def dry_run(plan: ShardDataModule, target: Target) -> DryRun:
+def dry_run(data: ShardDataModule, target: Target) -> DryRun:
     """Raises the errors of `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
     for a GPU without the recipe's dtype, RecipeError for sentences that are drawn during the run."""
-    recipe = plan.recipe
+    recipe = data.recipe
     if recipe.data.drawn is not None or recipe.data.sentences != "trajectory":
         raise RecipeError("a dry run needs data.shards and data.sentences: trajectory; others are drawn during the run")
     bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
     peak = target.gpu.peak(bf16)
-    model = empty_model(plan.config, recipe.model)
+    model = empty_model(data.config, recipe.model)
     reads = count_pass(
-        plan.order.items,
-        plan.token_counts,
-        seen_sizes(read_columns(plan.shards, plan.episodes), plan.processor.screens),
+        data.order.items,
+        data.token_counts,
+        seen_sizes(read_columns(data.shards, data.episodes), data.processor.screens),
     )
-    rows = plan.order.rows_in(1)
-    steps, step = plan.steps_of(recipe.training.accumulation * target.gpus), count_step(plan, reads, rows, target.gpus)
+    rows = data.order.rows_in(1)
+    steps, step = data.steps_of(recipe.training.accumulation * target.gpus), count_step(data, reads, rows, target.gpus)
     return DryRun(
         recipe=recipe,
         target=target,
         parameters=count_parameters(model),
         reads=reads,
-        unwritable=plan.unwritable_actions,
+        unwritable=data.unwritable_actions,
         rows_a_pass=rows,
         steps=steps,
         step=step,
-        memory=memory_by_sharding(model, plan.config, recipe, target.gpus, bf16),
-        activations=activations_by_checkpointing(plan, largest_row(plan, reads), bf16),
+        memory=memory_by_sharding(model, data.config, recipe, target.gpus, bf16),
+        activations=activations_by_checkpointing(data, largest_row(data, reads), bf16),
         hours=steps * step.work.hardware / (target.gpus * peak * target.utilisation) / 3600,
     )
 
@@ -115,10 +115,10 @@ def empty_model(config: PretrainedConfig, recipe: ModelRecipe) -> nn.Module:
         return choose_trained_weights(model, recipe.train, recipe.lora)
 
 
-def count_step(plan: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int) -> StepCounts:
-    training, model = plan.recipe.training, plan.recipe.model
+def count_step(data: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int) -> StepCounts:
+    training, model = data.recipe.training, data.recipe.model
     flops = TrainingFlops(
-        family_of(plan.config).cost(plan.config), model.train, model.lora.rank, training.gradient_checkpointing
+        family_of(data.config).cost(data.config), model.train, model.lora.rank, training.gradient_checkpointing
     )
     rows = training.accumulation * gpus
     share = rows / rows_a_pass
@@ -140,9 +140,9 @@ def memory_by_sharding(
     return {sharding.name: spread(weights, sharding, gpus, bf16) for sharding in SHARDINGS}
 
 
-def largest_row(plan: ShardDataModule, reads: PassCounts) -> Workload:
+def largest_row(data: ShardDataModule, reads: PassCounts) -> Workload:
     """The largest possible row, with the average density of actions and screens."""
-    size = plan.row_size
+    size = data.row_size
     at_most = (size.sentences or 1) * reads.longest if size.tokens is None else max(size.tokens, reads.longest)
     share = min(at_most, reads.load.tokens) / reads.load.tokens
     whole = reads.load
@@ -150,9 +150,9 @@ def largest_row(plan: ShardDataModule, reads: PassCounts) -> Workload:
     return Workload(round(whole.tokens * share), round(whole.pairs * share), round(whole.supervised * share), screens)
 
 
-def activations_by_checkpointing(plan: ShardDataModule, row: Workload, bf16: bool) -> dict[bool, int]:
+def activations_by_checkpointing(data: ShardDataModule, row: Workload, bf16: bool) -> dict[bool, int]:
     """An estimate of the bytes saved for the backward pass of a row, without and with gradient checkpointing."""
-    model, cost = plan.recipe.model, family_of(plan.config).cost(plan.config)
+    model, cost = data.recipe.model, family_of(data.config).cost(data.config)
     precision = Precision(bf16, model.dtype == "bfloat16")
     return {
         checkpointing: cost.activation_bytes(row, model.train, model.lora, precision, checkpointing)

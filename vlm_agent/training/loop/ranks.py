@@ -30,6 +30,19 @@ def wait() -> None:
         distributed.barrier()
 
 
+def leave() -> None:
+    """Waits for the other ranks and destroys the process group; the last call before a rank exits.
+
+    A launcher ends the remaining ranks some minutes after the first exit, so a rank may not exit while another one
+    still saves. The barrier also lets gloo's threads release the tensors of earlier collectives: a tensor released
+    while the interpreter shuts down aborts the process ("terminate called without an active exception", PyTorch
+    #179291). Destroying the group does not suffice, because modules imported after it was created refer to it.
+    """
+    if _is_distributed():
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
 def any_rank(flag: bool) -> bool:
     """Whether `flag` is true on any rank."""
     return bool(highest(int(flag)))
