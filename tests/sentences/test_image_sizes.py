@@ -1,4 +1,4 @@
-"""Screens come out as the models' own processors make them, and are counted without being looked at."""
+"""Screens have the sizes of the models' own image processors, and tokens are counted from sizes alone."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ QWEN_3 = FittedScreens(4 * 32 * 32, 300 * 32 * 32, 32)
 @given(SIDES, SIDES, st.sampled_from([QWEN_2, QWEN_3]))
 def test_fitted_sizes_are_those_of_smart_resize(height, width, rule):
     if max(height, width) / min(height, width) > 200:
-        return  # which smart_resize refuses
+        return  # smart_resize rejects such aspect ratios
     expected = smart_resize(height, width, rule.multiple, rule.min_pixels, rule.max_pixels)
     assert rule.fitted(height, width) == expected
     assert rule.grid(height, width) == tuple(side // rule.multiple for side in expected)
@@ -26,15 +26,15 @@ def test_fitted_sizes_are_those_of_smart_resize(height, width, rule):
 
 
 @given(st.integers(300, 3000), st.integers(300, 3000), st.sampled_from([QWEN_2, QWEN_3]))
-def test_a_screen_that_was_fitted_fits(height, width, rule):
-    """A sentence counts the tokens of the screen as prepared, a budget those of the screen as recorded."""
+def test_a_fitted_size_is_fitted_to_itself(height, width, rule):
+    """Sentences count the tokens of prepared screens, token budgets those of recorded screens."""
     fitted = rule.fitted(height, width)
     assert rule.fitted(*fitted) == fitted
 
 
 @pytest.mark.parametrize("size", [(30, 20), (60, 30), (1280, 720), (2400, 1080), (64, 64)])
 @pytest.mark.parametrize("rule", [QWEN_2, QWEN_3, FixedScreens((96, 48), 18)], ids=["28", "32", "one size"])
-def test_what_is_prepared_has_as_many_tokens_as_were_counted(size, rule):
+def test_a_prepared_screen_has_the_counted_number_of_tokens(size, rule):
     screenshot = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
     prepared, blank = rule.prepare(screenshot), rule.blank(*size)
     assert prepared.shape == blank.shape
@@ -43,7 +43,7 @@ def test_what_is_prepared_has_as_many_tokens_as_were_counted(size, rule):
     assert (blank == 128).all()
 
 
-def test_a_screen_in_its_own_shape_is_resampled_once_and_bicubic():
+def test_fitted_screens_are_resampled_once_with_bicubic_interpolation():
     screenshot = tiny.episode(size=(300, 140)).steps[0].screenshot
     rule = FittedScreens(56 * 56, 20 * 28 * 28, 28)
     height, width = rule.fitted(300, 140)
@@ -51,6 +51,6 @@ def test_a_screen_in_its_own_shape_is_resampled_once_and_bicubic():
     assert np.array_equal(rule.prepare(screenshot), np.asarray(expected).transpose(2, 0, 1))
 
 
-def test_a_screen_that_fits_already_keeps_its_pixels():
+def test_a_screen_of_the_fitted_size_is_not_resampled():
     screenshot = tiny.episode(size=(112, 56)).steps[0].screenshot
     assert np.array_equal(QWEN_2.prepare(screenshot), screenshot.transpose(2, 0, 1))

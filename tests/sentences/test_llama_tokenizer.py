@@ -1,4 +1,4 @@
-"""transformers' own LlamaTokenizer, from a tokenizer.model as Llama 2 brings, writes and reads every action."""
+"""transformers' LlamaTokenizer, loaded from a SentencePiece tokenizer.model as in Llama 2, round-trips every action."""
 
 import io
 import json
@@ -51,12 +51,12 @@ def tokenizer(tmp_path_factory):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def test_the_tokenizer_is_transformers_own(tokenizer):
+def test_the_tokenizer_class_is_llama_tokenizer(tokenizer):
     assert isinstance(tokenizer, LlamaTokenizer)
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=str)
-def test_an_action_is_read_back_from_its_tokens(tokenizer, action):
+def test_an_action_is_decoded_from_its_tokens(tokenizer, action):
     sentences = tiny.sentences(tokenizer)
     ids = sentences.action_ids(action)
     assert ids[-1] == tokenizer.eos_token_id
@@ -67,7 +67,7 @@ def test_an_action_is_read_back_from_its_tokens(tokenizer, action):
     )
 
 
-def test_a_sentence_begins_with_its_start_mark_once(tokenizer):
+def test_a_sentence_begins_with_exactly_one_start_mark(tokenizer):
     sentence = tiny.sentences(tokenizer).build(tiny.episode(0, ACTIONS[:4]))
     assert [n for n, token in enumerate(sentence.input_ids) if token == tokenizer.bos_token_id] == [0]
     assert list(sentence.input_ids).count(tokenizer.eos_token_id) == 4

@@ -1,4 +1,4 @@
-"""Sentences share rows without padding, none twice, none left out, and none over the budget that fits into it."""
+"""Packing: every sentence is in exactly one row, rows have no padding, and rows keep to the token budget."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,14 @@ SENTENCES = tiny.sentences(tiny.tokenizer())
 
 @pytest.fixture(scope="module")
 def built() -> list[Sentence]:
-    made = [SENTENCES.build(tiny.episode(number), last=last) for number, last in enumerate((5, 1, 2))]
-    for number, sentence in enumerate(made):
+    sentences = [SENTENCES.build(tiny.episode(number), last=last) for number, last in enumerate((5, 1, 2))]
+    for number, sentence in enumerate(sentences):
         sentence.about = f"sentence {number}"
-    return made
+    return sentences
 
 
 @given(st.lists(st.integers(1, 60)), st.integers(1, 50))
-def test_rows_hold_every_sentence_once_and_keep_to_the_budget(lengths, budget):
+def test_every_sentence_is_in_one_row_and_rows_keep_to_the_budget(lengths, budget):
     rows = fill_rows(lengths, budget)
     assert sorted(index for row in rows for index in row) == list(range(len(lengths)))
     assert all(row == sorted(row) for row in rows)
@@ -33,7 +33,7 @@ def test_rows_hold_every_sentence_once_and_keep_to_the_budget(lengths, budget):
 
 @given(st.lists(st.integers(1, 50)), st.integers(50, 60))
 def test_all_rows_but_one_are_more_than_half_full(lengths, budget):
-    """What first fit promises: two rows that are at most half full would have been one."""
+    """A guarantee of first fit: two rows that are at most half full would share one row."""
     totals = [sum(lengths[index] for index in row) for row in fill_rows(lengths, budget)]
     assert sum(2 * total <= budget for total in totals) <= 1
 
@@ -44,7 +44,7 @@ def test_rows_are_filled_longest_first():
     assert fill_rows([], 10) == []
 
 
-def test_a_row_is_the_sentences_end_to_end_each_counted_from_its_own_start(built):
+def test_a_packed_row_concatenates_sentences_and_restarts_positions(built):
     row = pack(built)
     assert row["input_ids"].tolist() == [[id_ for sentence in built for id_ in sentence.input_ids]]
     assert row["labels"].tolist() == [[label for sentence in built for label in sentence.labels]]
@@ -53,7 +53,7 @@ def test_a_row_is_the_sentences_end_to_end_each_counted_from_its_own_start(built
     assert row["about"] == ["sentence 0", "sentence 1", "sentence 2"]
 
 
-def test_a_row_says_which_kind_of_action_each_learned_token_belongs_to(built):
+def test_each_supervised_token_has_the_kind_of_its_action(built):
     row = pack(built)
     ends = (row["labels"] == SENTENCES.tokenizer.eos_token_id).nonzero()[:, 1]
     names = [ACTION_NAMES[int(row["kinds"][0, at])] for at in ends]
@@ -61,12 +61,12 @@ def test_a_row_says_which_kind_of_action_each_learned_token_belongs_to(built):
     assert ((row["kinds"] == NO_ACTION) == (row["labels"] == IGNORED)).all()
 
 
-def test_no_sentence_learns_its_first_token_which_would_be_predicted_by_another(built):
+def test_the_first_token_of_every_sentence_has_no_label(built):
     row = pack(built)
     assert (row["labels"][0, row["cu_seqlens"][:-1].long()] == IGNORED).all()
 
 
-def test_side_by_side_each_has_a_row_padded_on_the_right_without_labels(built):
+def test_pad_pads_each_sentence_on_the_right_without_labels(built):
     batch = pad(built)
     assert batch["input_ids"].shape == batch["labels"].shape == (3, len(built[0]))
     for row, sentence in enumerate(built):
@@ -75,7 +75,7 @@ def test_side_by_side_each_has_a_row_padded_on_the_right_without_labels(built):
         assert set(batch["labels"][row, len(sentence) :].tolist()) <= {IGNORED}
 
 
-def test_roles_and_weights_are_columns_only_where_they_differ():
+def test_roles_and_weights_are_columns_only_if_they_differ_from_the_default():
     plain, special = Sentence(), Sentence()
     for sentence in (plain, special):
         sentence.read([1, 2])

@@ -1,4 +1,4 @@
-"""Swipes say what they are to bring while a model learns, and never in what it has behind it when it acts."""
+"""Swipe targets: supervised in training, never part of the history of an agent."""
 
 from dataclasses import replace
 
@@ -27,15 +27,15 @@ def steps(*pairs: tuple[Action, UiElement]) -> tuple[Step, ...]:
     ("walk", "names"),
     [
         (steps((UP, HERE), (UP, HERE), (TAP, THERE)), ["There", "There", None]),
-        (steps((UP, THERE), (TAP, THERE)), [None, None]),  # it shows already
+        (steps((UP, THERE), (TAP, THERE)), [None, None]),  # already visible
         (steps((UP, HERE), (Action.press("back"), HERE), (TAP, THERE)), [None, None, None]),
-        (steps((UP, HERE), (TAP, HERE)), [None, None]),  # the tap is on nothing
+        (steps((UP, HERE), (TAP, HERE)), [None, None]),  # the tap hits no element
         (steps((UP, HERE), (Action.complete(), THERE)), [None, None]),
         (steps((TAP, THERE), (UP, HERE), (TAP, THERE), (UP, HERE)), [None, "There", None, None]),
         ((), []),
     ],
 )
-def test_what_is_sought_is_what_the_next_tap_is_on_if_it_does_not_show_yet(walk, names):
+def test_the_target_is_the_element_of_the_next_tap_unless_it_is_already_visible(walk, names):
     assert swipe_targets(walk) == names
 
 
@@ -46,30 +46,30 @@ def episode(request):
 
 
 def actions(sentence) -> list[str]:
-    """What stands behind each cue, learned or not."""
-    said = SENTENCES.tokenizer.decode([token for token in sentence.input_ids if token >= 0])
-    return [part.partition("</s>")[0].strip() for part in said.split("Action:")[1:]]
+    """The text after each cue, supervised or not."""
+    text = SENTENCES.tokenizer.decode([token for token in sentence.input_ids if token >= 0])
+    return [part.partition("</s>")[0].strip() for part in text.split("Action:")[1:]]
 
 
-def learned(sentence) -> str:
+def supervised_text(sentence) -> str:
     return SENTENCES.tokenizer.decode([label for label in sentence.labels if label != IGNORED])
 
 
-def test_an_agents_history_holds_no_names_of_what_was_sought(episode):
+def test_a_history_contains_no_swipe_targets(episode):
     plain = replace(SENTENCES, language=NamedLanguage(tiny.BINS)).build(episode)
     assert SENTENCES.build(episode).input_ids == plain.input_ids
     assert SENTENCES.build(episode).labels == plain.labels
 
 
-def test_to_learn_some_swipes_are_named_and_of_the_others_the_choice_is_not_learned(episode):
+def test_in_training_a_swipe_names_its_target_or_its_first_token_has_no_loss(episode):
     sentence = SENTENCES.build(episode, with_swipe_targets=True)
     swipe, named = LANGUAGE.encode(UP), LANGUAGE.encode(UP, None, "There")
     assert {text for text in actions(sentence) if "swipe" in text} <= {swipe, named}
-    assert learned(sentence).count("swipe from") == actions(sentence).count(named)
-    assert learned(sentence).count("to 3 5") == 3  # where a swipe goes is always learned
+    assert supervised_text(sentence).count("swipe from") == actions(sentence).count(named)
+    assert supervised_text(sentence).count("to 3 5") == 3  # the end of every swipe is supervised
 
 
-def test_both_kinds_are_met():
+def test_swipes_with_and_without_a_target_occur():
     walk = steps((UP, HERE), (TAP, THERE))
     texts = {
         actions(SENTENCES.build(replace(tiny.episode(), goal=str(number), steps=walk), with_swipe_targets=True))[0]
@@ -78,7 +78,7 @@ def test_both_kinds_are_met():
     assert texts == {LANGUAGE.encode(UP), LANGUAGE.encode(UP, None, "There")}
 
 
-def test_actions_that_are_only_read_are_as_in_a_history(episode):
+def test_unsupervised_actions_are_written_as_in_a_history(episode):
     sentence = SENTENCES.build(episode, first_supervised_step=len(episode), with_swipe_targets=True)
     assert sentence.input_ids == SENTENCES.build(episode).input_ids
     assert sentence.supervised == 0

@@ -1,4 +1,4 @@
-"""A trajectory is one sentence, in which every action is learned as if the sentence ended there."""
+"""A trajectory is one sentence; each action has the same loss as if the sentence ended after it."""
 
 import copy
 import pickle
@@ -31,13 +31,13 @@ def model():
 
 def action_positions(sentence: Sentence) -> list[list[int]]:
     """The positions of each action's tokens."""
-    learned = [at for at, label in enumerate(sentence.labels) if label != IGNORED]
-    ends = [at for at in learned if sentence.labels[at] == WORDS.eos_token_id]
-    return [[at for at in learned if before < at <= end] for before, end in zip([-1, *ends], ends, strict=False)]
+    supervised = [at for at, label in enumerate(sentence.labels) if label != IGNORED]
+    ends = [at for at in supervised if sentence.labels[at] == WORDS.eos_token_id]
+    return [[at for at in supervised if before < at <= end] for before, end in zip([-1, *ends], ends, strict=False)]
 
 
 def token_losses(model, sentence: Sentence) -> torch.Tensor:
-    """The loss of each token given those before it, 0 where there is no label."""
+    """The loss of each token (tokens,), 0 without a label."""
     with torch.inference_mode():
         logits = model(torch.tensor([sentence.input_ids]), torch.from_numpy(np.stack(sentence.screens))).logits[0]
     labels = torch.tensor(sentence.labels)
@@ -45,7 +45,7 @@ def token_losses(model, sentence: Sentence) -> torch.Tensor:
     return torch.cat([torch.zeros(1), losses])
 
 
-def test_the_order_is_goal_screen_cue_action_and_again():
+def test_the_order_is_goal_and_then_screen_cue_action_for_each_step():
     sentence = SENTENCES.build(EPISODE)
     expected = SENTENCES.goal_ids(EPISODE.goal)
     for step in EPISODE.steps:
@@ -56,16 +56,16 @@ def test_the_order_is_goal_screen_cue_action_and_again():
     assert len(sentence.screens) == len(EPISODE)
 
 
-def test_exactly_the_actions_and_their_end_marks_are_learned():
+def test_exactly_the_actions_and_their_end_marks_are_supervised():
     sentence = SENTENCES.build(EPISODE)
-    learned = [label for label in sentence.labels if label != IGNORED]
-    assert learned == [id_ for step in EPISODE.steps for id_ in SENTENCES.action_ids(step.action)]
+    labels = [label for label in sentence.labels if label != IGNORED]
+    assert labels == [id_ for step in EPISODE.steps for id_ in SENTENCES.action_ids(step.action)]
     assert all(label in (IGNORED, id_) for label, id_ in zip(sentence.labels, sentence.input_ids, strict=True))
-    assert sentence.supervised == len(learned)
-    assert learned.count(WORDS.eos_token_id) == len(EPISODE)
+    assert sentence.supervised == len(labels)
+    assert labels.count(WORDS.eos_token_id) == len(EPISODE)
 
 
-def test_an_action_that_stands_in_the_goal_has_no_label_there():
+def test_the_text_of_an_action_in_the_goal_has_no_label():
     action = tiny.LANGUAGE.encode(EPISODE.steps[0].action)
     sentence = SENTENCES.build(replace(EPISODE, goal=f"first {action} then {action}"))
     before_the_first_screen = sentence.input_ids.index(SCREEN_TOKEN)
@@ -73,24 +73,24 @@ def test_an_action_that_stands_in_the_goal_has_no_label_there():
     assert sentence.supervised == SENTENCES.build(EPISODE).supervised
 
 
-def test_an_end_mark_that_somebody_typed_ends_nothing():
+def test_an_end_mark_in_typed_text_does_not_end_the_action():
     steps = tuple(replace(step, action=Action.type_text("</s> and <s>")) for step in EPISODE.steps[:2])
     sentence = SENTENCES.build(replace(EPISODE, goal="write </s>", steps=steps))
     assert sentence.input_ids.count(WORDS.eos_token_id) == 2
     assert len(action_positions(sentence)) == 2
 
 
-def test_the_loss_of_each_action_is_the_same_in_the_whole_and_when_cut_after_it(model):
+def test_the_loss_of_each_action_is_unchanged_when_the_sentence_ends_after_it(model):
     whole = SENTENCES.build(EPISODE)
     losses = token_losses(model, whole)
     for number, positions in enumerate(action_positions(whole)):
-        cut = SENTENCES.build(EPISODE, last=number + 1)
-        assert cut.input_ids == whole.input_ids[: positions[-1] + 1]
-        assert token_losses(model, cut)[positions] == pytest.approx(losses[positions], abs=1e-5)
+        shorter = SENTENCES.build(EPISODE, last=number + 1)
+        assert shorter.input_ids == whole.input_ids[: positions[-1] + 1]
+        assert token_losses(model, shorter)[positions] == pytest.approx(losses[positions], abs=1e-5)
         assert losses[positions].min() > 0
 
 
-def test_the_models_own_loss_is_the_mean_over_the_actions_tokens(model):
+def test_the_loss_of_the_model_is_the_mean_over_action_tokens(model):
     whole = SENTENCES.build(EPISODE)
     row = collate([whole])
     with torch.inference_mode():
@@ -98,7 +98,7 @@ def test_the_models_own_loss_is_the_mean_over_the_actions_tokens(model):
     assert loss.item() == pytest.approx(token_losses(model, whole).sum().item() / whole.supervised, abs=1e-5)
 
 
-def test_a_later_screen_changes_no_earlier_logits(model):
+def test_a_later_screen_does_not_change_earlier_logits(model):
     whole = SENTENCES.build(EPISODE)
     other = copy.deepcopy(whole)
     other.screens[2] = 255 - other.screens[2]
@@ -111,14 +111,14 @@ def test_a_later_screen_changes_no_earlier_logits(model):
     assert not torch.allclose(before[third_screen:], after[third_screen:])
 
 
-def test_each_action_sees_its_own_screen(model):
-    """The blind sentence differs from the seeing one in every action's loss."""
-    seen = token_losses(model, SENTENCES.build(EPISODE))
+def test_each_action_depends_on_its_own_screen(model):
+    """Grey screens change the loss of every action."""
+    usual = token_losses(model, SENTENCES.build(EPISODE))
     grey = token_losses(model, tiny.sentences(WORDS, grey=True).build(EPISODE))
-    assert all((seen[positions] != grey[positions]).any() for positions in action_positions(SENTENCES.build(EPISODE)))
+    assert all((usual[positions] != grey[positions]).any() for positions in action_positions(SENTENCES.build(EPISODE)))
 
 
-def test_steps_before_the_first_are_unknown():
+def test_steps_before_the_first_are_not_in_the_sentence():
     alone = SENTENCES.build(EPISODE, 2, 3)
     assert len(alone.screens) == 1
     assert np.array_equal(alone.screens[0], SENTENCES.screen(EPISODE.steps[2]))
@@ -132,27 +132,27 @@ def test_grey_sentences_differ_only_in_their_screens():
     assert all(np.array_equal(screen, grey_screen(tiny.SCREEN)) for screen in blind.screens)
 
 
-def test_a_tokenizer_that_cannot_say_an_action_is_refused():
+def test_an_action_that_the_tokenizer_cannot_write_is_an_error():
     marks = {"unk_token": "<unk>", "eos_token": "</s>"}
     letters = Tokenizer(models.WordLevel({"<unk>": 0, "</s>": 1}, unk_token=marks["unk_token"]))
-    mute = PreTrainedTokenizerFast(tokenizer_object=letters, **marks)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters, **marks)
     with pytest.raises(UserError, match="tap at 2 7"):
-        tiny.sentences(mute).action_ids(Action.tap(0.25, 0.75))
+        tiny.sentences(tokenizer).action_ids(Action.tap(0.25, 0.75))
 
 
-def test_a_tokenizer_without_a_start_mark_starts_with_the_goal():
+def test_without_a_start_mark_the_sentence_starts_with_the_goal():
     words = tiny.tokenizer()
     words.bos_token = None
     sentences = tiny.sentences(words)
     assert sentences.goal_ids("go") == SENTENCES.goal_ids("go")[1:]
 
 
-def test_the_writer_can_be_sent_to_a_worker_process():
+def test_trajectory_sentences_can_be_pickled():
     SENTENCES.build(EPISODE)
     assert pickle.loads(pickle.dumps(SENTENCES)).build(EPISODE).input_ids == SENTENCES.build(EPISODE).input_ids  # noqa: S301
 
 
-def test_a_screen_of_the_right_size_keeps_its_pixels_and_another_is_stretched():
+def test_a_screen_is_resampled_only_if_its_size_differs():
     screenshot = EPISODE.steps[0].screenshot
     assert np.array_equal(prepare_screen(screenshot, tiny.SCREEN), screenshot.transpose(2, 0, 1))
     corner = np.zeros((600, 270, 3), np.uint8)

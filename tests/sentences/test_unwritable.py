@@ -1,4 +1,4 @@
-"""Actions whose text a tokenizer changes: one that is equal in Unicode NFC is learned, any other only read."""
+"""Actions whose text a tokenizer changes are supervised only if both texts are equal in Unicode NFC."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def qwen_2023(folder) -> PreTrainedTokenizerFast:
 
 @pytest.mark.parametrize("make", [lambda _: normalising(normalizers.NFC()), qwen_2023], ids=["nfc", "qwen_2023"])
 @pytest.mark.parametrize("text", NOT_NFC)
-def test_typed_text_that_is_not_nfc_is_learned_in_nfc(make, text, tmp_path):
+def test_typed_text_that_is_not_nfc_is_supervised_in_nfc(make, text, tmp_path):
     sentences = tiny.sentences(make(tmp_path))
     sentence = sentences.build(tiny.episode(0, (Action.type_text(text), Action.complete())))
     composed = sentences.build(
@@ -43,7 +43,7 @@ def test_typed_text_that_is_not_nfc_is_learned_in_nfc(make, text, tmp_path):
     )
 
 
-def test_an_action_that_the_tokenizer_changes_is_read_and_not_learned():
+def test_an_unwritable_action_is_in_the_history_without_a_loss():
     sentences = tiny.sentences(lower_case())
     sentence = sentences.build(tiny.episode(0, (LOUD, Action.complete())))
     loud = [*sentences.ids('Input text "loud"'), sentences.tokenizer.eos_token_id]
@@ -52,7 +52,7 @@ def test_an_action_that_the_tokenizer_changes_is_read_and_not_learned():
     assert set(sentence.labels[start : start + len(loud)]) == {IGNORED}
 
 
-def test_counts_are_those_of_the_sentences(tmp_path):
+def test_token_counts_equal_those_of_the_sentences(tmp_path):
     episodes = [
         tiny.episode(0, (LOUD, Action.tap(0.5, 0.5), LOUD)),
         tiny.episode(1),
@@ -66,7 +66,7 @@ def test_counts_are_those_of_the_sentences(tmp_path):
     assert counts.unwritable_steps() == [(0, 0), (0, 2)]
 
 
-def test_lengths_of_many_texts_are_those_of_each():
+def test_batched_text_lengths_equal_those_of_single_texts():
     texts = ['tap at 7 90</s>"', 'Input text "LOUD"', "", *NOT_NFC]
     for tokenizer in (lower_case(), normalising(normalizers.NFC()), tiny.tokenizer()):
         sentences = tiny.sentences(tokenizer)
@@ -76,7 +76,7 @@ def test_lengths_of_many_texts_are_those_of_each():
     assert text_lengths(sentences, []).tokens.dtype == np.int32
 
 
-def test_an_agent_answers_every_step_and_marks_those_that_it_cannot_answer_rightly():
+def test_an_agent_answers_every_step_and_marks_unwritable_ones():
     words = lower_case()
     model = tiny.model(len(words))
     model.language_model.set_attn_implementation("sdpa")

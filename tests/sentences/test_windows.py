@@ -1,4 +1,4 @@
-"""An episode over the budget becomes windows, in which every action is learned once, with a history."""
+"""An episode over the token budget becomes windows, in which every action is supervised once, with a history."""
 
 import itertools
 
@@ -13,29 +13,29 @@ STEPS = st.lists(st.integers(1, 40), min_size=1, max_size=30)
 
 @st.composite
 def episodes(draw) -> tuple[int, list[int], int]:
-    """(goal, steps, budget), where every step fits."""
+    """(goal, steps, budget) such that every single step fits."""
     goal, steps = draw(st.integers(0, 20)), draw(STEPS)
     return goal, steps, draw(st.integers(goal + max(steps), goal + sum(steps) + 20))
 
 
 @given(episodes())
-def test_every_step_is_learned_once_and_in_order(episode):
-    found = windows(*episode)
-    learned = [step for window in found for step in range(window.first_supervised, window.last)]
-    assert learned == list(range(len(episode[1])))
-    assert all(window.first_supervised < window.last for window in found)
+def test_every_step_is_supervised_once_and_in_order(episode):
+    result = windows(*episode)
+    supervised = [step for window in result for step in range(window.first_supervised, window.last)]
+    assert supervised == list(range(len(episode[1])))
+    assert all(window.first_supervised < window.last for window in result)
 
 
 @given(episodes())
-def test_no_window_is_over_the_budget_and_its_tokens_are_counted(episode):
+def test_no_window_is_over_the_budget_and_its_token_count_is_right(episode):
     goal, steps, budget = episode
     for window in windows(goal, steps, budget):
         assert window.tokens == goal + sum(steps[window.first : window.last]) <= budget
 
 
 @given(episodes())
-def test_what_is_only_read_takes_at_most_half_of_the_budget(episode):
-    """Beside the goal and the first step that is learned, which have to be there anyhow."""
+def test_steps_without_a_loss_take_at_most_half_of_the_budget(episode):
+    """Together with the goal and the first supervised step, which every window needs."""
     goal, steps, budget = episode
     for window in windows(goal, steps, budget):
         read = goal + sum(steps[window.first : window.first_supervised + 1])
@@ -44,7 +44,7 @@ def test_what_is_only_read_takes_at_most_half_of_the_budget(episode):
 
 
 @given(episodes())
-def test_a_window_has_as_much_history_and_as_many_steps_as_there_is_room_for(episode):
+def test_a_window_has_as_much_history_and_as_many_steps_as_fit(episode):
     goal, steps, budget = episode
     for window in windows(goal, steps, budget):
         if len(steps) == window.last - window.first:
@@ -56,14 +56,14 @@ def test_a_window_has_as_much_history_and_as_many_steps_as_there_is_room_for(epi
 
 
 @given(st.integers(0, 20), STEPS, st.integers(0, 20))
-def test_what_fits_is_one_window(goal, steps, room):
+def test_an_episode_within_the_budget_is_one_window(goal, steps, room):
     whole = [Window(0, 0, len(steps), goal + sum(steps))]
     assert windows(goal, steps, goal + sum(steps) + room) == whole
     assert windows(goal, steps, None) == whole
 
 
 @given(STEPS, st.integers(0, 20), st.integers(1, 60))
-def test_a_step_that_fits_into_no_window_is_an_error_that_names_it(steps, goal, budget):
+def test_a_step_over_the_budget_is_an_error_that_names_it(steps, goal, budget):
     over = [number for number, step in enumerate(steps) if goal + step > budget]
     if not over:
         assert windows(goal, steps, budget)
@@ -72,19 +72,19 @@ def test_a_step_that_fits_into_no_window_is_an_error_that_names_it(steps, goal, 
         windows(goal, steps, budget)
 
 
-def test_an_example():
-    found = windows(5, [10] * 8, 45)
-    assert found == [Window(0, 0, 4, 45), Window(4, 4, 8, 45)]  # a step of history would be 25 of 45, over half
-    found = windows(2, [10] * 8, 45)
-    assert found == [Window(0, 0, 4, 42), Window(3, 4, 7, 42), Window(6, 7, 8, 22)]
-    assert all(after.first < before.last for before, after in itertools.pairwise(found))
+def test_windows_of_an_example():
+    result = windows(5, [10] * 8, 45)
+    assert result == [Window(0, 0, 4, 45), Window(4, 4, 8, 45)]  # a step of history would be 25 of 45, over half
+    result = windows(2, [10] * 8, 45)
+    assert result == [Window(0, 0, 4, 42), Window(3, 4, 7, 42), Window(6, 7, 8, 22)]
+    assert all(after.first < before.last for before, after in itertools.pairwise(result))
 
 
 @given(episodes())
-def test_without_history_every_step_is_a_window_of_its_own(episode):
+def test_single_steps_are_one_window_per_step(episode):
     goal, steps, budget = episode
-    found = single_steps(goal, steps, budget)
-    assert [(window.first, window.first_supervised, window.last) for window in found] == [
+    result = single_steps(goal, steps, budget)
+    assert [(window.first, window.first_supervised, window.last) for window in result] == [
         (step, step, step + 1) for step in range(len(steps))
     ]
-    assert [window.tokens for window in found] == [goal + tokens for tokens in steps]
+    assert [window.tokens for window in result] == [goal + tokens for tokens in steps]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 SCREEN_TOKEN = -1
-"""The id of a visual token in `input_ids`; negative, so that it is in no vocabulary."""
+"""The id of a visual token in `input_ids`; negative, so no vocabulary contains it."""
 
 IGNORED = -100
 """The label of a position without loss."""
@@ -22,12 +22,14 @@ ACTION_ROLE = 0
 
 @dataclass
 class Sentence:
-    """Token ids, their labels (`IGNORED` or the id itself, unshifted) and the screens that fill the `SCREEN_TOKEN`s.
+    """Token ids, their labels and the screens whose features replace the `SCREEN_TOKEN`s.
 
-    `kinds`: for each supervised token of an action, the index of its name in `ACTION_NAMES`, else `NO_ACTION`. `roles`:
-    for each supervised token, the index of its role in `ROLES`. `weights`: the weight of each token's loss. `screens`
-    are uint8 (3, height, width) in reading order; `element_labels` int64 (tokens per screen,) beside each, for a model
-    with an element loss. `about`: the source of the sentence, for messages.
+    The lists `input_ids`, `labels`, `kinds`, `roles` and `weights` have one entry per token. `labels`: the id itself
+    (unshifted) or `IGNORED`. `kinds`: the index of the action's name in `ACTION_NAMES` for a supervised token of an
+    action, else `NO_ACTION`. `roles`: the index in `ROLES`. `weights`: the weight of the token's loss.
+
+    `screens`: uint8 (3, height, width) each, in reading order. `element_labels`: int64 (tokens per screen,) for each
+    screen, for a model with an element loss. `about`: the source of the sentence, for messages.
     """
 
     input_ids: list[int] = field(default_factory=list)
@@ -59,7 +61,7 @@ class Sentence:
         self.weights += [weight] * len(ids)
 
     def see(self, screen: np.ndarray, tokens: int) -> None:
-        """Append a screen, which fills `tokens` tokens."""
+        """Append a screen of `tokens` visual tokens, without a loss."""
         self.screens.append(screen)
         self.read([SCREEN_TOKEN] * tokens)
 
@@ -67,15 +69,16 @@ class Sentence:
         """The first `end` tokens with their screens. `end` must not be inside a screen."""
         is_screen = [id_ == SCREEN_TOKEN for id_ in self.input_ids[:end]]
         screens = sum(now and not before for before, now in zip([False, *is_screen], is_screen, strict=False))
-        cut = replace(self)
+        prefix = replace(self)
         for name in ("input_ids", "labels", "kinds", "roles", "weights"):
-            setattr(cut, name, getattr(self, name)[:end])
-        cut.screens, cut.element_labels = self.screens[:screens], self.element_labels[:screens]
-        return cut
+            setattr(prefix, name, getattr(self, name)[:end])
+        prefix.screens, prefix.element_labels = self.screens[:screens], self.element_labels[:screens]
+        return prefix
 
     def __len__(self) -> int:
         return len(self.input_ids)
 
     @property
     def supervised(self) -> int:
+        """The number of tokens with a loss."""
         return sum(label != IGNORED for label in self.labels)

@@ -1,10 +1,10 @@
-"""Screens read aloud: every annotated element named and placed, as dense supervision of seeing.
+"""Element sentences: one screen and questions about its annotated elements, as dense supervision for grounding.
 
     screen  wifi=tap at 30 12 end  tap at 71 50=Wi-Fi settings end  …
 
-Places are written as the action language writes taps, so that what is learned about places here is what actions need.
-A whole trajectory teaches a handful of places; one annotated screen teaches dozens. AITW brings these annotations for
-every screen (OCR text and icon types).
+A question is the name of an element and its answer a tap on it, or the reverse. Coordinates are written as the action
+language writes taps, so this supervision transfers to actions. A trajectory supervises a few coordinates; one annotated
+screen supervises dozens. AITW annotates every screen with OCR text and icon types.
 """
 
 import random
@@ -24,15 +24,19 @@ _TAP = ACTION_NAMES.index("tap")
 
 @dataclass(frozen=True)
 class ElementSentences:
-    """Writes one screen's elements, at most `items` of them, in an order drawn from the caller's generator."""
+    """Builds the element sentence of one screen, with at most `items` questions in random order."""
 
     trajectory: TrajectorySentences
     items: int = 12
 
     def build(self, step: Step, rng: random.Random) -> Sentence:
+        """Each question asks for the place or for the name of an element, with equal probability.
+
+        Elements without a usable name (`is_name`) have no question. `rng` draws elements, order and direction.
+        """
         sentence = self.begin(step)
-        named = nameable(step.elements)
-        for element in rng.sample(named, min(self.items, len(named))):
+        candidates = nameable(step.elements)
+        for element in rng.sample(candidates, min(self.items, len(candidates))):
             (self.find if rng.random() < 0.5 else self.read)(sentence, element)
         return sentence
 
@@ -45,73 +49,80 @@ class ElementSentences:
         return sentence
 
     def find(self, sentence: Sentence, element: UiElement) -> None:
+        """Append a question with the element's name; the answer is a tap on it."""
         self.ask(sentence, ITEM + element.name, self.trajectory.action_ids(tap_on(element)), _TAP)
 
     def read(self, sentence: Sentence, element: UiElement) -> None:
+        """Append a question with a tap on the element; the answer is its name."""
         ids, place = self.trajectory.ids, self.trajectory.action_ids(tap_on(element))[:-1]
         sentence.read([*ids(ITEM), *place, *ids(NAME_SEPARATOR)])
         sentence.learn(self.answer_ids(element.name))
 
     def ask(self, sentence: Sentence, question: str, answer: list[int], kind: int = NO_ACTION) -> None:
-        """A question that is read, and its answer, which is learned."""
+        """Append a question without a loss and its supervised answer."""
         sentence.read(self.trajectory.ids(question + NAME_SEPARATOR))
         sentence.learn(answer, kind)
 
     def answer_ids(self, text: str) -> list[int]:
-        """A text as an answer: its tokens and the end mark."""
+        """The tokens of an answer: those of `text`, and the end mark."""
         return [*self.trajectory.ids(text), self.trajectory.end_mark]
 
 
 def nameable(elements: Iterable[UiElement]) -> list[UiElement]:
-    """Those with a name short enough to be written."""
+    """The elements with a usable name (`is_name`)."""
     return [element for element in elements if is_name(element.name)]
 
 
 def place_of(element: UiElement) -> tuple[float, float]:
-    """(y, x) of its middle, on the screen even where its annotation reaches beyond."""
+    """(y, x) of the element's centre in screen fractions, clipped to the screen."""
     y, x = (min(max(value, 0.0), 1.0) for value in element.centre_yx)
     return y, x
 
 
 def tap_on(element: UiElement) -> Action:
+    """A tap on the element's centre, clipped to the screen."""
     return Action.tap(*place_of(element))
 
 
 def label_elements(
     step: Step, grid: tuple[int, int], sentences: TrajectorySentences, empty: float, rng: random.Random
 ) -> np.ndarray:
-    """int64 (rows * columns,): for each visual token the id of the word or icon type that it shows, else `IGNORED`.
+    """Labels of the visual tokens of a screen: int64 (rows * columns,), a token id or `IGNORED`.
 
-    A word names the cell in which its middle lies, and every other cell whose own middle it covers; words of a text are
-    placed by their share of its characters. Cells that no element touches are labelled with the end mark in a share
-    `empty` of cases, so that nothing also has a name without outweighing the words.
+    `grid`: (rows, columns) of visual tokens. A word or icon type that is one token labels the cell that contains its
+    centre, and every cell whose centre it covers. The box of a text is divided among its words by their number of
+    characters. A cell that overlaps none of them is labelled with the end mark with probability `empty`, so that blank
+    cells are supervised without outweighing the words.
     """
     rows, columns = grid
     labels = np.full(grid, IGNORED, np.int64)
-    touched = np.zeros(grid, bool)
+    is_occupied = np.zeros(grid, bool)
     for element in step.elements:
         for token, (y, x, height, width) in _words(element, sentences):
             # Annotations may reach beyond the screen; a negative index would label the opposite edge.
             top, bottom = (min(max(edge, 0.0), 1.0) * rows for edge in (y, y + height))
             left, right = (min(max(edge, 0.0), 1.0) * columns for edge in (x, x + width))
-            touched[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = True
-            middle = min(int((top + bottom) / 2), rows - 1), min(int((left + right) / 2), columns - 1)
-            labels[_middles(top, bottom), _middles(left, right)] = token
-            labels[middle] = token
-    blank = np.array([rng.random() < empty for _ in range(rows * columns)]).reshape(grid) & ~touched
-    labels[blank] = sentences.end_mark
+            is_occupied[int(top) : int(np.ceil(bottom)), int(left) : int(np.ceil(right))] = True
+            centre = min(int((top + bottom) / 2), rows - 1), min(int((left + right) / 2), columns - 1)
+            labels[_covered_cells(top, bottom), _covered_cells(left, right)] = token
+            labels[centre] = token
+    is_blank = np.array([rng.random() < empty for _ in range(rows * columns)]).reshape(grid) & ~is_occupied
+    labels[is_blank] = sentences.end_mark
     return labels.ravel()
 
 
-def _middles(first: float, last: float) -> slice:
-    """The cells whose middle lies between `first` and `last`, in cells."""
+def _covered_cells(first: float, last: float) -> slice:
+    """The cells of one axis whose centre lies between `first` and `last`, in units of cells."""
     return slice(int(np.ceil(first - 0.5)), int(np.floor(last - 0.5)) + 1)
 
 
 def _words(
     element: UiElement, sentences: TrajectorySentences
 ) -> Iterator[tuple[int, tuple[float, float, float, float]]]:
-    """(token id, box) of each word of an element that is one token."""
+    """(token id, box) of each word that is a single token; the icon type instead for an element without text.
+
+    A box is (y, x, height, width) in screen fractions.
+    """
     if not element.text:
         pieces = [(element.type, element.box)]
     else:

@@ -1,4 +1,4 @@
-"""Preprocessing of screens for a model: image size, channels first, still uint8; and visual tokens per screen."""
+"""Preprocessing of screens for a model: resizing to uint8 (3, height, width), and the number of visual tokens."""
 
 import math
 import weakref
@@ -14,28 +14,28 @@ class ScreenRule(Protocol):
     """How one model preprocesses screens."""
 
     def prepare(self, screenshot: np.ndarray) -> np.ndarray:
-        """uint8 (height, width, 3) to the uint8 (3, height', width') of the model."""
+        """uint8 (height, width, 3) → uint8 (3, height', width'), where (height', width') is `fitted(height, width)`."""
         ...
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
-        """(height', width') of a screen of that size."""
+        """The model's (height', width') for a screenshot of `height` x `width` pixels."""
         ...
 
     def blank(self, height: int, width: int) -> np.ndarray:
-        """A grey screen in the place of a screen of that size."""
+        """A grey screen of the shape that `prepare` returns for a screenshot of `height` x `width` pixels."""
         ...
 
     def tokens(self, height: int, width: int) -> int:
-        """The number of visual tokens of a screen of that size."""
+        """The number of visual tokens of a screenshot of `height` x `width` pixels."""
         ...
 
 
 @dataclass(frozen=True)
 class FixedScreens:
-    """Every screen stretched to (height, width) = `size`, always `count` tokens: Llama+ViT, Qwen-VL (2023).
+    """Every screen is stretched to `size` = (height, width) and has `count` visual tokens: Llama+ViT, Qwen-VL (2023).
 
-    Stretching keeps (y, x) fractions valid, and phones differ little in aspect ratio. Qwen-VL was trained with
-    `bicubic` resampling; bilinear with a box reduction before it is faster.
+    Stretching keeps coordinates in screen fractions valid, and phones differ little in aspect ratio. Qwen-VL was
+    trained with `bicubic` resampling; bilinear resampling after a box reduction is faster.
     """
 
     size: tuple[int, int]
@@ -58,8 +58,11 @@ class FixedScreens:
 
 @dataclass(frozen=True)
 class FittedScreens:
-    """Screens keep their aspect ratio: both sides multiples of `multiple`, `min_pixels` to `max_pixels` in total, one
-    token per square of `multiple` pixels. Qwen2-VL, Qwen2.5-VL (28) and Qwen3-VL (32)."""
+    """Screens approximately keep their aspect ratio: Qwen2-VL, Qwen2.5-VL and Qwen3-VL.
+
+    Both sides are multiples of `multiple` pixels (28; Qwen3-VL 32), the area is between `min_pixels` and `max_pixels`
+    (see `smart_resize`), and each square of `multiple` x `multiple` pixels is one visual token.
+    """
 
     min_pixels: int
     max_pixels: int
@@ -76,7 +79,7 @@ class FittedScreens:
         return rows * columns
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """(rows, columns) of visual tokens."""
+        """(rows, columns) of visual tokens of a screenshot of `height` x `width` pixels."""
         fitted = self.fitted(height, width)
         return fitted[0] // self.multiple, fitted[1] // self.multiple
 
@@ -84,10 +87,11 @@ class FittedScreens:
         return smart_resize((height, width), self.multiple, self.min_pixels, self.max_pixels)
 
 
-class RememberedScreens:
-    """A rule that prepares every screenshot once, as long as the array exists: several sentences may have it.
+class CachedScreens:
+    """A `ScreenRule` with a cache: a screenshot that several sentences contain is prepared once.
 
-    `prepare_further` makes of a prepared screen what a collator would make of it; the result has the screen's `shape`.
+    The cache is keyed by array identity; an entry is dropped when its screenshot is garbage-collected.
+    `prepare_further` does more of the collator's work for a prepared screen; its result has the screen's `shape`.
     """
 
     def __init__(self, rule: ScreenRule, prepare_further: Callable[[np.ndarray], Any] | None = None) -> None:
@@ -115,10 +119,11 @@ class RememberedScreens:
 
 
 def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
-    """The (height, width) to which Qwen-VL's image processor resizes an image (transformers, `smart_resize`): multiples
-    of `multiple`, about the same aspect ratio, `min_pixels` to `max_pixels` in total.
+    """The (height, width) to which the image processor of Qwen2-VL resizes an image of `size` = (height, width).
 
-    Unlike there, any aspect ratio is accepted, and no side is shorter than `multiple` where the image is reduced.
+    Source: `smart_resize` in transformers. Both sides are multiples of `multiple`, the aspect ratio is approximately
+    kept, and the area is between `min_pixels` and `max_pixels`. Unlike the source, any aspect ratio is accepted, and no
+    side of a reduced image is shorter than `multiple`.
     """
     height, width = size
     rounded = round(height / multiple) * multiple, round(width / multiple) * multiple
@@ -136,12 +141,12 @@ def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixe
 def prepare_screen(
     screenshot: np.ndarray, size: tuple[int, int], resampling: Image.Resampling = Image.Resampling.BILINEAR
 ) -> np.ndarray:
-    """uint8 (height, width, 3) to uint8 (3, *size), stretched to (height, width) = `size`.
+    """Stretches uint8 (height, width, 3) to uint8 (3, *size), where `size` is (height, width).
 
-    A screen of that size is not resampled, so its pixels stay exact.
+    A screenshot that already has this size is not resampled.
     """
     if screenshot.shape[:2] != tuple(size):
-        # The reduction costs no quality with a filter that averages; bicubic must equal the result of Qwen's processor.
+        # A box reduction before bilinear resampling is faster. Bicubic resampling must equal Qwen's image processor.
         gap = 2.0 if resampling == Image.Resampling.BILINEAR else None
         resized = Image.fromarray(screenshot).resize((size[1], size[0]), resampling, reducing_gap=gap)
         screenshot = np.asarray(resized)
@@ -149,5 +154,5 @@ def prepare_screen(
 
 
 def grey_screen(size: tuple[int, int]) -> np.ndarray:
-    """uint8 (3, *size), all 128: the screen of the control without vision."""
+    """uint8 (3, *size), every value 128: the screen of the control without vision."""
     return np.full((3, *size), 128, np.uint8)

@@ -1,6 +1,6 @@
-"""Packing: sentences concatenated in one row without padding. No token attends to another sentence.
+"""Packing: several sentences concatenated to one row without padding. No token attends to another sentence.
 
-Which sentences share a row is decided from their lengths alone, before any is built.
+`fill_rows` assigns sentences to rows by their lengths alone, before any sentence is built.
 """
 
 from collections.abc import Sequence
@@ -12,30 +12,32 @@ from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
 
 
 def fill_rows(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of sentences that share a row of at most `budget` tokens: first fit, longest first.
+    """Indices of the sentences in each row of at most `budget` tokens: first-fit decreasing bin packing.
 
-    Rows come in the order of their longest sentence, the sentences of a row in their own order. One that is over the
-    budget has a row to itself.
+    Rows are ordered by their longest sentence, longest first; indices within a row ascend. A sentence over the budget
+    has a row of its own.
     """
     rows: list[list[int]] = []
-    room: list[int] = []
+    free_tokens: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        at = next((at for at, left in enumerate(room) if lengths[index] <= left), None)
-        if at is None:
+        row = next((row for row, free in enumerate(free_tokens) if lengths[index] <= free), None)
+        if row is None:
             rows.append([])
-            room.append(budget)
-            at = len(rows) - 1
-        rows[at].append(index)
-        room[at] -= lengths[index]
+            free_tokens.append(budget)
+            row = len(rows) - 1
+        rows[row].append(index)
+        free_tokens[row] -= lengths[index]
     return [sorted(row) for row in rows]
 
 
 def pack(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor | list[str]]:
-    """`input_ids`, `labels`, `kinds`, `position_ids`: int64 (1, L), positions starting at 0 in every sentence;
-    `cu_seqlens`: int32 (sentences + 1,), where each begins and the last ends. `about`: the source of each. Where they
-    differ from the default: `roles` int64 (1, L), `loss_weights` float32 (1, L).
+    """One row of L tokens.
 
-    The label of a sentence's first token would be predicted by the sentence before it: a sentence never learns it.
+    `input_ids`, `labels`, `kinds`, `position_ids`: int64 (1, L); positions restart at 0 in every sentence.
+    `cu_seqlens`: int32 (sentences + 1,), the cumulative lengths, starting with 0. `about`: the source of each sentence.
+    `roles` int64 (1, L) and `loss_weights` float32 (1, L) only where they differ from the default.
+
+    The first token of each sentence must have no label: the last token of the previous sentence would predict it.
     """
     lengths = [len(sentence) for sentence in sentences]
     return {
@@ -50,7 +52,7 @@ def pack(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor | list[str]]:
 
 
 def supervision_columns(roles: Sequence[Sequence[int]], weights: Sequence[Sequence[float]]) -> dict[str, torch.Tensor]:
-    """`roles` int64 (1, L) if one is not `action`, `loss_weights` float32 (1, L) if one is not 1; else no column."""
+    """`roles` int64 (1, L), unless all are `action`, and `loss_weights` float32 (1, L), unless all are 1."""
     columns = {}
     if any(part.count(ACTION_ROLE) < len(part) for part in roles):
         columns["roles"] = _row(roles)
@@ -62,7 +64,10 @@ def supervision_columns(roles: Sequence[Sequence[int]], weights: Sequence[Sequen
 
 
 def pad(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor]:
-    """`input_ids` and `labels`, int64 (sentences, longest), padded on the right, where causal attention never looks."""
+    """`input_ids` and `labels`, int64 (sentences, longest), padded on the right.
+
+    With causal attention no token of a sentence attends to the padding.
+    """
     longest = max(len(sentence) for sentence in sentences)
     return {
         "input_ids": torch.tensor([_padded(sentence.input_ids, longest, 0) for sentence in sentences]),

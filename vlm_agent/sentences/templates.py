@@ -1,7 +1,7 @@
-"""What stands around goals, screens and actions: the form of conversation that a model was pretrained in.
+"""Chat templates: the texts around goals, screens and actions, in the conversation format of the pretrained model.
 
-A text of a frame may hold the model's special tokens, because it is ours. Goals and typed texts never can: they are
-tokenised as plain text, so a typed end mark does not end a turn.
+The texts of a template may contain special tokens. Goals and actions are tokenised as plain text, so an end mark in a
+goal or in typed text does not end a turn.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 class ChatTemplate:
     """start  goal  before_screen SCREEN cue action END  next_turn before_screen SCREEN cue action END …
 
-    `goal` is a template with `{goal}`, tokenised as plain text. `end` is the special token END; "": the tokenizer's end
-    mark, which of a base model may be another one than its chat template's. `start` follows the tokenizer's start mark,
-    where it has one. `system`: the system turn's text, for a template whose texts are a chat of system, user and
-    assistant turns; None: a chat endpoint cannot be sent these texts.
+    `start`: follows the tokenizer's start mark, if it has one. `goal`: a format string with `{goal}`, tokenised as
+    plain text. `end`: the special token END; "" for the tokenizer's end mark, which for a base model may differ from
+    the end mark of its chat template. `system`: the text of the system turn, for a template of system, user and
+    assistant turns; None for a template that cannot be written as messages of a chat endpoint.
     """
 
     start: str = ""
@@ -27,4 +27,4 @@ class ChatTemplate:
 
 
 PLAIN = ChatTemplate()
-"""For language models that know no turns, such as Llama 2."""
+"""For language models without chat turns, such as Llama 2."""

@@ -1,7 +1,7 @@
-"""The number of tokens of many texts at once, and which of them a tokenizer can write.
+"""Batched token counts of many texts, and whether a tokenizer can write each of them.
 
-A call of a tokenizer for one text costs more than the tokenisation itself: 100,000 texts in batches take a fraction of
-100,000 calls.
+The overhead of one tokenizer call exceeds the cost of tokenising a short text, so batches are much faster than one call
+per text.
 """
 
 import os
@@ -21,7 +21,7 @@ _PARALLELISM = "TOKENIZERS_PARALLELISM"
 
 @dataclass(frozen=True)
 class TextLengths:
-    """`tokens` int32 (N,), `is_writable` bool (N,): see `TrajectorySentences.is_writable`."""
+    """`tokens`: int32 (N,), tokens per text. `is_writable`: bool (N,), see `TrajectorySentences.is_writable`."""
 
     tokens: np.ndarray
     is_writable: np.ndarray
@@ -51,22 +51,21 @@ def _ids(sentences: TrajectorySentences, texts: Sequence[str]) -> list[list[int]
 
 def _decoded(sentences: TrajectorySentences, ids: list[list[int]]) -> list[str]:
     tokenizer = sentences.tokenizer
-    # A subclass may decode in a way of its own.
+    # The backend is equivalent only if no subclass overrides decoding.
     if getattr(type(tokenizer), "_decode", None) is PreTrainedTokenizerFast._decode:
         return tokenizer.backend_tokenizer.decode_batch(ids, skip_special_tokens=True)
     return [sentences.text(of_text) for of_text in ids]
 
 
 _set_here = False
-"""Whether this module, and not the user, set the variable."""
+"""Whether this module, not the user, set TOKENIZERS_PARALLELISM."""
 
 
 @contextmanager
 def _parallel_tokenizers() -> Iterator[None]:
-    """Lets tokenizers use all cores, unless the environment says otherwise.
+    """Enables parallel tokenisation, unless the user has set TOKENIZERS_PARALLELISM.
 
-    Afterwards they use one: a process that is forked while they may use more, such as a loader's worker, prints a
-    warning.
+    It is disabled afterwards, because processes forked later, such as loader workers, would print a warning.
     """
     global _set_here
     if _PARALLELISM in os.environ and not _set_here:

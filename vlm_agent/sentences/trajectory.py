@@ -2,13 +2,13 @@
 
     goal  screen 1  action 1 end  screen 2  action 2 end  …
 
-All actions of the episode are supervised in one forward pass: by causal attention, action t depends on exactly what an
-agent knows at step t. Token ids are built segment by segment with the same tokenizer calls that an agent makes when it
-acts, so training and acting cannot differ, and labels are known by construction.
+All actions of the episode are supervised in one forward pass: with causal attention, action t depends only on what an
+agent knows at step t. Token ids are built segment by segment with the same tokenizer calls in training and in acting,
+so both produce the same ids, and labels are known by construction.
 
-The target of a swipe is the element that it brings into view, found in hindsight from the next tap. An agent does not
-know it in advance. So a target may be supervised, but it is never part of a history, where a swipe is the
-gesture alone (`TrajectorySentences.build`).
+The target of a swipe is the element that it brings into view, derived in hindsight from the next tap. An agent does not
+know it in advance, so a target may be supervised but is never part of a history, where a swipe is written without it
+(`TrajectorySentences.build`).
 """
 
 import random
@@ -33,11 +33,11 @@ from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 class TrajectorySentences:
     """Builds the sentences of one model from its tokenizer, action language, image sizes and chat template.
 
-    `grey` replaces every screen by a grey one (a control).
+    `grey`: every screen is replaced by a grey one (the control without vision).
 
-    An action is writable if the tokenizer decodes its tokens to the same text, up to Unicode normalisation (NFC, which
-    Qwen's tokenizers apply). The model could not write any other action: it stays in the history as the tokenizer
-    writes it, and is not supervised.
+    An action is writable if its tokens decode to the same text, up to Unicode normalisation (NFC, which Qwen's
+    tokenizers apply). The model cannot output an action that is not writable. Such an action stays in the history as
+    the tokenizer writes it, and is not supervised.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -55,12 +55,14 @@ class TrajectorySentences:
         with_swipe_targets: bool = False,
         with_unwritable: bool = False,
     ) -> Sentence:
-        """The sentence of steps `first` … `last`-1, without the earlier steps, as for an agent without history.
+        """The sentence of the goal and steps `first` … `last`-1 (by default to the end), without the earlier steps.
 
-        Actions before `first_supervised_step` have no loss, nor have those that are not writable. `with_unwritable`:
-        for decoding, where labels mark every action that has to be answered. `with_swipe_targets`: for training with a
-        language that names swipe targets. Half of the swipes with a target then name it. The others are written as in a
-        history; their gesture is supervised, and their first token, which decides between tap and swipe, is not.
+        Actions before `first_supervised_step` and actions that are not writable have no loss.
+
+        `with_unwritable`: label unwritable actions too, for decoding, where labels mark every action to answer.
+        `with_swipe_targets`: for training, if the language names swipe targets. Half of the supervised swipes with a
+        target then name it. The others are written as in a history; their first token, which decides between tap and
+        swipe, has no loss.
         """
         sentence = Sentence()
         sentence.read(self.goal_ids(episode.goal))
@@ -71,12 +73,12 @@ class TrajectorySentences:
             self.add_screen(sentence, step)
             kind = ACTION_NAMES.index(step.action.name)
             is_supervised = number >= first_supervised_step
-            named = is_supervised and target is not None and _names_swipe_target(episode.goal, number)
-            text = self.language.encode(step.action, step.screen, target if named else None)
+            names_target = is_supervised and target is not None and _names_swipe_target(episode.goal, number)
+            text = self.language.encode(step.action, step.screen, target if names_target else None)
             ids = self._with_end_mark(text)
             if not is_supervised or not (with_unwritable or self.is_writable(text)):
                 sentence.read(ids)
-            elif named or target is None:
+            elif names_target or target is None:
                 sentence.learn(ids, kind)
             else:
                 sentence.read(ids[:1])  # the first token decides between tap and swipe
@@ -91,17 +93,18 @@ class TrajectorySentences:
         sentence.read(self.marks(self.template.cue))
 
     def screen(self, step: Step) -> np.ndarray:
-        """uint8 (3, height', width') for the model. Raises ValueError for a step without pixels."""
+        """The step's screen for the model: uint8 (3, height', width'). Raises ValueError for a step without pixels."""
         if self.grey or step.screenshot is None:
             return self.screens.blank(*step.size)
         return self.screens.prepare(step.screenshot)
 
     def before_screen(self, is_first: bool) -> list[int]:
-        """The tokens between a screen and the goal or the previous action."""
+        """The tokens before a screen: after the goal for the first screen, else after the previous action."""
         turn = "" if is_first else self.template.next_turn
         return self.marks(turn + self.template.before_screen)
 
     def goal_ids(self, goal: str) -> list[int]:
+        """The tokens of the sentence's start and of the goal."""
         return self.start_ids() + self.ids(self.goal_text(goal))
 
     def goal_text(self, goal: str) -> str:
@@ -128,7 +131,10 @@ class TrajectorySentences:
 
     @cached_property
     def end_mark(self) -> int:
-        """The token after every action. Raises UserError if the chat template's is not one token of the tokenizer."""
+        """The id of the token that ends every action.
+
+        Raises UserError if the chat template's end mark is not a single token of the tokenizer.
+        """
         if not self.template.end:
             return cast(int, self.tokenizer.eos_token_id)
         ids = self.marks(self.template.end)
@@ -140,12 +146,12 @@ class TrajectorySentences:
         return ids[0]
 
     def ids(self, text: str) -> list[int]:
-        """Tokens of a segment as plain text, cached because few segments are different."""
-        # An end mark in a typed text is text, not the end of an action.
+        """The tokens of a segment as plain text, cached because segments repeat often."""
+        # Special tokens are split: an end mark in typed text must not become the end of an action.
         return list(self._cached_ids(text, True))
 
     def marks(self, text: str) -> list[int]:
-        """Tokens of a text of the chat template, which may contain special tokens."""
+        """The tokens of a text of the chat template, which may contain special tokens."""
         return list(self._cached_ids(text, False)) if text else []
 
     @cached_property
@@ -170,20 +176,20 @@ class TrajectorySentences:
 
 
 def unwritable_line(episode_id: str, step: int, action: Action) -> str:
-    """A line that names an action that is not writable, for lists."""
+    """The line for one unwritable action in lists and messages."""
     return f"episode {episode_id} step {step}: {action.name}" + (f" {action.text!r}" if action.text else "")
 
 
 def _names_swipe_target(goal: str, number: int) -> bool:
-    """A coin flip for a step, the same whenever the sentence is built."""
+    """Whether a swipe with a target names it: probability 0.5, seeded by goal and step, so the same in every epoch."""
     return random.Random(f"{goal} {number}").random() < 0.5  # noqa: S311 (no secret)
 
 
 def swipe_targets(steps: Sequence[Step]) -> list[str | None]:
     """For each step the name of the element that its swipe should bring into view; None if unknown or not a swipe.
 
-    It is the element that the first action after the run of swipes touches, if that is a tap on a named element that
-    the screen of the swipe does not show yet.
+    The target is the named element that the first action after the consecutive swipes taps. Unknown are targets of
+    swipes followed by another kind of action, and targets that the screen of the swipe already shows.
     """
     names: list[str | None] = []
     target = None

@@ -1,7 +1,7 @@
-"""Windows: an episode over the token budget becomes several sentences; each action is supervised in exactly one.
+"""Windows: an episode over the token budget is split into several sentences; each action is supervised in exactly one.
 
-A window begins with the goal and with earlier steps without a loss, so that its first supervised action has a history
-too. The earlier steps take at most half of the budget. An episode within the budget is one window.
+A window begins with the goal and a few earlier steps without a loss, so its first supervised action has a history too.
+The earlier steps are added while the window is at most half of the budget. An episode within the budget is one window.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from vlm_agent.errors import UserError
 
 
 class TooLongError(UserError):
-    """A single step is longer than the budget."""
+    """A single step with its goal is longer than the budget."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,15 @@ class Window:
 
 
 def windows(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:
-    """Splits an episode with `goal` tokens before the first step and `steps` tokens per step (screen, cue and action).
+    """Splits an episode into windows of at most `budget` tokens; `budget` None: one window.
 
-    A later step has `saved` fewer tokens at the start of a window, where no turn lies between goal and screen. `budget`
-    None: one window. Raises TooLongError if the goal and a single step are over the budget.
+    `goal`: tokens before the first step. `steps`: tokens of each step (screen, cue and action). `saved`: tokens that a
+    step other than the first loses at the start of a window, where it follows the goal and not a previous turn. Raises
+    TooLongError if the goal and a single step are over the budget.
     """
     if budget is None or goal + sum(steps) <= budget:
         return [Window(0, 0, len(steps), goal + sum(steps))]
-    found: list[Window] = []
+    result: list[Window] = []
     start = 0  # the first step that is not supervised yet
     while start < len(steps):
         if goal + steps[start] > budget:
@@ -44,9 +45,9 @@ def windows(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0)
         last = start + 1
         while last < len(steps) and used + steps[last] <= budget:
             last, used = last + 1, used + steps[last]
-        found.append(Window(first, start, last, used))
+        result.append(Window(first, start, last, used))
         start = last
-    return found
+    return result
 
 
 def single_steps(goal: int, steps: Sequence[int], budget: int | None, saved: int = 0) -> list[Window]:

@@ -32,7 +32,7 @@ from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.models.weights.device import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.image_sizes import RememberedScreens
+from vlm_agent.sentences.image_sizes import CachedScreens
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class VlmAgent:
     @cached_property
     def _preparation(self) -> "VlmPreparation":
         prepare = getattr(self._decoder, "prepare_screen", None)
-        return VlmPreparation(replace(self.sentences, screens=RememberedScreens(self.sentences.screens, prepare)))
+        return VlmPreparation(replace(self.sentences, screens=CachedScreens(self.sentences.screens, prepare)))
 
     def answer_prepared(
         self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
