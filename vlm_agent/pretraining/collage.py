@@ -1,4 +1,4 @@
-"""Words, icons and switches at random places of a screen: nothing about an element follows from its place."""
+"""Words, icons and switches at random positions on a screen: an element's position does not predict its content."""
 
 import random
 

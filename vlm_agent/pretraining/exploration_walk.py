@@ -1,6 +1,6 @@
-"""Walks that search and swipe for what they tap: out of the open app, past dialogs, towards hidden elements.
+"""Walks that search and swipe before they tap: they leave the open app, close dialogs, and scroll to hidden elements.
 
-Their goals are partial instructions: they name the last step, typed text, and what is reached by a swipe.
+Their goals are partial instructions: they name the last step, typed text, and elements that a swipe brought into view.
 """
 
 import random
@@ -16,10 +16,10 @@ from vlm_agent.pretraining.instructed_walk import (
     EMPTY_FIELD,
     NamedTarget,
     WalkStep,
+    current_step,
     is_typing,
     named_targets,
-    observed,
-    partially_instructed,
+    partial_instruction,
     start_of_walk,
     tap_step,
     typed_text,
@@ -31,34 +31,34 @@ _SIDEWAYS = ("left", "right")
 
 
 def draw_exploration_walk(rng: random.Random, settings: DrawnRecipe) -> Episode:
-    """An exploration walk with a partial instruction. Swipes that leave the screen unchanged are left out."""
+    """An exploration walk with a partial instruction as its goal. Swipes that do not change the screen are omitted."""
     phone, _ = start_of_walk(rng, settings)
     walk = settings.instructed_walk
-    named: list[tuple[str, bool]] = []
+    names: list[tuple[str, bool]] = []
     steps: list[Step] = []
     for step in explore(phone, rng, rng.randint(walk.least_steps, walk.most_steps), settings.exploration_walk):
-        before = observed(phone, step.action)
+        before = current_step(phone, step.action)
         phone.perform(step.action)
         if step.action.name == "swipe" and phone.elements() == before.elements:
             continue
         steps.append(before)
         if step.words:
-            named.append((step.words, step.swiped_for or step.action.name == "type"))
-    if not named:
+            names.append((step.words, step.needed_swipe or step.action.name == "type"))
+    if not names:
         return draw_exploration_walk(rng, settings)
-    end = observed(phone, Action.complete())
-    while steps[-1].action.name == "swipe":  # the goal does not name what these swipes were for
+    end = current_step(phone, Action.complete())
+    while steps[-1].action.name == "swipe":  # the goal does not name the purpose of these swipes
         end = replace(steps.pop(), action=Action.complete())
-    return partially_instructed(named, [*steps, end], rng, walk)
+    return partial_instruction(names, [*steps, end], rng, walk)
 
 
 def explore(
     phone: SimulatedPhone, rng: random.Random, count: int, settings: ExplorationWalkRecipe
 ) -> Iterator[WalkStep]:
-    """At most `count` named steps and the unnamed ones between them; perform each before asking for the next.
+    """At most `count` steps with words and the steps without words between them.
 
-    Home, swipes, enter and the tap that closes a dialog have no words. The walk ends early where no target has a unique
-    name.
+    The caller performs each step before it requests the next. Home, swipes, enter and the tap that closes a dialog have
+    no words. The walk ends early if no target has a unique name.
     """
     if not phone.at_home and rng.random() < settings.popup:
         yield _dismiss_popup(phone, rng)
@@ -66,37 +66,38 @@ def explore(
         yield WalkStep("", Action.press("home"))
     for _ in range(count):
         step = _typing_step(phone, rng, settings)
-        revealed: list[NamedTarget] = []
+        new_targets: list[NamedTarget] = []
         if step is None and rng.random() < settings.seek:
-            revealed = yield from _seek(phone, rng, settings)
+            new_targets = yield from _seek(phone, rng, settings)
         if step is None:
-            candidates = revealed or _likely_targets(phone, rng, settings)
+            candidates = new_targets or _likely_targets(phone, rng, settings)
             if not candidates:
                 return
             step = tap_step(*rng.choice(candidates), phone.canvas(), rng, settings.app_by_name)
-            step = replace(step, swiped_for=bool(revealed))
+            step = replace(step, needed_swipe=bool(new_targets))
         yield step
 
 
 def _seek(
     phone: SimulatedPhone, rng: random.Random, settings: ExplorationWalkRecipe
 ) -> Generator[WalkStep, None, list[NamedTarget]]:
-    """Swipes towards a hidden target, every direction equally likely; returns that target, or whatever is new.
+    """Swipes towards a hidden target, with all directions equally likely. Returns this target if it is now visible,
+    otherwise all new targets.
 
-    Sometimes, and where no target is hidden, swipes sideways instead.
+    Swipes sideways instead with probability 1 - `seek_hidden`, or if no target is hidden.
     """
     hidden = phone.canvas().hidden
-    ways = sorted({(where.direction, key) for key, where in hidden.items()})
-    if not ways or rng.random() > settings.seek_hidden:
+    candidates = sorted({(target.direction, key) for key, target in hidden.items()})
+    if not candidates or rng.random() > settings.seek_hidden:
         return (yield from _swipe_sideways(phone, rng, settings))
-    way = rng.choice(sorted({direction for direction, _ in ways}))
-    key = rng.choice([key for direction, key in ways if direction == way])
+    chosen = rng.choice(sorted({direction for direction, _ in candidates}))
+    key = rng.choice([key for direction, key in candidates if direction == chosen])
     before = _names(phone)
     for _ in range(settings.most_seek_swipes):
-        where = phone.canvas().hidden.get(key)
-        if where is None:
+        target = phone.canvas().hidden.get(key)
+        if target is None:
             break
-        yield WalkStep("", jittered_swipe(where.direction, phone.canvas(), where.y, rng))
+        yield WalkStep("", jittered_swipe(target.direction, phone.canvas(), target.y, rng))
     visible = named_targets(phone.canvas())
     return [pair for pair in visible if pair[0].key == key] or [pair for pair in visible if pair[1].name not in before]
 
@@ -104,21 +105,21 @@ def _seek(
 def _swipe_sideways(
     phone: SimulatedPhone, rng: random.Random, settings: ExplorationWalkRecipe
 ) -> Generator[WalkStep, None, list[NamedTarget]]:
-    """Swipes left or right; returns the targets that the last swipe with an effect revealed."""
+    """Swipes left or right. Returns the targets that the last swipe with new targets brought into view."""
     seen = _names(phone)
-    revealed: list[NamedTarget] = []
+    new_targets: list[NamedTarget] = []
     direction = rng.choice(_SIDEWAYS)
     for _ in range(settings.most_sideways_swipes):
         yield WalkStep("", jittered_swipe(direction, phone.canvas(), None, rng))
         visible = [pair for pair in named_targets(phone.canvas()) if pair[1].name != _BACK_ICON]
         new = [pair for pair in visible if pair[1].name not in seen]
         if not new:
-            still_new = {element.name for _, element in revealed}
+            still_new = {element.name for _, element in new_targets}
             return [pair for pair in visible if pair[1].name in still_new]
-        revealed, seen = new, seen | _names(phone)
+        new_targets, seen = new, seen | _names(phone)
         if rng.random() > settings.sideways_again:
             break
-    return revealed
+    return new_targets
 
 
 def _names(phone: SimulatedPhone) -> set[str]:
@@ -126,7 +127,7 @@ def _names(phone: SimulatedPhone) -> set[str]:
 
 
 def _dismiss_popup(phone: SimulatedPhone, rng: random.Random) -> WalkStep:
-    """Show a dialog; the step is the tap that closes it."""
+    """Shows a dialog on `phone` and returns the tap that closes it."""
     popup = random_popup(phone.front, rng)
     phone.popup = popup
     phone.changed()
@@ -148,14 +149,15 @@ def _typing_step(phone: SimulatedPhone, rng: random.Random, settings: Exploratio
 
 
 def _likely_targets(phone: SimulatedPhone, rng: random.Random, settings: ExplorationWalkRecipe) -> list[NamedTarget]:
-    """Targets that lead further: those that contain the typed text, empty fields, or any but the back arrow."""
-    named = [pair for pair in named_targets(phone.canvas()) if pair[1].name != _BACK_ICON]
-    typed = typed_text(phone).casefold() if is_typing(phone) else ""
-    matching = [pair for pair in named if typed and typed in pair[1].name.casefold()]
-    fields = [pair for pair in named if pair[1].text.startswith(EMPTY_FIELD)]
+    """Candidates for the next tap: targets whose name contains the typed text, empty fields, or all targets except the
+    back arrow."""
+    targets = [pair for pair in named_targets(phone.canvas()) if pair[1].name != _BACK_ICON]
+    query = typed_text(phone).casefold() if is_typing(phone) else ""
+    matching = [pair for pair in targets if query and query in pair[1].name.casefold()]
+    fields = [pair for pair in targets if pair[1].text.startswith(EMPTY_FIELD)]
     if matching and rng.random() < settings.tap_typed:
         return matching
-    return fields if fields and rng.random() < settings.field else named
+    return fields if fields and rng.random() < settings.field else targets
 
 
 def _known_query(phone: SimulatedPhone, rng: random.Random) -> str:

@@ -1,8 +1,8 @@
 """Walks over a simulated phone whose goal names their steps: all of them, or the last one and a few others.
 
 An instructed walk ("In turn: Search, type red lamp, enter, back") teaches an agent to find each named element on its
-screen. A partial instruction ("Open red lamp") leaves most of the way to the agent. No goal asks for a decision that
-its words do not determine; decisions are left to training on demonstrations.
+screen. A partial instruction ("Open red lamp") names few of the steps, and the agent finds the others. No goal requires
+a choice that its words do not determine; such choices are learned from demonstrations.
 """
 
 import random
@@ -21,10 +21,10 @@ from vlm_agent.pretraining.words import any_word, word_in_no_text
 from vlm_agent.recipe.drawn import DrawnRecipe, InstructedWalkRecipe
 
 LIST_SEPARATOR = ", "
-"""Separates the names in a goal; a name that contains it (a date) is not used in one."""
+"""Separates the names in a goal; names that contain it, such as dates, are not used."""
 
 EMPTY_FIELD = ("Search", "Write")
-"""Prefixes of the text that an empty text field shows."""
+"""Prefixes of the hints that empty text fields show."""
 
 _DIRECTIONS = ("up", "up", "up", "down", "left", "right")
 _SYSTEM, _APP = "system:", "app:"
@@ -32,25 +32,25 @@ _VERBS, _JOINERS = ("Open", "Find", "Show", "Go to", "Look up", "Search for"), (
 _TEXTS = 20
 
 NamedTarget = tuple[Target, UiElement]
-"""A target and the element with a unique name under its middle."""
+"""A target and the uniquely named element at its centre."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkStep:
-    """An action and the words that name it in a goal; empty words name nothing.
+    """An action and the words for it in a goal; `words` is empty for actions that goals do not name.
 
-    `swiped_for`: swipes brought the target into view, so that a partial instruction has to name it.
+    `needed_swipe`: swipes brought the target into view, so a partial instruction must name it.
     """
 
     words: str
     action: Action
-    swiped_for: bool = False
+    needed_swipe: bool = False
 
 
 def draw_instructed_walk(rng: random.Random, settings: DrawnRecipe) -> Episode:
-    """A walk whose goal names every step, in order or (taps only) shuffled.
+    """A walk whose goal names every step, in order or, for walks of taps only, shuffled.
 
-    The last name may be absent from the screen; the last action is then `impossible`, otherwise `complete`.
+    The last action is `complete`, or `impossible` if the last name is absent from the screen.
     """
     phone, texts = start_of_walk(rng, settings)
     walk = settings.instructed_walk
@@ -59,36 +59,36 @@ def draw_instructed_walk(rng: random.Random, settings: DrawnRecipe) -> Episode:
     for _ in range(rng.randint(walk.least_steps, walk.most_steps)):
         step = next_step(phone, rng, texts, walk)
         names.append(step.words)
-        steps.append(observed(phone, step.action))
+        steps.append(current_step(phone, step.action))
         phone.perform(step.action)
     if rng.random() < walk.absent:
         names.append(word_in_no_text(phone.elements(), rng))
-        steps.append(observed(phone, Action.impossible()))
+        steps.append(current_step(phone, Action.impossible()))
     else:
-        steps.append(observed(phone, Action.complete()))
+        steps.append(current_step(phone, Action.complete()))
         if rng.random() < walk.any_order and all(step.action.is_tap for step in steps[:-1]):
-            return _listed("In any order", rng.sample(names, len(names)), steps)
-    return _listed("In turn", names, steps)
+            return _full_instruction("In any order", rng.sample(names, len(names)), steps)
+    return _full_instruction("In turn", names, steps)
 
 
 def draw_partially_instructed_walk(rng: random.Random, settings: DrawnRecipe) -> Episode:
-    """A walk of taps and typing whose goal names the last step, all typed text, and few of the other steps."""
+    """A walk of taps and typing whose goal names the last step, all typed text, and a few of the other steps."""
     phone, texts = start_of_walk(rng, settings)
     walk = settings.instructed_walk
-    named: list[tuple[str, bool]] = []
+    names: list[tuple[str, bool]] = []
     steps: list[Step] = []
     for _ in range(rng.randint(walk.least_steps, walk.most_steps)):
         step = next_forward_step(phone, rng, texts, walk)
         if step is None:
             break
         if step.action.name != "enter":
-            named.append((step.action.text or step.words, step.action.name == "type"))
-        steps.append(observed(phone, step.action))
+            names.append((step.action.text or step.words, step.action.name == "type"))
+        steps.append(current_step(phone, step.action))
         phone.perform(step.action)
-    if not named:  # the first screen has no element with a unique name
+    if not names:  # the first screen has no element with a unique name
         return draw_partially_instructed_walk(rng, settings)
-    steps.append(observed(phone, Action.complete()))
-    return partially_instructed(named, steps, rng, walk)
+    steps.append(current_step(phone, Action.complete()))
+    return partial_instruction(names, steps, rng, walk)
 
 
 def start_of_walk(rng: random.Random, settings: DrawnRecipe) -> tuple[SimulatedPhone, list[str]]:
@@ -101,27 +101,28 @@ def start_of_walk(rng: random.Random, settings: DrawnRecipe) -> tuple[SimulatedP
     return phone, [any_word(rng, settings.words) for _ in range(_TEXTS)]
 
 
-def observed(phone: SimulatedPhone, action: Action) -> Step:
-    """The current screen with the action that is performed on it next."""
+def current_step(phone: SimulatedPhone, action: Action) -> Step:
+    """The phone's current screen and elements, with `action` as the action to perform next."""
     return Step(phone.screenshot(), action, phone.elements())
 
 
-def partially_instructed(
-    named: Sequence[tuple[str, bool]], steps: Sequence[Step], rng: random.Random, settings: InstructedWalkRecipe
+def partial_instruction(
+    names: Sequence[tuple[str, bool]], steps: Sequence[Step], rng: random.Random, settings: InstructedWalkRecipe
 ) -> Episode:
-    """An episode whose goal names the last of `named` (words, whether required), all required words, and few others."""
-    kept = [words for words, required in named[:-1] if required or rng.random() < settings.partially_named]
-    words = rng.choice(_JOINERS).join([*kept, named[-1][0]])
+    """An episode whose goal names the last of `names` (words, is_required), all required ones, and a few others."""
+    *earlier, (last, _) = names
+    parts = [words for words, is_required in earlier if is_required or rng.random() < settings.partially_named]
+    words = rng.choice(_JOINERS).join([*parts, last])
     return Episode("", "", f"{rng.choice(_VERBS)} {words}", tuple(steps))
 
 
 def next_step(
     phone: SimulatedPhone, rng: random.Random, texts: Sequence[str], settings: InstructedWalkRecipe
 ) -> WalkStep:
-    """A random step that is possible on the phone as it is, with the words that name it.
+    """A random step that is possible in the phone's current state, and its words.
 
-    Typed text comes from `texts`. A target is named by its text, its icon type or its app. Where no target has a unique
-    name, the step is home.
+    Typed text is drawn from `texts`. The words for a target are its text, its icon type or its app. If no target has a
+    unique name, the step is home.
     """
     step = _typing_step(phone, rng, texts, settings)
     if step is not None:
@@ -140,17 +141,17 @@ def next_step(
 def next_forward_step(
     phone: SimulatedPhone, rng: random.Random, texts: Sequence[str], settings: InstructedWalkRecipe
 ) -> WalkStep | None:
-    """As `next_step`, but never a swipe, back or home; None where only those are possible."""
+    """Like `next_step`, but never a swipe, back or home; None if only these are possible."""
     return _typing_step(phone, rng, texts, settings) or _tap_step(phone.canvas(), rng, settings)
 
 
 def is_typing(phone: SimulatedPhone) -> bool:
-    """Whether typed text goes into a field."""
+    """Whether a text field has the focus."""
     return phone.focus is not None and phone.popup is None and not phone.shade
 
 
 def typed_text(phone: SimulatedPhone) -> str:
-    """What the focused field holds."""
+    """The content of the focused field."""
     return "" if phone.focus is None else phone.app(phone.front).fields.get(phone.focus, "")
 
 
@@ -158,41 +159,41 @@ def _typing_step(
     phone: SimulatedPhone, rng: random.Random, texts: Sequence[str], settings: InstructedWalkRecipe
 ) -> WalkStep | None:
     if is_typing(phone):
-        typed = typed_text(phone)
-        if typed and rng.random() < settings.enter:
+        content = typed_text(phone)
+        if content and rng.random() < settings.enter:
             return WalkStep("enter", Action.press("enter"))
-        if not typed and rng.random() < settings.type:
+        if not content and rng.random() < settings.type:
             text = " ".join(rng.sample(texts, rng.randint(1, 3)))
             return WalkStep(f"type {text}", Action.type_text(text))
     return None
 
 
 def _tap_step(canvas: Canvas, rng: random.Random, settings: InstructedWalkRecipe) -> WalkStep | None:
-    named = named_targets(canvas)
-    if not named:
+    targets = named_targets(canvas)
+    if not targets:
         return None
-    fields = [(target, element) for target, element in named if element.text.startswith(EMPTY_FIELD)]
-    chosen = rng.choice(fields if fields and rng.random() < settings.field else named)
-    return tap_step(*chosen, canvas, rng, settings.app_by_name)
+    fields = [(target, element) for target, element in targets if element.text.startswith(EMPTY_FIELD)]
+    target, element = rng.choice(fields if fields and rng.random() < settings.field else targets)
+    return tap_step(target, element, canvas, rng, settings.app_by_name)
 
 
 def named_targets(canvas: Canvas) -> list[NamedTarget]:
-    """The targets of the app whose element has a name that no other element on the screen has."""
+    """The targets of the app whose element's name is unique on the screen."""
     elements = canvas.elements()
     counts = Counter(element.name for element in elements)
-    aimed = [(target, _element_at(canvas, target, elements)) for target in canvas.targets if _is_content(target)]
-    return [(target, element) for target, element in aimed if element is not None and _has_usable_name(element, counts)]
+    pairs = [(target, _element_at(canvas, target, elements)) for target in canvas.targets if _is_content(target)]
+    return [(target, element) for target, element in pairs if element is not None and _has_usable_name(element, counts)]
 
 
 def tap_step(target: Target, element: UiElement, canvas: Canvas, rng: random.Random, app_by_name: float) -> WalkStep:
-    """A tap on the target. With probability `app_by_name` an app is named by its name, not by its icon type."""
+    """A tap on the target. With probability `app_by_name` the words for an app are its name, not its icon type."""
     words = element.name
     if target.key.startswith(_APP) and rng.random() < app_by_name:
         words = target.key.removeprefix(_APP)
     return WalkStep(words, jittered_tap(target.aim, canvas.size, rng))
 
 
-def _listed(order: str, names: Sequence[str], steps: Sequence[Step]) -> Episode:
+def _full_instruction(order: str, names: Sequence[str], steps: Sequence[Step]) -> Episode:
     return Episode("", "", f"{order}: {LIST_SEPARATOR.join(names)}", tuple(steps))
 
 

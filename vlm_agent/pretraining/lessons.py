@@ -3,10 +3,10 @@
     screen   Wifi=tap at 30 12   tap at 71 50=Wi-Fi settings   Is Mute on=yes   Type red lamp=Input text …
     Goal: Find Wifi, Mail   screen 1   Action: tap at 30 12   screen 2   Action: impossible
 
-The first form is dense: one sentence with many questions about one screen. The second gives the goal before the
-screens, with the prompt of an agent, and has one screen for each name in the goal; a name that is not on its screen is
-answered with `impossible`. Answers are actions in the action language or plain text. No answer is a decision; decisions
-are left to training on demonstrations.
+The first form is dense: one sentence with many questions about one screen. In the second form the goal precedes the
+screens, as in an agent's prompt, with one screen for each name in the goal; the answer to a name that is not on its
+screen is `impossible`. Answers are actions in the action language or plain text. Every answer follows from the screen
+and the question; decisions are learned from demonstrations.
 """
 
 import random
@@ -32,37 +32,37 @@ ABSENT = "\nNot here of {names}"
 TYPE = "\nType {text}"
 _YES, _NO = "yes", "no"
 TASKS = ("find", "read", "switch", "absent", "type", "find_goal", "type_goal")
-"""Kinds of single questions; the last two as a goal before the screen."""
+"""Kinds of single questions; the last two have the form of a goal before the screen."""
 
 _GOAL_TASKS = ("find_goal", "type_goal")
-_LISTED = 8
+_MOST_LIST_ITEMS = 8
 _TYPE_KIND = ACTION_NAMES.index("type")
 
 
 @dataclass(frozen=True)
 class Lessons(ElementSentences):
-    """Builds the sentences of lessons for one model; `items` questions about elements in a dense sentence."""
+    """Builds the sentences of lessons for one model. A dense sentence has at most `items` questions about elements."""
 
     items: int = 16
     settings: DrawnRecipe = field(default_factory=DrawnRecipe)
 
     def dense(self, screen: DrawnScreen, rng: random.Random) -> Sentence:
-        """One screen with questions about it: up to `items` about elements, some about switches, absent names and texts
-        to copy."""
+        """One screen with questions about it: at most `items` about elements, and a few about switches, absent names
+        and texts to copy."""
         odds = self.settings.lessons
         sentence = self.begin(screen.step)
-        named = nameable(screen.elements)
-        if rng.random() < odds.listing and named:
-            self._list(sentence, named)
-            named = []
-        unique = set(map(id, uniquely_named(named)))
+        elements = nameable(screen.elements)
+        if rng.random() < odds.listing and elements:
+            self._list(sentence, elements)
+            elements = []
+        unique = set(map(id, uniquely_named(elements)))
         questions: list[Callable[[Sentence], None]] = [
             partial(self.find if id(element) in unique and rng.random() < 0.5 else self.read, element=element)
-            for element in named
+            for element in elements
         ]
         questions = rng.sample(questions, min(self.items, len(questions)))
         questions += [partial(self.switch, state=state) for state in screen.switches.items()][:3]
-        if named and rng.random() < odds.absent_name:
+        if elements and rng.random() < odds.absent_name:
             questions.append(partial(self.absent, names=absent_name(screen.elements, rng)))
         for _ in range(rng.choice((1, 1, 2, 3))):
             questions.append(partial(self.type, text=text_to_copy(rng, self.settings.words)))
@@ -71,8 +71,11 @@ class Lessons(ElementSentences):
         return sentence
 
     def question(self, task: str, screen: DrawnScreen, subject: Any) -> Sentence:
-        """One question of a kind in `TASKS`. `subject`: an element, a switch's (label, on), ([names], the absent one)
-        or a text to copy."""
+        """One question of a kind in `TASKS`.
+
+        `subject`: an element, a switch as (label, on), names as ([names], the absent name), or a text to copy. Raises
+        ValueError for an unknown task.
+        """
         if task not in TASKS:
             raise ValueError(f"unknown task {task!r}; choose one of {', '.join(TASKS)}")
         if task in _GOAL_TASKS:
@@ -83,7 +86,8 @@ class Lessons(ElementSentences):
         return sentence
 
     def goal_first(self, draw: Callable[[], DrawnScreen], rng: random.Random) -> tuple[Sentence, list[DrawnScreen]]:
-        """A goal and its screens (from `draw`): a text to type, or one to `most_screens` names, one per screen."""
+        """A goal and its screens from `draw`: a text to type and one screen, or 1 to `most_screens` names with a screen
+        each."""
         odds = self.settings.lessons
         if rng.random() < odds.copy_text:
             text = text_to_copy(rng, self.settings.words)
@@ -101,22 +105,22 @@ class Lessons(ElementSentences):
         return self.trajectory.build(Episode("", "", goal, steps))
 
     def _list(self, sentence: Sentence, elements: Sequence[UiElement]) -> None:
-        """The places and names of the first elements, top to bottom."""
+        """Appends the positions and names of the first `_MOST_LIST_ITEMS` elements, from top to bottom."""
         sentence.read(self.trajectory.ids(LIST))
         sentence.read(self.trajectory.ids(NAME_SEPARATOR))
-        for element in sorted(elements, key=place_of)[:_LISTED]:
+        for element in sorted(elements, key=place_of)[:_MOST_LIST_ITEMS]:
             sentence.learn([*self.trajectory.action_ids(tap_on(element))[:-1], *self.answer_ids(element.name)])
 
     def switch(self, sentence: Sentence, state: tuple[str, bool]) -> None:
-        """Whether the switch with this label is on."""
+        """Asks whether the switch with this label is on. `state`: (label, on)."""
         self.ask(sentence, SWITCH.format(name=state[0]), self.answer_ids(_YES if state[1] else _NO))
 
     def absent(self, sentence: Sentence, names: tuple[list[str], str]) -> None:
-        """Which of the names is not on the screen."""
+        """Asks which of the names is not on the screen. `names`: ([names], the absent name)."""
         self.ask(sentence, ABSENT.format(names=LIST_SEPARATOR.join(names[0])), self.answer_ids(names[1]))
 
     def type(self, sentence: Sentence, text: str) -> None:
-        """A text to copy into a typing action."""
+        """Asks for a `type` action with a copy of `text`."""
         self.ask(sentence, TYPE.format(text=text), self.trajectory.action_ids(Action.type_text(text)), _TYPE_KIND)
 
 
@@ -128,7 +132,7 @@ def text_to_copy(rng: random.Random, words: WordRecipe) -> str:
 
 
 def absent_name(elements: Sequence[UiElement], rng: random.Random) -> tuple[list[str], str]:
-    """Up to three shuffled names, one of them not on the screen, and that one."""
+    """([names], the absent name): at most three shuffled names, exactly one of them not on the screen, and this one."""
     visible = list(dict.fromkeys(one.name for one in nameable(elements) if LIST_SEPARATOR not in one.name))
     names = rng.sample(visible, min(len(visible), rng.randint(1, 2)))
     absent = _word_in_no_name(elements, rng)
@@ -136,9 +140,9 @@ def absent_name(elements: Sequence[UiElement], rng: random.Random) -> tuple[list
 
 
 def _word_in_no_name(elements: Sequence[UiElement], rng: random.Random) -> str:
-    """A word of the phone that is no whole word of any element's name, ignoring case and punctuation.
+    """A word of the phone that is not a word of any element's name, ignoring case and punctuation.
 
-    Walks use another rule, `words.word_in_no_text`; one rule for both would change the lessons of a seed.
+    Walks use a different rule, `words.word_in_no_text`; using one rule for both would change the lessons of a seed.
     """
     names = " " + " ".join(re.sub(r"\W+", " ", element.name).casefold() for element in elements) + " "
     while f" {(word := rng.choice(phone_words())).casefold()} " in names:
@@ -153,7 +157,7 @@ def _goal(subject: UiElement | str) -> tuple[str, Action]:
 
 
 def _name_and_action(screen: DrawnScreen, rng: random.Random, odds: LessonRecipe) -> tuple[str, Action]:
-    """A name and the tap on its element; sometimes a name that is not on the screen, with the action `impossible`."""
+    """A name and the tap on its element, or a name that is not on the screen and the action `impossible`."""
     visible = [one for one in uniquely_named(nameable(screen.elements)) if LIST_SEPARATOR not in one.name]
     if not visible or rng.random() < odds.absent:
         return _word_in_no_name(screen.elements, rng), Action.impossible()
@@ -162,6 +166,6 @@ def _name_and_action(screen: DrawnScreen, rng: random.Random, odds: LessonRecipe
 
 
 def uniquely_named(elements: Sequence[UiElement]) -> list[UiElement]:
-    """The elements whose name no other element has."""
+    """The elements whose name is unique."""
     counts = Counter(element.name for element in elements)
     return [element for element in elements if counts[element.name] == 1]

@@ -1,7 +1,7 @@
-"""Annotated screens without end, each determined by its random generator alone.
+"""An endless supply of annotated screens, each determined by its random generator alone.
 
-Half of them are pages of simulated phones after a random walk, in any style; half are collages. The phones are seeded
-with 48 random bits, so none of them is a phone of a demonstration (`datasets/simulate.py`).
+By default half of them are collages; the others are pages of simulated phones after a random walk, in a random style.
+The seeds of these phones are 48 random bits, so none of them is a phone of a demonstration (`datasets/simulate.py`).
 """
 
 import random
@@ -23,7 +23,7 @@ from vlm_agent.recipe.drawn import DrawnRecipe, DrawnScreenRecipe, RandomWalkRec
 _COLLAGE_WORDS, _WALK_WORDS = 60, 20
 _VOCABULARY_SCREENS = 100
 _LISTED_TIMES = 50
-"""How often the vocabulary texts repeat each listed word, so that rare words enter the vocabulary too."""
+"""The number of repetitions of each listed word in the vocabulary texts, so that rare words enter the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class DrawnScreen:
 
 
 def draw_screen(rng: random.Random, settings: DrawnRecipe) -> DrawnScreen:
-    """The next screen from `rng`."""
+    """A random screen, determined by the state of `rng`."""
     size = sample_size(rng, settings.screens)
     if rng.random() < settings.screens.collage:
         words = [any_word(rng, settings.words) for _ in range(_COLLAGE_WORDS)]
@@ -55,12 +55,13 @@ def draw_screen(rng: random.Random, settings: DrawnRecipe) -> DrawnScreen:
 
 
 def sample_size(rng: random.Random, settings: DrawnScreenRecipe) -> tuple[int, int]:
-    """(height, width) of the next screen."""
+    """A random screen size (height, width) in pixels from `SIZES`."""
     return SIZES[0] if rng.random() < settings.model_size else rng.choice(SIZES)
 
 
 def random_walk(phone: SimulatedPhone, rng: random.Random, words: list[str], settings: RandomWalkRecipe) -> None:
-    """Open an app or stay at home, then touch random targets and type some of `words` into focused fields."""
+    """Open an app or stay on the home screen, then tap random targets, swipe, and type some of `words` into focused
+    fields. The walk may end under quick settings or a dialog."""
     if rng.random() > settings.stay_at_home:
         phone.open(rng.choice(phone.installed))
         phone.popup = None
@@ -87,8 +88,8 @@ def _touch(phone: SimulatedPhone, rng: random.Random, words: list[str], settings
 
 
 def vocabulary_texts(settings: DrawnRecipe) -> Iterator[str]:
-    """Texts whose words the tokenizer of a model for these screens must contain: word lists, icon types, goals of the
-    train split and the texts of some drawn screens."""
+    """The texts from which the vocabulary of a tokenizer for these screens is built: word lists, icon types, goals of
+    the train split and texts of drawn screens."""
     for word in (*phone_words(), *COMMON_WORDS):
         yield from [word, word.capitalize(), word.lower()] * _LISTED_TIMES
     yield from [element_type(glyph) for glyph in GLYPHS] * _LISTED_TIMES

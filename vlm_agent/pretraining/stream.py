@@ -1,4 +1,4 @@
-"""The endless stream of lessons: which lesson has which number, and how lessons get harder by number."""
+"""The endless stream of lessons: a lesson's number determines its content, and difficulty increases with the number."""
 
 import random
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from vlm_agent.sentences.elements import label_elements
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 HELD_OUT = "held out"
-"""The seed of validation lessons; runs have a number as seed, so no run trains on them."""
+"""The seed of validation lessons. No run trains on them, because the seed of a run is a number."""
 
 
 class EndlessOrder:
-    """Row k holds the sentences k · `count` … (k + 1) · `count` - 1 of the stream."""
+    """Batches of `count` sentences in stream order: row k has the sentences k · `count` … (k + 1) · `count` - 1."""
 
-    items = range(2**62)  # an item is its own number
+    items = range(2**62)  # item k is lesson number k
 
     def __init__(self, count: int, seed: int | str) -> None:
         self.count, self.seed = count, seed
@@ -35,7 +35,7 @@ class EndlessOrder:
 class DrawnLessons:
     """Writes lesson `number` of the curriculum in `settings`, a function of the number and its generator alone.
 
-    `grid`: (rows, columns) of the visual tokens, where they are supervised with element labels.
+    `grid`: (rows, columns) of the visual tokens if they are supervised with element labels, otherwise None.
     """
 
     trajectory: TrajectorySentences
@@ -47,7 +47,7 @@ class DrawnLessons:
         return Lessons(self.trajectory, self.settings.items, self.settings)
 
     def at_full_difficulty(self) -> "DrawnLessons":
-        """The stream as it is after the last stage of the curriculum."""
+        """The stream after the last stage of the curriculum."""
         stages = ("instructed_walks", "exploration_walks")
         started = {stage: 0 for stage in stages if getattr(self.settings, stage) is not None}
         settings = self.settings.model_copy(update={"dense": 0, **started})

@@ -1,4 +1,4 @@
-"""Styles of pretraining screens: typefaces, sizes, colours and icon strokes that vary far more than on demonstrations.
+"""Styles of pretraining screens, whose typefaces, sizes, colours and icon strokes vary far more than in demonstrations.
 
 A demonstration's phone (`sample_theme`) uses only Roboto, solid icons and eight accent colours.
 """
@@ -16,7 +16,7 @@ SIZES = ((448, 208), (512, 240), (640, 304), (480, 224), (600, 270), (720, 320))
 
 
 def sample_style(rng: random.Random) -> Theme:
-    """A theme with any typeface and colours. Half of the themes use Roboto, Android's own typeface."""
+    """A theme with a random typeface and random colours. Half of the themes use Roboto, Android's default typeface."""
     theme = sample_theme(rng)
     accent = any_colour(rng, rng.uniform(0.35, 0.95))
     background = mix((255, 255, 255), accent, rng.uniform(0, 0.15))
@@ -38,7 +38,7 @@ def sample_style(rng: random.Random) -> Theme:
 
 
 def readable_on(ground: Colour) -> Colour:
-    """White, or black where white on `ground` has too little contrast."""
+    """White, or black if white on `ground` has too little contrast."""
     red, green, blue = ground
     return (20, 22, 26) if 0.3 * red + 0.59 * green + 0.11 * blue > 150 else (255, 255, 255)
 

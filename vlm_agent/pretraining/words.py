@@ -53,7 +53,7 @@ def phone_words() -> tuple[str, ...]:
 
 @cache
 def train_goals() -> tuple[str, ...]:
-    """Goals of simulated tasks, from the train split only: they supply words, never demonstrations."""
+    """Goals of simulated tasks, from the train split only; only their words are used, not their demonstrations."""
     return tuple(sample_task(SUBSETS[number % len(SUBSETS)], SPLITS[0], number).goal for number in range(_TRAIN_GOALS))
 
 
@@ -82,5 +82,5 @@ _TEXT = """
 COMMON_WORDS = tuple(_TEXT.split())
 """Words on phones in general that are not in the simulated phone's vocabulary, in lower case.
 
-The list is short because a small model learns each word as one picture, and each word takes its share of the screens.
+The list is short because a small model learns each word as one image, and more words mean fewer examples of each.
 """
