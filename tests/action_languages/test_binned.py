@@ -1,4 +1,4 @@
-"""The binned language reads back what it writes, and reads nothing else."""
+"""The binned language decodes exactly the texts that it encodes."""
 
 import json
 import math
@@ -19,7 +19,7 @@ unicode_text = st.text(st.characters(exclude_categories=["Cs"]))
 gestures = st.one_of(
     points.map(lambda point: Action.tap(*point)),
     st.builds(Action.swipe, points, points),
-    # Swipes just long enough to be no tap, where bins are coarser than the gesture.
+    # Swipes just above the length of a tap, where bins are coarser than the gesture.
     st.builds(
         lambda touch, angle, length: Action.swipe(
             touch,
@@ -64,7 +64,7 @@ actions = st.one_of(
         (Action.recents(), "press recents"),
     ],
 )
-def test_the_papers_sentences(action, text):
+def test_actions_are_encoded_as_in_the_paper(action, text):
     language = BinnedLanguage()
     assert language.encode(action) == text
     assert language.decode(text).kind is action.kind
@@ -74,7 +74,7 @@ def test_the_papers_sentences(action, text):
 @example(BinnedLanguage(2), Action.swipe((0.1, 0.1), (0.2, 0.1)))
 @example(BinnedLanguage(1000), Action.swipe((0.9999, 0.5), (0.9559, 0.5)))
 @example(BinnedLanguage(10), Action.swipe((1.0, 1.0), (1.0, 0.95)))
-def test_an_action_comes_back_as_what_it_was(language, action):
+def test_decoding_preserves_type_and_text_of_an_action(language, action):
     back = language.decode(language.encode(action))
     assert back.kind is action.kind
     assert back.name == action.name
@@ -82,20 +82,20 @@ def test_an_action_comes_back_as_what_it_was(language, action):
 
 
 @given(languages, points)
-def test_a_tap_comes_back_within_half_a_bin(language, point):
+def test_a_tap_is_decoded_within_half_a_bin(language, point):
     back = language.decode(language.encode(Action.tap(*point)))
     assert back.touch_yx == back.lift_yx
     assert all(abs(a - b) <= 0.5 / language.bins + 1e-9 for a, b in zip(back.touch_yx, point, strict=True))
 
 
 @given(languages, points)
-def test_a_long_press_is_at_the_place_of_a_tap(language, point):
+def test_a_long_press_is_quantized_like_a_tap(language, point):
     back = language.decode(language.encode(Action.long_press(*point)))
     assert back == Action.long_press(*language.decode(language.encode(Action.tap(*point))).touch_yx)
 
 
 @given(languages, points, points)
-def test_a_swipe_longer_than_the_threshold_and_two_bins_comes_back_within_half_a_bin(language, touch, lift):
+def test_a_swipe_longer_than_the_tap_threshold_plus_two_bins_is_decoded_within_half_a_bin(language, touch, lift):
     assume(max(abs(touch[0] - lift[0]), abs(touch[1] - lift[1])) > TAP_DISTANCE + 2 / language.bins)
     back = language.decode(language.encode(Action.swipe(touch, lift)))
     ends = zip(back.touch_yx + back.lift_yx, touch + lift, strict=True)
@@ -103,31 +103,31 @@ def test_a_swipe_longer_than_the_threshold_and_two_bins_comes_back_within_half_a
 
 
 @given(gestures)
-def test_a_short_swipe_moves_by_no_more_than_the_threshold_and_a_bin(gesture):
+def test_a_short_swipe_is_moved_by_at_most_the_tap_threshold_plus_a_bin(gesture):
     language = BinnedLanguage(100)
     back = language.decode(language.encode(gesture))
-    moved = max(
+    distance = max(
         abs(a - b) for a, b in zip(back.lift_yx + back.touch_yx, gesture.lift_yx + gesture.touch_yx, strict=True)
     )
-    assert moved <= (TAP_DISTANCE if gesture.is_swipe else TAP_DISTANCE + 0.01) + 0.01
+    assert distance <= (TAP_DISTANCE if gesture.is_swipe else TAP_DISTANCE + 0.01) + 0.01
 
 
 @given(languages, unicode_text)
 @example(BinnedLanguage(), '"\\\n\r\t\x00\x7f\u2028 </s> \\u0041')
-def test_typed_text_survives_exactly(language, text):
+def test_typed_text_is_decoded_exactly(language, text):
     for action in (Action.type_text(text), Action.open_app(text), Action.answer(text)):
         assert language.decode(language.encode(action)) == action
 
 
 @given(languages, actions)
 @example(BinnedLanguage(), Action.type_text('\x00\x08\t\x0b\x1f\x7f"\\\u2028 \U0001f44b'))
-def test_every_beginning_of_an_action_begins(language, action):
+def test_every_prefix_of_an_action_has_an_ending(language, action):
     text = language.encode(action)
     assert all(language.ending(text[:end]) is not None for end in range(len(text) + 1))
     assert language.ending(text) == ""
 
 
-beginnings = st.one_of(
+prefixes = st.one_of(
     st.tuples(languages, actions, st.integers(0, 40)).map(lambda drawn: drawn[0].encode(drawn[1])[: drawn[2]]),
     st.builds("swipe from {} {} to {} {}".format, *(st.integers(0, 1005) for _ in range(4))),
     st.builds("swipe from {0} {1} to {0} {2}".format, *(st.integers(0, 120) for _ in range(3))),
@@ -137,20 +137,20 @@ beginnings = st.one_of(
 )
 
 
-@given(languages, beginnings)
+@given(languages, prefixes)
 @example(BinnedLanguage(1000), "swipe from 2 10 to 2 2")
 @example(BinnedLanguage(), "swipe")
 @example(BinnedLanguage(), 'Input text "\\u00')
 @example(BinnedLanguage(), 'Input text "\\u000a')
-def test_what_begins_becomes_an_action_by_its_ending(language, text):
+def test_a_text_with_its_ending_is_an_action(language, text):
     ending = language.ending(text)
     assert ending is None or language.decode(text + ending) is not None
     assert language.decode(text) is None or ending == ""
 
 
-@given(languages, beginnings)
-def test_every_character_of_an_ending_leaves_a_shorter_one(language, text):
-    """So whoever has room for an ending can always go on to it, a character at a time."""
+@given(languages, prefixes)
+def test_each_character_of_an_ending_shortens_the_rest(language, text):
+    """So constrained decoding with enough tokens left for an ending always completes it."""
     ending = language.ending(text)
     while ending:
         text += ending[0]
@@ -168,8 +168,8 @@ def test_every_character_of_an_ending_leaves_a_shorter_one(language, text):
 @example(30, 0, 5, "0 5")
 @example(30, 3, 29, "3 2")
 @example(12, 0, 0, "0 1")
-def test_a_swipe_begins_exactly_where_some_swipe_begins_so(bins, y, x, rest):
-    """Against every swipe there is, one by one."""
+def test_a_prefix_of_a_swipe_has_an_ending_exactly_if_some_swipe_starts_with_it(bins, y, x, rest):
+    """Compared with an enumeration of all swipes."""
     language, start = BinnedLanguage(bins), f"swipe from {y} {x} to "
     ends = (f"{to_y} {to_x}" for to_y in range(bins) for to_x in range(bins))
     some = any(end.startswith(rest) and language.decode(start + end) is not None for end in ends)
@@ -204,7 +204,7 @@ def test_a_swipe_begins_exactly_where_some_swipe_begins_so(bins, y, x, rest):
         "open app M",
     ],
 )
-def test_what_no_words_can_mend_does_not_begin(text):
+def test_a_text_that_no_action_starts_with_has_no_ending(text):
     assert BinnedLanguage().ending(text) is None
 
 
@@ -213,24 +213,24 @@ def test_the_ending_of_a_very_long_text_is_found():
 
 
 @st.composite
-def almost_sentences(draw):
-    """A valid sentence with a piece of it removed, replaced or added."""
+def corrupted_actions(draw):
+    """The text of an action with a piece removed, replaced or added."""
     text = draw(languages).encode(draw(actions))
     at = draw(st.integers(0, len(text)))
-    cut = draw(st.integers(0, 3))
+    removed_count = draw(st.integers(0, 3))
     new = draw(
         st.one_of(
             st.text(max_size=3), st.text('0123456789 "\\un', max_size=4), st.sampled_from(PHRASES + LATER_PHRASES)
         )
     )
-    return text[:at] + new + text[at + cut :]
+    return text[:at] + new + text[at + removed_count :]
 
 
-@given(languages, st.one_of(st.text(), almost_sentences(), st.text().map(lambda t: f"Input text {json.dumps(t)}")))
+@given(languages, st.one_of(st.text(), corrupted_actions(), st.text().map(lambda t: f"Input text {json.dumps(t)}")))
 @example(BinnedLanguage(), "Input text " + "[" * 100_000)
 @example(BinnedLanguage(), "Input text " + "9" * 5_000)
 @example(BinnedLanguage(), "tap at " + "9" * 5_000 + " 1")
-def test_nothing_raises_and_what_is_accepted_is_what_would_be_written(language, text):
+def test_decoding_never_raises_and_accepts_only_encoded_texts(language, text):
     action = language.decode(text)
     assert action is None or language.encode(action) == text
 
@@ -289,17 +289,17 @@ def test_nothing_raises_and_what_is_accepted_is_what_would_be_written(language, 
         "press recents ",
     ],
 )
-def test_near_misses_are_no_sentences(text):
+def test_texts_that_nearly_are_actions_are_rejected(text):
     assert BinnedLanguage().decode(text) is None
 
 
-def test_the_instructions_name_every_form():
-    told = BinnedLanguage(50).instructions
-    assert all(phrase.strip().rstrip('"') in told for phrase in PHRASES)
-    assert "from 0 to 49" in told
+def test_the_instructions_contain_every_form():
+    instructions = BinnedLanguage(50).instructions
+    assert all(phrase.strip().rstrip('"') in instructions for phrase in PHRASES)
+    assert "from 0 to 49" in instructions
 
 
-def test_instructions_and_vocabulary_contain_the_later_kinds_only_by_the_setting():
+def test_instructions_and_vocabulary_contain_the_later_types_only_if_enabled():
     plain, all_kinds = BinnedLanguage(50), BinnedLanguage(50, all_action_kinds=True)
     forms = [phrase.strip().rstrip('"') for phrase in LATER_PHRASES]
     assert not any(form in plain.instructions for form in forms)
@@ -309,15 +309,15 @@ def test_instructions_and_vocabulary_contain_the_later_kinds_only_by_the_setting
     assert plain.vocabulary().coordinates == all_kinds.vocabulary().coordinates
 
 
-def test_a_lone_surrogate_from_a_model_is_no_sentence():
+def test_a_text_with_a_lone_surrogate_is_rejected():
     assert BinnedLanguage().decode('Input text "\ud800"') is None
 
 
-def test_a_step_changes_nothing():
+def test_decoding_does_not_need_a_screen():
     assert BinnedLanguage().decode("complete", screen=None).kind is ActionKind.STATUS_TASK_COMPLETE
 
 
 @pytest.mark.parametrize("bins", [1, 0, -5])
-def test_one_bin_is_too_few_for_a_swipe(bins):
+def test_fewer_than_two_bins_are_an_error(bins):
     with pytest.raises(ValueError, match="bins"):
         BinnedLanguage(bins)

@@ -1,4 +1,4 @@
-"""What holds for every registered action language, with its default settings."""
+"""Properties of every registered action language with its default settings."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ every_language = pytest.mark.parametrize(
 
 @every_language
 @given(action=ACTIONS)
-def test_what_is_encoded_is_decoded_to_an_action_of_the_same_text(language: ActionLanguage, action):
+def test_an_encoded_action_is_decoded_to_one_with_the_same_text(language: ActionLanguage, action):
     text = language.encode(action)
     decoded = language.decode(text)
     assert decoded is not None
@@ -47,7 +47,7 @@ def test_every_prefix_of_an_action_has_an_ending(language: ActionLanguage, actio
 
 
 @every_language
-def test_a_vocabulary_has_each_coordinate_once_on_both_axes(language: ActionLanguage):
+def test_the_vocabulary_has_each_coordinate_once_per_axis(language: ActionLanguage):
     for axis in (0, 1):
         pieces = [coordinate.piece for coordinate in language.vocabulary().axis(axis)]
         assert len(pieces) == len(set(pieces))

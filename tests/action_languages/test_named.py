@@ -1,4 +1,4 @@
-"""The named language says what a tap touches, reads back the tap, and is the binned one for everything else."""
+"""The named language names the touched element, decodes the tap, and otherwise equals the binned language."""
 
 import pytest
 from hypothesis import example, given
@@ -9,7 +9,7 @@ from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.action_languages.names import MAX_NAME_CHARACTERS
 from vlm_agent.episodes import Action, Screen, UiElement
 
-LANGUAGE, PLAIN, SEEKING = NamedLanguage(), BinnedLanguage(), NamedLanguage(name_swipe_targets=True)
+LANGUAGE, PLAIN, WITH_TARGETS = NamedLanguage(), BinnedLanguage(), NamedLanguage(name_swipe_targets=True)
 SCREEN = (
     UiElement((0.0, 0.0, 1.0, 1.0), "", "ICON_IMAGE"),
     UiElement((0.2, 0.0, 0.2, 1.0), "Wi-Fi  settings"),
@@ -64,14 +64,14 @@ def on(name: str) -> Screen:
         (0.305, 0.125, "Wi-Fi settings=tap at 30 12"),
         (0.305, 0.855, "ICON_GEAR=tap at 30 85"),
         (0.905, 0.005, "ICON_IMAGE=tap at 90 0"),
-        (0.555, 0.505, "tap at 55 50"),  # a name too long to be written
-        (0.755, 0.505, "tap at 75 50"),  # one that is no line of text
-        (0.825, 0.505, "tap at 82 50"),  # one that would end too soon
-        (0.855, 0.505, "tap at 85 50"),  # one that begins as something else does
-        (0.885, 0.505, "Caf\u00e9=tap at 88 50"),  # told in the spelling that tokenizers keep
+        (0.555, 0.505, "tap at 55 50"),  # the name is too long
+        (0.755, 0.505, "tap at 75 50"),  # the name contains a control character
+        (0.825, 0.505, "tap at 82 50"),  # the name contains the separator
+        (0.855, 0.505, "tap at 85 50"),  # the name begins like another action
+        (0.885, 0.505, "Caf\u00e9=tap at 88 50"),  # the name is normalised to NFC
     ],
 )
-def test_a_tap_says_the_smallest_element_under_it(y, x, action_text):
+def test_a_tap_names_the_smallest_element_under_it(y, x, action_text):
     action = Action.tap(y, x)
     assert LANGUAGE.encode(action, Screen(None, SCREEN)) == action_text
     assert LANGUAGE.decode(action_text).is_tap
@@ -79,49 +79,49 @@ def test_a_tap_says_the_smallest_element_under_it(y, x, action_text):
 
 @given(names, st.one_of(taps, long_presses, others))
 @example("Wi-Fi=tap at 1 2", Action.tap(0.5, 0.5))
-def test_whatever_an_element_is_called_the_action_comes_back(name, action):
+def test_an_action_is_decoded_whatever_the_name_of_the_element(name, action):
     action_text = LANGUAGE.encode(action, on(name))
     assert LANGUAGE.decode(action_text) == PLAIN.decode(PLAIN.encode(action))
 
 
 @given(others)
-def test_all_but_taps_are_written_as_ever(action):
+def test_actions_that_touch_no_element_have_no_name(action):
     assert LANGUAGE.encode(action, on("Wi-Fi")) == PLAIN.encode(action)
 
 
 @given(swipes)
-def test_a_swipe_says_what_it_is_to_bring_where_that_is_asked_for(swipe):
-    action_text = SEEKING.encode(swipe, on("Wi-Fi"), "Maps")
+def test_a_swipe_names_its_target_if_enabled(swipe):
+    action_text = WITH_TARGETS.encode(swipe, on("Wi-Fi"), "Maps")
     assert action_text == "Maps=" + PLAIN.encode(swipe)
-    assert SEEKING.decode(action_text) == PLAIN.decode(PLAIN.encode(swipe))
-    assert SEEKING.encode(swipe, on("Wi-Fi")) == PLAIN.encode(swipe)
+    assert WITH_TARGETS.decode(action_text) == PLAIN.decode(PLAIN.encode(swipe))
+    assert WITH_TARGETS.encode(swipe, on("Wi-Fi")) == PLAIN.encode(swipe)
     assert LANGUAGE.encode(swipe, on("Wi-Fi"), "Maps") == PLAIN.encode(swipe)
     assert LANGUAGE.decode(action_text) is None
 
 
 @given(names, st.one_of(taps, others))
-def test_nothing_but_a_swipe_is_told_by_what_is_sought(name, action):
+def test_only_swipes_name_a_target(name, action):
     screen = on(name)
     if not action.is_swipe:
-        assert SEEKING.encode(action, screen, "Maps") == LANGUAGE.encode(action, screen)
+        assert WITH_TARGETS.encode(action, screen, "Maps") == LANGUAGE.encode(action, screen)
 
 
 @given(taps)
-def test_without_a_screen_or_on_nothing_a_tap_is_written_as_ever(tap):
+def test_without_a_screen_or_elements_a_tap_has_no_name(tap):
     assert LANGUAGE.encode(tap) == LANGUAGE.encode(tap, Screen(None)) == PLAIN.encode(tap)
 
 
-@pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
+@pytest.mark.parametrize("language", [LANGUAGE, WITH_TARGETS])
 @given(names, st.one_of(taps, long_presses, others))
 @example('open app "a', Action.tap(0.5, 0.5))
 @example('answer "a', Action.long_press(0.5, 0.5))
-def test_every_beginning_begins_and_the_whole_needs_no_ending(language, name, action):
+def test_every_prefix_of_an_action_has_an_ending_and_a_whole_action_an_empty_one(language, name, action):
     action_text = language.encode(action, on(name), "Maps")
     assert all(language.ending(action_text[:end]) is not None for end in range(len(action_text) + 1))
     assert language.ending(action_text) == ""
 
 
-@pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
+@pytest.mark.parametrize("language", [LANGUAGE, WITH_TARGETS])
 @given(st.one_of(names, st.text(max_size=4), st.text(st.sampled_from('=tap at 0"I\x08é'), max_size=40)))
 @example('Input text "\\q')
 @example('Input text "=tap at 0 0')
@@ -133,7 +133,7 @@ def test_every_beginning_begins_and_the_whole_needs_no_ending(language, name, ac
 @example('answer "=tap at 0 0')
 @example('open app "x=tap at 0 0')
 @example("n" * (MAX_NAME_CHARACTERS + 1))
-def test_what_begins_becomes_an_action_by_its_ending_character_by_character(language, text):
+def test_an_ending_completes_an_action_and_each_of_its_characters_shortens_the_rest(language, text):
     ending = language.ending(text)
     assert ending is None or language.decode(text + ending) is not None
     assert language.decode(text) is None or ending == ""
@@ -160,28 +160,28 @@ def test_what_begins_becomes_an_action_by_its_ending_character_by_character(lang
         "Wi-Fi=swipe from 1 2 to 50 2",
     ],
 )
-def test_near_misses_are_no_actions(text):
+def test_texts_that_nearly_are_actions_are_rejected(text):
     assert LANGUAGE.decode(text) is None
 
 
-@pytest.mark.parametrize("language", [LANGUAGE, SEEKING])
+@pytest.mark.parametrize("language", [LANGUAGE, WITH_TARGETS])
 @given(st.text())
 @example("=" * 100_000)
 @example("a=tap at " + "9" * 5_000 + " 1")
 @example("a=swipe from 1 2 to 50 2")
-def test_nothing_raises_and_what_is_an_action_is_what_needs_no_ending(language, text):
+def test_a_text_is_an_action_exactly_if_its_ending_is_empty(language, text):
     assert (language.decode(text) is not None) == (language.ending(text) == "")
 
 
-def test_a_long_press_names_what_it_touches_like_a_tap():
+def test_a_long_press_names_the_touched_element():
     action = Action.long_press(0.305, 0.125)
     assert LANGUAGE.encode(action, Screen(None, SCREEN)) == "Wi-Fi settings=long press at 30 12"
     assert LANGUAGE.decode("Wi-Fi settings=long press at 30 12") == action
 
 
-def test_the_instructions_tell_of_names():
+def test_the_instructions_explain_names():
     assert "Settings=long press" not in LANGUAGE.instructions
     assert "Settings=long press at Y X" in NamedLanguage(all_action_kinds=True).instructions
     assert "Settings=tap at Y X" in LANGUAGE.instructions
     assert "Settings=swipe" not in LANGUAGE.instructions
-    assert "Settings=swipe from Y X to Y X" in SEEKING.instructions
+    assert "Settings=swipe from Y X to Y X" in WITH_TARGETS.instructions

@@ -1,4 +1,4 @@
-"""A new action language is one file and one entry of LANGUAGES: every command that takes a language runs it."""
+"""A new action language needs one file and one entry of LANGUAGES; every command then supports it."""
 
 import re
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ EPISODES = [tiny.episode(number) for number in range(2)]
 
 @dataclass(frozen=True)
 class LetterLanguage(ActionLanguage):
-    """Taps and swipes as letters of a grid, typed text after a colon, everything else by its number: `b c`, `:text`."""
+    """Taps and swipes as letters of a grid (`b c`), typed text after a colon, other actions by their number."""
 
     letters: str = "abcd"
 
@@ -71,7 +71,7 @@ class LetterLanguage(ActionLanguage):
 
 @dataclass(frozen=True)
 class EndingLanguage(LetterLanguage):
-    """The same with `ending`, so that decoding can be constrained."""
+    """`LetterLanguage` with `ending`, so that decoding can be constrained."""
 
     def ending(self, text: str) -> str | None:
         first = self.letters[0]
@@ -80,7 +80,7 @@ class EndingLanguage(LetterLanguage):
 
 
 class LetterSettings(LanguageSettings):
-    """`letters`: of the grid. `with_ending`: whether it can be decoded under constraint."""
+    """`letters`: the letters of the grid. `with_ending`: whether decoding can be constrained."""
 
     name: str = "letters"
     letters: str = "abcd"
@@ -109,14 +109,14 @@ def write_recipe(shards: Path, run: Path, **language) -> Path:
     return path
 
 
-def test_it_is_estimated_trained_and_evaluated(shards, tmp_path, capsys):
+def test_dry_run_train_and_evaluate_support_it(shards, tmp_path, capsys):
     run = tmp_path / "run"
     recipe = str(write_recipe(shards, run))
     assert main(["train", "--config", recipe, "--dry-run", "--gpu", "H100"]) == OK
     assert "actions to learn" in capsys.readouterr().out
     assert main(["train", "--config", recipe]) == OK
     assert yaml.safe_load((run / "recipe.yaml").read_text())["action_language"]["letters"] == "abcdef"
-    output = tmp_path / "evaluated"
+    output = tmp_path / "evaluation"
     command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--output", str(output), "--constrained"]
     assert main([*command, "--no-controls"]) == OK
     rows = read_predictions(output / "predictions.parquet")
@@ -125,7 +125,7 @@ def test_it_is_estimated_trained_and_evaluated(shards, tmp_path, capsys):
     assert all(row.predicted is not None for row in constrained)
 
 
-def test_without_an_ending_it_is_decoded_freely_and_refuses_constrained_decoding(shards, tmp_path, capsys):
+def test_without_ending_constrained_decoding_is_an_error(shards, tmp_path, capsys):
     run = tmp_path / "run"
     assert main(["train", "--config", str(write_recipe(shards, run, with_ending=False))]) == OK
     command = ["evaluate", "--checkpoint", str(run), "--shards", str(shards), "--no-controls"]
@@ -134,7 +134,7 @@ def test_without_an_ending_it_is_decoded_freely_and_refuses_constrained_decoding
     assert "LetterLanguage does not define ending(), which constrained decoding needs" in capsys.readouterr().err
 
 
-def test_its_tokens_are_counted_from_columns(shards, tmp_path, capsys):
+def test_tokens_are_counted_from_columns(shards, tmp_path, capsys):
     recipe = str(write_recipe(tmp_path / "elsewhere", tmp_path / "run"))
     assert main(["inspect", str(shards), "--split", "test", "--config", recipe, "--budget", "10"]) == OK
     assert "> 10" in capsys.readouterr().out
@@ -144,7 +144,7 @@ def test_its_tokens_are_counted_from_columns(shards, tmp_path, capsys):
     assert counts.tolist() == [len(sentences.build(episode)) for episode in dataset]
 
 
-def test_an_endpoint_is_prompted_in_it(shards, tmp_path):
+def test_the_prompt_of_an_endpoint_contains_its_instructions(shards, tmp_path):
     with serving(lambda n, body: Reply("b c")) as (url, requests):
         content = {"agent": "endpoint", "endpoint": url, "model": "m", "action_language": {"name": "letters"}}
         path = tmp_path / "agent.yaml"
@@ -157,7 +157,7 @@ def test_an_endpoint_is_prompted_in_it(shards, tmp_path):
 
 
 @pytest.mark.parametrize("tokenizer", [kinds.byte_level(), kinds.sentencepiece()], ids=["byte-level", "sentencepiece"])
-def test_constrained_decoding_needs_nothing_but_its_ending(tokenizer):
+def test_constrained_decoding_needs_only_ending(tokenizer):
     language = language_settings({"name": "letters"}).build()
     limits, generator = Limits(tokenizer.eos_token_id, language.max_tokens), torch.Generator().manual_seed(0)
     choose, written = Constrained(tokenizer, language, limits), []
@@ -169,6 +169,6 @@ def test_constrained_decoding_needs_nothing_but_its_ending(tokenizer):
     assert language.decode(text) is not None
 
 
-def test_its_settings_are_checked_like_those_of_every_language(shards, tmp_path, capsys):
+def test_unknown_settings_are_an_error(shards, tmp_path, capsys):
     assert main(["train", "--config", str(write_recipe(shards, tmp_path / "run", leters="ab"))]) == FAILED
     assert "unknown key action_language.leters; did you mean action_language.letters?" in capsys.readouterr().err

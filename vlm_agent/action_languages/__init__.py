@@ -1,4 +1,4 @@
-"""Action languages: how an action is written for a model, and read back. One language per file.
+"""Action languages: codecs between actions and the text that a model reads and writes. One language per file.
 
 To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, import it here and add it to `LANGUAGES`.
 """
@@ -32,7 +32,7 @@ LANGUAGES: dict[str, type[LanguageSettings]] = {
 }
 
 DEFAULT = "binned"
-"""The language of a recipe that names none, and of everything that has no recipe."""
+"""The language of recipes without `action_language`, and of code without a recipe."""
 
 ChosenLanguage = Annotated[LanguageSettings, chosen_from(LANGUAGES, default=DEFAULT)]
 """The type of a settings field that chooses a language by its `name`."""
@@ -41,7 +41,7 @@ _CHOSEN: TypeAdapter[LanguageSettings] = TypeAdapter(ChosenLanguage)
 
 
 def language_settings(content: Mapping[str, Any]) -> LanguageSettings:
-    """Settings from the keys and values of YAML or JSON; pydantic's ValidationError where they are wrong."""
+    """Settings from the content of a YAML or JSON mapping. Raises pydantic's ValidationError for wrong content."""
     return _CHOSEN.validate_python(content)
 
 

@@ -1,17 +1,17 @@
-"""Actions in words with binned coordinates (Smartphone Assistant, section 3.2 and table 2).
+"""The binned language: actions as English text with binned coordinates (Smartphone Assistant, section 3.2, table 2).
 
     tap at Y X                    swipe from Y X to Y X         Input text "…"
     press back|home|enter         complete                      impossible
 
-Types of actions that AITW does not have, in words of ours:
+Action types that AITW does not have; their text is our own choice:
 
     long press at Y X             open app "NAME"               answer "TEXT"
     press recents                 wait
 
-Coordinates are y, then x, in `bins` equal bins 0 … bins-1. The paper's number of bins is missing from its text; the
-default of 100 is ours. Decoding returns the centre of a bin, so a point survives within half a bin on each axis. A text
-is a JSON string: quotes, backslashes and control characters are escaped, every other character is unchanged. `ending`
-completes a prefix of an action, for constrained decoding.
+Coordinates are y, then x, in `bins` equal bins 0 … bins-1 per axis. The number of bins is missing from the text of the
+paper; the default of 100 is our own choice. Decoding returns the centre of a bin, so the quantization error is at most
+half a bin per axis. A text is a JSON string: quotes, backslashes and control characters are escaped, every other
+character is unchanged. `ending` completes a prefix of an action, for constrained decoding.
 """
 
 import json
@@ -51,7 +51,7 @@ _KIND_BY_OPENING = {
 }
 _OPENING_BY_KIND = {kind: opening for opening, kind in _KIND_BY_OPENING.items()}
 QUOTED_OPENINGS = tuple(_KIND_BY_OPENING)
-"""The first characters of the actions with a text, quotation mark included."""
+"""The openings of the actions with a text, quotation mark included."""
 
 _FIXED = {f"press {button}": Action.press(button) for button in BUTTONS} | {
     "complete": Action.complete(),
@@ -62,10 +62,10 @@ _ALL_FIXED = _FIXED | _LATER_FIXED
 _FIXED_TEXT = {action.kind: text for text, action in _ALL_FIXED.items()}
 
 PHRASES = (TAP_OPENING, SWIPE_OPENING, " to ", _TYPE_OPENING, *_FIXED)
-"""The fixed phrases for AITW's types; a tokenizer trained from scratch gives each one token."""
+"""The fixed phrases of AITW's action types; in a tokenizer trained from scratch each is one token."""
 
 LATER_PHRASES = (LONG_PRESS_OPENING, _OPEN_APP_OPENING, _ANSWER_OPENING, *_LATER_FIXED)
-"""The fixed phrases for the other types."""
+"""The fixed phrases of the other action types."""
 
 _PLACE = "#"
 _GESTURES = (
@@ -79,19 +79,19 @@ _LITERAL = re.compile(rf'(?:[^"\\\x00-\x1f\ud800-\udfff]|\\["\\nrtfb]|{_CONTROL}
 _LITERAL_TAILS = {"": '"', '"': ""} | {
     escape[:cut]: escape[cut:] + '"' for escape in (r"\u0000", r"\u0010", r"\n") for cut in range(1, len(escape))
 }
-"""Text after the last complete character of a quoted text, and the text that completes the action from there."""
+"""The ending of an action whose quoted text is open, by the text after its last complete character."""
 
 
 @dataclass(frozen=True)
 class BinnedLanguage(ActionLanguage):
-    """The codec; `bins` per axis, at least 2.
+    """The codec; `bins` per axis, at least 2 (ValueError otherwise).
 
-    A swipe so short that the centres of its bins are a tap is written with its end moved along its main axis to the
-    next bin that keeps it a swipe. So the kind of an action always survives, at the cost of a few hundredths of the
-    screen for swipes shorter than about 0.05.
+    If quantization would turn a short swipe into a tap, its end is moved along its main axis to the nearest bin that
+    keeps it a swipe. So the action type is always preserved, at the cost of a few hundredths of the screen for swipes
+    shorter than about 0.05.
 
-    `all_action_kinds`: whether instructions and vocabulary contain the types that AITW does not have. Every type can be
-    encoded and decoded in any case.
+    `all_action_kinds`: whether instructions and vocabulary contain the action types that AITW does not have. All types
+    can be encoded and decoded in either case.
     """
 
     bins: int = 100
@@ -103,10 +103,10 @@ class BinnedLanguage(ActionLanguage):
 
     @property
     def instructions(self) -> str:
-        last, later, explained = self.bins - 1, "", ""
+        last, later, explanation = self.bins - 1, "", ""
         if self.all_action_kinds:
             later = f'long press at Y X\nopen app "NAME"\nanswer "TEXT"\n{chr(10).join(_LATER_FIXED)}\n'
-            explained = (
+            explanation = (
                 " NAME is the name of an app and TEXT answers the question of the user, both as JSON strings. `press "
                 "recents` shows the recently used apps, `wait` does nothing until the screen has loaded."
             )
@@ -118,7 +118,7 @@ class BinnedLanguage(ActionLanguage):
             f"{chr(10).join(_FIXED)}\n{later}"
             f"Y and X are whole numbers from 0 to {last}: Y from the top of the screen ({last} is its bottom), X from "
             f"the left ({last} is the right edge). WORDS is what is typed into the field in focus, as a JSON string. "
-            f"`complete` says that the goal is reached, `impossible` that it cannot be.{explained}"
+            f"`complete` says that the goal is reached, `impossible` that it cannot be.{explanation}"
         )
 
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
@@ -133,15 +133,15 @@ class BinnedLanguage(ActionLanguage):
         return "swipe from {} {} to {} {}".format(*self._swipe_bins(action))
 
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
-        action = self._decode_loosely(text)
-        # Encoding again makes the language exact: one comparison refuses leading zeros, needless escapes, swipes that
-        # are taps, and bins out of range.
+        action = self._decode_leniently(text)
+        # The round trip makes decoding strict: one comparison rejects leading zeros, needless escapes, and swipes so
+        # short that they are taps.
         if action is None or self.encode(action) != text:
             return None
         return action
 
     def vocabulary(self) -> LanguageVocabulary:
-        """Rows end in a space and columns do not, so "7 " and "7" are different tokens in "tap at 7 7"."""
+        """Coordinates on the y axis end in a space and those on the x axis do not: "tap at 7 7" has "7 " and "7"."""
         phrases = PHRASES + LATER_PHRASES if self.all_action_kinds else PHRASES
         places = [(number, (number + 0.5) / self.bins) for number in range(self.bins)]
         rows = [Coordinate(f"{number} ", 0, place) for number, place in places]
@@ -149,8 +149,8 @@ class BinnedLanguage(ActionLanguage):
         return LanguageVocabulary(phrases, (*rows, *columns))
 
     def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        """Taps and long presses are written from the bins of the touch point, swipes from those of both ends and the
-        direction."""
+        """The text of taps and long presses depends on the bins of the touch point, that of swipes on the bins of both
+        ends and on the direction."""
         touch, lift = (
             np.minimum((points.astype(np.float64) * self.bins).astype(np.int64), self.bins - 1)
             for points in (columns.touch_yx, columns.lift_yx)
@@ -165,9 +165,9 @@ class BinnedLanguage(ActionLanguage):
         return combined_keys(start, end_or_text, kind)
 
     def ending(self, text: str) -> str | None:
-        """Text that completes `text` to an action, short but not always the shortest.
+        """A short, not always the shortest, completion of `text` to an action; None if there is none.
 
-        A swipe must not end where it would be a tap, because such a text is not an action.
+        A swipe that would be a tap is not an action, so a completion ends the swipe far enough from its start.
         """
         for opening in QUOTED_OPENINGS:
             if text.startswith(opening):
@@ -181,7 +181,7 @@ class BinnedLanguage(ActionLanguage):
         return min(endings, key=len, default=None)
 
     def _gesture_ending(self, text: str, shape: str) -> str | None:
-        """`ending` for gestures of one `shape`, in which each `_PLACE` is a bin."""
+        """`ending` for gestures of the form `shape`, in which each `_PLACE` stands for a bin."""
         at = 0
         for index, expected in enumerate(shape):
             if expected == _PLACE:
@@ -200,11 +200,11 @@ class BinnedLanguage(ActionLanguage):
         return None
 
     def _number_ending(self, text: str, digits: str | None, rest: str) -> str | None:
-        """`ending` where `text` stops at a number with the digits `digits` so far (None: before the number's place).
+        """`ending` for a `text` that stops in a number, with `digits` so far, or in fixed text (`digits` None).
 
-        It is enough to try zeros after the digits: if the end of a swipe is too near, then ten times as far is far
-        enough, or a hundred times as far is still on the screen. A swipe ends in a corner of the screen: of two
-        opposite corners one is always far enough.
+        Appending zeros to the digits is enough: if the end of a swipe is too near, ten times the coordinate is far
+        enough, or a hundred times is still on the screen. Missing coordinates of the end become a corner of the screen,
+        because one of two opposite corners is always far enough.
         """
         rest = _PLACE + rest if digits == "" else rest
         rest = rest.replace(_PLACE, "0", max(rest.count(_PLACE) - 2, 0))
@@ -218,8 +218,8 @@ class BinnedLanguage(ActionLanguage):
     def _is_bin(self, digits: str) -> bool:
         return digits.isdigit() and len(digits) <= len(str(self.bins)) and str(int(digits)) == digits
 
-    def _decode_loosely(self, text: str) -> Action | None:
-        """`decode`, except that other spellings of an action may be accepted too."""
+    def _decode_leniently(self, text: str) -> Action | None:
+        """`decode` that may also accept other spellings of an action."""
         if text in _ALL_FIXED:
             return _ALL_FIXED[text]
         for opening, kind in _KIND_BY_OPENING.items():
@@ -256,8 +256,8 @@ class BinnedLanguage(ActionLanguage):
 
 
 class BinnedSettings(LanguageSettings):
-    """`bins`: per axis. `all_action_kinds`: whether instructions and the vocabulary of a tokenizer from scratch contain
-    long presses, opening an app, answers, waiting and the list of recent apps, which AITW does not have."""
+    """`bins`: bins per axis. `all_action_kinds`: whether the instructions, and the vocabulary of a tokenizer trained
+    from scratch, contain the action types that AITW does not have (see the top of this file)."""
 
     REMOVED: ClassVar = {"sought": False}  # earlier versions wrote it for every language
 
@@ -279,12 +279,12 @@ class BinnedSettings(LanguageSettings):
 
 @lru_cache(maxsize=1 << 16)
 def _short_ending(language: BinnedLanguage, text: str) -> str | None:
-    """Cached, because decoding asks for the same few prefixes repeatedly."""
+    """`ending` of a text without a quoted text; cached, because decoding repeats the same few prefixes."""
     return language._fixed_or_gesture_ending(text)
 
 
 def _matched(pattern: re.Pattern[str], text: str, start: int) -> str:
-    """The text that `pattern` matches at `start`."""
+    """The text that `pattern` matches at `start`, "" without a match."""
     match = pattern.match(text, start)
     return "" if match is None else match[0]
 

@@ -14,10 +14,10 @@ from vlm_agent.settings import Section
 
 @dataclass(frozen=True)
 class Coordinate:
-    """A piece of text that stands for a place on one axis: `axis` 0 is y, 1 is x; `place` is a fraction of the axis.
+    """A piece of text that encodes a coordinate on one axis.
 
-    A piece is what one token should hold, spaces included: in `tap at 30 12` the row is `30 ` and the column `12`, so
-    that rows and columns never share a token.
+    `piece`: the text of one token, spaces included. In `tap at 30 12` the pieces are `30 ` and `12`, so y and x
+    coordinates never share a token. `axis`: 0 for y, 1 for x. `place`: the coordinate in screen fractions.
     """
 
     piece: str
@@ -27,7 +27,7 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class LanguageVocabulary:
-    """What a tokenizer trained from scratch gives one token each: fixed phrases (`tap at `), and coordinates.
+    """The texts that are one token each in a tokenizer trained from scratch: phrases (`tap at `) and coordinates.
 
     Coordinates are ordered by axis, y first, and then by place.
     """
@@ -36,14 +36,16 @@ class LanguageVocabulary:
     coordinates: tuple[Coordinate, ...] = ()
 
     def axis(self, axis: int) -> Sequence[Coordinate]:
+        """The coordinates on one axis, 0 for y and 1 for x."""
         return [coordinate for coordinate in self.coordinates if coordinate.axis == axis]
 
 
 class ActionColumns(Protocol):
-    """The actions of S steps as arrays (`datasets.shards.columns.Columns` is one).
+    """The actions of S steps as arrays; implemented by `datasets.shards.columns.Columns`.
 
-    `action_kind`: int8 (S,). `action`: int64 (S,), indices into `ACTION_NAMES`. `touch_yx`, `lift_yx`: float32 (S, 2).
-    `direction`: int64 (S,), indices into `DIRECTIONS`, for swipes. `text`: Arrow strings (S,).
+    `action_kind`: int8 (S,), values of `ActionKind`. `action`: int64 (S,), indices into `ACTION_NAMES`. `touch_yx`,
+    `lift_yx`: float32 (S, 2), (y, x) in screen fractions. `direction`: int64 (S,), indices into `DIRECTIONS`, for
+    swipes. `text`: Arrow strings (S,).
     """
 
     @property
@@ -65,20 +67,20 @@ class ActionColumns(Protocol):
     def text(self) -> pa.StringArray: ...
 
     def steps_that(self, action: str) -> np.ndarray:
-        """bool (S,): whether a step's action has this name of `ACTION_NAMES`."""
+        """bool (S,): whether the name of a step's action is `action`, one of `ACTION_NAMES`."""
         ...
 
 
 class ActionLanguage(Protocol):
-    """How an action is written for a model, and read back: a codec without state.
+    """A stateless codec between actions and text.
 
-    `decode(encode(action))` is `action` up to the resolution that the language documents. A variant subclasses this
-    class to inherit its defaults.
+    `decode(encode(action))` equals `action` up to the quantization that the language documents. Variants subclass this
+    protocol to inherit its defaults.
     """
 
     @property
     def names_touched_elements(self) -> bool:
-        """Whether `encode` uses `screen`: the name of the element under the touch point, and nothing else of it."""
+        """Whether `encode` uses `screen`. It may use only the name of the element under the touch point."""
         return False
 
     @property
@@ -88,27 +90,27 @@ class ActionLanguage(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that an agent decodes for one action, end mark included."""
+        """The maximum number of tokens that an agent decodes for one action, end mark included."""
         return 64
 
     @property
     @abstractmethod
     def instructions(self) -> str:
-        """A description of the language for a model that was not trained on it."""
+        """A description of the language for the prompt of a model that was not trained on it."""
         ...
 
     @abstractmethod
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
         """The action as text.
 
-        `screen`: used by languages that name elements. `swipe_target`: the name of what the swipe should bring into
-        view, used where `name_swipe_targets` is true.
+        `screen`: used if `names_touched_elements` is true. `swipe_target`: the name of the element that a swipe should
+        bring into view, used if `name_swipe_targets` is true.
         """
         ...
 
     @abstractmethod
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
-        """The action that `text` encodes, None where it encodes none. Never raises and never evaluates."""
+        """The action that `text` encodes, None if it encodes none. Never raises, and never evaluates `text` as code."""
         ...
 
     @abstractmethod
@@ -117,19 +119,19 @@ class ActionLanguage(Protocol):
         ...
 
     def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
-        """int64 (S,): a key for each step; steps with equal keys have equal text, so each key is encoded only once.
+        """int64 (S,): one key per step. Steps with equal keys have equal text, so each key is encoded only once.
 
-        `names`: str objects (S,), the name of the touched element or of the swipe target, "" where there is none; None
-        for a language that uses neither. The default distinguishes all actions that differ in any way, which is right
-        for every language; a language with a coarser text saves time by coarser keys.
+        `names`: str objects (S,), the name of the touched element or of the swipe target, "" for neither; None for a
+        language that uses neither. The default distinguishes all different actions and is correct for every language. A
+        language that quantizes saves time with coarser keys.
         """
         keys = [columns.action_kind, *columns.touch_yx.T, *columns.lift_yx.T, text_codes(columns.text)]
         return combined_keys(*keys, *([] if names is None else [text_codes(pa.array(names, pa.string()))]))
 
     def ending(self, text: str) -> str | None:
-        """Text that completes `text` to an action: "" where it is one, None where no text does.
+        """Text that completes `text` to an action: "" if `text` is an action, None if no completion exists.
 
-        Constrained decoding needs it; a language without it is decoded freely.
+        Constrained decoding requires it. The default raises NotImplementedError: decoding is then unconstrained.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define ending()")
 
@@ -152,11 +154,11 @@ class LanguageSettings(Section):
 LanguageRegistry = Mapping[str, type[LanguageSettings]]
 
 
-_LARGEST_KEY = 1 << 62  # above it, ranks replace values, so that products stay within int64
+_LARGEST_KEY = 1 << 62  # above it, values are replaced by their ranks to avoid int64 overflow
 
 
 def combined_keys(*columns: np.ndarray) -> np.ndarray:
-    """int64 (S,): equal where all columns (S,), of any numbers, are equal."""
+    """int64 (S,): equal for two steps exactly if all `columns` (S,), of any numeric dtype, are equal for them."""
     keys, count = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         values = column.astype(np.int64) if column.dtype.kind in "iu" and column.min(initial=0) >= 0 else _ranks(column)
@@ -170,9 +172,10 @@ def combined_keys(*columns: np.ndarray) -> np.ndarray:
 
 
 def text_codes(texts: pa.Array) -> np.ndarray:
-    """int32 (S,): equal where texts are equal."""
+    """int32 (S,): equal for two steps exactly if their texts are equal."""
     return texts.dictionary_encode().indices.to_numpy()
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
+    """int64 (S,): the rank of each value among the distinct values."""
     return np.unique(values, return_inverse=True)[1]

@@ -1,19 +1,18 @@
-"""The binned language in which a tap or long press begins with the name of the element that it touches.
+"""The named language: as the binned one, with the name of the touched element before a tap or long press.
 
     Wifi=tap at 30 12        every other action as in `BinnedLanguage`
 
-The name is that of the smallest annotated element under the touch point. A model then chooses an element and finds its
-place in two steps, and pretraining on elements teaches the second one (`sentences/elements.py` writes places the same
-way). The text also shows which element was meant. Where no element is touched, or one whose name is too long, the text
-has no name.
+The name is that of the smallest annotated element under the touch point; it is omitted if no element is touched or the
+name is not usable (`is_name`). A model then first selects an element and then localises it, and pretraining on elements
+teaches the localisation (`sentences/elements.py` writes coordinates the same way). The text also shows which element
+the model selected.
 
 With `name_swipe_targets` a swipe begins with the name of the element that it should bring into view, if the caller
 knows it (`sentences/trajectory.py`):
 
     Wifi=swipe from 70 48 to 30 48
 
-The model then chooses between tap and swipe after it has named the element that it looks for. Without a name it has to
-decide before it has searched the screen.
+The model then decides between tap and swipe after it has named the element that it looks for.
 """
 
 from dataclasses import dataclass
@@ -41,7 +40,7 @@ _A_TAP = TAP_OPENING + "0 0"
 
 @dataclass(frozen=True)
 class NamedLanguage(ActionLanguage):
-    """The codec; without a screen, or on one without annotations, it encodes as `BinnedLanguage` does."""
+    """The codec. Without a screen, or on a screen without annotations, its text equals that of `BinnedLanguage`."""
 
     bins: int = 100
     name_swipe_targets: bool = False
@@ -57,12 +56,12 @@ class NamedLanguage(ActionLanguage):
 
     @property
     def instructions(self) -> str:
-        named = f"Settings{NAME_SEPARATOR}"
-        names = f"\nBefore a tap say what you touch, by its text, and {NAME_SEPARATOR!r}: {named}tap at Y X"
+        example = f"Settings{NAME_SEPARATOR}"
+        names = f"\nBefore a tap say what you touch, by its text, and {NAME_SEPARATOR!r}: {example}tap at Y X"
         if self.name_swipe_targets:
-            names += f"\nBefore a swipe say what it is to bring: {named}swipe from Y X to Y X"
+            names += f"\nBefore a swipe say what it is to bring: {example}swipe from Y X to Y X"
         if self.all_action_kinds:
-            names += f"\nA long press too: {named}long press at Y X"
+            names += f"\nA long press too: {example}long press at Y X"
         return self._binned.instructions + names
 
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:

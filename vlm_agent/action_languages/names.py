@@ -1,5 +1,4 @@
-"""Names of elements as they are written in text: by languages that name what an action touches, and in lessons about
-elements."""
+"""Names of elements in text: in action languages that name touched elements, and in sentences about elements."""
 
 import re
 import unicodedata
@@ -8,14 +7,18 @@ from vlm_agent.action_languages.binned import QUOTED_OPENINGS
 from vlm_agent.episodes import Action, Screen, UiElement, element_at
 
 NAME_SEPARATOR = "="
-"""Between a name and the place that it names."""
+"""The separator between a name and a gesture."""
 
 MAX_NAME_CHARACTERS = 32
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def is_name(text: str) -> bool:
-    """Whether a gesture can begin with `text`: one short line that no other action begins with."""
+    """Whether `text` can be written as a name before a gesture.
+
+    It must be 1 to `MAX_NAME_CHARACTERS` characters without the separator and control characters, and must not begin
+    like an action with a quoted text.
+    """
     return (
         0 < len(text) <= MAX_NAME_CHARACTERS
         and NAME_SEPARATOR not in text
@@ -25,15 +28,15 @@ def is_name(text: str) -> bool:
 
 
 def touched_name(action: Action, screen: Screen) -> str | None:
-    """The name of the element under the action's touch point; None without an element or a usable name."""
+    """The name of the smallest element under the action's touch point; None without an element or a usable name."""
     element = element_at(screen.elements or (), action.touch_yx)
     return None if element is None else spoken_name(element)
 
 
 def spoken_name(element: UiElement) -> str | None:
-    """The element's name in Unicode NFC and with single spaces, which every tokenizer keeps; None if it is not usable.
+    """The element's name in Unicode NFC with single spaces; None if it is not usable (`is_name`).
 
-    Names often come from OCR.
+    Names often come from OCR. The normalisation makes tokenizers reproduce them.
     """
     name = unicodedata.normalize("NFC", " ".join(element.name.split()))
     return name if is_name(name) else None
