@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 import torch
+import torch.distributed.nn  # before a group exists: its functions keep the group of that time as a default (`leave`)
 from torch import distributed
 
 Value = TypeVar("Value")
@@ -34,9 +35,9 @@ def leave() -> None:
     """Waits for the other ranks and destroys the process group; the last call before a rank exits.
 
     A launcher ends the remaining ranks some minutes after the first exit, so a rank may not exit while another one
-    still saves. The barrier also lets gloo's threads release the tensors of earlier collectives: a tensor released
-    while the interpreter shuts down aborts the process ("terminate called without an active exception", PyTorch
-    #179291). Destroying the group does not suffice, because modules imported after it was created refer to it.
+    still saves. Destroying the group ends gloo's threads: one that releases a tensor while the interpreter shuts down
+    aborts the process ("terminate called without an active exception", PyTorch #179291). The threads end only when
+    nothing refers to the group any more.
     """
     if _is_distributed():
         distributed.barrier()
