@@ -1,4 +1,4 @@
-"""A fine-tuned model behind an endpoint is asked in the turns of its training, and scored like its checkpoint."""
+"""A fine-tuned model behind an endpoint is prompted with the turns of its training and scored like its checkpoint."""
 
 import shutil
 
@@ -22,7 +22,7 @@ EPISODE = served_qwen.EPISODES[1]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run, `merged` beside it."""
+    """A run, with the merged checkpoint in the folder `merged` beside it."""
     return served_qwen.write_merged_run(tmp_path_factory.mktemp("run"))
 
 
@@ -57,7 +57,7 @@ def test_evaluate_scores_the_served_model_as_the_checkpoint(run, server, tmp_pat
     assert [row.text for row in local] == [row.text for row in remote]
 
 
-def test_what_belongs_to_the_run_is_no_setting(run, tmp_path, capsys):
+def test_settings_of_the_run_cannot_be_overridden(run, tmp_path, capsys):
     for key, value in {"past_screens": 2, "max_tokens": 9, "action_language": {"bins": 5}}.items():
         with pytest.raises(AgentError, match=f"remove {key}; with as_trained it is that of the run"):
             agent_settings(endpoint="http://localhost:1", model="mine", overrides={"as_trained": str(run), key: value})
@@ -82,13 +82,13 @@ def test_what_belongs_to_the_run_is_no_setting(run, tmp_path, capsys):
     assert "no model" in capsys.readouterr().err
 
 
-def test_the_language_is_that_of_the_run_and_another_run_is_another_agent(run):
+def test_language_and_identity_are_those_of_the_run(run):
     assert settings(run).language.build() == tiny.LANGUAGE
-    assert settings(run).described() != settings(run.parent / "merged").described()
-    assert settings(run).described() == settings(run, endpoint="http://localhost:2", concurrency=1).described()
+    assert settings(run).identity() != settings(run.parent / "merged").identity()
+    assert settings(run).identity() == settings(run, endpoint="http://localhost:2", concurrency=1).identity()
 
 
-def test_a_control_of_the_run_stays(run, tmp_path):
+def test_the_control_of_the_training_is_applied(run, tmp_path):
 
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
@@ -100,7 +100,7 @@ def test_a_control_of_the_run_stays(run, tmp_path):
     assert agent.control == CONTROLS["grey_screens"]
 
 
-def test_a_model_that_knows_no_turns_cannot_be_asked_so(tmp_path):
+def test_a_model_without_chat_turns_is_an_error(tmp_path):
     run = write_llama_run(tmp_path)
     with serving(lambda n, body: Reply("complete")) as (url, requests):
         agent = settings(run, endpoint=url).load()

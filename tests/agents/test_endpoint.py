@@ -1,4 +1,4 @@
-"""An agent behind a chat endpoint: its prompts, and how its answers are decoded."""
+"""An agent behind a chat endpoint: its prompts, and the decoding of its answers."""
 
 import base64
 import threading
@@ -29,7 +29,7 @@ def agent(url: str = "http://localhost:1", **options) -> EndpointAgent:
     return EndpointAgent(chat, tiny.LANGUAGE, **options)
 
 
-def asked(past_screens: int, number: int = 4) -> list[dict]:
+def messages_of(past_screens: int, number: int = 4) -> list[dict]:
     history = demonstrated(EPISODE, number)
     return agent(past_screens=past_screens).messages(EPISODE.goal, history, EPISODE.steps[number].screen)
 
@@ -44,8 +44,8 @@ def screens(messages: list[dict]) -> list[np.ndarray]:
     return [decode_screen(base64.b64decode(url.partition(",")[2])) for url in urls]
 
 
-def test_past_screens_and_actions_take_turns_and_older_actions_are_text():
-    messages = asked(past_screens=2)
+def test_past_screens_alternate_with_actions_and_older_actions_are_text():
+    messages = messages_of(past_screens=2)
     assert [turn["role"] for turn in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
     prompts = texts(messages)
     assert tiny.LANGUAGE.instructions in prompts[0]
@@ -59,14 +59,14 @@ def _numbered(actions: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(("past_screens", "shown"), [(0, 1), (1, 2), (4, 5), (9, 5)])
-def test_so_many_screens_are_shown_and_every_action_is_known(past_screens, shown):
-    messages = asked(past_screens)
+def test_the_prompt_has_the_chosen_number_of_screens_and_all_actions(past_screens, shown):
+    messages = messages_of(past_screens)
     assert len(screens(messages)) == shown
     assert all(any(action in prompt for prompt in texts(messages)) for action in ACTIONS[:4])
 
 
 @pytest.mark.parametrize("control", CONTROLS)
-def test_under_a_control_the_endpoint_is_shown_nothing_else(control):
+def test_under_a_control_the_prompt_contains_only_permitted_information(control):
     with serving(lambda n, body: Reply("press back")) as (url, requests):
         controlled = ControlledAgent(agent(url, past_screens=9), CONTROLS[control])
         controlled.act(EPISODE.goal, demonstrated(EPISODE, 4), EPISODE.steps[4].screen)
@@ -83,27 +83,27 @@ def test_under_a_control_the_endpoint_is_shown_nothing_else(control):
 @pytest.mark.parametrize(
     ("text", "action"), [(" press back\n", Action.press("back")), ("I press back", None), ("", None), (None, None)]
 )
-def test_an_answer_is_read_as_it_stands(text, action):
+def test_an_answer_is_decoded_without_surrounding_white_space(text, action):
     with serving(lambda n, body: Reply(text)) as (url, _):
         answer = agent(url).act(EPISODE.goal, (), EPISODE.steps[0].screen)
     assert answer.action == action
     assert answer.text == (text or "")
 
 
-def what_was_done(n: int, body: dict) -> Reply:
-    """Knows the demonstration by the number of the screen; every third call fails at first."""
+def demonstrate(n: int, body: dict) -> Reply:
+    """Replies with the demonstrated action for the number of the screen; every third call fails."""
     number = int(texts(body["messages"])[-1].split("Screen ")[1].rstrip(":"))
     return Reply(ACTIONS[number - 1]) if n % 3 else Reply(b"busy", 503)
 
 
-def test_every_step_is_asked_for_and_answers_come_back_in_order():
-    with serving(what_was_done) as (url, _):
+def test_every_step_is_answered_and_answers_are_in_order():
+    with serving(demonstrate) as (url, _):
         eager = replace(agent(url, workers=4), chat=ChatEndpoint(url, "vlm", attempts=9, sleep=lambda seconds: None))
         [answers] = eager.answer_episodes([EPISODE, EPISODE])
     assert [[answer.text for answer in episode] for episode in answers] == [ACTIONS, ACTIONS]
 
 
-def test_calls_are_under_way_together():
+def test_calls_are_concurrent():
     meeting = threading.Barrier(3, timeout=20)
 
     class Meeting(ChatEndpoint):
@@ -112,11 +112,11 @@ def test_calls_are_under_way_together():
             return Completion("complete")
 
     three = replace(EPISODE, steps=EPISODE.steps[:3])
-    together = EndpointAgent(Meeting("http://localhost:1", "vlm"), tiny.LANGUAGE, workers=3)
-    assert len(together.answer_episodes([three])[0][0]) == 3
+    concurrent = EndpointAgent(Meeting("http://localhost:1", "vlm"), tiny.LANGUAGE, workers=3)
+    assert len(concurrent.answer_episodes([three])[0][0]) == 3
 
 
-def test_the_first_failure_ends_it():
+def test_the_first_failure_cancels_the_remaining_calls():
     with (
         serving(lambda n, body: Reply(b"no such model", 404)) as (url, requests),
         pytest.raises(EndpointError, match="no such model"),
@@ -125,7 +125,7 @@ def test_the_first_failure_ends_it():
     assert len(requests) < 20
 
 
-def test_an_endpoint_is_scored_like_a_checkpoint_and_resumed_after_a_fault(tmp_path):
+def test_an_endpoint_is_scored_like_a_checkpoint_and_resumes_after_a_failure(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(number) for number in range(2)], "test")
     settings = lambda url: EndpointSettings(  # noqa: E731
         endpoint=url, model="small-vlm", action_language={"bins": tiny.BINS}, past_screens=9, concurrency=1

@@ -1,4 +1,4 @@
-"""A new kind of agent is one class of settings and one entry of AGENTS: every command that takes an agent runs it."""
+"""A new kind of agent needs a settings class and an entry of AGENTS; every command then supports it."""
 
 import json
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ from vlm_agent.evaluation.predictions import read_predictions
 
 
 @dataclass
-class Seen:
-    """One call of the dummy."""
+class Call:
+    """One call of `act`."""
 
     grey: bool
     elements: int
@@ -32,15 +32,15 @@ class Seen:
 
 @dataclass
 class DummyAgent:
-    """Opens the element number `element`, says so, and declares the goal complete when it has done so once."""
+    """Taps the element with index `element`, then declares the goal complete."""
 
     element: int
-    seen: list[Seen] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         answers = [None if turn.answer is None else turn.answer.text for turn in history]
         elements = screen.elements or ()
-        self.seen.append(Seen(bool((screen.pixels == 128).all()), len(elements), screen.activity, answers))
+        self.calls.append(Call(bool((screen.pixels == 128).all()), len(elements), screen.activity, answers))
         usage = Usage(tokens_read=len(goal), tokens_written=1, calls=2, seconds=0.5)
         if answers or len(elements) <= self.element:
             return Answer("done", Action.complete(), plan=("done",), usage=usage)
@@ -48,7 +48,7 @@ class DummyAgent:
 
 
 class DummySettings(AgentSettings):
-    """`element`: which one to open."""
+    """`element`: the index of the element to tap."""
 
     LOADED: ClassVar[list[DummyAgent]] = []
 
@@ -62,7 +62,7 @@ class DummySettings(AgentSettings):
 
 @pytest.fixture
 def loaded(monkeypatch) -> list[DummyAgent]:
-    """The dummies that were loaded since it was registered."""
+    """The dummy agents that a test has loaded."""
     monkeypatch.setitem(AGENTS, "dummy", DummySettings)
     monkeypatch.setattr(DummySettings, "LOADED", [])
     return DummySettings.LOADED
@@ -81,11 +81,11 @@ def test_evaluate(loaded, agent_file, tmp_path):
     assert main(command) == OK
     (agent,) = loaded
     steps = [row.step for row in read_predictions(output / "predictions.parquet")]
-    own, grey, forgetful = (agent.seen[start : start + len(steps)] for start in range(0, 3 * len(steps), len(steps)))
-    assert {(seen.elements, seen.activity) for seen in agent.seen} == {(2, "org.shop/.Home")}
-    assert [seen.grey for seen in (*own, *grey, *forgetful)] == [number // len(steps) == 1 for number in range(48)]
-    assert [seen.answers for seen in own] == [seen.answers for seen in grey] == [[None] * step for step in steps]
-    assert all(seen.answers == [] for seen in forgetful)
+    own, grey, no_history = (agent.calls[start : start + len(steps)] for start in range(0, 3 * len(steps), len(steps)))
+    assert {(call.elements, call.activity) for call in agent.calls} == {(2, "org.shop/.Home")}
+    assert [call.grey for call in (*own, *grey, *no_history)] == [number // len(steps) == 1 for number in range(48)]
+    assert [call.answers for call in own] == [call.answers for call in grey] == [[None] * step for step in steps]
+    assert all(call.answers == [] for call in no_history)
     assert list(json.loads((output / "metrics.json").read_text()))[:3] == ["trained", *CONTROLS]
     table = pq.read_table(output / "predictions.parquet")
     assert set(table["calls"].to_pylist()) == {2}
@@ -101,13 +101,13 @@ def test_evaluate_online(loaded, agent_file, tmp_path):
     content = json.loads((output / "online.json").read_text())
     steps = [row["overall"]["steps"] for row in list(content["runs"].values())[:3]]
     assert content["about"]["agent"] == {"agent": "dummy", "element": 1}
-    assert len(agent.seen) == sum(steps)
-    assert all(seen.elements and seen.activity for seen in agent.seen)
-    own, grey, forgetful = agent.seen[:2], agent.seen[2:4], agent.seen[4:]
-    assert [len(seen.answers) for seen in (*own, *grey)] == [0, 1, 0, 1]
+    assert len(agent.calls) == sum(steps)
+    assert all(call.elements and call.activity for call in agent.calls)
+    own, grey, no_history = agent.calls[:2], agent.calls[2:4], agent.calls[4:]
+    assert [len(call.answers) for call in (*own, *grey)] == [0, 1, 0, 1]
     assert own[1].answers[0].startswith("open ")
-    assert [seen.grey for seen in agent.seen] == [False] * 2 + [True] * 2 + [False] * len(forgetful)
-    assert all(seen.answers == [] for seen in forgetful)
+    assert [call.grey for call in agent.calls] == [False] * 2 + [True] * 2 + [False] * len(no_history)
+    assert all(call.answers == [] for call in no_history)
     assert content["runs"]["trained"]["overall"]["cost"]["tokens_said"] == 2
 
 
@@ -116,9 +116,9 @@ def test_act(loaded, agent_file, tmp_path):
     command = ["act", "--agent", agent_file, "--device", "simulated:general/test/7", "--trace", str(trace)]
     assert main(command) == OK
     (agent,) = loaded
-    assert [len(seen.answers) for seen in agent.seen] == [0, 1]
-    assert [step.answer for step in read_trace(trace).steps] == [agent.seen[1].answers[0], "done"]
-    assert all(seen.elements and seen.activity for seen in agent.seen)
+    assert [len(call.answers) for call in agent.calls] == [0, 1]
+    assert [step.answer for step in read_trace(trace).steps] == [agent.calls[1].answers[0], "done"]
+    assert all(call.elements and call.activity for call in agent.calls)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_act(loaded, agent_file, tmp_path):
         ("agent: scripted\nactions: [jump]\n", "'jump' is not an action"),
     ],
 )
-def test_a_wrong_agent_file_is_explained(loaded, tmp_path, content, words, capsys):
+def test_an_invalid_agent_file_is_an_error_that_names_the_problem(loaded, tmp_path, content, words, capsys):
     path = tmp_path / "agent.yaml"
     path.write_text(content)
     assert main(["evaluate", "--agent", str(path), "--shards", "s", "--output", str(tmp_path / "out")]) == FAILED
@@ -140,25 +140,25 @@ def test_a_wrong_agent_file_is_explained(loaded, tmp_path, content, words, capsy
     assert str(path) in words or not loaded
 
 
-def test_a_kind_of_agent_without_an_agent_file_is_explained(tmp_path, capsys):
+def test_a_kind_of_agent_in_place_of_an_agent_file_is_an_error_with_a_hint(tmp_path, capsys):
     assert main(["evaluate", "--agent", "scripted", "--shards", "s", "--output", str(tmp_path / "out")]) == FAILED
     assert "write a YAML file with `agent: scripted`" in capsys.readouterr().err
 
 
-def test_an_agent_that_returns_no_answer_is_a_bug_that_names_it(loaded, agent_file, tmp_path, monkeypatch):
+def test_an_agent_that_returns_no_answer_is_a_type_error(loaded, agent_file, tmp_path, monkeypatch):
     shards = write_shards(tmp_path / "shards", ["test"])
     monkeypatch.setattr(DummyAgent, "act", lambda *_: None)
     with pytest.raises(TypeError, match=r"DummyAgent\.act must return an Answer, not NoneType"):
         main(["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(tmp_path / "out")])
 
 
-def test_an_agent_file_that_is_missing_is_named(tmp_path, capsys):
+def test_a_missing_agent_file_is_an_error_that_names_it(tmp_path, capsys):
     path = tmp_path / "nowhere.yaml"
     assert main(["act", "--agent", str(path), "--device", "simulated:general/test/7"]) == FAILED
     assert f"{path} cannot be read" in capsys.readouterr().err
 
 
-def test_steps_that_were_not_answered_are_asked_for_again(loaded, agent_file, tmp_path, monkeypatch, capsys):
+def test_unanswered_steps_are_requested_again_on_resume(loaded, agent_file, tmp_path, monkeypatch, capsys):
     shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
     command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output), "--no-controls"]
     answer = DummyAgent.act
@@ -172,13 +172,13 @@ def test_steps_that_were_not_answered_are_asked_for_again(loaded, agent_file, tm
     assert len(read_predictions(output / "predictions.parquet")) == 16
 
 
-def test_a_dummy_has_no_variants(loaded, agent_file, tmp_path, capsys):
+def test_constrained_decoding_of_an_agent_without_variants_is_an_error(loaded, agent_file, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "--agent", agent_file, "--constrained", "--shards", "s", "--output", str(tmp_path / "out")])
     assert "agent dummy does not support constrained decoding" in capsys.readouterr().err
 
 
-def test_pixels_alone_are_greyed():
+def test_grey_screens_change_only_the_pixels():
     screen = Screen(np.zeros((4, 2, 3), np.uint8), (), "org.shop/.Home")
     control = CONTROLS["grey_screens"].screen
     assert control is not None
@@ -192,20 +192,20 @@ AGENT_FILES = sorted(AGENT_FOLDER.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", AGENT_FILES, ids=lambda path: path.stem)
-def test_the_published_agent_files_can_be_used(path):
+def test_the_published_agent_files_are_valid(path):
     settings = agent_settings(str(path))
-    assert settings.described()
+    assert settings.identity()
     assert settings.language.build()
     assert f"--agent eval/agents/{path.name} --shards" in path.read_text(encoding="utf-8")
 
 
-def test_a_published_agent_file_is_found_in_any_folder(tmp_path, monkeypatch):
+def test_a_published_agent_file_is_found_from_any_working_directory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert agent_settings("eval/agents/endpoint.yaml") == agent_settings(str(AGENT_FOLDER / "endpoint.yaml"))
 
 
-def test_an_embedded_base_is_an_agent_by_its_name():
+def test_the_name_of_an_embedded_base_is_an_agent():
     by_name, by_file = agent_settings("phone_vlm_tiny"), agent_settings(str(AGENT_FOLDER / "phone_vlm_tiny.yaml"))
-    assert by_name.described() | {"constrained": True} == by_file.described()
+    assert by_name.identity() | {"constrained": True} == by_file.identity()
     assert by_name.language.name == "named"
-    assert by_name.place == "phone_vlm_tiny"
+    assert by_name.display_name == "phone_vlm_tiny"

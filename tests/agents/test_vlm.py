@@ -1,4 +1,4 @@
-"""One forward pass over many episodes decodes the same tokens as an agent step by step."""
+"""Batched answers after one prefill have the same tokens as answers step by step."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from vlm_agent.sentences import Sentence
 
 WORDS = tiny.tokenizer()
 LONG = Action.type_text("abcdefghijklmnopqrstuvwxyz" * 4)
-"""More than an agent may say at once."""
+"""Longer than `max_tokens` of the language."""
 
 EPISODES = [
     *(tiny.episode(number) for number in range(3)),
@@ -42,7 +42,7 @@ def under(name: str | None, agent: VlmAgent):
 
 
 def trained(steps: int, episodes=EPISODES[:1]):
-    """A model that has seen some episodes so often that it agrees with some of them."""
+    """A model after `steps` optimizer steps on `episodes`, so that its answers agree with some demonstrated actions."""
     family = families.family("llama_vit")
     model = family.model.train()
     row = family.row(*[family.sentences.build(episode) for episode in episodes])
@@ -59,7 +59,7 @@ MODELS = {
     "random": lambda: trained(0),
     "half trained": lambda: trained(25),
     "trained": lambda: trained(60),
-    "all half": lambda: trained(50, EPISODES),
+    "half trained on all": lambda: trained(50, EPISODES),
 }
 
 
@@ -72,12 +72,12 @@ def step_by_step(agent, episode) -> list:
     return answer_step_by_step(agent, [episode])[0]
 
 
-def decoded_ids(agent: VlmAgent, monkeypatch, speak) -> tuple[list, list]:
-    """The answers of `speak`, and the token ids behind each."""
+def decoded_ids(agent: VlmAgent, monkeypatch, run) -> tuple[list, list]:
+    """The result of `run(agent)`, and the token ids of each answer."""
     ids = []
     plain = VlmAgent._answer
     monkeypatch.setattr(VlmAgent, "_answer", lambda self, new, *rest: (ids.append(new), plain(self, new, *rest))[1])
-    answers = speak(agent)
+    answers = run(agent)
     monkeypatch.undo()
     return answers, ids
 
@@ -88,18 +88,18 @@ def flat(answers: list[list]) -> list:
 
 @pytest.mark.parametrize("control", [None, *CONTROLS])
 @pytest.mark.parametrize("constrained", [False, True], ids=["free", "constrained"])
-def test_episodes_at_once_are_the_same_tokens_as_step_by_step(model, control, constrained, monkeypatch):
+def test_batched_episodes_have_the_same_tokens_as_step_by_step(model, control, constrained, monkeypatch):
     agent = make_agent(model, constrained=constrained)
     stepwise = decoded_ids(
         under(control, agent), monkeypatch, lambda agent: flat([step_by_step(agent, one) for one in EPISODES])
     )
-    for batch_tokens in (1, 400, 1 << 20):  # one by one, a few at once, all at once
+    for batch_tokens in (1, 400, 1 << 20):  # batches of one, some and all episodes
         batched = under(control, replace(agent, batch_tokens=batch_tokens))
         assert decoded_ids(batched, monkeypatch, lambda agent: flat(answer_episodes(agent, EPISODES)[0])) == stepwise
 
 
-def test_the_tokens_are_those_of_generate(model, monkeypatch):
-    """Of transformers' own, which knows nothing of all this."""
+def test_the_tokens_equal_those_of_generate(model, monkeypatch):
+    """The reference is `generate` of transformers."""
     _, ids = decoded_ids(make_agent(model), monkeypatch, lambda agent: agent.answer_episodes(EPISODES[:5])[0])
     generated = [generate(model, episode, number) for episode in EPISODES[:5] for number in range(len(episode))]
     assert ids == generated
@@ -123,7 +123,7 @@ def generate(model, episode, number: int) -> list[int]:
     return tokens[0].tolist()
 
 
-def test_both_ways_at_once_are_each_way_by_itself(model):
+def test_answers_of_agent_and_variant_equal_those_of_separate_runs(model):
     agent = make_agent(model)
     free, constrained = agent.answer_episodes(EPISODES, ["constrained"])
     assert [free] == agent.answer_episodes(EPISODES)
@@ -138,23 +138,23 @@ def test_the_variants_share_the_prefill_of_the_agent(model, monkeypatch):
     assert prefills == [1]
 
 
-def test_an_unknown_variant_is_refused():
+def test_an_unknown_variant_is_an_error():
     with pytest.raises(UserError, match="no variant 'sampled'; choose from constrained"):
         make_agent(tiny.model(len(WORDS))).answer_episodes(EPISODES, ["sampled"])
 
 
-def test_constrained_answers_are_actions_and_those_that_were_stay_as_they_were(model):
-    """Of answers that end in time anyhow; near the limit, constrained decoding closes typed text earlier."""
-    free, constrained = (flat(way) for way in make_agent(model).answer_episodes(EPISODES, ["constrained"]))
+def test_constrained_answers_are_actions_and_free_answers_that_are_actions_are_unchanged(model):
+    """Unchanged if they are within the limit; near it, constrained decoding closes typed text earlier."""
+    free, constrained = (flat(run) for run in make_agent(model).answer_episodes(EPISODES, ["constrained"]))
     assert all(answer.action is not None for answer in constrained)
     assert all(kept == answer for answer, kept in zip(free, constrained, strict=True) if answer.action is not None)
 
 
-def test_some_answers_do_need_constraint():
+def test_some_free_answers_are_not_actions():
     assert any(answer.action is None for answer in flat(make_agent(trained(0)).answer_episodes(EPISODES)[0]))
 
 
-def test_a_settled_step_needs_no_call_of_the_model(model, monkeypatch):
+def test_a_step_answered_by_the_prefill_needs_no_forward_pass(model, monkeypatch):
     calls = []
     step = LlamaViTDecoder.step
     monkeypatch.setattr(LlamaViTDecoder, "step", lambda *arguments: (calls.append(1), step(*arguments))[1])
@@ -164,29 +164,29 @@ def test_a_settled_step_needs_no_call_of_the_model(model, monkeypatch):
     assert len(calls) < tiny.LANGUAGE.max_tokens
 
 
-def test_a_model_that_knows_the_demonstration_settles_it():
+def test_a_model_that_predicts_the_demonstration_answers_it_by_the_prefill():
     agent = make_agent(trained(60))
     assert all(answer.usage.from_prefill for answer in agent.answer_episode(EPISODES[0]))
     assert not all(answer.usage.from_prefill for answer in make_agent(trained(0)).answer_episode(EPISODES[0]))
 
 
-def test_tokens_are_counted_alike_at_once_and_step_by_step(model):
+def test_token_counts_of_batched_and_single_answers_are_equal(model):
     agent = make_agent(model)
-    at_once = [answer.usage.tokens for answer in flat(agent.answer_episodes(EPISODES[:2])[0])]
+    batched = [answer.usage.tokens for answer in flat(agent.answer_episodes(EPISODES[:2])[0])]
     stepwise = [answer.usage for one in EPISODES[:2] for answer in step_by_step(agent, one)]
-    assert at_once == [usage.tokens for usage in stepwise]
+    assert batched == [usage.tokens for usage in stepwise]
     assert all(usage.calls == 1 and usage.seconds > 0 for usage in stepwise)
 
 
 @given(st.lists(st.integers(1, 50)), st.integers(1, 200))
-def test_batches_hold_every_sentence_once_and_keep_to_the_budget(lengths, budget):
-    found = batches(lengths, budget)
-    assert sorted(index for batch in found for index in batch) == list(range(len(lengths)))
-    assert all(len(batch) * max(lengths[index] for index in batch) <= budget for batch in found if len(batch) > 1)
+def test_every_sentence_is_in_one_batch_and_batches_keep_to_the_budget(lengths, budget):
+    result = batches(lengths, budget)
+    assert sorted(index for batch in result for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) * max(lengths[index] for index in batch) <= budget for batch in result if len(batch) > 1)
 
 
-def test_both_kinds_of_step_occur():
-    """The test above means something: some of its answers agree with the demonstration and some leave it."""
+def test_some_answers_agree_with_the_demonstration_and_some_deviate():
+    """Otherwise the comparisons with answers step by step would prove less."""
     agreeing = [
         answer.action is not None and answer.text == tiny.LANGUAGE.encode(step.action)
         for make in MODELS.values()
@@ -196,7 +196,7 @@ def test_both_kinds_of_step_occur():
     assert not all(agreeing)
 
 
-def test_one_forward_pass_reads_all_episodes_and_each_screen_is_looked_at_once(model, monkeypatch):
+def test_one_prefill_processes_all_episodes_and_encodes_each_screen_once(model, monkeypatch):
     calls = []
     see = type(model).see
     monkeypatch.setattr(type(model), "see", lambda self, screens: (calls.append(len(screens)), see(self, screens))[1])
@@ -210,8 +210,8 @@ def test_one_forward_pass_reads_all_episodes_and_each_screen_is_looked_at_once(m
     assert sum(calls) == sum(len(episode) for episode in EPISODES)
 
 
-def test_an_answer_is_cut_off_and_means_nothing(monkeypatch):
-    """Cut off in the middle of a word it would never end, an answer is wrong; it is no exception."""
+def test_an_answer_over_the_token_limit_is_truncated_and_not_an_action(monkeypatch):
+    """An endless answer is a wrong answer, not an exception."""
     model, long_text = tiny.model(len(WORDS)), "q" * 40
     monkeypatch.setattr(BinnedLanguage, "max_tokens", 12)
     forever = WORDS.convert_tokens_to_ids("q")
@@ -228,8 +228,8 @@ def test_an_answer_is_cut_off_and_means_nothing(monkeypatch):
     assert agent.answer_episode(replace(EPISODES[0], steps=steps))[0].action is None
 
 
-def test_a_demonstrated_action_that_is_too_long_to_say_is_cut_off_alike(monkeypatch):
-    """Agreeing token by token with twenty-six letters does not let an agent say more than it may."""
+def test_an_answer_that_agrees_with_a_demonstration_over_the_limit_is_truncated_too(monkeypatch):
+    """The token limit also applies to an answer from the prefill."""
     steps = tuple(
         replace(step, action=Action.type_text("abcdefghijklmnopqrstuvwxyz")) for step in EPISODES[0].steps[:2]
     )
@@ -241,25 +241,25 @@ def test_a_demonstrated_action_that_is_too_long_to_say_is_cut_off_alike(monkeypa
     assert agent.answer_episode(episode)[0].action is None
 
 
-def test_the_bound_holds_every_ordinary_action():
+def test_the_token_limit_is_enough_for_ordinary_actions():
     text = BinnedLanguage(1000).encode(Action.type_text("what is the weather like in São Paulo tomorrow morning?"))
     assert len(WORDS(text).input_ids) < tiny.LANGUAGE.max_tokens
 
 
-def test_a_blind_agent_says_the_same_on_any_screen(model):
+def test_under_grey_screens_answers_do_not_depend_on_screens(model):
     agent = under("grey_screens", make_agent(model))
     white = np.full((*tiny.SCREEN, 3), 255, np.uint8)
     other = replace(EPISODES[0], steps=tuple(replace(step, screenshot=white) for step in EPISODES[0].steps))
     assert agent.answer_episodes([EPISODES[0]]) == agent.answer_episodes([other])
 
 
-def test_grey_screens_are_what_a_model_trained_on_grey_screens_was_shown(model):
+def test_the_control_grey_screens_equals_that_of_training(model):
     """`data.control: grey_screens` blanks screens after resizing; the control of an agent greys their pixels before."""
     grey = VlmAgent(model, WORDS, tiny.sentences(WORDS, grey=True))
     assert under("grey_screens", make_agent(model)).answer_episodes(EPISODES) == grey.answer_episodes(EPISODES)
 
 
-def test_without_history_what_came_before_changes_nothing(model):
+def test_without_history_answers_do_not_depend_on_earlier_steps(model):
     agent = under("no_history", make_agent(model))
     step = EPISODES[0].steps[2]
     alone = make_agent(model).act(EPISODES[0].goal, (), step.screen)
@@ -267,7 +267,7 @@ def test_without_history_what_came_before_changes_nothing(model):
     assert agent.answer_episodes([EPISODES[0]])[0][0][2] == alone
 
 
-def test_screens_of_any_size_are_read(model):
+def test_screens_of_any_size_are_answered(model):
     agent = make_agent(model)
     assert len(agent.answer_episode(tiny.episode(5, size=(120, 54)))) == len(tiny.ACTIONS)
 
@@ -277,6 +277,6 @@ def test_mixed_precision_answers_every_step(model):
     assert [len(answers) for answers in agent.answer_episodes(EPISODES)[0]] == [len(episode) for episode in EPISODES]
 
 
-def test_the_agent_can_be_imported_first():
-    # peft and parts of transformers cannot be, on a CPU build of torch: see models/__init__.py.
+def test_the_module_of_the_agent_can_be_imported_first():
+    # With a CPU build of torch, peft and parts of transformers cannot: see models/__init__.py.
     assert subprocess.run([sys.executable, "-c", "import vlm_agent.agents.vlm.agent"], check=False).returncode == 0

@@ -174,7 +174,7 @@ def test_evaluate_hands_on_what_it_was_told(monkeypatch, tmp_path):
     ((source, benchmark, *_), options) = calls[0]
     assert (benchmark.split, benchmark.limit) == ("validation", 3)
     assert benchmark.episode_groups() == {"memory_goals": ["1", "2"]}
-    assert (source.place, source.bf16) == ("run", True)
+    assert (source.display_name, source.bf16) == ("run", True)
     assert (options["controls"], options["variants"]) == (False, [])
 
 

@@ -73,10 +73,10 @@ class Knowing(AgentSettings):
     life: int | None = None
 
     @property
-    def place(self):
+    def display_name(self):
         return "here"
 
-    def described(self):
+    def identity(self):
         return {"weights": self.weights}
 
     def load(self):

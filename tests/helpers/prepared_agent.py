@@ -16,10 +16,10 @@ class Prepared(AgentSettings):
     loads: list = Field(default_factory=list)
 
     @property
-    def place(self):
+    def display_name(self):
         return "here"
 
-    def described(self):
+    def identity(self):
         return {"weights": self.weights}
 
     def load(self):

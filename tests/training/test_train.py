@@ -247,12 +247,12 @@ def test_a_checkpoint_is_the_model_that_the_run_would_have_become(shards, tmp_pa
     checkpoint = folder / "checkpoints" / "checkpoint-3"
     finished, on_the_way = VlmAgent.from_run(folder), VlmAgent.from_run(checkpoint)
     assert on_the_way.answer_episode(EPISODES[0]) == finished.answer_episode(EPISODES[0])
-    before = VlmSettings(run=str(checkpoint)).described()
+    before = VlmSettings(run=str(checkpoint)).identity()
     shutil.rmtree(folder / "model")
     (folder / "run.json").unlink()
-    assert VlmSettings(run=str(checkpoint)).described() == before
+    assert VlmSettings(run=str(checkpoint)).identity() == before
     with pytest.raises(FileNotFoundError, match="neither a finished run"):
-        VlmSettings(run=str(folder)).described()
+        VlmSettings(run=str(folder)).identity()
 
 
 def test_a_finished_run_is_a_base_for_another(shards, finished, tmp_path):

@@ -1,1 +1,1 @@
-"""Acting: executes an agent's actions on a device; a guard permits or refuses each action."""
+"""Acting: rollouts of an agent on a device, with a guard that permits or refuses each action."""

@@ -1,4 +1,4 @@
-"""The guard permits or refuses every action on a phone before it is executed."""
+"""The guard: permits or refuses each action on a phone before it is executed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ _LEAVING = (ActionKind.PRESS_BACK, ActionKind.PRESS_HOME)
 
 @dataclass(frozen=True)
 class Proposal:
-    """The action an agent is about to execute, and the screen. `elements` is None if the phone does not report them."""
+    """An action before its execution, with its step number, goal and screen.
+
+    `elements`: None if the phone does not report them.
+    """
 
     number: int
     goal: str
@@ -27,10 +30,11 @@ class Guard:
     """Permits or refuses proposed actions.
 
     `apps`: the packages, or `package/activity` names, in which the agent may act; None permits all. Home, back and
-    choosing an app on the launcher are always permitted.
+    actions on the launcher are always permitted.
 
-    `ask` asks a person a question and returns whether the answer is yes; without it, every action that needs
-    confirmation is refused. With `confirm_all` every action except a status action needs confirmation.
+    `ask`: asks a person a question and returns whether the answer is yes. Without it, every action that needs
+    confirmation is refused. `confirm_all`: every action except a status action needs confirmation. `allow_purchases`:
+    actions that could spend money need no confirmation.
     """
 
     ask: Callable[[str], bool] | None = None
@@ -39,7 +43,7 @@ class Guard:
     allow_purchases: bool = False
 
     def refusal(self, proposal: Proposal) -> tuple[str, str] | None:
-        """(reason, message) if the action is refused."""
+        """(reason, message) if the action is refused, else None."""
         if proposal.action.is_status:
             return None
         if self.apps is not None and not _is_inside(proposal, self.apps):
@@ -68,5 +72,5 @@ def _is_inside(proposal: Proposal, apps: Sequence[str]) -> bool:
 
 
 def is_launcher(package: str) -> bool:
-    """Decided by name: manufacturers have their own launchers, but nearly all contain these words."""
+    """Whether the package is a launcher, by its name: the launchers of nearly all manufacturers contain these words."""
     return "launcher" in package.casefold() or package.endswith(".home")

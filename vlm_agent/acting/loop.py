@@ -1,4 +1,4 @@
-"""The acting loop: screenshot, answer, permission, action, until the agent declares an end or a limit stops it.
+"""The acting loop: screenshot, answer, guard, action, until the agent declares the end or a limit stops the run.
 
 with TraceWriter(folder, heading) as trace:
     ending = act(agent, device, goal, trace, Guard())
@@ -24,13 +24,16 @@ from vlm_agent.episodes import Action, Screen
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
 
 _STATUS_BAR = 20
-"""The top 1/20 of a screen, the status bar with its clock, is ignored when screens are compared."""
+"""The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """A run stops after `steps` steps, when it repeats an action on the same screen for the `repeats`-th time, and
-    after `unparsed` consecutive answers that are not actions."""
+    """Limits of a run.
+
+    A run stops after `steps` steps, when the same action on the same screen occurs for the `repeats`-th time, and after
+    `unparsed` consecutive answers that are not actions.
+    """
 
     steps: int = 30
     repeats: int = 3
@@ -39,11 +42,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ending:
-    """Why and how a run ended.
+    """The end of a run.
 
-    `reason`: complete or impossible if the agent declared it, otherwise what stopped the run (see also `guard.py`).
-    `steps` counts answers; `unparsed` of them were not actions, `in_doubt` may or may not have been executed. `tokens`:
-    (read, written) in total, None if the agent does not count them. `seconds`: time spent on screen, agent and action.
+    `reason`: complete or impossible if the agent declared it, otherwise the limit or guard that stopped the run (see
+    `guard.py`). `steps`: the number of answers; `unparsed` of them were not actions, and `in_doubt` of the actions may
+    or may not have been executed. `tokens`: (read, written) in total, None if the agent does not count them. `seconds`:
+    seconds of screen, agent and action.
     """
 
     reason: str
@@ -61,7 +65,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class ProposedStep:
-    """A step before its action is executed, for a person who watches. `picture` is the file of its screenshot."""
+    """A step before its action is executed, for `watch`. `picture`: the file of its screenshot."""
 
     number: int
     picture: Path
@@ -119,7 +123,7 @@ class _Run:
                 return self._end(*end)
 
     def _step(self) -> tuple[str, str] | None:
-        """(reason, message) if the run ends with this step."""
+        """(reason, message) if the run ends with this step, else None."""
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
         screen = Screen(pixels, elements, self.device.activity)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
-"""Parts of an activity's name. On such a screen every action counts."""
+"""Parts of an activity's name. On such a screen every action could spend money."""
 
 SCREENS = (
     *("card number", "confirm and pay", "confirm order", "confirm purchase", "cvc", "cvv", "expiry date", "pay by"),
@@ -19,7 +19,7 @@ SCREENS = (
     *("confirmar compra", "método de pago", "número de tarjeta", "realizar pedido"),
     *("confirmer l'achat", "mode de paiement", "numéro de carte", "passer la commande"),
 )
-"""Words in a text on the screen. On such a screen every action counts."""
+"""Words in a text on the screen. On such a screen every action could spend money."""
 
 BUTTONS = (
     *("book now", "buy", "check out", "checkout", "donate", "order", "order now", "pay", "proceed to checkout"),
@@ -28,10 +28,13 @@ BUTTONS = (
     *("abonar", "comprar", "comprar ahora", "pagar", "reservar", "suscribirse"),
     *("acheter", "commander", "payer", "réserver", "s'abonner"),
 )
-"""Words in the text of a tapped element; and in the goal, if the phone reports no elements."""
+"""Words in the text of a tapped element, or in the goal if the phone reports no elements."""
 
 NEAR = 0.02
-"""A tap also counts for elements within this distance (screen fractions): a button is larger than its text."""
+"""The margin around an element in which a tap counts as a tap on it, in screen fractions.
+
+A button is larger than its text.
+"""
 
 _HARMLESS = (
     ActionKind.PRESS_BACK,
@@ -42,7 +45,7 @@ _HARMLESS = (
     ActionKind.RECENTS,
     ActionKind.ANSWER,
 )
-"""Kinds that do not touch or fill in anything on the screen: leave it, wait, end the task, answer the user."""
+"""Action kinds that do not touch or fill in anything on the screen."""
 
 _WORDS = re.compile(r"[\w']+")
 _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
@@ -51,7 +54,8 @@ _CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
 def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence[UiElement] | None) -> str | None:
     """Why the action could spend money; None if nothing indicates it.
 
-    `elements` is None or empty if the phone reports none. Then every action counts if the goal mentions buying.
+    `elements` is None or empty if the phone reports none. Then every action could spend money if the goal contains a
+    word of `BUTTONS` or `SCREENS`.
     """
     if action.kind in _HARMLESS:
         return None
@@ -91,7 +95,7 @@ def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:
 
 
 def _has_card_number(text: str) -> bool:
-    """Whether the text contains 13 to 19 digits that pass the Luhn check, as card numbers do."""
+    """Whether the text contains a card number: 13 to 19 digits that pass the Luhn check."""
     return any(_luhn([int(digit) for digit in re.sub(r"\D", "", found)]) for found in _CARD.findall(text))
 
 

@@ -1,4 +1,4 @@
-"""Agents: each decides the next action from a goal, the earlier steps and the current screen.
+"""Agents decide the next action from a goal, the earlier steps and the current screen.
 
 To add one: write a file with an `Agent` and its `AgentSettings`, import it here and add it to `AGENTS`. `vlm-agent
 evaluate`, `evaluate --online` and `act` then build it from an agent file (`--agent FILE.yaml`, see `loading.py`).

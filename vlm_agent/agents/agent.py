@@ -1,4 +1,4 @@
-"""An agent: what it sees, what it answers, and the settings that build it."""
+"""The protocol of an agent: its inputs, its answers, and the settings that build it."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -44,8 +44,8 @@ class Answer:
     `text` is the model's output, `action` what it means: None if it is not an action, which counts as a wrong answer,
     never as a missing one. `thoughts` and `plan` are further output of the agent. `failed`: why the agent could not
     answer, for example because an endpoint did not respond; an evaluation requests such a step again when it resumes.
-    `unwritable`: of recorded episodes, whether the agent's tokenizer cannot write the demonstrated action, so that no
-    answer equals it.
+    `unwritable`: for recorded episodes, whether the agent's tokenizer cannot write the demonstrated action, so no
+    answer can match it.
     """
 
     text: str
@@ -72,8 +72,8 @@ class Turn:
 class Agent(Protocol):
     """Decides the next action from the goal, the earlier steps and the current screen.
 
-    `act` keeps no state: everything that it may know is in its arguments. One object serves every episode and every
-    control, in any order of steps and from several threads at a time (`evaluate --online --workers`).
+    `act` must be stateless: its arguments are its only input. One object serves all episodes and controls, with steps
+    in any order, and must be thread-safe (`evaluate --online --workers`).
     """
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
@@ -81,10 +81,10 @@ class Agent(Protocol):
 
 @runtime_checkable
 class BatchedAgent(Agent, Protocol):
-    """An agent that answers whole episodes faster than step by step."""
+    """An agent that answers whole episodes in batches, faster than step by step."""
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """What `answer_episodes` below returns."""
+        """Answers as [run][episode][step]; see the function `answer_episodes` below."""
         ...
 
 
@@ -93,11 +93,14 @@ class PreparingAgent(BatchedAgent, Protocol):
     """A batched agent whose work before the model, such as resizing screens, can be done in other processes."""
 
     def preparation(self) -> "Preparation | None":
-        """Makes of an episode what `answer_prepared` takes. Pickles; holds no model. None without such work."""
+        """A picklable function without a model, from an episode to an input of `answer_prepared`.
+
+        None if there is no such work.
+        """
         ...
 
     def answer_prepared(self, prepared: Sequence[Any], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """What `answer_episodes` returns for the episodes that `prepared` were made of."""
+        """`answer_episodes` for the episodes that `prepared` were computed from."""
         ...
 
 
@@ -121,8 +124,8 @@ class AgentSettings(Section):
     agent: str
 
     @property
-    def place(self) -> str:
-        """Where the agent is, for reports and traces."""
+    def display_name(self) -> str:
+        """The name of the agent in reports and traces, such as its run folder or address."""
         return self.agent
 
     @property
@@ -130,28 +133,29 @@ class AgentSettings(Section):
         """The action language of the agent's answers."""
         return default_settings()
 
-    def described(self) -> dict[str, Any]:
-        """Everything that decides the answers, as JSON. Only equal descriptions resume each other's evaluation.
+    def identity(self) -> dict[str, Any]:
+        """All settings that determine the answers, as JSON values. An evaluation resumes only if they are equal.
 
-        The code of an agent is not part of it: after a change of code, evaluate into another folder.
+        The code of the agent is not part of the identity: after a change of the code, evaluate into another folder.
         """
         return self.model_dump(mode="json")
 
     def device(self) -> str | None:
-        """The line of a log that names the device of the agent's model; None for an agent without a model here."""
+        """A line that describes the device of the agent's model; None for an agent without a local model."""
         return None
 
     def load(self) -> Agent:
+        """The agent of these settings."""
         raise NotImplementedError
 
 
 def answer_episodes(
     agent: Agent, episodes: Sequence[Episode], variants: Sequence[str] = ()
 ) -> list[list[list[Answer]]]:
-    """Answers to every step of every episode, each after its demonstrated history: [run][episode][step].
+    """Teacher-forced answers to every step of every episode: [run][episode][step].
 
-    Run 0 is the agent itself, run n its n-th variant. A `BatchedAgent` answers in its own way, any other agent step by
-    step. Raises UserError if the agent has no such variant.
+    Each step is answered after its demonstrated history. Run 0 is the agent itself, run n its n-th variant. A
+    `BatchedAgent` answers with its own method, any other agent step by step. Raises UserError for an unknown variant.
     """
     if isinstance(agent, BatchedAgent):
         return agent.answer_episodes(episodes, variants)
@@ -161,9 +165,9 @@ def answer_episodes(
 
 
 def answer_step_by_step(agent: Agent, episodes: Sequence[Episode], workers: int = 1) -> list[list[Answer]]:
-    """Calls `act` for every step of every episode, `workers` calls at a time: [episode][step].
+    """Calls `act` for every step of every episode in `workers` threads: [episode][step].
 
-    Raises what `act` raises; pending calls are cancelled.
+    Exceptions of `act` are raised; pending calls are then cancelled.
     """
     pool = ThreadPoolExecutor(workers)
     try:
@@ -187,5 +191,5 @@ def _answer(agent: Agent, goal: str, history: Sequence[Turn], screen: Screen) ->
 
 
 def demonstrated(episode: Episode, steps: int) -> list[Turn]:
-    """The first `steps` steps as turns without answers."""
+    """The history of the first `steps` demonstrated steps: turns without answers."""
     return [Turn(step.screen, None, step.action) for step in episode.steps[:steps]]

@@ -1,4 +1,4 @@
-"""The conversation that a run's training wrote, as messages of a chat endpoint.
+"""The conversation of a run's training, as messages for a chat endpoint.
 
     system     the system turn of the chat template
     user       the goal, and the first screen
@@ -6,8 +6,8 @@
     user       the next screen
     …
 
-All earlier screens are sent, in the size that training read them in: the image processor of the server then has nothing
-to resize, and resamples nothing in another way.
+All earlier screens are sent, resized as in training, so that the image processor of the server does not resize them
+again with another filter.
 """
 
 import base64
@@ -26,7 +26,10 @@ from vlm_agent.sentences.trajectory import TrajectorySentences
 def trained_messages(
     sentences: TrajectorySentences, goal: str, history: Sequence[Turn], screen: Screen
 ) -> list[dict[str, Any]]:
-    """Raises UserError for a model without chat turns, and for a source without screenshots."""
+    """The messages up to the current screen.
+
+    Raises UserError for a model without chat turns, and for screens without pixels.
+    """
     template = sentences.template
     if template.system is None:
         raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
@@ -40,7 +43,7 @@ def trained_messages(
 
 
 def image_part(pixels: np.ndarray) -> dict[str, Any]:
-    """A screen, uint8 (height, width, 3), as a part of a message."""
+    """A screen, uint8 (height, width, 3), as a content part of a message: a PNG in a data URL."""
     url = f"data:image/png;base64,{base64.b64encode(encode_png(pixels)).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}
 

@@ -1,6 +1,6 @@
-"""Controls: any agent with one source of information removed.
+"""Controls: an agent with one source of information removed, such as screens or history.
 
-The score of a control shows how much of the agent's score needs that information.
+The difference between the scores of an agent and of its control shows how much the agent uses that information.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +17,14 @@ GREY = 128
 
 @dataclass(frozen=True)
 class Control:
-    """`screen` replaces every screen, current and earlier. Without `history` every step is the agent's first."""
+    """`screen`: a function applied to every screen, current and earlier. `history`: False removes it."""
 
     screen: Callable[[Screen], Screen] | None = None
     history: bool = True
 
 
 def grey_pixels(screen: Screen) -> Screen:
-    """The same screen with every pixel grey; elements and activity stay."""
+    """The screen with every pixel grey; elements and activity are unchanged."""
     return replace(screen, pixels=None if screen.pixels is None else np.full_like(screen.pixels, GREY))
 
 
@@ -36,64 +36,64 @@ CONTROLS: dict[str, Control] = {
 
 @dataclass(frozen=True)
 class ControlledAgent:
-    """`agent` under `control`. A `BatchedAgent` keeps its speed, because it answers changed episodes."""
+    """`agent` under `control`. A `BatchedAgent` still answers in batches, because the control changes its episodes."""
 
     agent: Agent
     control: Control
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
-        turns = [replace(turn, screen=self._seen(turn.screen)) for turn in history] if self.control.history else []
-        return self.agent.act(goal, turns, self._seen(screen))
+        turns = [replace(turn, screen=self._changed(turn.screen)) for turn in history] if self.control.history else []
+        return self.agent.act(goal, turns, self._changed(screen))
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        parts = [known_parts(episode, self.control) for episode in episodes]
+        parts = [visible_parts(episode, self.control) for episode in episodes]
         by_run = answer_episodes(self.agent, [part for each in parts for part in each], variants)
-        return [_joined(answers, parts) for answers in by_run]
+        return [_by_episode(answers, parts) for answers in by_run]
 
     def preparation(self) -> Preparation | None:
         preparation = preparation_of(self.agent)
         return None if preparation is None else ControlledPreparation(self.control, preparation)
 
     def answer_prepared(self, prepared: Sequence[list], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        agent = cast("PreparingAgent", self.agent)  # or there is no preparation
+        agent = cast("PreparingAgent", self.agent)  # otherwise `preparation` is None and this is not called
         by_run = agent.answer_prepared([part for each in prepared for part in each], variants)
-        return [_joined(answers, prepared) for answers in by_run]
+        return [_by_episode(answers, prepared) for answers in by_run]
 
-    def _seen(self, screen: Screen) -> Screen:
-        return _seen(screen, self.control)
+    def _changed(self, screen: Screen) -> Screen:
+        return _controlled_screen(screen, self.control)
 
 
 @dataclass(frozen=True)
 class ControlledPreparation:
-    """An episode's parts under a control, each prepared for the agent."""
+    """Prepares the parts of an episode that are visible under a control, each with the agent's preparation."""
 
     control: Control
     preparation: Preparation
 
     def __call__(self, episode: Episode) -> list:
-        return [self.preparation(part) for part in known_parts(episode, self.control)]
+        return [self.preparation(part) for part in visible_parts(episode, self.control)]
 
 
-def known_parts(episode: Episode, control: Control) -> list[Episode]:
-    """The episode as an agent under `control` may know it: in one piece, or without history as one episode per step."""
-    steps = tuple(_seen_step(step, control) for step in episode.steps)
+def visible_parts(episode: Episode, control: Control) -> list[Episode]:
+    """The episode as visible under `control`: one episode, or without history one episode per step."""
+    steps = tuple(_controlled_step(step, control) for step in episode.steps)
     if control.history:
         return [replace(episode, steps=steps)]
     return [replace(episode, steps=(step,)) for step in steps]
 
 
-def _seen(screen: Screen, control: Control) -> Screen:
+def _controlled_screen(screen: Screen, control: Control) -> Screen:
     return screen if control.screen is None else control.screen(screen)
 
 
-def _seen_step(step: Step, control: Control) -> Step:
+def _controlled_step(step: Step, control: Control) -> Step:
     if control.screen is None:
         return step
-    screen = _seen(step.screen, control)
+    screen = _controlled_screen(step.screen, control)
     return replace(step, screenshot=screen.pixels, elements=tuple(screen.elements or ()), activity=screen.activity)
 
 
-def _joined(answers: list[list[Answer]], parts: Sequence[list]) -> list[list[Answer]]:
-    """Answers [part][step] as [episode][step]."""
+def _by_episode(answers: list[list[Answer]], parts: Sequence[list]) -> list[list[Answer]]:
+    """Answers [part][step] regrouped as [episode][step]; `parts` are the parts of each episode."""
     rest = iter(answers)
     return [[answer for _ in each for answer in next(rest)] for each in parts]

@@ -7,9 +7,9 @@
     …
     user       the current screen
 
-The action language decodes the answer as it is, except for white space around it.
+The action language decodes the answer after leading and trailing white space is removed.
 
-A model that was trained here answers in the turns of its training (`as_trained.py`), which need its run.
+With `as_trained`, a model fine-tuned by a run is prompted with the turns of its training instead (`as_trained.py`).
 """
 
 import time
@@ -41,10 +41,10 @@ _TASK = (
 
 @dataclass(frozen=True)
 class EndpointAgent:
-    """`past_screens`: earlier screens in the prompt; older actions are written as text.
+    """`past_screens`: the number of earlier screens in the prompt; older actions are written as text.
 
-    `max_tokens` bounds an answer; a truncated one is decoded as it is. `workers`: concurrent calls for whole episodes.
-    `sentences`: of the run whose training turns are sent, in place of this module's own; None: of no run.
+    `max_tokens`: limit of an answer; a truncated answer is decoded like any other. `workers`: concurrent calls in
+    `answer_episodes`. `sentences`: builds the prompt with the training turns of a run; None: the prompt of this module.
     """
 
     chat: ChatEndpoint
@@ -56,22 +56,22 @@ class EndpointAgent:
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         """Raises EndpointError if the endpoint cannot be used."""
-        started = time.perf_counter()
+        start = time.perf_counter()
         completion = self.chat.completion(self.messages(goal, history, screen), self.max_tokens)
         read, written = completion.tokens or (None, None)
-        usage = Usage(read, written, completion.calls, seconds=time.perf_counter() - started)
-        # A trained model writes an action and nothing else.
+        usage = Usage(read, written, completion.calls, seconds=time.perf_counter() - start)
+        # A fine-tuned model writes an action without surrounding white space.
         text = completion.text.strip() if self.sentences is None else completion.text
         return Answer(completion.text, self.language.decode(text, screen), usage=usage)
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """Step by step with `workers` concurrent calls. Raises EndpointError at the first failure."""
+        """Answers step by step with `workers` concurrent calls. Raises EndpointError at the first failure."""
         if variants:
             raise UserError(f"an endpoint has no variant {variants[0]!r}; it decodes as its server is configured")
         return [answer_step_by_step(self, episodes, self.workers)]
 
     def messages(self, goal: str, history: Sequence[Turn], screen: Screen) -> list[dict[str, Any]]:
-        """The conversation up to the current screen."""
+        """The messages of the chat up to the current screen."""
         if self.sentences is not None:
             return trained_messages(self.sentences, goal, history, screen)
         older = max(len(history) - self.past_screens, 0)
@@ -101,13 +101,13 @@ def _pixels(screen: Screen) -> np.ndarray:
 
 
 class EndpointSettings(AgentSettings):
-    """`endpoint`: base URL such as http://localhost:8000/v1; `model`: the model's name there.
+    """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server.
 
-    `past_screens`: earlier screens in the prompt. `max_tokens`: length of an answer, at most. `concurrency`: calls at a
-    time. The key is read from the environment variable OPENAI_API_KEY.
+    `past_screens`: the number of earlier screens in the prompt. `max_tokens`: limit of an answer. `concurrency`:
+    concurrent calls. The API key is read from the environment variable OPENAI_API_KEY.
 
-    `as_trained`: the run folder of the served model. The messages are the turns of its training, with all earlier
-    screens; action language, length of an answer and control are the run's own.
+    `as_trained`: the run folder of the served model. The messages are then the turns of its training, with all earlier
+    screens; action language, limit of an answer and control are those of the run.
     """
 
     agent: str = "endpoint"
@@ -128,7 +128,7 @@ class EndpointSettings(AgentSettings):
         return self
 
     @property
-    def place(self) -> str:
+    def display_name(self) -> str:
         return f"{self.model} at {self.endpoint}"
 
     @property
@@ -137,13 +137,13 @@ class EndpointSettings(AgentSettings):
 
     @cached_property
     def _recipe(self) -> Recipe:
-        """Of the run in `as_trained`."""
+        """The recipe of the run in `as_trained`."""
         from vlm_agent.models.run_layout import trained
 
         return read_recipe(trained(Path(str(self.as_trained))).recipe)
 
-    def described(self) -> dict[str, Any]:
-        """Without the address: the same model on another server is the same agent."""
+    def identity(self) -> dict[str, Any]:
+        """Excludes the address: the same model on another server is the same agent."""
         if self.as_trained is not None:
             from vlm_agent.models.run_layout import trained
 
@@ -151,7 +151,7 @@ class EndpointSettings(AgentSettings):
         return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens}
 
     def load(self) -> Agent:
-        """With `as_trained`, a model that was trained under a control (`data.control`) stays under it."""
+        """With `as_trained`, the control of the training (`data.control`) is applied too."""
         language, chat = self.language.build(), self._chat()
         if self.as_trained is None:
             return EndpointAgent(chat, language, self.past_screens, self.max_tokens, self.concurrency)

@@ -1,4 +1,4 @@
-"""Which agent a command uses: `--agent`, or one of its short forms.
+"""The agent of a command: `--agent`, or one of its short forms.
 
 --agent RUN                    a run folder, or one of its checkpoints
 --agent phone_vlm_tiny         an embedded base
@@ -33,9 +33,9 @@ def agent_settings(
     model: str | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> AgentSettings:
-    """The settings of the agent that exactly one of `agent`, `checkpoint` and `endpoint` with `model` names.
+    """The settings of the agent that is named by exactly one of `agent`, `checkpoint`, and `endpoint` with `model`.
 
-    `overrides` replace single settings. Raises AgentError if the agent's kind is unknown, or has no such setting.
+    `overrides` replace single settings. Raises AgentError for an unknown kind of agent and for an unknown setting.
     """
     if agent is not None and Path(agent).suffix in _SUFFIXES:
         where, content = agent, read_mapping(find_shipped(Path(agent)), AgentError)
@@ -58,7 +58,7 @@ def agent_settings(
 
 
 def load_agent(settings: AgentSettings, console: "Console") -> Agent:
-    """The agent; prints the device of its model first."""
+    """Loads the agent, after printing the device of its model."""
     device = settings.device()
     if device is not None:
         console.print(device, highlight=False)

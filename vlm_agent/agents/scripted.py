@@ -1,4 +1,4 @@
-"""An agent that plays a fixed list of actions and looks at nothing: a baseline, and a test of everything else."""
+"""An agent that plays a fixed list of actions and ignores its input: a baseline, also used in tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from vlm_agent.episodes import Action, Screen
 
 @dataclass(frozen=True)
 class ScriptedAgent:
-    """Answers with `actions` in order, and after the last one repeats it."""
+    """Answers with `actions` in order, and repeats the last one."""
 
     actions: Sequence[Action]
     language: ActionLanguage = field(default_factory=default_language)
@@ -30,7 +30,7 @@ class ScriptedAgent:
 
 
 class ScriptedSettings(AgentSettings):
-    """`actions`, written in the `action_language`."""
+    """`actions`: texts in the `action_language`."""
 
     agent: str = "scripted"
     actions: Annotated[list[str], Field(min_length=1)]

@@ -1,12 +1,12 @@
 """Compares a served model with the run that it was merged from, step by step, and names the first difference.
 
-prompt tokens   the server's count against the sentence that training would write, with screens in its sizes
-ids             of the prompt, where the server has vLLM's /tokenize; other servers only count
-screens         the visual tokens of unresized screenshots: the limits of the server's image processor
-answers         greedy, against this machine's
+prompt tokens   the server's count against the training sentence, with screens resized as in training
+prompt ids      if the server has vLLM's /tokenize; other servers only report the count
+screens         the visual tokens of screenshots in their own size: tests the limits of the server's image processor
+answers         greedy, on the server and locally
 
-A server in half precision may choose otherwise where this machine's two most likely tokens are about equal. Such an
-answer counts as a tie.
+A server in half precision may choose another token if the two largest local logits are about equal. Such an answer
+counts as a tie.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,16 +27,20 @@ from vlm_agent.models.decoding import Decoder
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 
 TIE = 0.04
-"""Of the largest logit. Measured on SmolLM2-135M: bfloat16 changes a logit by 1 % of it in the median, and by more than
-4 % at one position in a hundred."""
+"""The largest gap between the first and second logit of a tie, as a share of the largest absolute logit.
+
+Measured on SmolLM2-135M: bfloat16 changes a logit by 1 % of the largest in the median, and by more than 4 % at one
+position in a hundred.
+"""
 
 
 @dataclass
 class ServeCheck:
-    """What was compared. `difference`: the first one found, None if the served model is the run's.
+    """The result of a comparison. `difference`: a message about the first difference, None without a difference.
 
-    `counted`, `tokenized`: steps whose prompt tokens the server counted, and listed. `sizes`: sizes of screens whose
-    visual tokens were compared. `ties`: answers that differ where this machine's choice is a tie.
+    `steps`: the number of equal steps. `counted`: steps for which the server reported the number of prompt tokens.
+    `tokenized`: steps for which it listed their ids. `sizes`: the number of different screen sizes whose visual tokens
+    were compared. `ties`: answers that differ only by a tie.
     """
 
     steps: int = 0
@@ -49,8 +53,8 @@ class ServeCheck:
 
 @dataclass(frozen=True)
 class LocalAnswer:
-    """`gaps`: for each token of the answer, how far the most likely logit is from the second, as a share of the
-    largest absolute logit. `seconds`: the second most likely token at each."""
+    """`gaps`: for each token of the answer, the largest logit minus the second largest, as a share of the largest
+    absolute logit. `seconds`: for each token, the id with the second largest logit."""
 
     text: str
     ids: list[int]
@@ -78,13 +82,13 @@ def serve_check(agent: VlmAgent, chat: ChatEndpoint, episodes: Iterable[Episode]
 def _compare_step(
     agent: VlmAgent, chat: ChatEndpoint, episode: Episode, number: int, check: ServeCheck, sizes: set[tuple[int, int]]
 ) -> str | None:
-    """The difference of one step; None if it has none."""
+    """A message about the first difference of one step; None without a difference."""
     sentences, step = agent.sentences, episode.steps[number]
     sentence = sentences.build(episode, last=number)
     sentences.add_screen(sentence, step)
     messages = trained_messages(sentences, episode.goal, demonstrated(episode, number), step.screen)
     listed, image = chat.tokenize(messages), getattr(agent.model.config, "image_token_id", None)
-    if listed is not None and image in listed:  # some versions of servers drop images from the list
+    if listed is not None and image in listed:  # some server versions omit images from the list
         check.tokenized += 1
         if (found := _compare_ids(agent, sentence, _collapsed(listed, image))) is not None:
             return found
@@ -103,12 +107,15 @@ def _compare_step(
 
 
 def _compare_ids(agent: VlmAgent, sentence: Sentence, theirs: Sequence[int]) -> str | None:
-    """Without the lengths of screens, because some servers list one placeholder a screen and others all tokens."""
+    """A message about the first different id of the prompt.
+
+    Each screen is compared as one placeholder, because some servers list one id per screen and others all of its ids.
+    """
     ours = _collapsed(sentence.input_ids, SCREEN_TOKEN)
-    for place, (mine, its) in enumerate(zip([*ours, None], [*theirs, None], strict=False)):
-        if mine != its:
-            served_text, own_text = _shown(agent, its), _shown(agent, mine)
-            return f"token {place} of the prompt is {served_text} at the server and {own_text} in training"
+    for place, (local, remote) in enumerate(zip([*ours, None], [*theirs, None], strict=False)):
+        if local != remote:
+            remote_text, local_text = _token_text(agent, remote), _token_text(agent, local)
+            return f"token {place} of the prompt is {remote_text} on the server and {local_text} in training"
     return None
 
 
@@ -118,38 +125,41 @@ def _collapsed(ids: Sequence[int], screen: int | None) -> list[int]:
     return [id_ for is_screen, run in runs for id_ in ([SCREEN_TOKEN] if is_screen else run)]
 
 
-def _shown(agent: VlmAgent, id_: int | None) -> str:
+def _token_text(agent: VlmAgent, id_: int | None) -> str:
     if id_ is None:
         return "the end"
     return "a screen" if id_ == SCREEN_TOKEN else repr(agent.tokenizer.decode([id_]))
 
 
 def _compare_counts(agent: VlmAgent, chat: ChatEndpoint, messages: list[dict], sentence: Sentence, served: int) -> str:
-    """Tells text from screens: other screens change the number of visual tokens, and leave the text as it is."""
-    apart = served - len(sentence)
-    dot = np.full((1, 1, 3), 128, np.uint8)  # becomes the smallest screen
+    """A message about a different number of prompt tokens, which says whether text or screens cause it.
+
+    The request is repeated with the smallest screens: an unchanged difference is caused by the text.
+    """
+    surplus = served - len(sentence)
+    dot = np.full((1, 1, 3), 128, np.uint8)  # resized to the smallest screen
     smallest = np.ascontiguousarray(agent.sentences.screens.prepare(dot).transpose(1, 2, 0))
     small = [_with_screen(message, smallest) if message["role"] == "user" else message for message in messages]
     tokens = agent.sentences.screens.tokens(*smallest.shape[:2])
     expected = len(sentence) - sentence.input_ids.count(SCREEN_TOKEN) + tokens * len(sentence.screens)
     again = chat.completion(small, 1).tokens
-    if again is not None and again[0] - expected == apart:
+    if again is not None and again[0] - expected == surplus:
         return (
-            f"the server reads {served} tokens, training wrote {len(sentence)}, and the difference is the same with "
-            "smaller screens: its chat template or tokenizer is not that of the run"
+            f"the prompt has {served} tokens on the server and {len(sentence)} in training, and the difference is the "
+            "same with smaller screens: its chat template or tokenizer is not that of the run"
         )
-    return _other_screen(sentence, sentence.screens[-1].shape[1:], apart)
+    return _other_screen(sentence, sentence.screens[-1].shape[1:], surplus)
 
 
 def _with_screen(message: dict, pixels: np.ndarray) -> dict:
     return message | {"content": [*message["content"][:-1], image_part(pixels)]}
 
 
-def _other_screen(sentence: Sentence, size: tuple[int, int], apart: int) -> str:
+def _other_screen(sentence: Sentence, size: tuple[int, int], surplus: int) -> str:
     return (
-        f"the server makes {abs(apart)} visual tokens {'more' if apart > 0 else 'fewer'} of screens such as this of "
-        f"{size[0]}x{size[1]} pixels: the limits of its image processor (preprocessor_config.json) are not those of "
-        "the run"
+        f"the prompt has {abs(surplus)} {'more' if surplus > 0 else 'fewer'} visual tokens on the server, with screens "
+        f"such as this one of {size[0]}x{size[1]} pixels: the limits of its image processor "
+        "(preprocessor_config.json) are not those of the run"
     )
 
 
@@ -164,13 +174,13 @@ def _compare_answers(agent: VlmAgent, sentence: Sentence, served: Completion, ch
         check.ties += 1
         return None
     return (
-        f"the server answers {served.text!r}, this machine {ours.text!r}; they part at token {place} of the answer, "
-        f"where the logit of this machine's choice is above the next by {gap:.0%} of the largest"
+        f"the server answers {served.text!r}, this machine {ours.text!r}; they differ from token {place} of the answer "
+        f"on, where the two largest logits of this machine differ by {gap:.0%} of the largest"
     )
 
 
 def _first_other_token(agent: VlmAgent, ids: list[int], text: str) -> int:
-    """The first of `ids` that does not continue `text`; the end mark, if the server's answer is only longer."""
+    """The index of the first of `ids` at which `text` differs; the end mark's index if `text` is only longer."""
     for place in range(len(ids)):
         if not text.startswith(agent.sentences.text(ids[: place + 1])):
             return place

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     with options.device.open() as phone:
         goal = phone.task.goal if options.goal is None else options.goal
         agent = load_agent(settings, console)
-        with TraceWriter(_folder(options), _heading(phone, goal, settings.place)) as trace, Keys() as keys:
+        with TraceWriter(_folder(options), _heading(phone, goal, settings.display_name)) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
             _warn(console, phone, options)
             guard = Guard(keys.agrees, options.confirm, options.apps, options.allow_purchases)

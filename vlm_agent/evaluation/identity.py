@@ -13,7 +13,7 @@ AGENT = "trained"
 
 
 def agent_identity(settings: AgentSettings) -> dict[str, Any]:
-    return {"agent": settings.described(), "language": settings.language.model_dump(mode="json")}
+    return {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
 
 
 def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whatever a model finds likely, constrained decoding says an action."""
+"""Constrained decoding writes an action, whatever the logits."""
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ def text_of(kind: str, ids: list[int]) -> str:
 def decode(
     kind: str, written: list[int], seed: int, likely_end: float, max_tokens: int, language: ActionLanguage = LANGUAGE
 ) -> list[int]:
-    """A model whose every opinion is drawn by lot; `likely_end` is how much it wants to end."""
+    """Constrained decoding of random logits; `likely_end` is added to the logit of the end mark."""
     bounds, generator = limits(kind, max_tokens), torch.Generator().manual_seed(seed)
     choose = Constrained(TOKENIZERS[kind], language, bounds)
     while not written or not bounds.reached(written):
@@ -67,8 +67,8 @@ def decode(
     st.integers(50, 64),
 )
 @settings(max_examples=40, deadline=None)
-def test_every_answer_is_an_action_that_ends_in_time(kind, beginning, seed, likely_end, max_tokens):
-    written = decode(kind, ids_of(kind, beginning), seed, likely_end, max_tokens)
+def test_every_answer_is_an_action_within_the_limit(kind, prefix, seed, likely_end, max_tokens):
+    written = decode(kind, ids_of(kind, prefix), seed, likely_end, max_tokens)
     assert len(written) <= max_tokens
     assert written[-1] == TOKENIZERS[kind].eos_token_id
     assert LANGUAGE.decode(text_of(kind, written)) is not None
@@ -81,8 +81,8 @@ def test_every_answer_is_an_action_that_ends_in_time(kind, beginning, seed, like
     st.sampled_from([-9.0, 0.0, 9.0]),
 )
 @settings(max_examples=40, deadline=None)
-def test_a_tap_that_says_its_name_ends_in_time_too(kind, beginning, seed, likely_end):
-    written = decode(kind, ids_of(kind, beginning), seed, likely_end, 64, NamedLanguage())
+def test_a_tap_with_a_name_is_an_action_within_the_limit(kind, prefix, seed, likely_end):
+    written = decode(kind, ids_of(kind, prefix), seed, likely_end, 64, NamedLanguage())
     assert written[-1] == TOKENIZERS[kind].eos_token_id
     assert NamedLanguage().decode(text_of(kind, written)) is not None
 
@@ -90,20 +90,20 @@ def test_a_tap_that_says_its_name_ends_in_time_too(kind, beginning, seed, likely
 @every_kind
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
 @settings(max_examples=60, deadline=None)
-def test_every_demonstrated_action_may_be_said_token_by_token(kind, text):
-    check_sayable(kind, Action.type_text(text))
+def test_every_token_of_a_demonstrated_action_is_allowed(kind, text):
+    check_allowed(kind, Action.type_text(text))
 
 
 @every_kind
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=12))
 @settings(max_examples=20, deadline=None)
-def test_every_later_kind_of_action_may_be_said_token_by_token(kind, text):
+def test_every_token_of_the_later_action_types_is_allowed(kind, text):
     actions = (Action.open_app(text), Action.answer(text), Action.long_press(0.3, 0.7), Action.wait(), Action.recents())
     for action in actions:
-        check_sayable(kind, action)
+        check_allowed(kind, action)
 
 
-def check_sayable(kind: str, action: Action) -> None:
+def check_allowed(kind: str, action: Action) -> None:
     text = LANGUAGE.encode(action)
     ids = [*ids_of(kind, text), TOKENIZERS[kind].eos_token_id]
     choose = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind, 200))
@@ -112,33 +112,33 @@ def check_sayable(kind: str, action: Action) -> None:
 
 
 @every_kind
-def test_the_most_likely_token_is_taken_where_it_may_be_and_else_the_next(kind):
+def test_the_most_likely_allowed_token_is_chosen(kind):
     choose = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind))
     wrong, right = ids_of(kind, "x")[-1], ids_of(kind, "complete")[0]
     logits = torch.zeros(len(TOKENIZERS[kind]))
     logits[wrong], logits[right] = 2.0, 1.0
-    assert choose([], right, lambda: pytest.fail("asked without need")) == right
+    assert choose([], right, lambda: pytest.fail("logits are not needed")) == right
     assert choose([], wrong, lambda: logits) == right
 
 
 @every_kind
-def test_the_end_mark_follows_a_whole_action_and_nothing_else(kind):
+def test_the_end_mark_is_allowed_only_after_a_complete_action(kind):
     choose, end = Constrained(TOKENIZERS[kind], LANGUAGE, limits(kind)), TOKENIZERS[kind].eos_token_id
     assert choose.allows(ids_of(kind, "tap at 7 90"), end)
     assert not choose.allows(ids_of(kind, "tap at 7"), end)
     assert not choose.allows([], end)
 
 
-def test_characters_may_be_cut_anywhere_but_never_left_broken():
+def test_a_character_may_be_split_over_tokens_but_must_be_completed():
     table, _ = token_bytes(TOKENIZERS["byte-level"])
-    written = [*ids_of("byte-level", 'Input text "'), table.index(b"\xf0")]  # how an emoji begins
+    written = [*ids_of("byte-level", 'Input text "'), table.index(b"\xf0")]  # the first byte of an emoji
     choose = Constrained(TOKENIZERS["byte-level"], LANGUAGE, limits("byte-level"))
     follows = {table[token] for token in range(len(table)) if choose.allows(written, token)}
     assert b"\x9f" in follows
     assert not {b"\x80", b'"', b"a", b"\xf0"} & follows
 
 
-def test_half_a_surrogate_is_no_beginning_of_a_character():
+def test_the_bytes_of_a_surrogate_are_not_allowed():
     table, _ = token_bytes(TOKENIZERS["byte-level"])
     written = [*ids_of("byte-level", 'Input text "'), table.index(b"\xed")]
     choose = Constrained(TOKENIZERS["byte-level"], LANGUAGE, limits("byte-level"))
@@ -146,7 +146,7 @@ def test_half_a_surrogate_is_no_beginning_of_a_character():
     assert not choose.allows(written, table.index(b"\xa0"))
 
 
-def test_near_the_limit_typed_text_is_closed():
+def test_near_the_limit_typed_text_must_be_closed():
     """Two tokens remain: the last one of the action and the end mark."""
     kind = "byte-level"
     written = ids_of(kind, 'Input text "') + ids_of(kind, "x") * 30
@@ -158,7 +158,7 @@ def test_near_the_limit_typed_text_is_closed():
 
 
 @every_kind
-def test_tokens_are_spelt_as_they_decode(kind):
+def test_the_bytes_of_tokens_equal_the_decoded_text(kind):
     table, drops_space = token_bytes(TOKENIZERS[kind])
     for text in [*kinds.TEXTS, "\x00\x7f \t\n 👩‍👩‍👧"]:
         ids = ids_of(kind, text)
@@ -166,7 +166,7 @@ def test_tokens_are_spelt_as_they_decode(kind):
         assert (spelt.removeprefix(b" ") if drops_space else spelt).decode() == text_of(kind, ids) == text
 
 
-def test_a_tokenizer_of_another_kind_is_refused():
+def test_an_unsupported_kind_of_tokenizer_is_an_error():
     wordpiece = Tokenizer(models.WordPiece({"[UNK]": 0, "tap": 1}, unk_token="[UNK]"))  # noqa: S106
     wordpiece.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(UserError, match="does not know how this tokenizer decodes"):

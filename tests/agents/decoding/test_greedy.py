@@ -1,4 +1,4 @@
-"""Which tokens of a sentence decoding answers."""
+"""The tokens of a sentence that decoding answers."""
 
 from vlm_agent.agents.decoding.greedy import action_spans
 from vlm_agent.sentences import Sentence
@@ -6,7 +6,7 @@ from vlm_agent.sentences import Sentence
 END = 9
 
 
-def test_an_action_begins_behind_the_thought_that_is_learned_before_it():
+def test_a_supervised_thought_is_not_part_of_the_action_after_it():
     sentence = Sentence()
     sentence.read([1, 2])
     sentence.learn([3, END], role="thought")

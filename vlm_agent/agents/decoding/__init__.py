@@ -1,1 +1,1 @@
-"""Greedy decoding of all steps of many episodes after one prefill, free or constrained to the action language."""
+"""Greedy decoding of all steps of many episodes after one prefill, optionally constrained to the action language."""

@@ -1,9 +1,9 @@
 """Constrained decoding: every answer is an action.
 
-The most likely token is chosen among those that keep the text a prefix of an action and leave room to complete it: with
-few tokens left, a quoted text has to close its quotation mark. The end mark may follow only a complete action. So every
-answer is an action and ends within the limit: the bytes that complete the action are tokens themselves, and enough
-tokens are left for them.
+The most likely token is chosen among those after which the text is a prefix of an action that can be completed within
+the token limit: near the limit, a quoted text must close its quotation mark. The end mark may follow only a complete
+action. So every answer is an action and ends within the limit, because each byte of a completion is a token and enough
+tokens are left for all of them.
 
 The grammar library llguidance 1.9.1 is not used, because three guarantees would be lost. A context-free grammar of the
 binned language accepts `swipe from 7 90 to 7 90`, a swipe that is a tap. With a SentencePiece tokenizer, whose decoder
@@ -45,7 +45,7 @@ class Constrained:
     def __call__(self, written: list[int], best: int, logits: Callable[[], torch.Tensor]) -> int:
         if self.allows(written, best):
             return best
-        # Stable: the lower id wins among equal logits, on every device and in every batch.
+        # A stable sort breaks ties by the lower id, on every device and in every batch.
         ranked = logits().float().sort(descending=True, stable=True).indices.tolist()
         for token in ranked:
             if self.allows(written, token):
@@ -53,7 +53,7 @@ class Constrained:
         raise ValueError(f"no token continues {self._spelt(written)!r}, although it is a prefix of an action")
 
     def allows(self, written: list[int], token: int) -> bool:
-        """Whether `token` may follow `written`, whose tokens were allowed."""
+        """Whether `token` may follow `written`, the allowed tokens so far."""
         if token == self._limits.end_mark:
             return self._tokens_to_end(written) == 0
         if token >= len(self._bytes) or not self._bytes[token]:
@@ -62,7 +62,7 @@ class Constrained:
         return needed is not None and len(written) + 1 + needed + 1 <= self._limits.max_tokens
 
     def _tokens_to_end(self, written: list[int]) -> int | None:
-        """The number of tokens that complete `written` to an action, at most, without the end mark; None if none do."""
+        """An upper bound of the tokens that complete `written` to an action, without the end mark; None if none do."""
         decoder = codecs.getincrementaldecoder("utf-8")()
         try:
             text = decoder.decode(self._spelt(written))

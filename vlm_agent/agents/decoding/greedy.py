@@ -1,16 +1,16 @@
-"""Greedy answers to every step of many demonstrations, from one forward pass over them.
+"""Greedy decoding of all steps of many demonstrations after one prefill.
 
-The history is fixed, so one pass over a whole trajectory (`prefill`) holds the next-token prediction after every token
-of every demonstrated action. As long as the prediction equals the demonstrated token, the pass has already processed
-what decoding would have written. A step that never deviates, or deviates with its last token, is answered from the
-prefill alone. Every other step is decoded from the cache as it was at the deviation. All of these are decoded together,
-one token of each in every call: they share the cached history of their sentence, and a mask restricts each to the part
-of it that comes before the step and to its own tokens.
+The history is teacher-forced, so one forward pass over a whole trajectory (`prefill`) computes the next-token
+prediction after every token of every demonstrated action. While predictions equal the demonstrated tokens, the prefill
+has already processed the tokens of the answer. A step that never deviates, or deviates with its last token, is answered
+by the prefill alone. Every other step is decoded from the KV cache up to the deviation. These steps are decoded
+together, one token of each per forward pass: they share the cached history of their sentence, and an attention mask
+restricts each to the history before its step and to its own tokens.
 
-The tokens are those of decoding step by step, except for ties broken by rounding: sums over a batch are not added in
-the order of sums over one step. In float32 this was never seen; in mixed precision it happens.
+The tokens equal those of decoding step by step, except for ties broken by rounding, because the order of summation
+depends on the batch. No such tie was observed in float32; they occur in mixed precision.
 
-Memory is that of the sentences' cache, and of at most `max_tokens` more for each answer.
+The memory is that of the KV cache of the sentences, and at most `max_tokens` more positions per answer.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from vlm_agent.models.decoding import Decoder, Prefill
 from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
 
 Choice = Callable[[list[int], int, Callable[[], torch.Tensor]], int]
-"""(tokens so far, most likely next token, a function that returns its logits (vocabulary,)) → the next token."""
+"""(tokens so far, most likely next token, a function that returns the logits (vocabulary,)) → the next token."""
 
 
 def most_likely(tokens: list[int], best: int, logits: Callable[[], torch.Tensor]) -> int:
@@ -38,10 +38,10 @@ def most_likely(tokens: list[int], best: int, logits: Callable[[], torch.Tensor]
 
 @dataclass
 class DecodedAnswer:
-    """One answer: its tokens, and whether all of them come from the prefill.
+    """One answer: its tokens `ids`, and whether all of them come from the prefill.
 
-    During decoding: `row` is its sentence's row of the cache, in which it sees the first `visible` tokens. Its first
-    own token has position `position`.
+    During decoding: `row` is the row of its sentence in the cache, of which it attends to the first `visible` tokens.
+    `position`: the position of its first decoded token.
     """
 
     choose: Choice
@@ -66,12 +66,12 @@ class Limits:
 def answer_sentences(
     decoder: Decoder, sentences: Sequence[Sentence], limits: Limits, choices: Sequence[Choice]
 ) -> list[list[list[DecodedAnswer]]]:
-    """The answers to every action of every sentence under each `Choice`: [choice][sentence][action]."""
+    """The answer to every supervised action of every sentence under each `Choice`: [choice][sentence][action]."""
     prefill = decoder.prefill(sentences)
     if prefill is None:
         return [[_answer_alone(decoder, one, limits, choose) for one in sentences] for choose in choices]
     answers: list[list[list[DecodedAnswer]]] = [[[] for _ in sentences] for _ in choices]
-    supervised = 0  # tokens of earlier sentences, which `prefill.best` counts through
+    supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
     for row, sentence in enumerate(sentences):
         numbers = _numbers_of_supervised(sentence)
         for start, end in action_spans(sentence, limits.end_mark):
@@ -88,7 +88,7 @@ def answer_sentences(
 
 
 def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits: Limits) -> list[int]:
-    """The tokens that follow one sentence, one call a token: the reference for everything faster."""
+    """The tokens that follow one sentence, one forward pass per token: the reference for the batched decoding."""
     prefilled, ids = decoder.begin(sentence), list[int]()
     logits, cache = prefilled.logits, prefilled.cache
     for position in itertools.count(prefilled.position):
@@ -101,8 +101,7 @@ def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits
 
 
 def action_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
-    """(first, last + 1) of the tokens of each action, end mark included; supervised tokens of other roles are no part
-    of it."""
+    """(first, last + 1) of the supervised tokens of each action, end mark included. Other roles are skipped."""
     spans, start = [], None
     for at, (label, role) in enumerate(zip(sentence.labels, sentence.roles, strict=True)):
         if role != ACTION_ROLE:
@@ -116,7 +115,7 @@ def action_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
 
 
 def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: Choice) -> list[DecodedAnswer]:
-    """Every action decoded from its own history, for families without a prefill of whole sentences."""
+    """Decodes every action from its own history, for families without a prefill of whole sentences."""
     return [
         DecodedAnswer(choose, decode_sentence(decoder, sentence.prefix(start), choose, limits), 0, start, 0, False)
         for start, _ in action_spans(sentence, limits.end_mark)
@@ -124,7 +123,7 @@ def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: 
 
 
 def _numbers_of_supervised(sentence: Sentence) -> dict[int, int]:
-    """For the index of each supervised token, how many supervised tokens of the sentence come before it."""
+    """Index of each supervised token → the number of supervised tokens before it in the sentence."""
     indices = [at for at, label in enumerate(sentence.labels) if label != IGNORED]
     return {at: number for number, at in enumerate(indices)}
 
@@ -132,7 +131,7 @@ def _numbers_of_supervised(sentence: Sentence) -> dict[int, int]:
 def _follow(prefill: Prefill, first: int, target: list[int], answer: DecodedAnswer, limits: Limits) -> None:
     """Appends predictions of the prefill up to the first that deviates from the demonstrated tokens `target`.
 
-    `first`: the number of the first of them among all supervised tokens.
+    `first`: the index of the first of them among the supervised tokens of all sentences.
     """
     for index, token in enumerate(target, first):
         chosen = answer.choose(answer.ids, prefill.best[index], partial(prefill.logits, index))
@@ -146,8 +145,8 @@ def _follow(prefill: Prefill, first: int, target: list[int], answer: DecodedAnsw
 def decode(decoder: Decoder, cache: Cache, rows: int, answers: list[DecodedAnswer], limits: Limits) -> None:
     """Continues all `answers` together to their ends, from the cache of `rows` sentences.
 
-    The last token of an answer is not in the cache yet. New tokens are appended to the answer's row of the cache, and
-    `owners`, int64 (rows, tokens appended), is the number of the answer that each belongs to.
+    The last token of an answer is not in the cache yet. New tokens are appended to the answer's row of the cache;
+    `owners`, int64 (rows, appended tokens), is the index of the answer that each of them belongs to.
     """
     length, owners = cache.get_seq_length(), torch.empty(rows, 0, dtype=torch.int64)
     unfinished = dict(enumerate(answers))
@@ -186,16 +185,16 @@ def _at(logits: torch.Tensor, row: int, slot: int) -> torch.Tensor:
 
 
 _PADDING = -1
-"""Owner of a padding token; such tokens attend only to each other, which keeps softmax finite."""
+"""The owner of padding tokens, which attend only to each other; without any key their softmax would be NaN."""
 
 
 def _next_slots(unfinished: dict[int, DecodedAnswer]) -> dict[int, tuple[int, int]]:
-    """Where the next token of each answer goes: its row of the cache, and the next free column behind it."""
-    taken: Counter[int] = Counter()
+    """(row, column) of each answer's next token in the new tokens: its row of the cache, and the next free column."""
+    columns: Counter[int] = Counter()
     slots = {}
     for number, answer in unfinished.items():
-        slots[number] = answer.row, taken[answer.row]
-        taken[answer.row] += 1
+        slots[number] = answer.row, columns[answer.row]
+        columns[answer.row] += 1
     return slots
 
 
@@ -204,7 +203,7 @@ def _device(cache: Cache) -> torch.device:
 
 
 def _drop_finished_rows(cache: Cache, owners: torch.Tensor, unfinished: dict[int, DecodedAnswer]) -> torch.Tensor:
-    """Removes rows without unfinished answers as soon as they are half of all: removing copies the cache."""
+    """Removes rows without unfinished answers from the cache once they are half of all rows; removing copies it."""
     rows = sorted({answer.row for answer in unfinished.values()})
     if 2 * len(rows) > len(owners):
         return owners

@@ -1,6 +1,6 @@
 """The bytes of every token of a vocabulary.
 
-A token may be a part of a character, which by itself decodes to a replacement character; so text is not enough.
+Decoding single tokens to text is not enough, because a token that is part of a character decodes to U+FFFD.
 """
 
 import json
@@ -18,8 +18,8 @@ _SPACE = "▁"
 def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[list[bytes | None], bool]:
     """The bytes of each id, None for special tokens; and whether decoding drops a leading space.
 
-    For byte-level BPE (Qwen, Llama 3, ours) and SentencePiece with byte fallback (Llama 2). Raises CheckpointError for
-    any other kind, and for a vocabulary that cannot write every text.
+    Supports byte-level BPE (Qwen, Llama 3, tokenizers trained here) and SentencePiece with byte fallback (Llama 2).
+    Raises CheckpointError for any other kind, and for a vocabulary that cannot write every text.
     """
     decoder = json.loads(tokenizer.backend_tokenizer.to_str())["decoder"] or {}
     steps = {step["type"]: step for step in decoder.get("decoders", [decoder]) if step}
@@ -51,7 +51,7 @@ def _from_sentencepiece(token: str) -> bytes:
 
 @cache
 def _byte_level_alphabet() -> dict[str, int]:
-    """Byte-level BPE writes visible Latin-1 characters unchanged and the other bytes as U+0100 onwards (GPT-2)."""
+    """Character → byte: visible Latin-1 characters stand for themselves, U+0100 onwards for the other bytes (GPT-2)."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [value for value in range(256) if value not in set(visible)]
     return {chr(value): value for value in visible} | {chr(0x100 + rank): value for rank, value in enumerate(others)}

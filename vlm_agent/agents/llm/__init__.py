@@ -1,1 +1,1 @@
-"""Text and vision-language models behind an endpoint."""
+"""The client for text and vision-language models behind a chat endpoint."""

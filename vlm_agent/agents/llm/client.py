@@ -1,7 +1,7 @@
 """A client for the OpenAI-compatible chat interface of vLLM, llama.cpp and other servers.
 
-The key is read from the environment variable `OPENAI_API_KEY` and from nowhere else. It is sent to the configured host
-only (redirects are refused) and appears in no message.
+The API key is read only from the environment variable `OPENAI_API_KEY`. It is sent only to the configured host
+(redirects are not followed) and is removed from error messages.
 """
 
 import json
@@ -22,7 +22,7 @@ KEY = "OPENAI_API_KEY"
 
 _TRANSIENT = {408, 429, 500, 502, 503, 504}
 _LONGEST_WAIT = 60.0
-_SHOWN = 300  # characters of a server's error message
+_MESSAGE_CHARACTERS = 300  # of a server's error message
 
 
 class EndpointError(UserError):
@@ -30,7 +30,7 @@ class EndpointError(UserError):
 
 
 class _TransientError(Exception):
-    """Another attempt may succeed, after `wait` seconds if the server named them."""
+    """Another attempt may succeed. `wait`: seconds until then, if the server named them (`Retry-After`)."""
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
@@ -39,9 +39,9 @@ class _TransientError(Exception):
 
 @dataclass(frozen=True)
 class Completion:
-    """`text` is "" if the model returned none. `tokens`: (prompt, completion), None if the server does not count them.
+    """`text`: "" if the model returned none. `tokens`: (prompt, completion), None if the server does not report them.
 
-    `calls`: requests that it took, retries included.
+    `calls`: the number of requests, retries included.
     """
 
     text: str
@@ -90,9 +90,9 @@ class ChatEndpoint:
         raise EndpointError("attempts must be at least 1")
 
     def tokenize(self, messages: Sequence[Mapping[str, Any]]) -> list[int] | None:
-        """The ids of the prompt that the server makes of `messages`; None if it has no /tokenize as vLLM has.
+        """The token ids of the prompt for `messages`; None if the server does not have the /tokenize of vLLM.
 
-        It may list one id a screen. Raises EndpointError if the server cannot be reached.
+        Some servers list one id per screen. Raises EndpointError if the server cannot be reached.
         """
         from openai import APIConnectionError, APIStatusError
 
@@ -118,7 +118,7 @@ class ChatEndpoint:
         return ids
 
     def served_models(self) -> list[str]:
-        """Raises EndpointError if the server does not list them."""
+        """The names of the server's models. Raises EndpointError if the server does not list them."""
         from openai import APIConnectionError, APIStatusError
 
         from vlm_agent.agents.llm.http import headers, response_type
@@ -162,7 +162,7 @@ class ChatEndpoint:
         from vlm_agent.agents.llm.http import headers, is_broken_connection
 
         try:
-            # The raw response, because servers differ from OpenAI's in headers and optional fields.
+            # The raw response, because other servers than OpenAI's omit or add headers and fields.
             response = self._client.chat.completions.with_raw_response.create(
                 model=self.model,
                 messages=cast(Any, list(messages)),
@@ -188,7 +188,7 @@ class ChatEndpoint:
             wait = _seconds(error.response.headers.get("Retry-After"))
             return _TransientError(f"status {error.status_code}: {message}", wait)
         if error.status_code in (401, 403):
-            state = "the one set was refused" if os.environ.get(KEY) else "none is set"
+            state = "the server rejected the one that is set" if os.environ.get(KEY) else "none is set"
             return EndpointError(
                 f"{self._address} requires a key in {KEY}, and {state} (status {error.status_code}: {message})"
             )
@@ -218,9 +218,9 @@ def _tokens(usage: object) -> tuple[int, int] | None:
 
 
 def _shown(body: bytes) -> str:
-    """The start of a server's message, without the key, which it may repeat."""
+    """The start of a server's message with the API key removed, in case the server repeats it."""
     text, key = " ".join(body.decode("utf-8", "replace").split()), os.environ.get(KEY)
-    return (text.replace(key, "…") if key else text)[:_SHOWN] or "no further message"
+    return (text.replace(key, "…") if key else text)[:_MESSAGE_CHARACTERS] or "no further message"
 
 
 def _seconds(retry_after: str | None) -> float | None:

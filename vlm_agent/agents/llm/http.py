@@ -1,4 +1,4 @@
-"""The HTTP side of the chat client: the `openai` client, restricted to one server. Imported by the first call."""
+"""The HTTP layer of the chat client: the `openai` client, restricted to one server. Imported at the first call."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -7,13 +7,13 @@ import httpx2  # the HTTP library of the openai client
 from openai import DefaultHttpxClient, Omit, OpenAI
 
 MAX_BYTES = 1 << 24
-"""Of one response; the rest is not read."""
+"""The largest response in bytes; the rest is not read."""
 
 
 def openai_client(base_url: str, key: str | None, timeout: float) -> OpenAI:
-    """A client that tries once, follows no redirect and sends `key` to the host of `base_url` only.
+    """A client without retries and redirects that sends `key` only to the host of `base_url`.
 
-    A proxy from the environment is not used for this machine.
+    Proxies from the environment are not used for localhost. `timeout`: seconds.
     """
     is_local = urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
     http_client = DefaultHttpxClient(
@@ -26,18 +26,18 @@ def openai_client(base_url: str, key: str | None, timeout: float) -> OpenAI:
 
 
 def headers(key: str | None) -> dict[str, str | Omit]:
-    """Headers of a request, because the client would take those for OpenAI's own servers from the environment."""
+    """The headers of a request. They override those that the client reads from the environment for OpenAI's servers."""
     authorization = f"Bearer {key}" if key else Omit()
     return {"Authorization": authorization, "OpenAI-Organization": Omit(), "OpenAI-Project": Omit()}
 
 
 def response_type() -> type[httpx2.Response]:
-    """The raw response, for paths that are not OpenAI's."""
+    """The type of a raw response, for paths that OpenAI's API does not have."""
     return httpx2.Response
 
 
 def is_broken_connection(error: Exception) -> bool:
-    """Whether a connection existed and broke, so that another attempt may succeed."""
+    """Whether an established connection broke, so that another attempt may succeed."""
     return isinstance(error.__cause__, (httpx2.NetworkError, httpx2.RemoteProtocolError)) and not isinstance(
         error.__cause__, httpx2.ConnectError
     )

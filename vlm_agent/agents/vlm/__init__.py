@@ -20,8 +20,8 @@ BATCH_TOKENS = 8192
 class VlmSettings(AgentSettings):
     """`run`: a run folder, one of its checkpoints (RUN/checkpoints/checkpoint-N), or the name of an embedded base.
 
-    `bf16`: mixed precision, which is faster and no longer bit-exact. `batch_tokens`: tokens per forward pass, padding
-    included; sums over other batches are rounded differently. `constrained`: decode actions only.
+    `bf16`: mixed precision, which is faster but not bit-exact. `batch_tokens`: tokens per forward pass, padding
+    included; rounding depends on it. `constrained`: constrained decoding, so that every answer is an action.
     """
 
     VARIANTS: ClassVar[tuple[str, ...]] = ("constrained",)
@@ -33,7 +33,7 @@ class VlmSettings(AgentSettings):
     constrained: bool = False
 
     @property
-    def place(self) -> str:
+    def display_name(self) -> str:
         return self.run
 
     @property
@@ -50,11 +50,11 @@ class VlmSettings(AgentSettings):
     def _recipe(self) -> Recipe:
         return read_recipe(self._trained.recipe)
 
-    def described(self) -> dict[str, Any]:
-        """The sha256 of the model's files, and how it is run. Raises FileNotFoundError without a model."""
-        described = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16, "batch_tokens": self.batch_tokens}
-        # Absent unless set, so that evaluations of before it was a setting can be resumed.
-        return described | ({"constrained": True} if self.constrained else {})
+    def identity(self) -> dict[str, Any]:
+        """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
+        identity = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16, "batch_tokens": self.batch_tokens}
+        # Omitted by default, so that evaluations of versions without this setting can be resumed.
+        return identity | ({"constrained": True} if self.constrained else {})
 
     def device(self) -> str:
         from vlm_agent.models.weights.device import describe_device, model_device
@@ -62,7 +62,7 @@ class VlmSettings(AgentSettings):
         return describe_device(model_device())
 
     def load(self) -> Agent:
-        """A model that was trained under a control (`data.control`) stays under it."""
+        """The agent, under the control of its training (`data.control`), if any."""
         from vlm_agent.agents.vlm.agent import VlmAgent
         from vlm_agent.models.run_layout import base_folder
 

@@ -1,4 +1,4 @@
-"""The smartphone assistant: a vision-language model that continues a trajectory's sentence with the next action."""
+"""The agent of the Smartphone Assistant: a vision-language model that continues a trajectory with the next action."""
 
 import time
 from collections.abc import Sequence
@@ -42,11 +42,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class VlmAgent:
-    """Greedy decoding.
+    """A vision-language model with greedy decoding.
 
-    `bf16`: mixed precision, which is faster and not bit-exact between whole trajectories and single steps.
-    `constrained`: decode actions only. `batch_tokens`: tokens of one forward pass, padding included, at most; a longer
-    sentence is read alone. `decoder`: by default the decoder of the model's family.
+    `bf16`: mixed precision, which is faster but not bit-exact between whole trajectories and single steps.
+    `constrained`: constrained decoding, so that every answer is an action. `batch_tokens`: the maximum number of tokens
+    per forward pass, padding included; a longer sentence is a batch of its own. `decoder`: by default the decoder of
+    the model's family.
     """
 
     model: "PreTrainedModel | PeftModel"
@@ -65,7 +66,7 @@ class VlmAgent:
     def from_run(
         cls, run: Path, bf16: bool = False, batch_tokens: int = BATCH_TOKENS, constrained: bool = False
     ) -> "VlmAgent":
-        """The agent of a finished run, or of a checkpoint (RUN/checkpoints/checkpoint-N), under no control."""
+        """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control."""
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True, device=model_device())
         family_of(model.config).use_masked_attention(without_adapter(model))
@@ -73,13 +74,13 @@ class VlmAgent:
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
-        started = time.perf_counter()
+        start = time.perf_counter()
         steps = tuple(_step(turn.screen, turn.action) for turn in history)
         sentence = self.sentences.build(Episode("", "", goal, steps))
-        self.sentences.add_screen(sentence, _step(screen, Action.impossible()))  # the action is not read
+        self.sentences.add_screen(sentence, _step(screen, Action.impossible()))  # the action is ignored
         with torch.inference_mode(), self._precision():
             ids = decode_sentence(self._decoder, sentence, self._choice, self._limits)
-        usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - started)
+        usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start)
         return self._answer(ids, screen, usage)
 
     def answer_episode(self, episode: Episode) -> list[Answer]:
@@ -87,14 +88,15 @@ class VlmAgent:
         return self.answer_episodes([episode])[0][0]
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """[run][episode][step], run 0 the agent itself: the tokens of `act` step by step, from one prefill per batch.
+        """Answers as [run][episode][step], where run 0 is the agent itself. Variants decode after the same prefill.
 
-        Variants decode after the same prefill. Answers carry no seconds, so that equal runs write equal predictions.
+        The tokens equal those of `act` step by step; each batch needs one prefill. `Usage.seconds` is None, so that
+        equal runs write equal predictions.
         """
         return self.answer_prepared([VlmPreparation(self.sentences)(episode) for episode in episodes], variants)
 
     def preparation(self) -> "VlmPreparation":
-        """Each screen is prepared once for all passes, as far as the family's decoder does without its model."""
+        """Prepares episodes in other processes; each screen is prepared once for the agent and its controls."""
         return self._preparation
 
     @cached_property
@@ -180,8 +182,10 @@ class VlmPreparation:
 
 
 def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices of sentences per batch: sentences of similar length, at most `budget` tokens with padding unless a single
-    sentence is longer."""
+    """Indices of the sentences in each batch. Sentences of similar length share a batch.
+
+    A batch has at most `budget` tokens, padding included, unless a single sentence is longer.
+    """
     found: list[list[int]] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         if found and (len(found[-1]) + 1) * lengths[index] <= budget:

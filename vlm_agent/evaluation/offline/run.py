@@ -63,7 +63,7 @@ def evaluate(
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
-    plan = Plan(agent_identity(settings), settings.place, benchmark, passes_of(controls, variants))
+    plan = Plan(agent_identity(settings), settings.display_name, benchmark, passes_of(controls, variants))
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):

@@ -77,7 +77,7 @@ def evaluate_online(
     attempts = [_Attempt(run, task, output) for run in runs for task in online_tasks(tasks, seed)]
     with job.locked():
         _play(settings, [attempt for attempt in attempts if not is_done(attempt.folder)], workers, console)
-        content = _content(attempts, runs, {"agent": settings.place, **identity, "tasks": tasks})
+        content = _content(attempts, runs, {"agent": settings.display_name, **identity, "tasks": tasks})
         write_json(output / ONLINE, content)
     console.print(*online_tables(content["runs"]))
     return content
