@@ -95,7 +95,7 @@ class PreparingAgent(BatchedAgent, Protocol):
     def preparation(self) -> "Preparation | None":
         """A picklable function without a model, from an episode to an input of `answer_prepared`.
 
-        None if there is no such work.
+        None if the agent has no such work.
         """
         ...
 

@@ -40,7 +40,7 @@ def most_likely(tokens: list[int], best: int, logits: Callable[[], torch.Tensor]
 class DecodedAnswer:
     """One answer: its tokens `ids`, and whether all of them come from the prefill.
 
-    During decoding: `row` is the row of its sentence in the cache, of which it attends to the first `visible` tokens.
+    During decoding: `row` is the row of its sentence in the cache; it attends to the first `visible` tokens there.
     `position`: the position of its first decoded token.
     """
 
