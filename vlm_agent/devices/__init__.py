@@ -9,11 +9,11 @@ from vlm_agent.devices.simulated_phone.opening import SIMULATED
 __all__ = ["DEVICES", "Device", "DeviceAddress", "DeviceKind", "DeviceTask", "OpenedDevice", "device_address"]
 
 DEVICES: dict[str, DeviceKind] = {"adb": ADB, "simulated": SIMULATED, "browser": BROWSER}
-"""Kind → how the command line opens a device of it. The kind is what an address has before its first colon."""
+"""Kind → how the command line opens such a device. The kind is the part of an address before its first colon."""
 
 
 def device_address(text: str) -> DeviceAddress:
-    """The parsed address `KIND` or `KIND:WHICH`. Raises DeviceError that lists the known forms."""
+    """Parses an address `KIND` or `KIND:WHICH`. Raises DeviceError with the known forms for any other text."""
     name, colon, which = text.partition(":")
     kind = DEVICES.get(name)
     address = None if kind is None else kind.parse(which if colon else None)

@@ -1,4 +1,4 @@
-"""The interfaces of devices: the phone itself, and how the command line opens one."""
+"""The interfaces of devices: the phone itself, its task, and its address on the command line."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,21 +13,22 @@ from vlm_agent.episodes import Action, ActionKind, UiElement
 class Device(Protocol):
     """A phone that shows screens and performs actions.
 
-    Methods raise a DeviceError (`vlm_agent.devices.errors`) when the phone cannot be reached or refuses; a simulated
-    phone never does.
+    Methods raise a DeviceError (`vlm_agent.devices.errors`) if the phone cannot be reached or refuses; a simulated
+    phone never raises one.
     """
 
     @property
     def activity(self) -> str:
-        """The activity in front, `package/activity`, at the last screenshot; empty if not provided."""
+        """The foreground activity at the last screenshot, `package/activity`; empty if the device does not provide
+        it."""
 
     @property
     def status(self) -> ActionKind | None:
-        """The last status action that was performed."""
+        """The kind of the last status action; None before the first one."""
 
     @property
     def answer(self) -> str | None:
-        """The text of the last ANSWER action."""
+        """The text of the last ANSWER action; None before the first one."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -40,10 +41,11 @@ class Device(Protocol):
         """Texts and icons of the last screenshot; None if the device does not provide them."""
 
     def perform(self, action: Action) -> None:
-        """Perform the action.
+        """Performs the action.
 
-        A status action is recorded as `status`, an ANSWER as `answer`; neither changes the screen. WAIT returns after
-        at most a few seconds. OPEN_APP takes the app's name.
+        Points of the action are (y, x) in screen fractions, 0 to 1. A status action is recorded as `status`, an ANSWER
+        as `answer`; neither changes the screen. WAIT returns after at most a few seconds. OPEN_APP takes the app's
+        name.
         """
 
 
@@ -57,15 +59,16 @@ class DeviceTask(Protocol):
     def subset(self) -> str: ...
 
     def reached(self, phone: Any) -> bool:
-        """Whether the device is in the state that the goal asks for. `phone`: a device of the task's own kind."""
+        """Whether the state of `phone` satisfies the goal. `phone`: a device of the kind that the task is for."""
 
 
 @dataclass(frozen=True)
 class OpenedDevice:
     """A device in use.
 
-    `name` identifies it in traces. `task` is the task at whose start it stands, None without one. `replay_address` is
-    the task's address if the same actions on it give the same screens.
+    `name` identifies it in traces. `task` is the task that it is set up for, or None. `replay_address` is the task's
+    address if the device is deterministic, that is, if the same actions always produce the same screens; otherwise
+    None.
     """
 
     device: Device
@@ -78,8 +81,8 @@ class OpenedDevice:
 class DeviceAddress:
     """A parsed command-line address such as `simulated:general/test/7`.
 
-    `open` is a context manager that raises DeviceError when the device is not available; `has_task` is whether the
-    opened device stands at the start of a task.
+    `open` is a context manager that raises DeviceError if the device is not available; `has_task` is whether the opened
+    device is set up for a task.
     """
 
     open: Callable[[], AbstractContextManager[OpenedDevice]]
@@ -90,8 +93,8 @@ class DeviceAddress:
 class DeviceKind:
     """One kind of device on the command line.
 
-    `forms` are its addresses as the user writes them. `parse` takes what follows `KIND:` (None without a colon) and
-    returns None for an address that is not one of the forms. It must not open anything.
+    `forms` are its addresses as the user writes them. `parse` takes the part after `KIND:` (None without a colon) and
+    returns None for an address that does not have one of the forms. It must not open the device.
     """
 
     forms: tuple[str, ...]

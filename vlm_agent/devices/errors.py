@@ -1,4 +1,4 @@
-"""Errors of devices. Every message names the problem and what the user can do about it."""
+"""Errors of devices. Every message states the problem and what the user can do about it."""
 
 from vlm_agent.errors import UserError
 
@@ -12,11 +12,11 @@ class NoAdbError(DeviceError):
 
 
 class NoDeviceError(DeviceError):
-    """No phone is connected, or not the requested one."""
+    """No phone is connected, or the requested one is not."""
 
 
 class SeveralDevicesError(DeviceError):
-    """More than one phone is connected and none was requested by name."""
+    """Several phones are connected and the user did not choose one."""
 
 
 class UnauthorisedError(DeviceError):
@@ -28,11 +28,11 @@ class OfflineError(DeviceError):
 
 
 class DeviceLostError(DeviceError):
-    """The connection was lost and not restored in time. No action is in doubt."""
+    """The connection was lost and not restored in time. No action was in progress."""
 
 
 class ActionInDoubtError(DeviceError):
-    """The connection was cut during an action, so it is unknown whether the action took effect.
+    """The connection broke during an action, so it is unknown whether the action took effect.
 
     The action is not repeated. The phone remains usable; a screenshot shows its state.
     """
@@ -47,7 +47,7 @@ class LockedError(DeviceError):
 
 
 class UntypableTextError(DeviceError):
-    """The text cannot be typed with the phone's current setup; none of it was typed."""
+    """The text cannot be typed with the phone's current keyboard; none of it was typed."""
 
 
 class UnknownAppError(DeviceError):

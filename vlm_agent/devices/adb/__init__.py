@@ -1,1 +1,1 @@
-"""Phones over ADB."""
+"""Phones over the Android Debug Bridge (ADB)."""

@@ -1,8 +1,8 @@
 """Opening an app by name, from the phone's own list of launcher activities.
 
-The name comes from a model and is untrusted. It is only compared with the list; the component that is started comes
-from the list. Android's shell does not print the labels of apps, so names are compared with packages, and with a table
-of known packages that do not contain the app's name.
+The name comes from a model and is untrusted: it only selects a component from the list. Android's shell does not print
+the labels of apps, so names are compared with packages, and with a table of known packages that do not contain the
+app's name.
 """
 
 import re
@@ -25,10 +25,11 @@ _PACKAGES = {
     "phone": "com.google.android.dialer",
     "playstore": "com.android.vending",
 }
-"""Google's apps whose package does not contain their name: `_plain` name → package."""
+"""Normalised name (`_plain`) → package, for Google's apps whose package does not contain their name."""
 
 
 def start_command(component: str) -> Words:
+    """`component`: `package/activity`."""
     return ("am", "start", *_LAUNCHER, "-n", component)
 
 
@@ -40,8 +41,9 @@ def read_components(listing: str) -> tuple[str, ...]:
 def find_component(name: str, components: Iterable[str]) -> str:
     """The launcher activity of the app with this name (or package).
 
-    The first rule with a match decides: the package, a known package, its last segment, any segment, the end of the
-    package ("Clock" and com.google.android.deskclock). Raises UnknownAppError if nothing matches, or several packages.
+    `components`: `package/activity` each. The first rule with a match decides: the name is a package; it is a key of
+    the known packages; it equals the last segment of a package; it equals any segment; a package ends with it ("Clock"
+    and com.google.android.deskclock). Raises UnknownAppError if no package matches, or if several match the same rule.
     """
     packages = {component: component.partition("/")[0] for component in components}
     plain = _plain(name.removeprefix("Google ").removeprefix("google "))
@@ -53,15 +55,17 @@ def find_component(name: str, components: Iterable[str]) -> str:
         lambda package: _plain(package).endswith(plain),
     )
     for rule in rules if plain else ():
-        found = {package: component for component, package in reversed(packages.items()) if rule(package)}
-        if len(found) == 1:
-            return next(iter(found.values()))
-        if found:
-            raise UnknownAppError(f"{name!r} matches several apps; use the package of one: {', '.join(sorted(found))}")
+        matches = {package: component for component, package in reversed(packages.items()) if rule(package)}
+        if len(matches) == 1:
+            return next(iter(matches.values()))
+        if matches:
+            packages_text = ", ".join(sorted(matches))
+            raise UnknownAppError(f"{name!r} matches several apps; use the package of one: {packages_text}")
     raise UnknownAppError(
         f"no app on the phone has the name {name!r}; its apps are {', '.join(sorted(set(packages.values())))}"
     )
 
 
 def _plain(name: str) -> str:
+    """Letters and digits only, case-folded."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())

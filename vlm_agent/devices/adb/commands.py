@@ -1,7 +1,7 @@
 """Actions as commands of Android's shell.
 
-A command is a sequence of words. Only `command_line` joins them into a line, and it quotes every word, because typed
-text comes from a model and is untrusted.
+A command is a sequence of words. Only `command_line` joins words into a line, and it quotes every word, because the
+text to type comes from a model and is untrusted.
 """
 
 import base64
@@ -23,13 +23,13 @@ KEYS = {"back": "4", "home": "3", "enter": "66", "recents": "187"}
 """Button → key code of Android's `KeyEvent`."""
 
 LONGEST_LINE = 65_000
-"""In bytes. A request to adb's server has at most 65,535, including its own header."""
+"""The maximum length of a shell line in bytes. A request to adb's server has at most 65,535, including its header."""
 
 
 def command_line(*commands: Words) -> str:
     """A shell line that runs the commands in order until one fails.
 
-    Raises ValueError for a zero byte, at which Android would cut the line off.
+    Raises ValueError for a zero byte, because Android would cut the line off there.
     """
     if any("\0" in word for words in commands for word in words):
         raise ValueError("a word of a command contains a zero byte")
@@ -37,7 +37,7 @@ def command_line(*commands: Words) -> str:
 
 
 def tap(y: int, x: int) -> Words:
-    """`y`, `x` in pixels."""
+    """A tap at (`y`, `x`) in pixels."""
     return ("input", "tap", str(x), str(y))
 
 
@@ -48,30 +48,31 @@ def swipe(touch: tuple[int, int], lift: tuple[int, int]) -> Words:
 
 
 def long_press(y: int, x: int) -> Words:
-    """A swipe in place, which Android takes as a long press. `y`, `x` in pixels."""
+    """A swipe without movement, which Android treats as a long press. `y`, `x` in pixels."""
     return ("input", "swipe", *map(str, (x, y, x, y, LONG_PRESS_MILLISECONDS)))
 
 
 def press(button: str) -> Words:
+    """`button`: a key of `KEYS`."""
     return ("input", "keyevent", KEYS[button])
 
 
 def type_by_broadcast(text: str) -> list[Words]:
-    """Types with ADBKeyBoard: any text of up to about 48,000 bytes. No other app receives the broadcast.
+    """Types with ADBKeyBoard: any text of at most about 48,000 bytes in UTF-8. No other app receives the broadcast.
 
-    Raises UntypableTextError for longer text.
+    Returns no command for an empty text. Raises UntypableTextError for longer text.
     """
     encoded = base64.b64encode(text.encode()).decode()
     package = UNICODE_KEYBOARD.partition("/")[0]
     words = ("am", "broadcast", "-a", KEYBOARD_BROADCAST, "--es", "msg", encoded, "-p", package)
-    return _fitting([words] if text else [], text)
+    return _check_size([words] if text else [], text)
 
 
 def type_by_keys(text: str) -> list[Words]:
-    """Types with Android's `input text`: printable ASCII only. A line break would press enter, so it is refused too.
+    """Types with Android's `input text`: printable ASCII only. A line break would press enter, so it is an error.
 
     `input text` replaces %s by a space and has no escape for it, so a literal %s is split over two commands. Raises
-    UntypableTextError for other text, and for text longer than a shell line.
+    UntypableTextError for other characters, and for text that does not fit into a shell line.
     """
     untypable = next((letter for letter in text if not " " <= letter <= "~"), None)
     if untypable is not None:
@@ -81,14 +82,14 @@ def type_by_keys(text: str) -> list[Words]:
             "connect again"
         )
     parts = text.replace("%s", "%\0s").split("\0")
-    return _fitting([("input", "text", part.replace(" ", "%s")) for part in parts if part], text)
+    return _check_size([("input", "text", part.replace(" ", "%s")) for part in parts if part], text)
 
 
-def _fitting(commands: list[Words], text: str) -> list[Words]:
+def _check_size(commands: list[Words], text: str) -> list[Words]:
     size = len(command_line(*commands).encode())
     if size > LONGEST_LINE:
         raise UntypableTextError(
-            f"the text has {len(text):,} characters, and the command that types it {size:,} bytes; adb takes at most "
-            f"{LONGEST_LINE:,} at once"
+            f"the text has {len(text):,} characters, and the command that types it {size:,} bytes; adb accepts at most "
+            f"{LONGEST_LINE:,} bytes per command"
         )
     return commands

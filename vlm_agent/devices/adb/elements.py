@@ -13,7 +13,7 @@ from vlm_agent.episodes import UiElement
 _FILE = "/data/local/tmp/vlm_agent_window.xml"
 
 COMMANDS: tuple[Words, ...] = (("uiautomator", "dump", _FILE), ("cat", _FILE), ("rm", "-f", _FILE))
-"""`uiautomator dump` prints only to a terminal, so the dump goes through a file."""
+"""`uiautomator dump` prints only to a terminal, so the commands write the dump to a file and print the file."""
 
 LONGEST_TEXT, MAX_ELEMENTS = 1000, 2000
 
@@ -21,26 +21,27 @@ _BOUNDS = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
 
 
 def read_elements(dump: str, size: tuple[int, int]) -> tuple[UiElement, ...]:
-    """The nodes on the screen that have a text or a description; `size` is (height, width) in pixels.
+    """The nodes on the screen with a text or a description, at most `MAX_ELEMENTS`.
 
-    All elements have type TEXT, because the dump does not distinguish icons from text.
+    `size` is (height, width) in pixels; boxes of the result are in screen fractions. All elements have type TEXT,
+    because the dump does not distinguish icons from text.
     """
-    nodes = _Nodes()
-    nodes.feed(dump)
-    found = (_element(node, size) for node in nodes.found)
-    return tuple(element for element in found if element is not None)[:MAX_ELEMENTS]
+    parser = _NodeParser()
+    parser.feed(dump)
+    elements = (_element(node, size) for node in parser.nodes)
+    return tuple(element for element in elements if element is not None)[:MAX_ELEMENTS]
 
 
-class _Nodes(HTMLParser):
-    """Collects the attributes of every <node>."""
+class _NodeParser(HTMLParser):
+    """Collects the attributes of every <node> in `nodes`."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: list[dict[str, str | None]] = []
+        self.nodes: list[dict[str, str | None]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "node":
-            self.found.append(dict(attrs))
+            self.nodes.append(dict(attrs))
 
 
 def _element(node: dict[str, str | None], size: tuple[int, int]) -> UiElement | None:

@@ -1,6 +1,6 @@
-"""The connection to one phone through adb's server: queries are repeated after a cut, actions run at most once.
+"""The connection to one phone through adb's server: queries are repeated if it breaks, actions run at most once.
 
-After a cut the link waits for the phone; to a phone on the network it reconnects.
+When the connection breaks, the link waits for the phone, and reconnects if the phone is on the network.
 """
 
 import subprocess
@@ -12,26 +12,28 @@ import adbutils
 from vlm_agent.devices.adb.commands import Words, command_line
 from vlm_agent.devices.adb.discovery import (
     CONNECT_SECONDS,
-    CUT,
+    CONNECTION_ERRORS,
     RETRY_SECONDS,
     check_state,
     choose,
     reason,
-    started_server,
+    start_server,
     states,
 )
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, RefusedError
 
 ANSWER_SECONDS = 30.0
-"""How long a command may run without output."""
+"""The maximum time, in seconds, that a command may run without output."""
 
-TYPED_PER_SECOND = 20
-"""The slowest speed of Android's `input text`, in characters; it has no output meanwhile."""
+CHARACTERS_PER_SECOND = 20
+"""The slowest speed of Android's `input text`, in characters per second; it has no output while it types."""
 
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
 
 class Answer(NamedTuple):
+    """Standard output, standard error and exit status of a shell line."""
+
     out: bytes
     err: bytes
     status: int
@@ -40,13 +42,13 @@ class Answer(NamedTuple):
 class AdbLink:
     """`serial` as `adb devices` prints it, or host:port; None selects the only connected phone.
 
-    `patience`: how many seconds to wait for a phone whose connection was lost. Raises a DeviceError that explains the
+    `patience`: the maximum time in seconds to wait for a lost connection. Raises a DeviceError that explains the
     problem.
     """
 
     def __init__(self, serial: str | None, patience: float) -> None:
         self._patience = patience
-        self._client = started_server(ANSWER_SECONDS)
+        self._client = start_server(ANSWER_SECONDS)
         self.serial, self._is_our_connection = choose(self._client, serial, patience)
 
     def close(self) -> None:
@@ -56,9 +58,9 @@ class AdbLink:
             self._is_our_connection = False
 
     def ask(self, *commands: Words) -> bytes:
-        """The output of commands without side effects. They are repeated after a cut.
+        """The output of commands without side effects, which are repeated if the connection breaks.
 
-        Raises RefusedError when they fail, DeviceLostError when the connection is not restored.
+        Raises RefusedError if they fail, and DeviceLostError if the connection is not restored.
         """
         line = command_line(*commands)
         deadline = None
@@ -66,27 +68,27 @@ class AdbLink:
             try:
                 answer = self._finish(self._transport(), line)
                 break
-            except CUT as error:
+            except CONNECTION_ERRORS as error:
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
-        return _checked(line, answer)
+        return _output_of(line, answer)
 
     def do(self, *commands: Words) -> bytes:
-        """The output of commands with side effects. They are sent at most once.
+        """The output of commands with side effects, which are sent at most once.
 
-        Raises ActionInDoubtError when the connection is cut after sending; RefusedError when the commands fail;
-        DeviceLostError when the connection was not restored and nothing was sent.
+        Raises ActionInDoubtError if the connection breaks after sending, RefusedError if the commands fail, and
+        DeviceLostError if the connection was not restored and nothing was sent.
         """
         line = command_line(*commands)
         transport = self._patient_transport()
         try:
             answer = self._finish(transport, line)
-        except CUT as error:
+        except CONNECTION_ERRORS as error:
             raise ActionInDoubtError(
                 f"the connection to {self.serial} was cut during `{_short(line)}` ({reason(error)}); it is unknown "
                 "whether the command took effect, and it is not repeated: look at the screen"
             ) from error
-        return _checked(line, answer)
+        return _output_of(line, answer)
 
     def _transport(self) -> adbutils.AdbConnection:
         """A connection to adb's server whose next request goes to the phone."""
@@ -94,7 +96,7 @@ class AdbLink:
         try:
             connection.send_command(f"host:transport:{self.serial}")
             connection.check_okay()
-        except CUT:
+        except CONNECTION_ERRORS:
             connection.conn.close()
             raise
         return connection
@@ -104,15 +106,18 @@ class AdbLink:
         while True:
             try:
                 return self._transport()
-            except CUT as error:
+            except CONNECTION_ERRORS as error:
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
 
     def _finish(self, connection: adbutils.AdbConnection, line: str) -> Answer:
-        """Sends the line and waits for the exit status; a cut before it leaves open whether the line ran."""
+        """Sends the line and waits for its exit status.
+
+        Raises one of `CONNECTION_ERRORS` if the connection breaks before; it is then unknown whether the line ran.
+        """
         with connection.conn as end:
             request = f"shell,v2:{line}".encode()
-            end.settimeout(ANSWER_SECONDS + len(request) / TYPED_PER_SECOND)
+            end.settimeout(ANSWER_SECONDS + len(request) / CHARACTERS_PER_SECOND)
             end.sendall(b"%04x" % len(request) + request)
             connection.check_okay()
             written = {_STDOUT: bytearray(), _STDERR: bytearray()}
@@ -125,17 +130,17 @@ class AdbLink:
                     written[header[0]] += data
 
     def _reconnect(self, deadline: float, cause: Exception) -> None:
-        """Returns when the phone is connected again. Raises DeviceLostError at the deadline (monotonic clock)."""
+        """Returns when the phone is connected again. Raises DeviceLostError at the `deadline` (of `time.monotonic`)."""
         while True:
             try:
                 if ":" in self.serial:
-                    # Otherwise adb's server may keep using a connection that it does not know to be dead.
+                    # Otherwise adb's server may keep using a dead connection.
                     self._client.disconnect(self.serial)
                     self._client.connect(self.serial, timeout=CONNECT_SECONDS)
                 else:
                     time.sleep(RETRY_SECONDS)
                 state = states(self._client).get(self.serial, "absent")
-            except (*CUT, subprocess.SubprocessError) as error:
+            except (*CONNECTION_ERRORS, subprocess.SubprocessError) as error:
                 state, cause = "absent", error
             if state == "unauthorized":
                 check_state(self.serial, state)
@@ -149,7 +154,7 @@ class AdbLink:
             time.sleep(RETRY_SECONDS)
 
 
-def _checked(line: str, answer: Answer) -> bytes:
+def _output_of(line: str, answer: Answer) -> bytes:
     # Android's `input` reports some failures as a Java exception but exits with 0.
     if answer.status == 0 and b"Exception" not in answer.err:
         return answer.out

@@ -1,4 +1,4 @@
-"""A real phone, or any other device that speaks ADB.
+"""A real phone, or any other device that supports ADB.
 
 with AdbPhone("127.0.0.1:5600") as phone:
     screen = phone.screenshot()
@@ -25,7 +25,7 @@ from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, 
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 WAIT_SECONDS = 1.0
-"""How long a WAIT action sleeps; the next screenshot then waits until the screen has settled."""
+"""The duration of a WAIT action; the next screenshot also waits until the screen is stable."""
 
 _PNG = b"\x89PNG"
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
@@ -36,8 +36,9 @@ _FOCUS = re.compile(r"mCurrentFocus=Window\{\S+ \S+ (\S+)\}")
 class AdbPhone:
     """`serial` as `adb devices` prints it, or host:port; None selects the only connected phone.
 
-    A screenshot is taken when the screen has not changed for `settle_interval` seconds, or after `settle_limit`. After
-    a lost connection the phone is waited for, up to `patience` seconds. Raises a DeviceError that explains the problem.
+    A screenshot is returned once two captures `settle_interval` seconds apart are equal, or after `settle_limit`
+    seconds. A lost connection raises an error only if it is not restored within `patience` seconds. Raises a
+    DeviceError that explains the problem.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class AdbPhone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, DeviceLostError):
-            self._keyboard_before = None  # restoring it would wait for the lost phone once more
+            self._keyboard_before = None  # restoring it would wait for the lost phone again
         self.close()
 
     def close(self) -> None:
-        """Restores the phone's keyboard."""
+        """Restores the phone's previous keyboard and disconnects."""
         try:
             if self._keyboard_before is not None:
                 self._link.ask(("ime", "set", self._keyboard_before))
@@ -91,19 +92,21 @@ class AdbPhone:
         return self.screenshot().shape[:2] if self._size is None else self._size
 
     def screenshot(self) -> np.ndarray:
-        """The settled screen, uint8 (height, width, 3), RGB. Also updates `activity`.
+        """The screen once it is stable: uint8 (height, width, 3), RGB. Also updates `activity` and `size`.
 
-        Raises ScreenOffError and LockedError; DeviceLostError when the connection is lost and not restored.
+        Raises ScreenOffError and LockedError, and DeviceLostError if the connection is lost and not restored.
         """
         self._check_screen()
-        with Image.open(io.BytesIO(self._settled())) as image:
+        with Image.open(io.BytesIO(self._stable_capture())) as image:
             pixels = np.array(image.convert("RGB"))
         self._size = pixels.shape[:2]
         return pixels
 
     def elements(self) -> tuple[UiElement, ...] | None:
-        """The elements that `uiautomator dump` reports, in a second or two; None where it fails, as on screens that
-        keep changing."""
+        """The elements that `uiautomator dump` reports; None if it fails, for example on screens that keep changing.
+
+        Takes one or two seconds.
+        """
         try:
             dump = self._link.ask(*COMMANDS)
         except RefusedError:
@@ -113,9 +116,9 @@ class AdbPhone:
     def perform(self, action: Action) -> None:
         """Perform one action, at most once; see `Device.perform`.
 
-        Raises ActionInDoubtError when the connection is cut during it; UntypableTextError, before anything is typed,
-        for text that needs ADBKeyBoard where it is not installed; UnknownAppError, before anything is opened, for a
-        name that does not identify an app; RefusedError when the phone reports a failure.
+        Raises ActionInDoubtError if the connection breaks during the action; UntypableTextError, before any typing, for
+        text that is too long or that needs ADBKeyBoard when it is not installed; UnknownAppError, before opening an
+        app, for a name that does not identify one; RefusedError if the phone reports a failure.
         """
         if action.is_status:
             self.status = action.kind
@@ -149,7 +152,7 @@ class AdbPhone:
             raise RefusedError(f"{self.serial} did not start {component}: {output.strip()[:400]}")
 
     def _pixel(self, point_yx: tuple[float, float]) -> tuple[int, int]:
-        """(y, x) in pixels of a point in screen fractions, on the screen."""
+        """The pixel (y, x) at a point (y, x) in screen fractions, limited to the screen."""
         (y, x), (height, width) = point_yx, self.size
         return min(int(y * height), height - 1), min(int(x * width), width - 1)
 
@@ -166,7 +169,7 @@ class AdbPhone:
         if UNICODE_KEYBOARD not in keyboards:
             return
         before = self._link.ask(("settings", "get", "secure", "default_input_method")).decode().strip()
-        # Selecting a keyboard is idempotent, so it may be repeated after a cut.
+        # Selecting a keyboard is idempotent, so it may be repeated if the connection breaks.
         self._link.ask(("ime", "enable", UNICODE_KEYBOARD), ("ime", "set", UNICODE_KEYBOARD))
         self._types_any_text = True
         self._keyboard_before = before if before in keyboards else None
@@ -186,18 +189,18 @@ class AdbPhone:
         focus = _FOCUS.search(state)
         self.activity = "" if focus is None else focus[1]
 
-    def _settled(self) -> bytes:
-        """PNG of the screen when it has stopped changing, or at the time limit."""
+    def _stable_capture(self) -> bytes:
+        """PNG of the screen once it is stable, or at the time limit."""
         end = time.monotonic() + self._limit
-        before = self._captured()
+        before = self._capture()
         while True:
             time.sleep(self._interval)
-            now = self._captured()
+            now = self._capture()
             if now == before or time.monotonic() >= end:
                 return now
             before = now
 
-    def _captured(self) -> bytes:
+    def _capture(self) -> bytes:
         picture = self._link.ask(("screencap", "-p"))
         if not picture.startswith(_PNG):
             raise DeviceError(f"{self.serial} did not return a PNG of its screen: {picture[:200]!r}")

@@ -5,8 +5,8 @@ with PhoneServer(Handset(SimulatedPhone(seed=7))) as server:
     with server.handset.lock:
         task.reached(server.handset.phone)
 
-ADB only gives access to the screen and to input. Setting up a task and checking whether it is reached use the Python
-objects in this process.
+ADB only provides access to the screen and to input. The Python objects in this process set up a task and check whether
+it is reached.
 """
 
 from vlm_agent.devices.adb_daemon.handset import Handset

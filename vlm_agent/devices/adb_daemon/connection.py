@@ -1,4 +1,4 @@
-"""One connection of adb's server: the handshake and the multiplexed streams."""
+"""The device's side of one connection from adb's server: the handshake and the multiplexed streams."""
 
 import os
 import socket
@@ -28,17 +28,18 @@ class Service(Protocol):
     """The device's end of a stream."""
 
     finished: bool
-    """Whether the stream ends after the data that was returned last."""
+    """Whether the stream ends once the data that the service has returned is sent."""
 
     def start(self) -> bytes:
-        """The data to send when the stream is open."""
+        """The data to send first, when the stream opens."""
 
     def take(self, data: bytes) -> bytes:
-        """The answer to `data`."""
+        """The response to `data` from the client."""
 
 
 class _Stream:
-    """Sends one packet at a time and waits for its acknowledgement, as the protocol requires."""
+    """The state of one stream. It sends one packet at a time and waits for its acknowledgement, as the protocol
+    requires."""
 
     def __init__(self, local: int, remote: int, service: Service) -> None:
         self.local, self.remote, self.service = local, remote, service
@@ -50,7 +51,7 @@ class _Stream:
 
 
 class Connection:
-    """`open_service`: the service with a name, None if the phone does not offer it."""
+    """`open_service`: service name → service, or None if the phone does not offer it."""
 
     def __init__(
         self, end: socket.socket, banner: bytes, open_service: Callable[[bytes], Service | None], authorised: bool
@@ -61,16 +62,16 @@ class Connection:
         self._numbers = 0
 
     def serve(self) -> None:
-        """Returns when the connection ends, for whatever reason."""
+        """Handles packets until the connection ends. Never raises for a broken connection or an invalid packet."""
         with self._end, self._end.makefile("rb") as stream:
             try:
                 while (packet := read_packet(stream)) is not None:
                     self._handle(packet)
             except (OSError, WireError):
-                return  # cut connections are normal for a phone
+                return  # broken connections are normal for a phone
 
     def hang_up(self) -> None:
-        """Cut the connection; may be called from any thread."""
+        """Closes the connection; may be called from any thread."""
         try:
             self._end.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -95,8 +96,10 @@ class Connection:
         self._send(CNXN, VERSION, MAX_PAYLOAD, self._banner)
 
     def _ask_for_key(self) -> None:
-        """The behaviour of a phone that has not authorised the computer: it rejects every signature, and after the last
-        one, a public key, it waits for its owner."""
+        """Answers like a phone that has not authorised the computer: it rejects every signature.
+
+        After the last signature the client sends its public key, and the phone waits for its owner to accept it.
+        """
         self._send(AUTH, AUTH_TOKEN, 0, os.urandom(TOKEN_BYTES))
 
     def _open(self, remote: int, name: bytes) -> None:

@@ -18,15 +18,18 @@ _WORD = struct.Struct("<4sI")
 
 @dataclass(frozen=True)
 class File:
+    """`mode`: type and permissions as in `os.stat`. `time`: last modification, in seconds since the epoch."""
+
     mode: int
     time: int
     data: bytes
 
 
 class Files(dict[str, File]):
-    """Path → file. `put` raises OSError if all files together would exceed `MAX_BYTES`."""
+    """Path → file. The files have at most `MAX_BYTES` together."""
 
     def put(self, path: str, data: bytes, mode: int = 0o644, seconds: int | None = None) -> None:
+        """Writes a file with modification time `seconds` (now if None). Raises OSError if `MAX_BYTES` is exceeded."""
         others = sum(len(file.data) for name, file in self.items() if name != path)
         if others + len(data) > MAX_BYTES:
             raise OSError(f"{path}: no space left on device")
@@ -57,7 +60,7 @@ class _IncomingFile:
 
 
 class SyncService:
-    """A stream of sync requests."""
+    """The service `sync:`: a stream of requests to read and write files."""
 
     def __init__(self, files: Files, lock: threading.RLock) -> None:
         self.finished = False

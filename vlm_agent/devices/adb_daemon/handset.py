@@ -1,4 +1,4 @@
-"""The state of the phone beyond its screen: power, lock, keyboards, files, and a record of commands and actions."""
+"""The phone's state apart from its screen: power, lock, keyboards, files, and a record of commands and actions."""
 
 import threading
 from collections import deque
@@ -13,7 +13,7 @@ from vlm_agent.episodes import Action
 USUAL_KEYBOARD = "com.android.inputmethod.latin/.LatinIME"
 
 MAX_RECORDS = 100_000
-"""Bounds the memory of a phone that is served for weeks; the oldest records are dropped."""
+"""The maximum number of records of each kind; the oldest are dropped, so a long-running phone needs bounded memory."""
 
 
 @dataclass
@@ -35,13 +35,13 @@ class Handset:
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})
 
     def perform(self, action: Action) -> None:
-        """Perform and record an action; a phone that is off or locked only records it."""
+        """Performs and records an action; a phone that is off or locked only records it."""
         self.performed.append(action)
         if self.is_awake and not self.is_locked:
             self.phone.perform(action)
 
     def press_key(self, press: Callable[[], object]) -> None:
-        """A key that is not an Action; `press` is its effect."""
+        """Presses a key that is not an Action; `press` is its effect. A phone that is off or locked ignores the key."""
         if self.is_awake and not self.is_locked:
             press()
             self.phone.changed()

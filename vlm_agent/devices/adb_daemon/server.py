@@ -16,7 +16,7 @@ from vlm_agent.devices.errors import DeviceError
 LOOPBACK = "127.0.0.1"
 
 EMULATOR_PORTS = range(5554, 5586)
-"""Ports that adb's server scans for emulators; a phone there would be listed twice."""
+"""Ports that adb's server scans for emulators; it would list a phone on one of them twice."""
 
 _SHELL = re.compile(rb"(shell|exec)((?:,[^:]*)?):(.*)", re.DOTALL)
 
@@ -24,14 +24,14 @@ _EXIT = 3
 """The frame type of `shell,v2` for the exit status; the other types are STDOUT and STDERR."""
 
 
-_NOT_INTERACTIVE = b"the simulated phone offers commands, no interactive shell: adb shell COMMAND\n"
+_NOT_INTERACTIVE = b"the simulated phone has no interactive shell; run one command: adb shell COMMAND\n"
 
 
 class PhoneServer:
-    """A context manager that serves the phone at `serial`. `port` 0 selects a free one.
+    """A context manager that serves the phone at `serial`. `port` 0 selects a free port.
 
-    With `is_authorised` False the phone has not authorised debugging. Raises DeviceError for a port that adb scans for
-    emulators, OSError for a port in use.
+    `is_authorised`: whether the phone's owner has allowed this computer to debug it. Raises DeviceError for a port that
+    adb scans for emulators, OSError for a port in use.
     """
 
     def __init__(self, handset: Handset, port: int = 0, is_authorised: bool = True) -> None:
@@ -44,7 +44,7 @@ class PhoneServer:
         self.port = port
         self._is_authorised = is_authorised
         self._shell = Shell(commands_of(handset), handset.commands)
-        self._served: list[tuple[Connection, threading.Thread]] = []
+        self._connections: list[tuple[Connection, threading.Thread]] = []
 
     @property
     def serial(self) -> str:
@@ -63,7 +63,7 @@ class PhoneServer:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._accepting.join()
-        for connection, thread in self._served:
+        for connection, thread in self._connections:
             connection.hang_up()
             thread.join()
 
@@ -76,7 +76,7 @@ class PhoneServer:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = Connection(end, _banner(), self._open_service, self._is_authorised)
             thread = threading.Thread(target=connection.serve, daemon=True)
-            self._served = [(connection, thread), *(pair for pair in self._served if pair[1].is_alive())]
+            self._connections = [(connection, thread), *(pair for pair in self._connections if pair[1].is_alive())]
             thread.start()
 
     def _open_service(self, name: bytes) -> Service | None:
@@ -86,7 +86,7 @@ class PhoneServer:
         if match is None:
             return None
         is_framed = match[1] == b"shell" and b"v2" in match[2].split(b",")
-        # The line becomes an argument of a process, which ends at a zero byte.
+        # On a real phone the line is an argument of a process, and ends at the first zero byte.
         line = match[3].partition(b"\0")[0].decode(errors="replace")
         return _ShellService(lambda: self._run(line), is_framed)
 
@@ -98,7 +98,7 @@ class PhoneServer:
 
 
 def _banner() -> bytes:
-    """Lists only features that are implemented."""
+    """The connection banner. It lists only the features that are implemented."""
     names = ("ro.product.name", "ro.product.model", "ro.product.device")
     return ("device::" + "".join(f"{name}={PROPERTIES[name]};" for name in names) + "features=shell_v2").encode()
 
@@ -120,7 +120,7 @@ class _ShellService:
         return b"".join(frames) + _frame(_EXIT, bytes([result.status]))
 
     def take(self, data: bytes) -> bytes:
-        """Ignores the data: no command reads its input."""
+        """Ignores the data, because no command reads its standard input."""
         return b""
 
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 CNXN, AUTH, OPEN, OKAY, CLSE, WRTE = b"CNXN", b"AUTH", b"OPEN", b"OKAY", b"CLSE", b"WRTE"
 
 VERSION = 0x01000001
-"""The first protocol version without byte sum checks."""
+"""The first protocol version whose packets need no valid byte sum."""
 
 MAX_PAYLOAD = 256 * 1024
 
@@ -22,7 +22,7 @@ _INVERTED = 0xFFFFFFFF
 
 
 class WireError(Exception):
-    """The peer does not speak ADB; the connection must be closed."""
+    """The peer does not use ADB's protocol; the connection must be closed."""
 
 
 class Packet(NamedTuple):

@@ -1,4 +1,4 @@
-"""Chromium for the browser phone: finding it, starting it under Playwright, serving it the local pages only."""
+"""Chromium for the browser phone: finds it, starts it under Playwright, and serves only the local pages."""
 
 import json
 import mimetypes
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route, WebSocketRoute
 
 ORIGIN = "http://phone.invalid"
-"""Never resolved: this process answers every request or blocks it."""
+"""The origin of the pages. It is never resolved: this process answers or blocks every request."""
 
 VIEWPORT = {"width": 412, "height": 915}
+"""In CSS pixels."""
+
 SCALE = 2.625
+"""Screen pixels per CSS pixel."""
 
 _FILES = {
     "index.html",
@@ -44,13 +47,13 @@ class NoBrowserError(DeviceError):
 
 
 def find_chromium() -> str:
-    """$CHROMIUM if it is set, otherwise `chromium` on the path. Raises NoBrowserError."""
-    named = os.environ.get("CHROMIUM")
-    found = shutil.which("chromium" if named is None else named)
-    if found is not None:
-        return found
-    if named is not None:
-        raise NoBrowserError(f"$CHROMIUM is {named!r}, which is not an executable program")
+    """The path of $CHROMIUM if it is set, otherwise of `chromium`. Raises NoBrowserError if this is not a program."""
+    name = os.environ.get("CHROMIUM")
+    program = shutil.which("chromium" if name is None else name)
+    if program is not None:
+        return program
+    if name is not None:
+        raise NoBrowserError(f"$CHROMIUM is {name!r}, which is not an executable program")
     raise NoBrowserError(
         "`chromium` is not on the path; install it (Debian: apt-get install chromium), or set CHROMIUM to the program"
     )
@@ -58,7 +61,10 @@ def find_chromium() -> str:
 
 @contextmanager
 def chromium() -> Iterator["Browser"]:
-    """A headless browser under Playwright while the context lasts. Raises NoBrowserError."""
+    """A context manager for a headless browser under Playwright.
+
+    Raises NoBrowserError if Playwright or Chromium is missing or does not start.
+    """
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
@@ -85,7 +91,7 @@ def chromium() -> Iterator["Browser"]:
 
 
 def open_page(browser: "Browser", world: dict, blocked: list[str], faults: list[str]) -> "Page":
-    """A page of a new browser context that stores nothing: the phone at its home screen, in `world`.
+    """A page in a new, empty browser context: the phone at its home screen, with the contents `world` (`make_world`).
 
     Appends the addresses of blocked requests to `blocked`, and exceptions of the pages' scripts to `faults`.
     """

@@ -1,4 +1,5 @@
-"""`browser`, `browser:SITE`, `browser:SITE/SEED`: the browser phone on the command line, alone or at a task's start."""
+"""`browser`, `browser:SITE`, `browser:SITE/SEED`: the browser phone on the command line; with a seed, set up for a
+task."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A phone in a browser: Chromium under Playwright, with a small shop and settings that look realistic.
+"""A phone in a browser: Chromium under Playwright, with a realistic-looking small shop and settings.
 
 with BrowserPhone("shop", seed=7) as phone:
     screen = phone.screenshot()
@@ -31,11 +31,10 @@ WAIT_MILLISECONDS = 1000
 
 
 class BrowserPhone:
-    """`site`: the site in front at the start, "shop" or "settings"; None is the home screen. `seed` determines the
-    world.
+    """`site`: the site to open first, "shop" or "settings"; None is the home screen. `seed` determines the contents.
 
     Playwright allows one browser phone at a time per thread, and none in a running asyncio loop. Raises NoBrowserError
-    when Playwright or Chromium is missing, DeviceLostError when Chromium exits.
+    if Playwright or Chromium is missing or does not start, DeviceLostError if Chromium exits.
     """
 
     def __init__(self, site: str | None = None, seed: int = 0) -> None:
@@ -43,7 +42,7 @@ class BrowserPhone:
         self.answer: str | None = None
         self.activity = ""
         self.blocked: list[str] = []
-        """Addresses of the requests that were blocked since the last reset."""
+        """Addresses of the blocked requests since the last reset."""
         self._elements: tuple[UiElement, ...] | None = None
         self._faults: list[str] = []
         self._page: Page
@@ -63,7 +62,10 @@ class BrowserPhone:
         self._open.close()
 
     def reset(self, site: str | None = None, seed: int = 0) -> None:
-        """Back to the initial state of a phone with these arguments, in a new browser context."""
+        """Resets to the initial state of a phone with these arguments, in a new browser context.
+
+        Raises DeviceError for an unknown site.
+        """
         if site is not None and site not in SITES:
             raise DeviceError(f"unknown site {site!r}; choose {' or '.join(SITES)}")
         with _device_errors():
@@ -91,7 +93,7 @@ class BrowserPhone:
             return np.array(image.convert("RGB"))
 
     def elements(self) -> tuple[UiElement, ...]:
-        """Texts, fields (their content or hint) and named buttons of the last screenshot, all of type TEXT."""
+        """Texts, fields (their content or hint) and labelled buttons of the last screenshot, all of type TEXT."""
         if self._elements is None:
             with _device_errors():
                 return self._read()
@@ -100,8 +102,9 @@ class BrowserPhone:
     def perform(self, action: Action) -> None:
         """Perform one action; see `Device.perform`.
 
-        Text goes into the focused field, if there is one. LONG_PRESS does nothing: no page reacts to one, and Chromium
-        would click. The apps to open are the sites. RECENTS does nothing: the phone has no list of recent apps.
+        TYPE has no effect if no field has the focus. LONG_PRESS has no effect, because no page reacts to it and
+        Chromium would click. OPEN_APP opens a site. RECENTS has no effect, because the phone has no list of recent
+        apps. Raises DeviceLostError if Chromium exits, DeviceError if a script of the pages fails.
         """
         if action.is_status:
             self.status = action.kind
@@ -127,8 +130,8 @@ class BrowserPhone:
         self._page.evaluate("(button) => phone[button]()", button)
 
     def state(self) -> dict:
-        """The state for judging tasks, never for an agent: {"cart": {id: count}, "orders": [{"items", "name",
-        "delivery"}], "opened": [id], "settings": {key: value}}, with the names of `world`."""
+        """The state, only for checking tasks, never for an agent: {"cart": {id: count}, "orders": [{"items", "name",
+        "delivery"}], "opened": [id], "settings": {key: value}}, with the IDs and keys of `make_world`."""
         with _device_errors():
             return self._page.evaluate("phone.state")
 
@@ -150,7 +153,7 @@ class BrowserPhone:
 
 
 def _point(point_yx: tuple[float, float]) -> tuple[float, float]:
-    """(x, y) in CSS pixels, within the window."""
+    """(y, x) in screen fractions → (x, y) in CSS pixels, limited to the viewport."""
     y, x = point_yx
     return (min(x * VIEWPORT["width"], VIEWPORT["width"] - 1), min(y * VIEWPORT["height"], VIEWPORT["height"] - 1))
 
@@ -164,7 +167,7 @@ def _element(text: str, left: float, top: float, right: float, bottom: float) ->
 
 @contextmanager
 def _device_errors() -> Iterator[None]:
-    """Raises Playwright's errors as DeviceErrors."""
+    """Converts Playwright's errors: to DeviceLostError if Chromium has exited, otherwise to DeviceError."""
     from playwright.sync_api import Error
 
     try:
@@ -187,4 +190,4 @@ _EFFECTS: dict[str, Callable[[BrowserPhone, Action], object]] = {
     "wait": lambda phone, action: phone._page.wait_for_timeout(WAIT_MILLISECONDS),
     "recents": lambda phone, action: None,
 }
-"""`Action.name` → effect, for every action but the status actions and ANSWER."""
+"""`Action.name` → effect, for every action except the status actions and ANSWER."""

@@ -1,6 +1,6 @@
-"""Tasks on the browser phone: a goal, and the state of the phone in which it is reached.
+"""Tasks on the browser phone: a goal, and the state of the phone that satisfies it.
 
-The state is read through the phone object; the screens do not show an agent whether a task is reached.
+The state is read from the phone object; the screens do not show an agent whether a task is reached.
 """
 
 import random
@@ -20,7 +20,7 @@ SUBSETS = {"shop": "web_shopping", "settings": "general"}
 
 @dataclass(frozen=True)
 class BrowserTask:
-    """`expected`: the parts of the phone's state that decide success; other parts are ignored."""
+    """`expected`: the parts of `BrowserPhone.state()` that decide success; other parts are ignored."""
 
     site: str
     seed: int
@@ -32,11 +32,11 @@ class BrowserTask:
         return SUBSETS[self.site]
 
     def set_up(self, phone: "BrowserPhone") -> None:
-        """Reset the phone to the start of the task."""
+        """Resets the phone to the start of the task."""
         phone.reset(self.site, self.seed)
 
     def reached(self, phone: "BrowserPhone") -> bool:
-        """Whether the phone is in the goal's state, with nothing else bought or set."""
+        """Whether the phone's state satisfies the goal, without other orders, cart items or changed settings."""
         state = phone.state()
         return all(state[name] == value for name, value in self.expected.items())
 

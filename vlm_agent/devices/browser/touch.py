@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 Point = tuple[float, float]
 
-_MOVES, _BETWEEN = 10, 0.03
+_MOVES, _MOVE_SECONDS = 10, 0.03
 _REST = 0.3
-"""Seconds (in event timestamps) between the last move and the lift, so that scrolling has no momentum."""
+"""Seconds (in event timestamps) between the last events of a swipe, so that scrolling has no momentum."""
 
 _FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
@@ -27,14 +27,14 @@ def swipe(page: "Page", session: "CDPSession", start: Point, end: Point) -> None
     for move in range(1, _MOVES + 1):
         part = move / _MOVES
         point = (start[0] + (end[0] - start[0]) * part, start[1] + (end[1] - start[1]) * part)
-        _touch(session, "touchMove", point, now + move * _BETWEEN)
-    moved = now + _MOVES * _BETWEEN
-    # A move to the same point is no event; half a pixel and back is one, at negligible speed.
+        _touch(session, "touchMove", point, now + move * _MOVE_SECONDS)
+    end_of_moves = now + _MOVES * _MOVE_SECONDS
+    # Chromium ignores a move to the same point, so the finger moves half a pixel and back, at negligible speed.
     for rest, offset in ((_REST, 0.5), (2 * _REST, 0.0)):
         page.evaluate(_FRAME)
-        _touch(session, "touchMove", (end[0], end[1] + offset), moved + rest)
+        _touch(session, "touchMove", (end[0], end[1] + offset), end_of_moves + rest)
     page.evaluate(_FRAME)
-    _touch(session, "touchEnd", None, moved + 3 * _REST)
+    _touch(session, "touchEnd", None, end_of_moves + 3 * _REST)
 
 
 def _touch(session: "CDPSession", kind: str, point: Point | None, seconds: float) -> None:

@@ -1,12 +1,12 @@
 """The contents of the browser phone's shop and settings, determined by a seed.
 
-A world is the pages' `WORLD`, in JSON types:
+A world is the object `WORLD` of the pages' scripts, in JSON types:
 
     products   [{"id": "p0", "name": "Blue mug", "kind": "mug", "tint": "#1f5fbf", "price": cents, "rating": "4.3",
                "words": …}, …] in the order of the shop's list; names and prices are unique
     settings   {key: value} at the start
     pages      the sub-pages of the settings: `pages/settings.json`
-    …          and the contents of `pages/shop.json`
+    …          "currency", "elsewhere" and "plurals" of `pages/shop.json`
 """
 
 import json
@@ -29,6 +29,7 @@ def settings_words() -> dict:
 
 
 def make_world(seed: int) -> dict:
+    """The world of a seed; see the module's description."""
     rng = random.Random(f"browser world {seed}")  # noqa: S311
     shop, settings = shop_words(), settings_words()
     names = rng.sample([(tint, kind) for tint in shop["tints"] for kind in shop["plurals"]], PRODUCTS)

@@ -3,7 +3,7 @@
 task = sample_task("google_apps", "train", seed=7)
 phone = SimulatedPhone(seed=7)
 task.set_up(phone)
-steps = task.solve(phone)       # or operate it yourself: phone.screenshot(), phone.perform(action)
+steps = task.solve(phone)       # or operate the phone yourself: phone.screenshot(), phone.perform(action)
 task.reached(phone)
 """
 
@@ -12,6 +12,6 @@ from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import SPLITS, TEMPLATES, Task, sample_task, split_of
 
 SUBSETS = tuple(sorted({template.subset for template in TEMPLATES}))
-"""Of the goals, by name."""
+"""The names of the goals' subsets."""
 
 __all__ = ["SPLITS", "SUBSETS", "TEMPLATES", "SimulatedPhone", "Task", "goals", "sample_task", "split_of"]

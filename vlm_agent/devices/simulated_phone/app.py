@@ -18,7 +18,7 @@ def package_of(app: str) -> str:
 
 @dataclass(slots=True)
 class Route:
-    """A page on the stack. `about` is its subject, of a type that depends on the page. `scroll`, its `limit` and the
+    """A page on the stack. `about` is the page's subject; its type depends on the page. `scroll`, its `limit` and the
     offsets of `strips` are in canvas units."""
 
     name: str
@@ -29,7 +29,10 @@ class Route:
 
 
 class App:
-    """Subclasses return their pages from `page()` and keep their state in plain attributes."""
+    """Subclasses return their pages from `page()` and keep their state in plain attributes.
+
+    `fields`: key → content of a text field.
+    """
 
     home = "home"
 
@@ -49,10 +52,12 @@ class App:
         return self.routes[-1]
 
     def page(self) -> Page:
-        """The page of the current route; by default from the method with its name, `_home` for `home`."""
+        """The page of the current route; by default, the method with the route's name returns it (`_home` for
+        `home`)."""
         return getattr(self, f"_{self.route.name}")(self.route)
 
     def draw(self, canvas: Canvas, bottom: float) -> None:
+        """Draw the current page down to `bottom` (units)."""
         route = self.route
         route.limit = draw_page(canvas, self.page(), route.scroll, bottom)
         route.scroll = min(route.scroll, route.limit)
@@ -71,14 +76,14 @@ class App:
         self.routes = [Route(self.home)]
 
     def back(self) -> bool:
-        """Go back one page; False on the first page."""
+        """Go back one page; returns False on the first page."""
         if len(self.routes) == 1:
             return False
         self.pop()
         return True
 
     def focus(self, key: str) -> None:
-        """Open the keyboard for a field. The first typed text replaces the field's content, as if it were selected."""
+        """Open the keyboard for a field. The first typed text replaces the content, as if it were selected."""
         self.phone.focus = key
         self.phone.replacing = True
 
@@ -89,24 +94,25 @@ class App:
         """Called when enter is pressed while `key` has the focus."""
 
     def activity(self) -> str:
+        """`package/activity` of the current page."""
         return f"{package_of(self.name)}/.{self.route.name.title().replace('_', '')}"
 
     def swiped(self, canvas: Canvas, direction: str, touch_y: float, length: float) -> None:
         """Handle a swipe of `length` units that started at `touch_y` (pixels)."""
         route = self.route
         if direction in ("up", "down"):
-            moved = route.scroll + (length if direction == "up" else -length)
-            route.scroll = min(max(0.0, moved), route.limit)
+            offset = route.scroll + (length if direction == "up" else -length)
+            route.scroll = min(max(0.0, offset), route.limit)
             return
         for strip in reversed(canvas.strips):
             if strip.top <= touch_y < strip.bottom and strip.limit > 0:
-                moved = route.strips.get(strip.name, 0.0) + (length if direction == "left" else -length)
-                route.strips[strip.name] = min(max(0.0, moved), strip.limit)
+                offset = route.strips.get(strip.name, 0.0) + (length if direction == "left" else -length)
+                route.strips[strip.name] = min(max(0.0, offset), strip.limit)
                 return
         self.sideways(direction)
 
     def sideways(self, direction: str) -> None:
-        """Handle a swipe left or right outside of strips: open the neighbouring tab, if the page has tabs."""
+        """Handle a swipe left or right outside strips: open the adjacent tab, if the page has tabs."""
         tabs = self.page().tabs
         at = next((index for index, tab in enumerate(tabs) if tab[3]), None)
         to = None if at is None else at + (1 if direction == "left" else -1)

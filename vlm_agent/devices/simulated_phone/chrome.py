@@ -1,4 +1,4 @@
-"""System UI around every app: status bar, navigation bar, keyboard, quick settings."""
+"""The system UI around every app: status bar, navigation bar, keyboard, quick settings."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ def status_bar(canvas: Canvas, phone: "SimulatedPhone", ink: Colour) -> None:
 
 
 def navigation_bar(canvas: Canvas, phone: "SimulatedPhone", ground: Colour | None) -> None:
-    """Three buttons, or the pill of gesture navigation; transparent if `ground` is None."""
+    """Draws three buttons, or the pill of gesture navigation; the background is transparent if `ground` is None."""
     tall = navigation_height(canvas)
     top = canvas.h - tall
     canvas.cover(0, top, canvas.w, tall)
@@ -99,7 +99,7 @@ def _specials(canvas: Canvas, phone: "SimulatedPhone", top: float, wide: float, 
 
 
 def shade(canvas: Canvas, phone: "SimulatedPhone") -> None:
-    """Quick settings and notifications, over the app in front."""
+    """Draws quick settings and notifications over the foreground app."""
     theme = canvas.theme
     canvas.dim(0.6)
     ground = (28, 29, 33) if theme.dark else (244, 245, 248)

@@ -12,20 +12,21 @@ from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.episodes import Action, Step
 
 MAX_STEPS = 60
-"""More steps mean that the script does not terminate."""
+"""A script with more steps is assumed not to terminate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """The expert's next intention: tap or reveal a target by its key, press, type, swipe, or declare the goal
-    impossible."""
+    """The expert's next intention: tap a target or bring it into view, press, type, swipe, or declare the goal
+    impossible. `what`: the target's key, the text or the direction."""
 
     verb: str
     what: str = ""
 
 
 GoalScript = Callable[[SimulatedPhone], Iterator[Intent]]
-"""A generator of intents. It may inspect the phone between them; its state is the expert's memory."""
+"""A function that returns a generator of intents. The generator may inspect the phone between two intents; its local
+state is the expert's memory."""
 
 
 def tap(key: str) -> Intent:
@@ -51,7 +52,7 @@ HOME, BACK, ENTER, IMPOSSIBLE = (Intent(verb) for verb in ("home", "back", "ente
 
 
 def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
-    """The intents that open an app from the current screen; none if it is in front already."""
+    """The intents that open an app from the current screen; none if it is already in the foreground."""
     if phone.front == name:
         return
     if not phone.at_home:
@@ -60,7 +61,10 @@ def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
 
 
 def jittered_tap(box: tuple[int, int, int, int], size: tuple[int, int], rng: random.Random) -> Action:
-    """A tap near the middle of a box (pixels), never outside it."""
+    """A tap near the centre of a box, never outside it.
+
+    `box`: (left, top, right, bottom) in pixels. `size`: (height, width) of the screen in pixels.
+    """
     left, top, right, bottom = box
     x = (left + right) / 2 + _bounded(rng, 0.16, 0.42) * (right - left)
     y = (top + bottom) / 2 + _bounded(rng, 0.16, 0.42) * (bottom - top)
@@ -68,7 +72,10 @@ def jittered_tap(box: tuple[int, int, int, int], size: tuple[int, int], rng: ran
 
 
 def jittered_swipe(direction: str, canvas: Canvas, at_y: float | None, rng: random.Random) -> Action:
-    """A swipe on the scrolling part of the screen; a sideways one at `at_y` (pixels) if given."""
+    """A swipe on the scrolling part of the screen. `at_y` (pixels) is the y of a sideways swipe; if None, it is random.
+
+    `direction`: `up`, `down`, `left`, `right` or `shade` (down from the top edge); it is the direction of the finger.
+    """
     height, _ = canvas.size
     if direction == "shade":
         return _swipe((rng.uniform(0.004, 0.02), rng.gauss(0.5, 0.12)), "down", rng.uniform(0.35, 0.65), rng)
@@ -97,14 +104,14 @@ def _bounded(rng: random.Random, spread: float, bound: float) -> float:
 
 
 def _fraction(value: float) -> float:
-    """`value` limited to the screen and rounded to float32, as AITW stores points."""
+    """A screen fraction limited to the screen and rounded to float32, because AITW stores points in float32."""
     return float(np.float32(min(max(0.002, value), 0.998)))
 
 
 class Expert:
-    """Runs a script on a phone: closes dialogs, swipes targets into view, and jitters taps and swipes like a person.
+    """Runs a script on a phone: closes dialogs, swipes targets into view, and adds human-like jitter to gestures.
 
-    `steps` holds one step per action, with the screen before it. Without `pixels`, steps have no screenshot.
+    `steps` has one step per action, with the screen before it. `pixels`: whether steps have screenshots.
     """
 
     def __init__(self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True) -> None:
@@ -112,7 +119,10 @@ class Expert:
         self.steps: list[Step] = []
 
     def follow(self, script: GoalScript) -> tuple[Step, ...]:
-        """Run the whole script, then declare the end. Raises RuntimeError for a target that the phone does not have."""
+        """Runs the whole script, then performs `complete` or `impossible`; returns all steps.
+
+        Raises RuntimeError for a target that the phone does not have, and after `MAX_STEPS` steps.
+        """
         last = Action.complete()
         for intent in script(self.phone):
             if intent.verb == "impossible":
@@ -126,7 +136,9 @@ class Expert:
     def _act(self, action: Action) -> None:
         phone = self.phone
         if len(self.steps) >= MAX_STEPS:
-            raise RuntimeError(f"no end after {MAX_STEPS} steps on phone {phone.seed}, now in {phone.activity}")
+            raise RuntimeError(
+                f"the script does not end within {MAX_STEPS} steps on phone {phone.seed}, now in {phone.activity}"
+            )
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
         phone.perform(action)
@@ -144,12 +156,12 @@ class Expert:
         else:
             self._act(Action.press(intent.verb))
 
-    def _clear(self, wanted: str) -> None:
-        """Close what covers the target of the next intent."""
+    def _clear(self, key: str) -> None:
+        """Close quick settings and dialogs if they cover `key`, what the next intent acts on."""
         phone = self.phone
-        if wanted == "home":
+        if key == "home":
             return
-        if phone.shade and not wanted.startswith(("quick:", "notice:")) and wanted != "up":
+        if phone.shade and not key.startswith(("quick:", "notice:")) and key != "up":
             self._act(jittered_swipe("up", phone.canvas(), None, self.rng))
         self._close_popup()
 

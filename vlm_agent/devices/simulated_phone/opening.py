@@ -1,4 +1,4 @@
-"""`simulated`, `simulated:SUBSET/SPLIT/SEED`: a simulated phone on the command line, alone or at a task's start."""
+"""`simulated`, `simulated:SUBSET/SPLIT/SEED`: a simulated phone on the command line; the second form sets up a task."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The simulated phone: the app in front, system UI over it, and the effect of each action."""
+"""The simulated phone: the foreground app, the system UI over it, and the effect of each action."""
 
 import random
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from vlm_agent.episodes import Action, ActionKind, UiElement
 AppKind = TypeVar("AppKind", bound=App)
 
 FLING = 1.5
-"""How far a page moves in relation to the finger."""
+"""The scroll distance of a swipe, relative to the distance that the finger moves."""
 
 LONGEST_TEXT = 500
 
@@ -47,7 +47,7 @@ POPUPS = (
 
 
 def random_popup(app: str, rng: random.Random, shuffle_buttons: bool = False) -> Popup:
-    """One of `POPUPS` over `app`, as a dialog or a sheet. `shuffle_buttons` draws their order from `rng` too."""
+    """One of `POPUPS` for `app`, as a dialog or a sheet. `shuffle_buttons`: the order of its buttons is random too."""
     title, text, buttons, dismiss = rng.choice(POPUPS)
     if shuffle_buttons and rng.random() >= 0.5:
         buttons = buttons[::-1]
@@ -57,8 +57,8 @@ def random_popup(app: str, rng: random.Random, shuffle_buttons: bool = False) ->
 class SimulatedPhone:
     """A deterministic Android phone: the same seed and actions give the same pixels.
 
-    `size`: (height, width) in pixels. `theme`: by default drawn from the seed. Every action is accepted on every screen
-    and never raises.
+    `size`: (height, width) in pixels, 64 or more. `theme`: by default sampled from the seed. `perform` accepts every
+    action on every screen and never raises. Raises DeviceError for a smaller `size`.
     """
 
     def __init__(self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None) -> None:
@@ -66,14 +66,14 @@ class SimulatedPhone:
             raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
         self.seed = seed
         self.size = (size[0], size[1])
-        self._given_theme = theme
+        self._theme_override = theme
         self.reset()
 
     def reset(self) -> None:
-        """Back to the initial state of the seed."""
+        """Resets to the initial state of the seed."""
         rng = random.Random(f"phone {self.seed}")
-        drawn = sample_theme(rng)
-        self.theme = drawn if self._given_theme is None else self._given_theme
+        random_theme = sample_theme(rng)  # always, so that the rest of the state does not depend on `theme`
+        self.theme = random_theme if self._theme_override is None else self._theme_override
         self.installed = [*APPS, *rng.sample(list(STORE_APPS), rng.randint(2, 8))]
         self.catalogue = APPS | STORE_APPS
         self.switches = {name: rng.random() < 0.5 for name in SWITCHES}
@@ -98,7 +98,7 @@ class SimulatedPhone:
 
     @property
     def at_home(self) -> bool:
-        """Whether the launcher is in front, on any of its pages."""
+        """Whether the launcher is in the foreground, on any of its pages."""
         return self.front == "Launcher"
 
     # The Device interface
@@ -108,10 +108,9 @@ class SimulatedPhone:
         return np.array(self.canvas().image)
 
     def perform(self, action: Action) -> None:
-        """Perform one action; see `Device.perform`.
+        """Performs one action; see `Device.perform`.
 
-        No target of the simulated phone reacts to a long press, and waiting changes nothing. OPEN_APP with a name that
-        no installed app has does nothing.
+        Long presses and waiting have no effect. OPEN_APP with the name of an app that is not installed does nothing.
         """
         if action.is_status:
             self.status = action.kind
@@ -122,7 +121,7 @@ class SimulatedPhone:
     # The screen
 
     def elements(self) -> tuple[UiElement, ...]:
-        """Annotations of the current screen in the style of AITW."""
+        """Annotations of the current screen as in AITW: OCR boxes of texts, and icons with types `ICON_…`."""
         return self.canvas().elements()
 
     @property
@@ -135,14 +134,14 @@ class SimulatedPhone:
         return self._apps[name]
 
     def the(self, kind: type[AppKind]) -> AppKind:
-        """The app with its own class `kind`, such as `Clock`."""
+        """The app of class `kind`, one of `APP_CLASSES`, such as `Clock`."""
         app = self.app(next(name for name, app_kind in APP_CLASSES.items() if app_kind is kind))
         if not isinstance(app, kind):
             raise TypeError(f"{app.name} is not an instance of {kind.__name__}")
         return app
 
     def canvas(self) -> Canvas:
-        """The drawn screen, cached until the next action or `changed()`."""
+        """The current screen, cached until the next action or `changed()`."""
         if self._canvas is None:
             self._canvas = self._draw()
         return self._canvas
@@ -182,7 +181,7 @@ class SimulatedPhone:
     # Effects of actions
 
     def target_at(self, y: float, x: float) -> Target | None:
-        """The target under the point (y, x) in screen fractions."""
+        """The topmost target at the point (y, x) in screen fractions, or None."""
         row, column = y * self.size[0], x * self.size[1]
         for target in reversed(self.canvas().targets):
             left, top, right, bottom = target.hit
@@ -219,7 +218,7 @@ class SimulatedPhone:
             self.app(self.front).swiped(canvas, direction, touch_y, length * FLING)
 
     def type_text(self, text: str) -> None:
-        """Type into the focused field; no effect without one."""
+        """Type into the focused field; no effect if no field has the focus."""
         if self.focus is None or self.popup is not None or self.shade:
             return
         app = self.app(self.front)
@@ -230,7 +229,7 @@ class SimulatedPhone:
         app.typed(self.focus)
 
     def type_more(self, letter: str) -> None:
-        """One key of the keyboard."""
+        """Type one key of the keyboard."""
         self.type_text(letter)
 
     def erase(self) -> None:
@@ -263,13 +262,13 @@ class SimulatedPhone:
             self.app(self.front).entered(self.focus)
 
     def open_by_name(self, name: str) -> None:
-        """Open the installed app with this name, ignoring case; no effect for another name."""
+        """Open the installed app with this name, ignoring case; no effect for other names."""
         app = next((app for app in self.installed if app.casefold() == name.strip().casefold()), None)
         if app is not None:
             self.open(app)
 
     def open(self, name: str) -> None:
-        """Bring an app to the front, on the page where it was left."""
+        """Bring an app to the foreground, on the page that it showed last."""
         self.shade, self.focus = False, None
         self.front = name
         self.changed()
@@ -310,4 +309,4 @@ _EFFECTS: dict[ActionKind, Callable[[SimulatedPhone, Action], None]] = {
     ActionKind.RECENTS: lambda phone, action: phone.press_recents(),
     ActionKind.ANSWER: _record_answer,
 }
-"""Action kind → effect, for every kind but the status actions."""
+"""Action kind → effect, for every kind except the status actions."""

@@ -22,32 +22,35 @@ SPLITS = ("train", "validation", "test")
 
 @dataclass
 class Slots:
-    """The choices that fill a template. The template's name and these choices identify the goal's instance."""
+    """Fills the slots of a template at random. The template's name and `values` identify the goal's instance."""
 
     rng: random.Random
-    chosen: list[str] = field(default_factory=list)
+    values: list[str] = field(default_factory=list)
 
     def pick(self, options: Iterable[T]) -> T:
-        """One of `options`; it becomes part of the instance."""
+        """A random one of `options`; it becomes part of the instance."""
         value = self.rng.choice(list(options))
-        self.chosen.append(str(value))
+        self.values.append(str(value))
         return value
 
     def hide(self, options: Iterable[T]) -> T:
-        """One of `options` that the goal's words do not contain. It is not part of the instance; otherwise the same
-        words could be a goal of several splits."""
+        """A random one of `options` that the goal's words do not mention.
+
+        It is not part of the instance; otherwise goals of several splits could have the same words.
+        """
         return self.rng.choice(list(options))
 
     def pair(self, options: Iterable[T]) -> tuple[T, T]:
-        """Two different ones of `options`, in random order; both become part of the instance."""
+        """Two different `options` in random order; both become part of the instance."""
         first, second = self.rng.sample(list(options), 2)
-        self.chosen += [str(first), str(second)]
+        self.values += [str(first), str(second)]
         return first, second
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A filled template: its wordings, the set-up of the phone, the expert's script and the success criterion."""
+    """An instance of a template: its phrasings, the set-up of the phone, the expert's script and the success
+    criterion."""
 
     phrasings: tuple[str, ...]
     start: Callable[[SimulatedPhone, random.Random], None]
@@ -68,8 +71,10 @@ TEMPLATES: list[Template] = []
 
 
 def template(subset: str, weight: float = 1.0, memory: bool = False) -> Callable:
-    """Register a function from slots to a goal as a template of a subset. Templates are drawn in proportion to
-    `weight`."""
+    """Registers a function from slots to a goal as a template of a subset.
+
+    Templates are sampled in proportion to `weight`. `memory`: see `Task`.
+    """
 
     def register(make: Callable[[Slots], Goal]) -> Callable[[Slots], Goal]:
         TEMPLATES.append(Template(subset, make.__name__, weight, memory, make))
@@ -82,7 +87,8 @@ def template(subset: str, weight: float = 1.0, memory: bool = False) -> Callable
 class Task:
     """A goal on a phone. `memory`: some correct action depends on more than the goal and the current screen.
 
-    `instance`: the template and its slots, which the splits do not share. `seed` determines the set-up and the wording.
+    `instance`: the template's name and slots; each instance belongs to one split. `seed` determines the set-up and the
+    phrasing.
     """
 
     subset: str
@@ -95,16 +101,17 @@ class Task:
     _goal: Goal
 
     def set_up(self, phone: SimulatedPhone) -> None:
-        """Bring the phone to the start of the task."""
+        """Brings a new phone into the start state of the task."""
         self._goal.start(phone, random.Random(f"start {self.seed}"))
         phone.changed()
 
     def reached(self, phone: SimulatedPhone) -> bool:
-        """Whether the phone is in the state that the goal asks for."""
+        """Whether the phone's state satisfies the goal."""
         return self._goal.reached(phone)
 
     def solve(self, phone: SimulatedPhone, pixels: bool = True) -> tuple[Step, ...]:
-        """The expert's steps after `set_up`, the last one complete or impossible."""
+        """The expert's steps after `set_up`; the last action is `complete` or `impossible`. `pixels`: whether the steps
+        have screenshots."""
         return Expert(phone, random.Random(f"finger {self.seed}"), pixels).follow(self._goal.script)
 
 
@@ -115,22 +122,23 @@ def split_of(instance: str) -> str:
 
 
 def sample_task(subset: str, split: str, seed: int) -> Task:
-    """The task of a subset and split that `seed` determines. Raises DeviceError for an unknown subset or split."""
+    """The task with this seed in a subset and split. Raises DeviceError for an unknown subset or split."""
     templates = [item for item in TEMPLATES if item.subset == subset]
     if not templates or split not in SPLITS:
         raise DeviceError(f"unknown subset {subset!r} or split {split!r}")
     rng = random.Random(f"{subset} {split} {seed}")
-    chosen = rng.choices(templates, [item.weight for item in templates])[0]
-    goal, instance = _instance_in(chosen, split, rng)
+    choice = rng.choices(templates, [item.weight for item in templates])[0]
+    goal, instance = _sample_instance(choice, split, rng)
     text = rng.choice(goal.phrasings)
-    return Task(subset, split, seed, text, instance, chosen.name, chosen.memory, goal)
+    return Task(subset, split, seed, text, instance, choice.name, choice.memory, goal)
 
 
-def _instance_in(chosen: Template, split: str, rng: random.Random) -> tuple[Goal, str]:
+def _sample_instance(choice: Template, split: str, rng: random.Random) -> tuple[Goal, str]:
+    """A goal of the template whose instance is in `split`, by rejection sampling, and this instance."""
     for _ in range(2000):
         slots = Slots(rng)
-        goal = chosen.make(slots)
-        instance = "|".join((f"{chosen.subset}/{chosen.name}", *slots.chosen))
+        goal = choice.make(slots)
+        instance = "|".join((f"{choice.subset}/{choice.name}", *slots.values))
         if split_of(instance) == split:
             return goal, instance
-    raise RuntimeError(f"no instance of the template {chosen.name} is in {split}; add slots to it or change SALT")
+    raise RuntimeError(f"no instance of the template {choice.name} is in {split}; add slots to it or change SALT")

@@ -1,7 +1,7 @@
 """The closed vocabulary of the simulated phone: every name that a goal can contain.
 
-Words are few, common and shared by goals, subsets and screens, so that a held-out goal combines known words in a new
-way.
+The words are few, common, and shared by goals, subsets and screens, so that a held-out goal is a new combination of
+known words.
 """
 
 APPS = {

@@ -1,1 +1,1 @@
-"""The shell of the simulated phone: parsing of command lines and the commands that it offers."""
+"""The shell of the simulated phone: the parser of command lines, and the commands."""

@@ -1,7 +1,7 @@
-"""The commands of the simulated phone's shell: those of Android that operating a phone from outside needs.
+"""The commands of the simulated phone's shell: those of Android that operate a phone from outside.
 
-Where other programs read their output, it has the format of Android 13. No command sets up a task or reports whether
-one is reached, and `am start` opens an app only as the launcher does.
+Output that programs read has the format of Android 13. No command sets up a task or reports whether a task is reached,
+and `am start` opens an app only as the launcher does.
 """
 
 import base64
@@ -23,7 +23,7 @@ from vlm_agent.episodes import Action
 DENSITY = 420
 
 LONG_PRESS_MILLISECONDS = 500
-"""How long a finger must rest for a long press (Android, `ViewConfiguration`)."""
+"""The shortest touch that counts as a long press (Android, `ViewConfiguration`)."""
 
 PROPERTIES = {
     "ro.build.version.release": "13",
@@ -74,7 +74,7 @@ def _after(words: list[str], *marks: str) -> str | None:
 
 
 def launcher_activity(app: str) -> str:
-    """`package/activity` of an app as the launcher starts it."""
+    """The `package/activity` with which the launcher starts an app."""
     return f"{package_of(app)}/.Home"
 
 
@@ -106,7 +106,10 @@ class _Commands:
         return failure(f"Error: Invalid arguments for command: {' '.join(words[:1])}")
 
     def _touch(self, numbers: list[str], is_long: bool = False) -> Result:
-        """A swipe or tap; a long press if it `is_long` and the finger does not move."""
+        """Performs a swipe or tap from four numbers, x and y of touch and lift in pixels.
+
+        It is a long press if it `is_long` and the finger does not move.
+        """
         try:
             x, y, to_x, to_y = map(float, numbers)
             touch = self._fraction(y, x)
@@ -117,14 +120,14 @@ class _Commands:
         return Result()
 
     def _fraction(self, y: float, x: float) -> tuple[float, float]:
-        """The centre of a pixel, (y, x) in screen fractions. Raises ValueError for a point off the screen."""
+        """The centre of pixel (`y`, `x`), as (y, x) in screen fractions."""
         height, width = self._handset.phone.size
         return (int(y) + 0.5) / height, (int(x) + 0.5) / width
 
     def _input_text(self, text: str) -> Result:
         if not all(" " <= letter <= "~" for letter in text):
             return failure("java.lang.NullPointerException: Attempt to get length of null array", 255)
-        # As on Android, %s becomes a space, and there is no escape for it.
+        # As on Android, %s becomes a space and cannot be escaped.
         self._handset.perform(Action.type_text(_PERCENT_S.sub(" ", text)))
         return Result()
 
@@ -143,7 +146,7 @@ class _Commands:
         if words[:1] != ["broadcast"]:
             return failure(f"Error: am {' '.join(words[:1])} is not offered by the simulated phone")
         action, message = _after(words, "-a"), _after(words, "--es", "msg")
-        # An unselected keyboard ignores the broadcast, which reports success all the same.
+        # A keyboard that is not selected ignores the broadcast, but `am` still reports success.
         if action == KEYBOARD_BROADCAST and message is not None and self._handset.keyboard == UNICODE_KEYBOARD:
             try:
                 text = base64.b64decode(message, validate=True).decode()
@@ -223,7 +226,7 @@ class _Commands:
         return output("\n".join(f"package:{name}" for name in (*apps, *keyboards)))
 
     def dumpsys(self, words: list[str]) -> Result:
-        """`dumpsys power|window|display`: only the lines with the state of the screen."""
+        """`dumpsys power|window|display`: only the lines that describe the state of the screen."""
         handset = self._handset
         height, width = handset.phone.size
         awake, locked = str(handset.is_awake).lower(), str(handset.is_locked).lower()

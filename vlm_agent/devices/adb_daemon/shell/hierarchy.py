@@ -1,4 +1,4 @@
-"""`uiautomator dump` and `cat`: the screen's elements as Android's accessibility service reports them."""
+"""`uiautomator dump` and `cat`: the screen's elements in the XML format of Android's accessibility service."""
 
 from xml.sax.saxutils import quoteattr
 

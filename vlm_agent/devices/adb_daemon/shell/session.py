@@ -1,6 +1,6 @@
 """The phone's shell: runs command lines from a table of commands and records every command.
 
-It also runs what a real shell would run because of wrong quoting, so that tests find such commands in the record.
+Like a real shell, it also runs commands that are injected through wrong quoting, so that tests find them in the record.
 """
 
 import fnmatch
@@ -12,7 +12,7 @@ from vlm_agent.devices.adb_daemon.shell.words import ShellSyntaxError, SimpleCom
 NOT_FOUND, SYNTAX_ERROR = 127, 1
 
 _NAMES_IN_ROOT = ("data", "dev", "sdcard", "system")
-"""The expansion of an unquoted `*`; a shell on a phone starts in /."""
+"""The file names for the expansion of unquoted patterns such as `*`; a shell on a phone starts in `/`."""
 
 _DEEPEST = 16
 
@@ -31,7 +31,7 @@ STDOUT, STDERR = 1, 2
 
 @dataclass(frozen=True)
 class Transcript:
-    """The output of a line, (STDOUT or STDERR, bytes) in order, and the exit status of its last command."""
+    """The output of a line and the exit status of its last command. `written`: (STDOUT or STDERR, bytes) in order."""
 
     written: tuple[tuple[int, bytes], ...]
     status: int
@@ -59,7 +59,10 @@ class Shell:
         self._commands, self._record = commands, record
 
     def run(self, line: str, depth: int = 0) -> Transcript:
-        """Runs all commands of a line. Never raises."""
+        """Runs all commands of a line. A syntax error is reported in the output, not raised.
+
+        `depth`: the number of command substitutions around the line, at most `_DEEPEST`.
+        """
         try:
             if depth > _DEEPEST:
                 raise ShellSyntaxError("too deep")
@@ -92,7 +95,7 @@ class Shell:
         return Result(b"" if files else result.out, result.err, result.status)
 
     def _fields(self, word: Word, status: int, depth: int) -> list[str]:
-        """The expansion of a word: one field if it is quoted, otherwise any number."""
+        """The expansion of a word: one field if any part of it is quoted, otherwise any number of fields."""
         text, splits, is_quoted = "", False, False
         for piece in word:
             is_quoted |= piece.quoted

@@ -1,7 +1,7 @@
 """Parses shell lines as a phone's shell does: quotes, escapes, operators, substitutions, redirections.
 
-Parsing has no effect: commands are looked up in a table (`session.py`), and no line reaches a shell of this machine.
-Brace expansion, here-documents, functions and loops are not supported; their words stay words.
+Parsing has no side effects: commands are looked up in a table (`session.py`), and no line reaches a shell of this
+machine. Brace expansion, here-documents, functions and loops are not supported; their words are ordinary words.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,8 @@ class ShellSyntaxError(Exception):
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a word. `kind` is `text`, `variable` (`value` is its name) or `command` (replaced by its output)."""
+    """A part of a word. `kind` is `text`, `variable` (`value` is its name) or `command` (`value` is a command line, to
+    be replaced by its output)."""
 
     kind: str
     value: str

@@ -1,4 +1,4 @@
-"""The clock: alarms with a dial to set them, world clock, a timer, a stopwatch."""
+"""The clock: alarms and a dial that sets them, a world clock, a timer, a stopwatch."""
 
 import math
 import random
@@ -30,7 +30,7 @@ class Alarm:
 
 @dataclass
 class Dial:
-    """A clock face with the choices of an hour or minute, clockwise from the top."""
+    """A clock face to choose an hour or minute; the choices are clockwise from the top."""
 
     numbers: Sequence[Choice]
 

@@ -26,12 +26,12 @@ class Launcher(App):
         self.columns = 4 if rng.random() < 0.75 else 5
         slots = COLUMNS * ROWS
         if self.phone.theme.drawer == "none":
-            shown, pages = apps, 3
+            names, pages = apps, 3
         else:
-            shown, pages = apps[: rng.randint(5, 16)], rng.choice((1, 1, 2))
+            names, pages = apps[: rng.randint(5, 16)], rng.choice((1, 1, 2))
         self.pages: list[list[str | None]] = [[None] * slots for _ in range(pages)]
-        places = rng.sample(range(slots * pages), len(shown))
-        for place, name in zip(places, shown, strict=True):
+        places = rng.sample(range(slots * pages), len(names))
+        for place, name in zip(places, names, strict=True):
             self.pages[place // slots][place % slots] = name
         self.at = rng.choice((0, pages - 1))
         self.first = self.at
@@ -113,7 +113,7 @@ class Launcher(App):
         self.phone.the(Browser).new_search()
 
     def _hide(self, canvas: Canvas) -> None:
-        """Record where hidden apps are: on a later page, on an earlier page, or in the drawer."""
+        """Record the swipe towards each hidden app: on a later page, on an earlier page, or in the drawer."""
         for index, page in enumerate(self.pages):
             for name in page:
                 if name is not None and index != self.at:
@@ -173,7 +173,7 @@ class Launcher(App):
             super().swiped(canvas, direction, touch_y, length)
 
     def sideways(self, direction: str) -> None:
-        """Ignored: the drawer and recent apps have no neighbouring tabs."""
+        """Has no effect, because the drawer and recent apps have no tabs."""
 
     def back(self) -> bool:
         super().back()

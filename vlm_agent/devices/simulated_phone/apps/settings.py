@@ -29,7 +29,7 @@ class Settings(App):
     def fill(self, rng: random.Random) -> None:
         self.order = [*SWITCHES, *SETTING_PAGES]
         rng.shuffle(self.order)
-        self.chosen = {page: rng.choice(choices) for page, choices in CHOICES.items()}
+        self.choices = {page: rng.choice(choices) for page, choices in CHOICES.items()}
         self.colours = {name: rng.choice(ACCENTS) for name in self.order}
         self.plain = rng.random() < 0.4
         self.groups = rng.random() < 0.5
@@ -58,18 +58,18 @@ class Settings(App):
                 on_tap=lambda: self.phone.toggle(name),
             )
         return Row(
-            name, self.chosen[name], SETTING_PAGES[name], colour, key=name, on_tap=lambda: self.push("page", name)
+            name, self.choices[name], SETTING_PAGES[name], colour, key=name, on_tap=lambda: self.push("page", name)
         )
 
     def _choices(self, page: str) -> Page:
         def choose(choice: str) -> None:
-            self.chosen[page] = choice
+            self.choices[page] = choice
 
         rows = [
             Row(
                 choice,
                 key=choice,
-                trail_glyph="check" if choice == self.chosen[page] else "",
+                trail_glyph="check" if choice == self.choices[page] else "",
                 on_tap=partial(choose, choice),
             )
             for choice in CHOICES[page]

@@ -1,4 +1,4 @@
-"""Shops: departments, search, products, cart and checkout. The Shop app is one; the browser has others."""
+"""Shops: departments, search, products, cart and checkout. The Shop app is one shop; the browser has others."""
 
 import random
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The drawing surface. Drawing a text or icon also adds its annotation; touchable parts add a target.
+"""The drawing surface. Drawing a text or icon also adds its annotation; touchable parts also add a target.
 
-Lengths and positions are in *units*, 1/208 of the width of an upright phone (`Canvas.unit`), so that layouts look alike
-at every resolution. Text and icons are rendered at their final size in pixels.
+Lengths and positions are in *units*, 1/208 of the width of an upright phone (`Canvas.unit`), so that layouts look the
+same at every resolution. Text and icons are rendered at their final size in pixels.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ UNITS = (448, 208)
 """An upright phone's (height, width) in units."""
 
 VISIBLE = 0.7
-"""The fraction of a text or icon, in each direction, that must be visible for it to be annotated."""
+"""A text or icon is annotated if at least this fraction of it is visible in each direction."""
 
 Box = tuple[int, int, int, int]
 """(left, top, right, bottom) in pixels."""
@@ -28,7 +28,8 @@ Box = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A touchable part: `hit` is the area that reacts, `aim` the annotated text or icon at which a person aims."""
+    """A touchable part: `hit` is the area that reacts to taps, `aim` the annotated text or icon that a person would aim
+    at. `on_tap` is None for a target without effect."""
 
     key: str
     hit: Box
@@ -38,7 +39,8 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A target off the screen. A swipe in `direction` moves towards it, a sideways one at `y` (pixels)."""
+    """A target that is not visible. A swipe in `direction` moves towards it; a sideways swipe starts at height `y`
+    (pixels)."""
 
     direction: str
     y: float | None = None
@@ -56,7 +58,8 @@ class Strip:
 
 @lru_cache(maxsize=8192)
 def text_mask(text: str, typeface: str, pixels: int) -> tuple[Image.Image, int, int]:
-    """The mask of one line of text (mode L) and its (left, top) relative to the start of the baseline."""
+    """The mask of one line of text (Pillow mode L) and its (left, top) in pixels relative to the start of the
+    baseline."""
     face = font(typeface, pixels)
     left, top, right, bottom = face.getbbox(text, anchor="ls")
     mask = Image.new("L", (max(1, int(right - left)), max(1, int(bottom - top))))
@@ -66,7 +69,7 @@ def text_mask(text: str, typeface: str, pixels: int) -> tuple[Image.Image, int, 
 
 @lru_cache(maxsize=8192)
 def fitted(text: str, typeface: str, pixels: int, width: int) -> str:
-    """`text` on one line, cut off with an ellipsis if it is wider than `width` pixels."""
+    """`text` on one line, truncated with an ellipsis if it is wider than `width` pixels."""
     line = " ".join(text.split())[:200]
     face = font(typeface, pixels)
     if face.getlength(line) <= width:
@@ -91,7 +94,11 @@ def wrapped(text: str, typeface: str, pixels: int, width: int) -> tuple[str, ...
 
 
 class Canvas:
-    """One screen; `image` is the RGB result."""
+    """One screen of `size` (height, width) pixels; `image` is the RGB result, `h` and `w` its size in units.
+
+    `clip` is the (top, bottom) of the drawable rows, `body` that of the scrolling part of the page, both in pixels.
+    `notes`: (box, text, type) of every annotation. `hidden`: key → the swipe towards a target that is not visible.
+    """
 
     def __init__(self, size: tuple[int, int], theme: Theme) -> None:
         self.size = size
@@ -113,6 +120,7 @@ class Canvas:
         return next((target for target in reversed(self.targets) if target.key == key), None)
 
     def px(self, units: float) -> int:
+        """Units → pixels."""
         return round(units * self.unit)
 
     # Drawing
@@ -156,15 +164,15 @@ class Canvas:
         width: float | None = None,
         note: bool = True,
     ) -> Box:
-        """Draws one line of text. `y` is the centre of capital letters; `x` is the start (`align` 0), the centre (0.5)
-        or the end (1) of the line.
+        """Draws one line of text, truncated to `width` units. `y` is the centre of capital letters; `x` is the start
+        (`align` 0), the centre (0.5) or the end (1) of the line.
 
-        Returns the tight box of the text; with `note`, annotates it as OCR would.
+        Returns the tight box of the text in pixels. `note`: add an annotation with this box, as OCR would.
         """
         pixels = max(6, round(size * self.unit * self.theme.font_scale))
         row = round(y * self.unit)
         if row + pixels < self.clip[0] or row - pixels > self.clip[1]:
-            # Outside of the clip: an approximate box is enough, and measuring text is slow.
+            # Outside the clip an approximate box is enough, because measuring text is slow.
             return (self.px(x), row - pixels // 2, self.px(x) + pixels, row + pixels // 2)
         typeface = f"{self.theme.font}-{weight}"
         line = fitted(text, typeface, pixels, self.px(self.w - 4 if width is None else width))
@@ -188,7 +196,7 @@ class Canvas:
         return y
 
     def glyph(self, name: str, x: float, y: float, size: float, colour: Colour | None = None, note: bool = True) -> Box:
-        """Draws an icon of one colour centred on (x, y); returns its box."""
+        """Draws a single-colour icon centred on (x, y); returns its box."""
         pixels = max(4, self.px(size))
         left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
         self._stamp(colour or self.theme.ink, left, top, glyph_mask(name, pixels, self.theme.strokes))
@@ -208,7 +216,7 @@ class Canvas:
         return box
 
     def dim(self, share: float = 0.55) -> None:
-        """Darken the screen and drop its annotations and targets, as a dialog does."""
+        """Darken the screen by `share` (0 to 1) and remove its annotations and targets, as a dialog does."""
         self.image = self.image.point(_dimming(share))
         self.cover(0, 0, self.w, self.h)
 
@@ -227,7 +235,7 @@ class Canvas:
     # Annotations and targets
 
     def shown(self, box: Box) -> bool:
-        """Whether enough of the box lies inside the clip and the screen."""
+        """Whether at least the fraction `VISIBLE` of the box lies inside the clip and the screen."""
         wide = min(box[2], self.size[1]) - max(box[0], 0)
         high = min(box[3], self.clip[1]) - max(box[1], self.clip[0])
         return wide >= VISIBLE * (box[2] - box[0]) and high >= VISIBLE * (box[3] - box[1])
@@ -259,7 +267,7 @@ class Canvas:
             self.strips.append(Strip(name, self.px(y), self.px(y + h), max(0.0, limit)))
 
     def cover(self, x: float, y: float, w: float, h: float) -> None:
-        """Drop annotations and targets in an area that something opaque is about to cover."""
+        """Remove annotations and targets from an area that the caller covers next."""
         box = (self.px(x), self.px(y), self.px(x + w), self.px(y + h))
         self.notes = [note for note in self.notes if not _over(note[0], box)]
         self._switches = [one for one in self._switches if not any(_over(part, box) for part in one[2])]
@@ -271,19 +279,19 @@ class Canvas:
         self.strips = [strip for strip in self.strips if not box[1] <= (strip.top + strip.bottom) / 2 < box[3]]
 
     def switch(self, label: str, on: bool, text: Box, toggle: Box) -> None:
-        """Record the state of a switch whose label has the box `text`."""
+        """Record the state of a switch whose label has the box `text` and whose toggle has the box `toggle`."""
         if self.shown(text) and self.shown(toggle):
             self._switches.append((label, on, (text, toggle)))
 
     @property
     def states(self) -> dict[str, bool]:
-        """Label → whether the switch is on, for switches with a fully visible and unique label."""
+        """Label → whether the switch is on, for switches whose label is unique and annotated in full."""
         labels = [label for label, _, _ in self._switches]
-        noted = {note[1] for note in self.notes}
-        return {label: on for label, on, _ in self._switches if labels.count(label) == 1 and label in noted}
+        texts = {text for _, text, _ in self.notes}
+        return {label: on for label, on, _ in self._switches if labels.count(label) == 1 and label in texts}
 
     def elements(self) -> tuple[UiElement, ...]:
-        """The annotations; boxes are (y, x, height, width) in screen fractions, exactly representable as float32."""
+        """The annotations; boxes are (y, x, height, width) in screen fractions, exactly representable in float32."""
         height, width = self.size
         if not self.notes:
             return ()

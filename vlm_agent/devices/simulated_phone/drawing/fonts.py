@@ -1,6 +1,6 @@
 """Typefaces of simulated phones, all under free licences and installed by pip.
 
-A typeface has the name family-weight, such as `Roboto-Medium`. Outside of pretraining only Roboto is used.
+The name of a typeface is family-weight, such as `Roboto-Medium`. Only pretraining uses families other than Roboto.
 """
 
 from functools import cache, lru_cache
@@ -16,7 +16,7 @@ _FAMILIES = {
     "Hanken Grotesk": ("font_hanken_grotesk", "HankenGrotesk-{}.otf", {}),
     "Caladea": ("font_caladea", "Caladea-{}.ttf", {"Medium": "Bold"}),
 }
-"""Family → (package, base name of its files, its own names of our weights where they differ)."""
+"""Family → (package, pattern of its file names, our weight → its weight where they differ)."""
 
 FAMILIES = tuple(_FAMILIES)
 WEIGHTS = ("Regular", "Medium", "Bold")
@@ -24,6 +24,7 @@ WEIGHTS = ("Regular", "Medium", "Bold")
 
 @lru_cache(maxsize=1024)
 def font(face: str, pixels: int) -> ImageFont.FreeTypeFont:
+    """`face`: the name of a typeface. `pixels`: the font size."""
     return ImageFont.truetype(str(_path(face)), pixels, layout_engine=ImageFont.Layout.BASIC)
 
 

@@ -16,7 +16,7 @@ ELEMENT_TYPES = {
     "nav_home": "NAV_BAR_CIRCLE", "nav_recents": "NAV_BAR_RECT", "film": "VIDEOCAM", "bell": "NOTIFICATIONS",
     "assistant": "ASSISTANT", "arrow_up_left": "ARROW_UPWARD", "battery_level": "BATTERY",
 }  # fmt: skip
-"""Glyph → AITW's icon type, where AITW has one; other types are named after the glyph."""
+"""Glyph → AITW's icon type, if AITW has one; other types have the name of the glyph."""
 
 
 def element_type(glyph: str) -> str:
@@ -31,12 +31,13 @@ STROKES = ("solid", "outlined", "thin", "heavy")
 def glyph_mask(name: str, size: int, strokes: str = "solid") -> Image.Image:
     """The glyph's mask, mode L, `size` × `size` pixels."""
     if strokes != "solid":
-        return _restroked(name, strokes).resize((size, size), Image.Resampling.BOX)
+        return _change_strokes(name, strokes).resize((size, size), Image.Resampling.BOX)
     times = max(2, -(-96 // size))
-    return _inked(name, size * times).reduce(times)
+    return _draw_glyph(name, size * times).reduce(times)
 
 
-def _inked(name: str, side: int) -> Image.Image:
+def _draw_glyph(name: str, side: int) -> Image.Image:
+    """The glyph in solid strokes, mode L, `side` × `side` pixels."""
     mask = Image.new("L", (side, side))
     pen = ImageDraw.Draw(mask)
     for stroke in GLYPHS[name].split(";"):
@@ -47,9 +48,9 @@ def _inked(name: str, side: int) -> Image.Image:
 
 
 @cache
-def _restroked(name: str, strokes: str) -> Image.Image:
-    """The glyph in a stroke style, large and cached for all sizes, because these filters take milliseconds."""
-    mask = _inked(name, 144)
+def _change_strokes(name: str, strokes: str) -> Image.Image:
+    """The glyph in a stroke style, 144 × 144 pixels; cached for all sizes, because the filters take milliseconds."""
+    mask = _draw_glyph(name, 144)
     if strokes == "outlined":
         return ImageChops.subtract(mask, mask.filter(ImageFilter.MinFilter(15)))
     return mask.filter(ImageFilter.MinFilter(5) if strokes == "thin" else ImageFilter.MaxFilter(7))
@@ -78,7 +79,7 @@ def _draw(pen: ImageDraw.ImageDraw, word: str, numbers: list[float], scale: floa
 
 @lru_cache(maxsize=4096)
 def shape_mask(width: int, height: int, radius: int) -> Image.Image:
-    """A filled rectangle with round corners, mode L."""
+    """A filled rectangle with rounded corners, mode L; all arguments in pixels."""
     times = 4 if width * height < 200_000 else 2
     mask = Image.new("L", (width * times, height * times))
     box = (0, 0, width * times - 1, height * times - 1)
@@ -92,12 +93,15 @@ WHITE_PLATES = frozenset({
     "flower", "leaf", "star", "puzzle", "bed", "scan",
 })
 # fmt: on
-"""Glyphs of icons with a coloured glyph on a white plate; the others have a white glyph on a coloured plate."""
+"""Glyphs that app icons show in colour on a white plate; the others are white on a coloured plate."""
 
 
 @lru_cache(maxsize=1024)
 def app_icon(glyph: str, colour: Colour, shape: str, size: int, strokes: str = "solid") -> Image.Image:
-    """An app icon, RGBA: a glyph on a plate with a vertical gradient."""
+    """An app icon, RGBA, `size` × `size` pixels: a glyph on a plate with a vertical gradient.
+
+    `shape`: `circle`, `squircle` or `rounded`.
+    """
     radius = {"circle": size // 2, "squircle": round(size * 0.36), "rounded": round(size * 0.2)}[shape]
     top, bottom = tuple(min(255, value + 34) for value in colour), tuple(round(value * 0.9) for value in colour)
     ink = (255, 255, 255)

@@ -1,4 +1,4 @@
-"""Pages of apps as data, and their drawing: app bar, tabs, scrolling body, floating button, dialog."""
+"""Pages of apps as data, and how they are drawn: app bar, tabs, scrolling body, floating button, dialog."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,8 +21,9 @@ class Widget(Protocol):
 
 @dataclass
 class Page:
-    """`badge`: key of an action → number shown on it. `fab`: the floating button. `sheet`: draw the dialog at the
-    bottom."""
+    """A page. `body` scrolls between `top` and `foot`. `bar`: whether it has an app bar, with `title`, `nav` and
+    `actions`. `badge`: key of an action → number on its icon. `fab`: the floating action button. `sheet`: draw the
+    dialog at the bottom."""
 
     body: Sequence[Widget] = ()
     title: str = ""
@@ -41,7 +42,7 @@ class Page:
 
 
 def draw_page(canvas: Canvas, page: Page, scroll: float, bottom: float) -> float:
-    """Draw a page between the status bar and `bottom`; returns how far its body can scroll (units)."""
+    """Draws a page between the status bar and `bottom`; returns the largest scroll offset of its body (units)."""
     top = STATUS_BAR
     colour = page.bar_colour or canvas.theme.bar
     if page.bar:
@@ -169,7 +170,7 @@ def _floating_button(canvas: Canvas, fab: IconButton, bottom: float) -> None:
 
 
 def draw_dialog(canvas: Canvas, widgets: Sequence[Widget], sheet: bool, bottom: float) -> None:
-    """Draw a card over the dimmed screen, in the middle or as a sheet at the bottom."""
+    """Draws a card over the dimmed screen, in the middle or, if `sheet`, at the bottom."""
     canvas.dim()
     canvas.margin = 26.0 if not sheet else 16.0
     tall = sum(widget.height(canvas) for widget in widgets) + 16

@@ -1,4 +1,4 @@
-"""Themes: the look and layout of a phone, drawn from its seed."""
+"""Themes: the look and layout of a phone, sampled from its seed."""
 
 import random
 from dataclasses import dataclass
@@ -33,7 +33,12 @@ WALLPAPERS = (
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Lengths are in canvas units, 1/208 of the width of an upright phone."""
+    """Colours, layout and system UI of a phone. Lengths are in canvas units, 1/208 of the width of an upright phone.
+
+    `icon_shape`: `circle`, `squircle` or `rounded`. `fab_x`: horizontal centre of the floating button, as a fraction of
+    the width. `drawer`: app drawer that scrolls (`scroll`), has pages (`pages`), or `none`. `search_at`: the home
+    screen's search pill at `top` or `bottom`. `api_level`: Android's API level. `strokes`: a style of `icons.STROKES`.
+    """
 
     dark: bool
     accent: Colour
@@ -60,17 +65,18 @@ class Theme:
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
-    """`a` with a `share` of b, 0 to 1."""
+    """`a` mixed with a `share` (0 to 1) of `b`."""
     red, green, blue = (round(one + (other - one) * share) for one, other in zip(a, b, strict=True))
     return red, green, blue
 
 
 def random_colour(rng: random.Random, low: int, high: int) -> Colour:
-    """Red, green and blue drawn in this order, each from `low` to `high`."""
+    """Red, green and blue, sampled in this order, each from `low` to `high`."""
     return rng.randint(low, high), rng.randint(low, high), rng.randint(low, high)
 
 
 def sample_theme(rng: random.Random) -> Theme:
+    """The theme of a demonstration's phone, with Roboto and solid icons."""
     dark = rng.random() < 0.35
     accent = rng.choice(ACCENTS)
     if dark:
@@ -112,7 +118,7 @@ def sample_theme(rng: random.Random) -> Theme:
 
 @lru_cache(maxsize=48)
 def wallpaper(number: int, width: int, height: int) -> Image.Image:
-    """One of `3 * len(WALLPAPERS)` pictures: a gradient with hills, discs or rays over it."""
+    """One of `3 * len(WALLPAPERS)` pictures of `width` × `height` pixels: a gradient with hills, discs or rays."""
     top, bottom = WALLPAPERS[number // 3]
     share = np.linspace(0, 1, height)[:, None, None]
     gradient = np.asarray(top) * (1 - share) + np.asarray(bottom) * share

@@ -11,7 +11,7 @@ from vlm_agent.devices.simulated_phone.words import COLOURS
 
 @dataclass
 class Chips:
-    """A strip of chips that scrolls sideways by `offset` units."""
+    """A strip of chips, scrolled sideways by `offset` units."""
 
     items: Sequence[Choice]
     offset: float = 0.0
@@ -87,7 +87,7 @@ class Grid:
 
 @dataclass
 class Carousel:
-    """A line of cards that scrolls sideways by `offset` units."""
+    """A line of cards, scrolled sideways by `offset` units."""
 
     cells: Sequence[Cell]
     strip: str

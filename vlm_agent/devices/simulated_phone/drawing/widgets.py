@@ -1,4 +1,4 @@
-"""Widgets, the parts of pages. Each has a `height` in units and draws itself at `y` over the width of the canvas."""
+"""Widgets, the parts of pages. Each has a `height` and draws itself at `y` (units) over the width of the canvas."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,16 @@ IconButton = tuple[str, str, Tap]
 """(glyph, key, on_tap)"""
 
 Choice = tuple[str, str, Tap, bool]
-"""(label, key, on_tap, whether it is chosen or filled)"""
+"""(label, key, on_tap, whether it is selected or filled)"""
 
 
 def button(
     canvas: Canvas, x: float, y: float, label: str, key: str, on_tap: Tap, filled: bool = False, align: float = 0.0
 ) -> float:
-    """Draws a text button centred on `y`; returns its width."""
+    """Draws a text button centred on `y`; returns its width in units.
+
+    `x` is the left end (`align` 0), the centre (0.5) or the right end (1).
+    """
     theme = canvas.theme
     wide = 6.2 * len(label) * theme.font_scale + 18
     left = x - align * wide
@@ -34,7 +37,7 @@ def button(
 
 
 def switch(canvas: Canvas, x: float, y: float, on: bool) -> Box:
-    """Draws a toggle whose right end is at `x`; returns its box."""
+    """Draws a toggle centred on `y` with its right end at `x`; returns its box."""
     theme = canvas.theme
     off = mix(theme.faint, theme.background, 0.45)
     canvas.rect(x - 24, y - 6, 24, 12, mix(theme.accent, theme.background, 0.5) if on else off, 6)
@@ -46,8 +49,8 @@ def switch(canvas: Canvas, x: float, y: float, on: bool) -> Box:
 
 @dataclass
 class Row:
-    """A list row. `lead` is a glyph's name or a single letter on a disc; at the right end is a switch, a glyph or a
-    text."""
+    """A list row. The left end shows `app`, `picture` or `lead` (a glyph's name, or a single letter on a disc); the
+    right end shows `switch`, `trail_glyph` or `trail` (a text). `tall` is added to the theme's row height."""
 
     title: str
     subtitle: str = ""
@@ -107,7 +110,7 @@ class Row:
         return x
 
     def _trail(self, canvas: Canvas, middle: float) -> tuple[float, Box | None]:
-        """Draws the right end; returns the x at which the title must end, and the box of what was drawn."""
+        """Draws the right end; returns the x at which the title must end, and the box of the drawing."""
         right = canvas.w - canvas.margin
         if self.switch is not None:
             return right - 30, switch(canvas, right, middle, self.switch)
@@ -121,7 +124,10 @@ class Row:
 
 
 def picture(canvas: Canvas, what: tuple[str, Colour], x: float, y: float, w: float, h: float) -> Box:
-    """Draws the picture of a product or article: a glyph on a pale ground. It is no icon, so it is not annotated."""
+    """Draws the picture of a product or article, a glyph on a pale background, without an annotation.
+
+    `what`: (glyph, colour).
+    """
     glyph, colour = what
     ground = mix(colour, (255, 255, 255), 0.82) if sum(colour) < 600 else mix(colour, (90, 100, 120), 0.55)
     canvas.rect(x, y, w, h, ground, 4)
@@ -152,7 +158,7 @@ class Header:
 
 @dataclass
 class Title:
-    """A large title, as above the lists of One UI."""
+    """A large title, like those above the lists of One UI."""
 
     text: str
     tall: float = 44.0
@@ -261,7 +267,7 @@ class Buttons:
 
 @dataclass
 class Bubbles:
-    """A conversation: (text, whether the user sent it)."""
+    """A conversation. `lines`: (text, whether the user sent it)."""
 
     lines: Sequence[tuple[str, bool]] = ()
 

@@ -16,7 +16,7 @@ from vlm_agent.devices.simulated_phone.words import CITIES, LABELS, SECTIONS, SI
 
 
 def search_web(phone: SimulatedPhone, query: str) -> Iterator[Intent]:
-    """With the browser in front, open the results for `query`."""
+    """Open the results for `query`, with the browser in the foreground."""
     yield tap("address")
     yield type_text(query)
     shown = f"suggest:{query}"

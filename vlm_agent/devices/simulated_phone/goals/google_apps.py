@@ -44,7 +44,7 @@ def choose_setting(slots: Slots) -> Goal:
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         settings = phone.the(Settings)
-        settings.chosen[page] = rng.choice([other for other in CHOICES[page] if other != choice])
+        settings.choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
         begin(phone, rng, "Settings")
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
@@ -56,7 +56,7 @@ def choose_setting(slots: Slots) -> Goal:
         (f"Set {page} to {choice}", f"Go to {page} in Settings and choose {choice}"),
         start,
         script,
-        lambda phone: phone.the(Settings).chosen[page] == choice,
+        lambda phone: phone.the(Settings).choices[page] == choice,
     )
 
 

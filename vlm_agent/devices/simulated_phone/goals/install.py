@@ -12,11 +12,11 @@ from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
 from vlm_agent.devices.simulated_phone.words import STORE_APPS
 
 
-def make_installed(phone: SimulatedPhone, name: str, wanted: bool) -> None:
-    """Install or remove an app. Call it before anything is drawn, because the launcher places the installed apps
-    then."""
+def set_installed(phone: SimulatedPhone, name: str, is_installed: bool) -> None:
+    """Install or remove an app. Call it before the launcher is first drawn, because the launcher then arranges the
+    installed apps."""
     phone.installed = [app for app in phone.installed if app != name]
-    if wanted:
+    if is_installed:
         phone.installed.insert(12, name)
 
 
@@ -42,7 +42,7 @@ def install(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        make_installed(phone, name, False)
+        set_installed(phone, name, False)
         start_store(phone, rng)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
@@ -62,7 +62,7 @@ def install_and_open(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        make_installed(phone, name, rng.random() < 0.3)
+        set_installed(phone, name, rng.random() < 0.3)
         anywhere(phone, rng, "Store", inside=0.1)
         if rng.random() < 0.3:
             phone.open("Store")
@@ -94,7 +94,7 @@ def uninstall(slots: Slots) -> Goal:
     there = slots.hide((True, True, True, True, False))
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        make_installed(phone, name, there)
+        set_installed(phone, name, there)
         start_store(phone, rng, 0.25)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
@@ -118,7 +118,7 @@ def update(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        make_installed(phone, name, True)
+        set_installed(phone, name, True)
         phone.the(Store).updates.add(name)
         start_store(phone, rng, 0.25)
 
@@ -159,7 +159,7 @@ def reinstall(slots: Slots) -> Goal:
     name = slots.pick(STORE_APPS)
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
-        make_installed(phone, name, True)
+        set_installed(phone, name, True)
         start_store(phone, rng, 0.3)
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:

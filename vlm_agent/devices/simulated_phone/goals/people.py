@@ -13,7 +13,7 @@ from vlm_agent.devices.simulated_phone.words import CITIES, DAYS, LABELS, NAMES
 
 
 def with_letter(phone: SimulatedPhone, rng: random.Random, name: str) -> None:
-    """Put an unstarred letter from `name` at a random position of the inbox."""
+    """Add an unstarred letter from `name` at a random position in the inbox."""
     mail = phone.the(Mail)
     mail.inbox = [letter for letter in mail.inbox if letter.sender != name]
     subject = f"{rng.choice(LABELS).capitalize()} on {rng.choice(DAYS)}"

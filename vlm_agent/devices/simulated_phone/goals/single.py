@@ -48,7 +48,7 @@ def choose_here(slots: Slots) -> Goal:
     def start(phone: SimulatedPhone, rng: random.Random) -> None:
         phone.open("Settings")
         settings = phone.the(Settings)
-        settings.chosen[page] = rng.choice([other for other in CHOICES[page] if other != choice])
+        settings.choices[page] = rng.choice([other for other in CHOICES[page] if other != choice])
         if rng.random() < 0.5:
             settings.push("page", page)
 
@@ -61,7 +61,7 @@ def choose_here(slots: Slots) -> Goal:
         (f"Choose {choice} for {page}", f"Change {page} to {choice} here"),
         start,
         script,
-        lambda phone: phone.the(Settings).chosen[page] == choice,
+        lambda phone: phone.the(Settings).choices[page] == choice,
     )
 
 

@@ -9,16 +9,16 @@ from vlm_agent.devices.simulated_phone.words import APPS
 POPUP_CHANCE = 0.22
 
 
-def anywhere(phone: SimulatedPhone, rng: random.Random, *used: str, inside: float = 0.2) -> None:
-    """A random start for a goal that needs the apps `used`; with probability `inside` the first of them is open."""
-    for name in used:
+def anywhere(phone: SimulatedPhone, rng: random.Random, *apps: str, inside: float = 0.2) -> None:
+    """A random start for a goal that needs `apps`; with probability `inside` the first of them is open."""
+    for name in apps:
         if rng.random() < POPUP_CHANCE:
             phone.pending[name] = random_popup(name, rng, shuffle_buttons=True)
     where = rng.random()
-    if used and where < inside:
-        phone.open(used[0])
+    if apps and where < inside:
+        phone.open(apps[0])
     elif where < inside + 0.27:
-        others = [name for name in APPS if name not in used and name in phone.installed]
+        others = [name for name in APPS if name not in apps and name in phone.installed]
         phone.open(rng.choice(others))
     elif where < inside + 0.33 and phone.theme.drawer != "none":
         phone.the(Launcher).push("drawer", 0)
@@ -27,7 +27,7 @@ def anywhere(phone: SimulatedPhone, rng: random.Random, *used: str, inside: floa
 
 
 def begin(phone: SimulatedPhone, rng: random.Random, app: str, inside: float = 0.2) -> None:
-    """As `anywhere`; if `app` is in front, its page may be scrolled to the end."""
+    """Like `anywhere`; if `app` is in the foreground, its page may be scrolled to the end."""
     anywhere(phone, rng, app, inside=inside)
     if phone.front == app:
         at_end(phone, rng, 0.5)
@@ -42,7 +42,7 @@ def in_app(phone: SimulatedPhone, rng: random.Random, name: str, popup: float = 
 
 
 def at_end(phone: SimulatedPhone, rng: random.Random, chance: float) -> None:
-    """Scroll the page in front to its end with probability `chance`."""
+    """Scroll the foreground page to its end with probability `chance`."""
     if rng.random() < chance:
         phone.changed()
         phone.canvas()

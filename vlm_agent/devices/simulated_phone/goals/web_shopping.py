@@ -28,7 +28,7 @@ def in_shop(phone: SimulatedPhone, place: str) -> bool:
 
 
 def begin(phone: SimulatedPhone, rng: random.Random, place: str, inside: float = 0.3) -> None:
-    """As `starts.anywhere`, but with probability `inside` on the shop's first page."""
+    """Like `starts.anywhere`, but with probability `inside` on the shop's first page."""
     host = host_of(place)
     if rng.random() < inside:
         anywhere(phone, rng, host, inside=1.0)
