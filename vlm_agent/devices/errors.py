@@ -43,7 +43,7 @@ class ScreenOffError(DeviceError):
 
 
 class LockedError(DeviceError):
-    """The lock screen is in front."""
+    """The phone is locked."""
 
 
 class UntypableTextError(DeviceError):

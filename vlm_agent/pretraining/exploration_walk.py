@@ -86,12 +86,11 @@ def _seek(
 
     Swipes sideways instead with probability 1 - `seek_hidden`, or if no target is hidden.
     """
-    hidden = phone.canvas().hidden
-    candidates = sorted({(target.direction, key) for key, target in hidden.items()})
+    candidates = sorted({(target.direction, key) for key, target in phone.canvas().hidden.items()})
     if not candidates or rng.random() > settings.seek_hidden:
         return (yield from _swipe_sideways(phone, rng, settings))
-    chosen = rng.choice(sorted({direction for direction, _ in candidates}))
-    key = rng.choice([key for direction, key in candidates if direction == chosen])
+    direction = rng.choice(sorted({direction for direction, _ in candidates}))
+    key = rng.choice([key for towards, key in candidates if towards == direction])
     before = _names(phone)
     for _ in range(settings.most_seek_swipes):
         target = phone.canvas().hidden.get(key)
@@ -106,17 +105,17 @@ def _swipe_sideways(
     phone: SimulatedPhone, rng: random.Random, settings: ExplorationWalkRecipe
 ) -> Generator[WalkStep, None, list[NamedTarget]]:
     """Swipes left or right. Returns the targets that the last swipe with new targets brought into view."""
-    seen = _names(phone)
+    known_names = _names(phone)
     new_targets: list[NamedTarget] = []
     direction = rng.choice(_SIDEWAYS)
     for _ in range(settings.most_sideways_swipes):
         yield WalkStep("", jittered_swipe(direction, phone.canvas(), None, rng))
         visible = [pair for pair in named_targets(phone.canvas()) if pair[1].name != _BACK_ICON]
-        new = [pair for pair in visible if pair[1].name not in seen]
+        new = [pair for pair in visible if pair[1].name not in known_names]
         if not new:
             still_new = {element.name for _, element in new_targets}
             return [pair for pair in visible if pair[1].name in still_new]
-        new_targets, seen = new, seen | _names(phone)
+        new_targets, known_names = new, known_names | _names(phone)
         if rng.random() > settings.sideways_again:
             break
     return new_targets
@@ -161,7 +160,7 @@ def _likely_targets(phone: SimulatedPhone, rng: random.Random, settings: Explora
 
 
 def _known_query(phone: SimulatedPhone, rng: random.Random) -> str:
-    """A query for which the app in front may have results."""
+    """A query for which the foreground app may have results."""
     if str(phone.app(phone.front).route.name).startswith("shop_"):
         return rng.choice(product_names())
     kinds = _QUERIES.get(phone.front, (_person, _label))

@@ -92,7 +92,7 @@ def draw_partially_instructed_walk(rng: random.Random, settings: DrawnRecipe) ->
 
 
 def start_of_walk(rng: random.Random, settings: DrawnRecipe) -> tuple[SimulatedPhone, list[str]]:
-    """A phone, at home or with an app in front, and texts to type on it."""
+    """A phone, at its home screen or with an app in the foreground, and texts to type on it."""
     size = sample_size(rng, settings.screens)
     phone = SimulatedPhone(rng.getrandbits(48), size, sample_style(rng))
     if rng.random() < settings.instructed_walk.app_in_front:

@@ -49,8 +49,8 @@ class DrawnLessons:
     def at_full_difficulty(self) -> "DrawnLessons":
         """The stream after the last stage of the curriculum."""
         stages = ("instructed_walks", "exploration_walks")
-        started = {stage: 0 for stage in stages if getattr(self.settings, stage) is not None}
-        settings = self.settings.model_copy(update={"dense": 0, **started})
+        starts = {stage: 0 for stage in stages if getattr(self.settings, stage) is not None}
+        settings = self.settings.model_copy(update={"dense": 0, **starts})
         return DrawnLessons(self.trajectory, settings, self.grid)
 
     def __call__(self, number: int, rng: random.Random) -> Sentence:

@@ -80,7 +80,7 @@ def test_actions_that_aitw_lacks_reach_the_phone(phone, served):
     assert phone.activity == "org.launcher/.Recents"
     height, width = served.handset.phone.size
     point = ((height // 2 + 0.5) / height, (width // 4 + 0.5) / width)
-    assert list(served.handset.performed) == [Action.long_press(*point), Action.open_app("Mail"), Action.recents()]
+    assert list(served.handset.actions) == [Action.long_press(*point), Action.open_app("Mail"), Action.recents()]
 
 
 def test_an_answer_is_recorded_and_waiting_sleeps_and_neither_sends_anything(phone, served, monkeypatch):
@@ -98,7 +98,7 @@ def test_an_answer_is_recorded_and_waiting_sleeps_and_neither_sends_anything(pho
 def test_an_app_that_the_phone_lacks_is_refused_and_its_name_never_sent(phone, served, name):
     with pytest.raises(UnknownAppError, match=r"org\.mail"):
         phone.perform(Action.open_app(name))
-    assert not served.handset.performed
+    assert not served.handset.actions
     assert not any(words[0] in ("am", "reboot") for words in served.handset.commands)
 
 
@@ -159,7 +159,7 @@ def test_without_adbkeyboard_plain_text_is_typed_and_other_text_refused_before_a
     handset = Handset(SimulatedPhone(7), keyboards=(USUAL_KEYBOARD,))
     with PhoneServer(handset) as server, AdbPhone(server.serial, **QUICK) as phone:
         phone.perform(Action.type_text('it\'s 100% "ok"; rm -r /'))
-        assert list(handset.performed) == [Action.type_text('it\'s 100% "ok"; rm -r /')]
+        assert list(handset.actions) == [Action.type_text('it\'s 100% "ok"; rm -r /')]
         sent = len(handset.commands)
         for text in ("é", "a\nb", "a\0b", "tab\t"):
             with pytest.raises(UntypableTextError, match="ADBKeyBoard"):
@@ -172,7 +172,7 @@ def test_a_literal_percent_s_is_typed_unchanged(one_adb, text):
     handset = Handset(SimulatedPhone(7), keyboards=(USUAL_KEYBOARD,))
     with PhoneServer(handset) as server, AdbPhone(server.serial, **QUICK) as phone:
         phone.perform(Action.type_text(text))
-    assert "".join(action.text for action in handset.performed) == text
+    assert "".join(action.text for action in handset.actions) == text
 
 
 def test_typing_nothing_sends_nothing(phone, served):
@@ -183,7 +183,7 @@ def test_typing_nothing_sends_nothing(phone, served):
 
 def test_text_longer_than_a_request_to_adb_is_refused_before_anything_is_sent(phone, served):
     phone.perform(Action.type_text("ñ" * 20_000))
-    assert served.handset.performed[-1].text == "ñ" * 20_000
+    assert served.handset.actions[-1].text == "ñ" * 20_000
     sent = len(served.handset.commands)
     with pytest.raises(UntypableTextError, match="50,000"):
         phone.perform(Action.type_text("ñ" * 50_000))

@@ -34,7 +34,7 @@ def test_500_steps_over_a_breaking_cable_resume_and_do_nothing_twice(program, us
                 assert "it is unknown" in str(error)
                 in_doubt.append(action)
         phone.close()
-    done = list(handset.performed)
+    done = list(handset.actions)
     assert len(done) == len(set(done)), "an action was done twice"
     assert [action for action in done if action not in in_doubt] == acknowledged
     assert len(acknowledged) + len(in_doubt) == len(actions)
@@ -53,10 +53,10 @@ def test_an_unacknowledged_action_is_in_doubt_and_not_repeated(one_adb):
         handset.perform = lambda action: (perform(action), cable.unplug())
         with pytest.raises(ActionInDoubtError, match="input tap"):
             phone.perform(Action.tap(0.5, 0.5))
-        assert list(handset.performed) == [Action.tap(*pixel_middle(handset.phone, 0.5, 0.5))]
+        assert list(handset.actions) == [Action.tap(*pixel_middle(handset.phone, 0.5, 0.5))]
         with pytest.raises(DeviceLostError, match="No action was in progress"), phone:
             phone.screenshot()
-    assert len(handset.performed) == 1
+    assert len(handset.actions) == 1
 
 
 def pixel_middle(phone: SimulatedPhone, *point_yx: float) -> tuple[float, ...]:
@@ -71,7 +71,7 @@ def test_an_action_on_a_disconnected_phone_is_not_sent_and_not_in_doubt(one_adb)
     one_adb.run("disconnect", server.serial)
     with pytest.raises(DeviceLostError, match=server.serial):
         phone.perform(Action.tap(0.5, 0.5))
-    assert not handset.performed
+    assert not handset.actions
 
 
 def test_a_reconnected_phone_remains_usable(one_adb):
@@ -83,7 +83,7 @@ def test_a_reconnected_phone_remains_usable(one_adb):
         np.testing.assert_array_equal(phone.screenshot(), before)
         phone.perform(Action.press("home"))
         phone.close()
-    assert list(handset.performed) == [Action.press("home")]
+    assert list(handset.actions) == [Action.press("home")]
 
 
 @pytest.mark.skipif(PROGRAMS["debian"] is None, reason=MISSING)

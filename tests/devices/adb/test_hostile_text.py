@@ -60,10 +60,10 @@ def test_a_thousand_strings_are_typed_literally_and_run_nothing(one_adb):
     with PhoneServer(handset) as server, AdbPhone(server.serial, settle_interval=0.0) as phone:
         for text in hostile_strings():
             handset.commands.clear()
-            handset.performed.clear()
+            handset.actions.clear()
             handset.phone.replacing = True
             phone.perform(Action.type_text(text))
-            assert list(handset.performed) == ([Action.type_text(text)] if text else [])
+            assert list(handset.actions) == ([Action.type_text(text)] if text else [])
             assert list(handset.commands) == [tuple(words) for words in type_by_broadcast(text)]
             assert typed_into(handset) == text[:500] or not text
         assert handset.files == {}
@@ -75,16 +75,16 @@ def test_without_adbkeyboard_ascii_is_typed_literally_and_other_text_sends_nothi
     with PhoneServer(handset) as server, AdbPhone(server.serial, settle_interval=0.0) as phone:
         for text in hostile_strings():
             handset.commands.clear()
-            handset.performed.clear()
+            handset.actions.clear()
             try:
                 phone.perform(Action.type_text(text))
             except UntypableTextError:
                 refused += 1
                 assert not handset.commands
                 continue
-            assert "".join(action.text for action in handset.performed) == text
+            assert "".join(action.text for action in handset.actions) == text
             assert all(words[:2] == ("input", "text") and len(words) == 3 for words in handset.commands)
-            assert len(handset.commands) == len(handset.performed)
+            assert len(handset.commands) == len(handset.actions)
     assert 100 < refused < STRINGS - 200
 
 
@@ -108,9 +108,9 @@ def test_the_adb_program_transmits_them_unchanged(adb: AdbServer, keyboards):
             if commands:
                 tried += 1
                 handset.commands.clear()
-                handset.performed.clear()
+                handset.actions.clear()
                 adb.run("-s", server.serial, "shell", command_line(*commands))
-                assert "".join(action.text for action in handset.performed) == text
+                assert "".join(action.text for action in handset.actions) == text
                 assert list(handset.commands) == [tuple(words) for words in commands]
         adb.run("disconnect", server.serial)
     assert tried == BY_THE_PROGRAM // 2

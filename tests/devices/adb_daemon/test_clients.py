@@ -62,7 +62,7 @@ def test_taps_swipes_text_and_keys_are_performed(client, served):
     client("shell", "input", "tap", "100", "200")
     client("shell", "input swipe 10 400 20 100 300")
     client("shell", "input text 'a%sb c'; input keyevent KEYCODE_HOME 4 ENTER")
-    assert list(served.handset.performed) == [
+    assert list(served.handset.actions) == [
         Action.tap(200.5 / height, 100.5 / width),
         Action.swipe((400.5 / height, 10.5 / width), (100.5 / height, 20.5 / width)),
         Action.type_text("a b c"),
@@ -78,7 +78,7 @@ def test_input_that_android_refuses_has_no_effect(adb, client, served, words):
     result = adb.run("-s", served.serial, "shell", f"input {words}", check=False)
     assert result.returncode != 0
     assert result.stderr.startswith(b"Error: ")
-    assert not served.handset.performed
+    assert not served.handset.actions
 
 
 def test_exit_status_stdout_and_stderr_are_separate(adb, client, served):
@@ -99,9 +99,9 @@ def test_nothing_sets_up_a_task_over_adb_and_apps_open_only_as_the_launcher_open
     for line in (*starts, "monkey -p org.shop 1", "cmd activity x", "reset", "am instrument x", "reboot"):
         assert adb.run("-s", served.serial, "shell", line, check=False).returncode != 0
     np.testing.assert_array_equal(served.handset.phone.screenshot(), before)
-    assert not served.handset.performed
+    assert not served.handset.actions
     client("shell", "am start -n org.shop/.Home")
-    assert list(served.handset.performed) == [Action.open_app("Shop")]
+    assert list(served.handset.actions) == [Action.open_app("Shop")]
     assert served.handset.phone.front == "Shop"
 
 
@@ -109,7 +109,7 @@ def test_a_swipe_in_place_is_a_long_press_if_it_lasts(client, served):
     height, width = served.handset.phone.size
     client("shell", "input swipe 100 200 100 200 600; input swipe 100 200 100 200 100; input swipe 10 400 20 100 900")
     point = (200.5 / height, 100.5 / width)
-    assert list(served.handset.performed) == [
+    assert list(served.handset.actions) == [
         Action.long_press(*point),
         Action.tap(*point),
         Action.swipe((400.5 / height, 10.5 / width), (100.5 / height, 20.5 / width)),
@@ -132,7 +132,7 @@ def test_adbutils_operates_it(device, served):
     device.click(30, 40)
     device.keyevent("HOME")
     device.send_keys("x' y")
-    assert list(served.handset.performed) == [
+    assert list(served.handset.actions) == [
         Action.tap(40.5 / height, 30.5 / width),
         Action.press("home"),
         Action.type_text("x' y"),
@@ -154,12 +154,12 @@ def test_adbutils_pushes_lists_and_pulls(device):
 def test_broadcasts_are_typed_only_while_adbkeyboard_is_the_keyboard(device, served):
     line = f"am broadcast -a ADB_INPUT_B64 --es msg {base64.b64encode('日本 😀'.encode()).decode()}"
     assert "Broadcast completed" in device.shell(line)
-    assert not served.handset.performed
+    assert not served.handset.actions
     assert UNICODE_KEYBOARD not in device.shell("ime list -s").split()
     device.shell(f"ime enable {UNICODE_KEYBOARD}; ime set {UNICODE_KEYBOARD}")
     assert device.shell("settings get secure default_input_method") == UNICODE_KEYBOARD
     device.shell(line)
-    assert list(served.handset.performed) == [Action.type_text("日本 😀")]
+    assert list(served.handset.actions) == [Action.type_text("日本 😀")]
 
 
 def test_a_screen_that_is_off_is_black_and_ignores_touches(device, served):
@@ -181,5 +181,5 @@ def test_two_phones_are_two_devices(adb, served):
         adb.run("-s", second.serial, "shell", "input tap 5 5")
         for serial in (served.serial, second.serial):
             adb.run("disconnect", serial)
-    assert len(other.performed) == 1
-    assert not served.handset.performed
+    assert len(other.actions) == 1
+    assert not served.handset.actions

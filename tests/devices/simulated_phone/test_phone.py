@@ -67,11 +67,11 @@ def test_a_monkey_tapping_targets_and_typing_anything_breaks_nothing(size):
 def test_open_app_opens_an_installed_app_by_name_and_nothing_else():
     phone = SimulatedPhone(5)
     phone.perform(Action.open_app(" clock "))
-    assert (phone.front, phone.opened) == ("Clock", ["Clock"])
+    assert (phone.front, phone.open_history) == ("Clock", ["Clock"])
     absent = next(name for name in STORE_APPS if name not in phone.installed)
     for name in (absent, "", "No Such App"):
         phone.perform(Action.open_app(name))
-    assert (phone.front, phone.opened) == ("Clock", ["Clock"])
+    assert (phone.front, phone.open_history) == ("Clock", ["Clock"])
 
 
 def test_recents_shows_the_apps_that_were_opened():

@@ -62,9 +62,9 @@ def type_by_broadcast(text: str) -> list[Words]:
 
     Returns no command for an empty text. Raises UntypableTextError for longer text.
     """
-    encoded = base64.b64encode(text.encode()).decode()
+    message = base64.b64encode(text.encode()).decode()
     package = UNICODE_KEYBOARD.partition("/")[0]
-    words = ("am", "broadcast", "-a", KEYBOARD_BROADCAST, "--es", "msg", encoded, "-p", package)
+    words = ("am", "broadcast", "-a", KEYBOARD_BROADCAST, "--es", "msg", message, "-p", package)
     return _check_size([words] if text else [], text)
 
 

@@ -120,14 +120,14 @@ class AdbLink:
             end.settimeout(ANSWER_SECONDS + len(request) / CHARACTERS_PER_SECOND)
             end.sendall(b"%04x" % len(request) + request)
             connection.check_okay()
-            written = {_STDOUT: bytearray(), _STDERR: bytearray()}
+            output = {_STDOUT: bytearray(), _STDERR: bytearray()}
             while True:
                 header = connection.read_exact(5)
                 data = connection.read_exact(int.from_bytes(header[1:], "little"))
                 if header[0] == _EXIT:
-                    return Answer(bytes(written[_STDOUT]), bytes(written[_STDERR]), int.from_bytes(data, "little"))
-                if header[0] in written:
-                    written[header[0]] += data
+                    return Answer(bytes(output[_STDOUT]), bytes(output[_STDERR]), int.from_bytes(data, "little"))
+                if header[0] in output:
+                    output[header[0]] += data
 
     def _reconnect(self, deadline: float, cause: Exception) -> None:
         """Returns when the phone is connected again. Raises DeviceLostError at the `deadline` (of `time.monotonic`)."""

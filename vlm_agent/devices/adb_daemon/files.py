@@ -120,8 +120,8 @@ class SyncService:
 
     def _entry(self, folder: str, name: str) -> bytes:
         mode, size, seconds = self._files.about(f"{folder.rstrip('/')}/{name}")
-        encoded = name.encode()
-        return b"DENT" + struct.pack("<4I", mode, size, seconds, len(encoded)) + encoded
+        raw_name = name.encode()
+        return b"DENT" + struct.pack("<4I", mode, size, seconds, len(raw_name)) + raw_name
 
     def _send(self, path: str) -> bytes:
         if path not in self._files:

@@ -20,7 +20,7 @@ MAX_RECORDS = 100_000
 class Handset:
     """A simulated phone and its surroundings. Hold `lock` to access it while it is being served.
 
-    `commands`: the words of every command that the shell ran. `performed`: every action.
+    `commands`: the words of every command that the shell ran. `actions`: every action.
     """
 
     phone: SimulatedPhone
@@ -30,13 +30,13 @@ class Handset:
     lock: threading.RLock = field(default_factory=threading.RLock)
     files: Files = field(default_factory=Files)
     commands: deque[tuple[str, ...]] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
-    performed: deque[Action] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
+    actions: deque[Action] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
     keyboard: str = USUAL_KEYBOARD
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})
 
     def perform(self, action: Action) -> None:
         """Performs and records an action; a phone that is off or locked only records it."""
-        self.performed.append(action)
+        self.actions.append(action)
         if self.is_awake and not self.is_locked:
             self.phone.perform(action)
 

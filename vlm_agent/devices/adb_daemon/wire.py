@@ -42,8 +42,8 @@ def read_packet(stream: BinaryIO) -> Packet | None:
     header = stream.read(_HEADER.size)
     if len(header) < _HEADER.size:
         return None
-    command, arg0, arg1, size, _, inverted = _HEADER.unpack(header)
-    if int.from_bytes(command, "little") ^ _INVERTED != inverted or size > MAX_PAYLOAD:
+    command, arg0, arg1, size, _, complement = _HEADER.unpack(header)
+    if int.from_bytes(command, "little") ^ _INVERTED != complement or size > MAX_PAYLOAD:
         raise WireError(f"not a packet of ADB: it starts with {header.hex()}")
     payload = stream.read(size)
     return Packet(command, arg0, arg1, payload) if len(payload) == size else None

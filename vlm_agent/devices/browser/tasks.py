@@ -49,8 +49,8 @@ def browser_task(site: str, seed: int) -> BrowserTask:
     world = make_world(seed)
     make = rng.choice(_TEMPLATES[site])
     goal, changes = make(world, rng)
-    untouched = {"cart": {}, "orders": [], "settings": world["settings"]}
-    return BrowserTask(site, seed, goal, untouched | changes)
+    initial = {"cart": {}, "orders": [], "settings": world["settings"]}
+    return BrowserTask(site, seed, goal, initial | changes)
 
 
 def _add_to_cart(world: dict, rng: random.Random) -> tuple[str, dict]:

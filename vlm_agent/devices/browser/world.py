@@ -47,8 +47,8 @@ def make_world(seed: int) -> dict:
         for number, ((tint, kind), price) in enumerate(zip(names, prices, strict=True))
     ]
     start = {row["key"]: _start(row, rng, settings) for page in settings["pages"] for row in page["rows"]}
-    shared = {name: shop[name] for name in ("currency", "elsewhere", "plurals")}
-    return {"products": products, "settings": start, "pages": settings["pages"], **shared}
+    constants = {name: shop[name] for name in ("currency", "elsewhere", "plurals")}
+    return {"products": products, "settings": start, "pages": settings["pages"], **constants}
 
 
 def _start(row: dict, rng: random.Random, settings: dict) -> bool | str:

@@ -90,8 +90,8 @@ class SimulatedPhone:
         self.recents: list[str] = []
         self.status: ActionKind | None = None
         self.answer: str | None = None
-        self.toggled: list[tuple[str, bool]] = []
-        self.opened: list[str] = []
+        self.toggle_history: list[tuple[str, bool]] = []  # (switch, is on after the change)
+        self.open_history: list[str] = []  # names of apps
         self._apps: dict[str, App] = {}
         self._canvas: Canvas | None = None
         self.front = "Launcher"
@@ -273,12 +273,12 @@ class SimulatedPhone:
         self.front = name
         self.changed()
         self.recents = [name, *(other for other in self.recents if other != name)][:4]
-        self.opened.append(name)
+        self.open_history.append(name)
         self.popup = self.pending.pop(name, None)
 
     def toggle(self, switch: str) -> None:
         self.switches[switch] = not self.switches[switch]
-        self.toggled.append((switch, self.switches[switch]))
+        self.toggle_history.append((switch, self.switches[switch]))
 
 
 def _pixel(canvas: Canvas, y: int) -> Colour:

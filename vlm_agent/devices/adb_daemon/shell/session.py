@@ -69,16 +69,16 @@ class Shell:
             commands = read_line(line)
         except ShellSyntaxError as error:
             return Transcript(((STDERR, f"/system/bin/sh: syntax error: {error}\n".encode()),), SYNTAX_ERROR)
-        written, status = [], 0
+        parts, status = [], 0
         for index, command in enumerate(commands):
             if (command.after == "&&" and status != 0) or (command.after == "||" and status == 0):
                 continue
             result = self._run_one(command, status, depth)
             status = result.status
             if index + 1 == len(commands) or commands[index + 1].after != "|":
-                written.append((STDOUT, result.out))
-            written.append((STDERR, result.err))
-        return Transcript(tuple(part for part in written if part[1]), status)
+                parts.append((STDOUT, result.out))
+            parts.append((STDERR, result.err))
+        return Transcript(tuple(part for part in parts if part[1]), status)
 
     def _run_one(self, command: SimpleCommand, status: int, depth: int) -> Result:
         words = [field for word in command.words for field in self._fields(word, status, depth)]

@@ -47,10 +47,10 @@ class _Reader:
         self.at = 0
 
     def commands(self) -> list[SimpleCommand]:
-        found, command, redirection = [], SimpleCommand(""), ""
+        commands, command, redirection = [], SimpleCommand(""), ""
         while self._skip_blanks():
             if operator := self._operator(SEPARATORS):
-                found.append(command)
+                commands.append(command)
                 command = SimpleCommand(operator)
             elif operator := self._operator(REDIRECTIONS):
                 redirection = operator
@@ -59,8 +59,8 @@ class _Reader:
                 redirection = ""
             else:
                 command.words.append(self._word())
-        found.append(command)
-        return [command for command in found if command.words or command.redirections]
+        commands.append(command)
+        return [command for command in commands if command.words or command.redirections]
 
     def _skip_blanks(self) -> bool:
         """Skips blanks and a comment; returns whether the line continues."""
@@ -72,9 +72,9 @@ class _Reader:
         return self.at < len(self.line)
 
     def _operator(self, operators: tuple[str, ...]) -> str:
-        found = next((operator for operator in operators if self.line.startswith(operator, self.at)), "")
-        self.at += len(found)
-        return found
+        match = next((operator for operator in operators if self.line.startswith(operator, self.at)), "")
+        self.at += len(match)
+        return match
 
     def _word(self) -> Word:
         pieces: Word = []

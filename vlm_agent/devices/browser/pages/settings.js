@@ -1,6 +1,6 @@
 "use strict";
 
-const changed = {};
+const edits = {};
 
 function toggle({ key, label, about }) {
   const flip = () => { phone.state.settings[key] = !phone.state.settings[key]; phone.show(); };
@@ -18,11 +18,11 @@ function choice({ key, label, options }) {
 
 function text({ key, label }) {
   const field = make("input", {
-    class: "field", placeholder: label, value: changed[key] ?? phone.state.settings[key],
-    oninput: () => { changed[key] = field.value; },
+    class: "field", placeholder: label, value: edits[key] ?? phone.state.settings[key],
+    oninput: () => { edits[key] = field.value; },
   });
-  const empty = () => { changed[key] = ""; phone.show(); document.querySelector(`[placeholder="${label}"]`).focus(); };
-  const save = () => { phone.state.settings[key] = field.value.trim(); delete changed[key]; phone.show(); };
+  const empty = () => { edits[key] = ""; phone.show(); document.querySelector(`[placeholder="${label}"]`).focus(); };
+  const save = () => { phone.state.settings[key] = field.value.trim(); delete edits[key]; phone.show(); };
   return make("section", {}, make("h2", {}, label), field,
     make("button", { class: "button", onclick: empty }, "Clear"), make("button", { class: "button", onclick: save }, "Save"));
 }

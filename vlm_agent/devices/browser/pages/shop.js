@@ -16,7 +16,7 @@ const drafts = { query: "", kind: "", name: "", delivery: "Standard", note: "" }
 
 const product = (id) => WORLD.products.find((item) => item.id === id);
 const money = (cents) => `${WORLD.currency}${Math.floor(cents / 100)}.${String(cents % 100).padStart(2, "0")}`;
-const wanted = () => Object.entries(phone.state.cart);
+const cartEntries = () => Object.entries(phone.state.cart);
 const total = (items) => items.reduce((sum, [id, count]) => sum + count * product(id).price, 0);
 
 function picture({ kind, tint }) {
@@ -24,7 +24,7 @@ function picture({ kind, tint }) {
 }
 
 function shopBar(title) {
-  const count = wanted().reduce((sum, [, number]) => sum + number, 0);
+  const count = cartEntries().reduce((sum, [, number]) => sum + number, 0);
   const badge = count ? [make("span", { class: "count" }, String(count))] : [];
   return bar(title,
     make("a", { href: "#/shop/search", "aria-label": "Search" }, draw(GLASS)),
@@ -87,15 +87,15 @@ function cartPage() {
     make("button", { "aria-label": `One ${product(id).name} less`, onclick: change(id, -1) }, "−"),
     make("b", {}, String(count)),
     make("button", { "aria-label": `One ${product(id).name} more`, onclick: change(id, 1) }, "+"));
-  const below = wanted().length
-    ? [make("div", { class: "sum" }, make("span", {}, "Total"), make("span", {}, money(total(wanted())))),
+  const below = cartEntries().length
+    ? [make("div", { class: "sum" }, make("span", {}, "Total"), make("span", {}, money(total(cartEntries())))),
       make("a", { class: "button", href: "#/shop/checkout" }, "Checkout")]
     : [make("p", {}, "Your cart is empty.")];
-  return [bar("Cart"), make("main", {}, ...wanted().map(line), ...below)];
+  return [bar("Cart"), make("main", {}, ...cartEntries().map(line), ...below)];
 }
 
 function checkout() {
-  if (!wanted().length) return cartPage();
+  if (!cartEntries().length) return cartPage();
   const field = make("input", { class: "field", placeholder: "Full name", value: drafts.name, oninput: () => { drafts.name = field.value; } });
   const way = (name) => make("button", {
     class: name === drafts.delivery ? "row on" : "row", onclick: () => { drafts.delivery = name; phone.show(); },
@@ -110,7 +110,7 @@ function checkout() {
   };
   return [bar("Checkout"), make("main", {}, make("h2", {}, "Deliver to"), field, ...(drafts.note ? [make("p", { class: "note" }, drafts.note)] : []),
     make("h2", {}, "Delivery"), way("Standard"), way("Express"),
-    make("div", { class: "sum" }, make("span", {}, "Total"), make("span", {}, money(total(wanted())))),
+    make("div", { class: "sum" }, make("span", {}, "Total"), make("span", {}, money(total(cartEntries())))),
     make("button", { class: "button", onclick: order }, "Place order"))];
 }
 

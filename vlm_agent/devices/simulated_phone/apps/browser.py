@@ -118,9 +118,9 @@ class Browser(App):
         else:
             near = [f"{text} {topic}" for topic in rng.sample(TOPICS, 4)]
         near = [item for item in dict.fromkeys(near) if item != text]
-        found = [*near[:4], text] if rng.random() < 0.9 else near[:4]
-        rng.shuffle(found)
-        return found
+        queries = [*near[:4], text] if rng.random() < 0.9 else near[:4]
+        rng.shuffle(queries)
+        return queries
 
     def _search(self, route: Route) -> Page:
         query = self.fields.get("query", "")

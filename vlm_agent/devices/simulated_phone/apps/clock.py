@@ -41,12 +41,12 @@ class Dial:
         theme = canvas.theme
         x, middle, radius = canvas.w / 2, y + 75, 56
         canvas.rect(x - 73, middle - 73, 146, 146, theme.surface if not theme.dark else (58, 60, 66), 73)
-        for index, (word, key, on_tap, chosen) in enumerate(self.numbers):
+        for index, (word, key, on_tap, is_selected) in enumerate(self.numbers):
             angle = 2 * math.pi * index / len(self.numbers)
             at_x, at_y = x + radius * math.sin(angle), middle - radius * math.cos(angle)
-            if chosen:
+            if is_selected:
                 canvas.rect(at_x - 13, at_y - 13, 26, 26, theme.accent, 13)
-            ink = ((20, 22, 26) if theme.dark else (255, 255, 255)) if chosen else theme.ink
+            ink = ((20, 22, 26) if theme.dark else (255, 255, 255)) if is_selected else theme.ink
             aim = canvas.text(at_x, at_y, word, 12, ink, align=0.5)
             hit = (canvas.px(at_x - 13), canvas.px(at_y - 13), canvas.px(at_x + 13), canvas.px(at_y + 13))
             canvas.target(key, hit, aim, on_tap)

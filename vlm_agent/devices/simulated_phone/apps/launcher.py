@@ -88,10 +88,10 @@ class Launcher(App):
         self._hide(canvas)
 
     @staticmethod
-    def _draw_dots(canvas: Canvas, y: float, at: int, count: int, chosen: Colour, other: Colour) -> None:
+    def _draw_dots(canvas: Canvas, y: float, at: int, count: int, current: Colour, other: Colour) -> None:
         for index in range(count):
             side = (index - (count - 1) / 2) * 10
-            canvas.rect(canvas.w / 2 + side - 2, y - 2, 4, 4, chosen if index == at else other, 2)
+            canvas.rect(canvas.w / 2 + side - 2, y - 2, 4, 4, current if index == at else other, 2)
 
     def _heading(self, canvas: Canvas, pill_on_top: bool) -> float:
         top = STATUS_BAR + 4

@@ -78,9 +78,9 @@ class Maps(App):
             for city in CITIES
             if any(word in query.lower().split() for word in (topic, city.lower()))
         ]
-        found = list(dict.fromkeys(near[:1] + rng.sample(others, min(5, len(others)))))
-        rng.shuffle(found)
-        return found
+        queries = list(dict.fromkeys(near[:1] + rng.sample(others, min(5, len(others)))))
+        rng.shuffle(queries)
+        return queries
 
     def _search(self, route: Route) -> Page:
         query = self.fields.get("query", "")

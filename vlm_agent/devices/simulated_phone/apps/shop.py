@@ -70,18 +70,18 @@ class Shop:
         hits = [product for product in product_names() if set(product.split()) & words]
         others = [product for product in hits if set(product.split()) != words]
         rng.shuffle(others)
-        found = others[: rng.randint(4, 7)] + [product for product in hits if set(product.split()) == words]
-        rng.shuffle(found)
-        return found
+        products = others[: rng.randint(4, 7)] + [product for product in hits if set(product.split()) == words]
+        rng.shuffle(products)
+        return products
 
     def suggestions(self, query: str) -> list[str]:
         """Shuffled completions of the query, including the query itself."""
         words = query.lower().split()
         rng = self._rng("suggest", query.lower())
         near = [p for p in product_names() if set(p.split()) & set(words) and p != query.lower()]
-        found = [*rng.sample(near, min(3, len(near))), query.lower()]
-        rng.shuffle(found)
-        return found
+        queries = [*rng.sample(near, min(3, len(near))), query.lower()]
+        rng.shuffle(queries)
+        return queries
 
     def add(self, product: str) -> None:
         self.cart.append(product)
@@ -186,10 +186,10 @@ class Shop:
 
     def _results(self, route: Route) -> Page:
         query = str(route.about)
-        found = self.results(query)
+        products = self.results(query)
         sort = [(label, f"sort:{label}", None, False) for label in ("Sort", "Filter", "Price", "Brand")]
-        body = [Chips(sort), Header(f"{len(found)} results for {query}", accent=False), *self._list(found)]
-        if not found:
+        body = [Chips(sort), Header(f"{len(products)} results for {query}", accent=False), *self._list(products)]
+        if not products:
             body.append(Paragraph("Nothing was found. Try other words."))
         return self._page(body)
 

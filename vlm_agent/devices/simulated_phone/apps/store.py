@@ -122,9 +122,9 @@ class Store(App):
     def suggestions(self, query: str) -> list[str]:
         rng = random.Random(f"{self.seed} {query.lower()}")
         near = [name for name in STORE_APPS if name.lower() != query.lower()]
-        found = rng.sample(near, 5) + [name for name in STORE_APPS if name.lower() == query.lower()]
-        rng.shuffle(found)
-        return found
+        names = rng.sample(near, 5) + [name for name in STORE_APPS if name.lower() == query.lower()]
+        rng.shuffle(names)
+        return names
 
     def _search(self, route: Route) -> Page:
         query = self.fields.get("query", "")

@@ -101,13 +101,13 @@ def _around(canvas: Canvas, box: tuple[int, int, int, int]) -> tuple[int, int, i
 def _tabs_above(canvas: Canvas, page: Page, top: float, colour: Colour) -> None:
     theme = canvas.theme
     canvas.rect(0, top, canvas.w, TABS, colour)
-    coloured = page.bar and (page.bar_colour is not None or theme.bar != theme.background)
-    ink = (255, 255, 255) if coloured else theme.ink
+    is_coloured = page.bar and (page.bar_colour is not None or theme.bar != theme.background)
+    ink = (255, 255, 255) if is_coloured else theme.ink
     wide = canvas.w / len(page.tabs)
-    for index, (label, key, on_tap, chosen) in enumerate(page.tabs):
-        tint = ink if coloured else (theme.accent if chosen else theme.faint)
+    for index, (label, key, on_tap, is_selected) in enumerate(page.tabs):
+        tint = ink if is_coloured else (theme.accent if is_selected else theme.faint)
         aim = canvas.text((index + 0.5) * wide, top + TABS / 2, label, _tab_size(page), tint, "Medium", 0.5, wide - 2)
-        if chosen:
+        if is_selected:
             canvas.rect(index * wide + 6, top + TABS - 2.5, wide - 12, 2.5, tint)
         hit = (canvas.px(index * wide), canvas.px(top), canvas.px((index + 1) * wide), canvas.px(top + TABS))
         canvas.target(key, hit, aim, on_tap)
@@ -123,9 +123,9 @@ def _tabs_below(canvas: Canvas, page: Page, top: float) -> None:
     tall = TABS + 6
     canvas.rect(0, top, canvas.w, tall, theme.surface)
     wide = canvas.w / len(page.tabs)
-    for index, (label, key, on_tap, chosen) in enumerate(page.tabs):
+    for index, (label, key, on_tap, is_selected) in enumerate(page.tabs):
         middle = (index + 0.5) * wide
-        if chosen:
+        if is_selected:
             canvas.rect(
                 middle - wide * 0.42, top + 9, wide * 0.84, tall - 18, mix(theme.surface, theme.accent, 0.3), 10
             )
@@ -134,7 +134,7 @@ def _tabs_below(canvas: Canvas, page: Page, top: float) -> None:
             top + tall / 2,
             label,
             _tab_size(page),
-            theme.ink if chosen else theme.faint,
+            theme.ink if is_selected else theme.faint,
             "Medium",
             0.5,
             wide - 2,

@@ -25,9 +25,9 @@ class Chips:
         x = canvas.margin - self.offset
         total = sum(6.0 * len(item[0]) * theme.font_scale + 26 for item in self.items)
         canvas.strip(self.strip, y, self.height(canvas), total + 2 * canvas.margin - canvas.w)
-        for label, key, on_tap, chosen in self.items:
+        for label, key, on_tap, is_selected in self.items:
             wide = 6.0 * len(label) * theme.font_scale + 18
-            inside = mix(theme.background, theme.accent, 0.25) if chosen else theme.background
+            inside = mix(theme.background, theme.accent, 0.25) if is_selected else theme.background
             hit = canvas.frame(x, y + 6, wide, 22, theme.line, inside, 11)
             aim = canvas.text(x + wide / 2, y + 17, label, 10.5, theme.ink, "Medium", 0.5, width=wide)
             canvas.target(key, hit, aim, on_tap)

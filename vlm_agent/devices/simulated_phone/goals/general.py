@@ -19,8 +19,8 @@ def search_web(phone: SimulatedPhone, query: str) -> Iterator[Intent]:
     """Open the results for `query`, with the browser in the foreground."""
     yield tap("address")
     yield type_text(query)
-    shown = f"suggest:{query}"
-    yield tap(shown) if query in phone.the(Browser).suggestions(query) else ENTER
+    suggestion = f"suggest:{query}"
+    yield tap(suggestion) if query in phone.the(Browser).suggestions(query) else ENTER
 
 
 def shows_results(phone: SimulatedPhone, query: str) -> bool:

@@ -188,7 +188,7 @@ def turn_off_and_on(slots: Slots) -> Goal:
         (f"Turn {name} {first} and {second} again", f"Turn {first} {name}, then turn it {second} again"),
         start,
         script,
-        lambda phone: phone.toggled[-2:] == [(name, first == "on"), (name, second == "on")],
+        lambda phone: phone.toggle_history[-2:] == [(name, first == "on"), (name, second == "on")],
     )
 
 
@@ -243,11 +243,11 @@ def there_and_back(slots: Slots) -> Goal:
         anywhere(phone, rng, inside=0.0)
         if phone.front in (first, second):
             phone.press_home()
-        phone.opened.clear()
+        phone.open_history.clear()
 
     return Goal(
         (f"Open {first}, then {second}, then {first} again", f"Go to {first}, look at {second} and return to {first}"),
         start,
         script,
-        lambda phone: phone.opened[-3:] == [first, second, first],
+        lambda phone: phone.open_history[-3:] == [first, second, first],
     )

@@ -48,8 +48,8 @@ def go_to_shop(phone: SimulatedPhone, place: str) -> Iterator[Intent]:
         return
     yield tap("address")
     yield type_text(place.lower())
-    suggested = place.lower() in browser.suggestions(place.lower())
-    yield tap(f"suggest:{place.lower()}") if suggested else ENTER
+    has_suggestion = place.lower() in browser.suggestions(place.lower())
+    yield tap(f"suggest:{place.lower()}") if has_suggestion else ENTER
 
 
 def search_shop(phone: SimulatedPhone, product: str) -> Iterator[Intent]:
