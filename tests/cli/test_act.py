@@ -38,7 +38,7 @@ def expert(subset="general", seed=7):
 
 
 class Recording:
-    """A phone that keeps what is done on it."""
+    """A phone that records the actions."""
 
     def __init__(self, phone):
         self._phone, self.done = phone, []
@@ -71,13 +71,13 @@ def run(tmp_path, monkeypatch):
     def run(actions, *more, device=f"simulated:{TASK}", typed=""):
         monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(actions)))
         monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-        given = ["act", "--agent", "RUN", "--device", device, "--trace", str(tmp_path / "trace"), *more]
-        return main(given)
+        arguments = ["act", "--agent", "RUN", "--device", device, "--trace", str(tmp_path / "trace"), *more]
+        return main(arguments)
 
     return run
 
 
-def test_each_step_is_shown_and_the_trace_is_whole(run, tmp_path, capsys):
+def test_each_step_is_shown_and_the_trace_is_complete(run, tmp_path, capsys):
     actions = expert()
     assert run(actions, "--animation", str(tmp_path / "a.gif")) == OK
     printed = capsys.readouterr().out
@@ -93,13 +93,13 @@ def test_each_step_is_shown_and_the_trace_is_whole(run, tmp_path, capsys):
     assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF89a")
 
 
-def test_without_a_task_the_goal_is_what_was_given(run, tmp_path):
+def test_without_a_task_the_goal_is_that_of_the_option(run, tmp_path):
     assert run([Action.complete()], "--goal", "open the mail", device="simulated") == OK
     assert read_trace(tmp_path / "trace").heading.goal == "open the mail"
 
 
 @needs_browser
-def test_a_task_in_the_browser_is_reached_and_the_trace_is_whole(run, tmp_path, capsys):
+def test_a_task_in_the_browser_is_reached_and_the_trace_is_complete(run, tmp_path, capsys):
     actions, goal = shop_expert(), browser_task("shop", SHOP).goal
     assert any(action.is_swipe for action in actions)
     assert run(actions, device=f"browser:shop/{SHOP}") == OK
@@ -115,7 +115,7 @@ def test_a_task_in_the_browser_is_reached_and_the_trace_is_whole(run, tmp_path, 
 
 
 @needs_browser
-def test_a_browser_without_a_task_does_the_goal_that_was_given(run, tmp_path, capsys):
+def test_a_browser_without_a_task_uses_the_goal_of_the_option(run, tmp_path, capsys):
     assert run([Action.complete()], "--goal", "open the shop", device="browser") == OK
     assert "The task is" not in capsys.readouterr().out
     trace = read_trace(tmp_path / "trace")
@@ -160,7 +160,7 @@ def test_a_new_kind_of_device_is_one_entry_of_the_registry(run, tmp_path, monkey
     assert "dummy:NAME" in capsys.readouterr().err
 
 
-def test_what_a_model_says_cannot_steer_the_terminal(run, capsys):
+def test_model_output_cannot_control_the_terminal(run, capsys):
     hostile = "\x1b[2J\u202e[red]"
     run([Action.type_text(hostile), Action.complete()])
     printed = capsys.readouterr().out
@@ -177,13 +177,13 @@ def test_what_a_model_says_cannot_steer_the_terminal(run, capsys):
         ([Action.tap(0.5, 0.5)], ["--confirm"], "refused"),
     ],
 )
-def test_an_end_that_the_agent_did_not_declare_is_a_failure(run, actions, more, word, tmp_path, capsys):
+def test_an_end_not_declared_by_the_agent_is_a_failure(run, actions, more, word, tmp_path, capsys):
     assert run(actions, *more) == FAILED
     assert word in capsys.readouterr().out
     assert read_trace(tmp_path / "trace").end["end"] == word
 
 
-def test_with_confirm_every_action_wants_a_yes(run, tmp_path, capsys):
+def test_with_confirm_every_action_needs_a_yes(run, tmp_path, capsys):
     taps = [Action.tap(0.5, 0.5), Action.press("home"), Action.press("back")]
     assert run(taps, "--confirm", typed="y\nyes\nno\n") == FAILED
     assert [step.outcome for step in read_trace(tmp_path / "trace").steps] == ["done", "done", "withheld"]
@@ -199,7 +199,7 @@ def checkout_task():
 @pytest.mark.parametrize(
     ("more", "typed", "status"), [([], "", FAILED), ([], "y\n" * 9, OK), (["--allow-purchases"], "", OK)]
 )
-def test_it_does_not_check_out_unless_told_to(run, tmp_path, more, typed, status, capsys):
+def test_it_does_not_check_out_without_permission(run, tmp_path, more, typed, status, capsys):
     seed = checkout_task()
     assert run(expert("web_shopping", seed), *more, device=f"simulated:web_shopping/test/{seed}", typed=typed) == status
     assert ("spend money" in capsys.readouterr().out) is (not more)
@@ -207,7 +207,7 @@ def test_it_does_not_check_out_unless_told_to(run, tmp_path, more, typed, status
     assert end["end"] == ("purchase" if status == FAILED else "complete")
 
 
-def test_apps_that_are_not_allowed_are_left_alone(run, tmp_path):
+def test_the_agent_does_not_act_in_apps_that_are_not_allowed(run, tmp_path):
     assert run(expert(), "--apps", "org.nothing") == FAILED
     assert read_trace(tmp_path / "trace").end["end"] == "outside_apps"
 
@@ -226,20 +226,20 @@ def test_apps_that_are_not_allowed_are_left_alone(run, tmp_path):
         (["--agent", "R", "--device", "simulated", "--goal", " "], "must be one line of text"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, message, capsys):
+def test_invalid_options_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["act", *arguments])
     assert ended.value.code == FAILED
     assert message in capsys.readouterr().err
 
 
-def test_a_trace_is_not_written_over_another(run, tmp_path, capsys):
+def test_an_existing_trace_is_not_overwritten(run, tmp_path, capsys):
     assert run(expert()) == OK
     assert run(expert()) == FAILED
     assert "not an empty folder" in capsys.readouterr().err
 
 
-def test_a_phone_that_is_not_there_is_named_before_a_model_is_loaded(monkeypatch, capsys):
+def test_a_missing_phone_is_named_before_a_model_is_loaded(monkeypatch, capsys):
     def absent(serial):
         raise NoDeviceError(f"no phone {serial} is connected")
 
@@ -268,7 +268,7 @@ def test_q_stops_it_before_the_next_action(terminal, tmp_path, monkeypatch):
     assert json.loads((tmp_path / "trace" / "steps.jsonl").read_text().splitlines()[-1])["end"] == "stopped"
 
 
-def test_keys_count_without_return(terminal):
+def test_keys_work_without_return(terminal):
     with Keys() as keys:
         assert not keys.wants_stop()
         os.write(terminal, b"x")

@@ -1,4 +1,4 @@
-"""The console command: what it accepts, what it says, and how it exits."""
+"""The console command: options, messages and exit status."""
 
 import json
 import subprocess
@@ -27,14 +27,14 @@ def shards(simulated, tmp_path_factory):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself(command, capsys):
+def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as leaving:
         main([command, "--help"])
     assert leaving.value.code == 0
     assert f"vlm-agent {command}" in capsys.readouterr().out
 
 
-def test_help_waits_for_no_heavy_import():
+def test_help_imports_no_heavy_module():
     code = "import sys, vlm_agent.cli; vlm_agent.cli._parser(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "transformers", "pyarrow", "numpy", "PIL", "rich"} & set(loaded)
@@ -54,13 +54,13 @@ def test_inspect_prints_counts_and_draws_a_sheet(shards, tmp_path, capsys):
         assert image.width > 300
 
 
-def test_inspect_draws_the_episode_that_was_asked_for(simulated, shards, tmp_path, capsys):
+def test_inspect_draws_the_requested_episode(simulated, shards, tmp_path, capsys):
     episode = json.loads((simulated / "splits.json").read_text())["test"][0]
     assert main(["inspect", str(shards), "--draw", episode, "--output", str(tmp_path / "sheet.png")]) == OK
     assert f"Drew episode {episode}" in capsys.readouterr().out
 
 
-def test_inspect_says_which_episodes_there_are(shards, tmp_path, capsys):
+def test_inspect_refuses_an_unknown_episode(shards, tmp_path, capsys):
     assert main(["inspect", str(shards), "--draw", "no-such-id", "--output", str(tmp_path / "sheet.png")]) == FAILED
     assert "no episode no-such-id among its 6" in capsys.readouterr().err
 
@@ -92,7 +92,7 @@ def test_a_conversion_with_bad_records_exits_with_2_and_keeps_the_good_ones(simu
         (["demo", "--output", "{tmp}"], "is not the output of a demo"),
     ],
 )
-def test_what_cannot_be_done_is_one_message_and_status_1(arguments, words, tmp_path, monkeypatch, capsys):
+def test_a_user_error_is_one_message_and_status_1(arguments, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "thesis.txt").write_text("years of work")
     assert main([argument.format(tmp=tmp_path) for argument in arguments]) == FAILED
@@ -126,7 +126,7 @@ def _refusal(arguments, capsys) -> str:
         (["train", "--config", "x", "stray"], "'stray' is not a recipe key"),
     ],
 )
-def test_arguments_that_make_no_sense_are_refused(arguments, words, capsys):
+def test_invalid_arguments_are_refused(arguments, words, capsys):
     assert words in _refusal(arguments, capsys)
 
 
@@ -145,7 +145,7 @@ def recipe(tmp_path):
     return path
 
 
-def test_train_takes_any_key_of_the_recipe_in_both_spellings(recipe, monkeypatch):
+def test_train_accepts_any_key_of_the_recipe_in_both_spellings(recipe, monkeypatch):
     trained = []
     monkeypatch.setattr("vlm_agent.training.train.train", lambda recipe, console: trained.append(recipe))
     overrides = ["--training.steps", "7", "--data.limit=12", "--data.mixture.google_apps", "0.1", "--output=a=b"]
@@ -162,15 +162,15 @@ def test_an_unknown_key_names_the_nearest_one(recipe, capsys):
     assert "did you mean training.steps?" in capsys.readouterr().err
 
 
-def test_evaluate_hands_on_what_it_was_told(monkeypatch, tmp_path):
+def test_evaluate_passes_its_options_on(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(
         "vlm_agent.evaluation.offline.run.evaluate", lambda *args, **options: calls.append((args, options))
     )
     groups = tmp_path / "groups.json"
     groups.write_text('{"memory_goals": ["1", "2"]}')
-    told = ["--split", "validation", "--limit", "3", "--groups", str(groups), "--no-controls", "--bf16"]
-    assert main(["evaluate", "--checkpoint", "run", "--shards", "s", "--output", "o", *told]) == OK
+    arguments = ["--split", "validation", "--limit", "3", "--groups", str(groups), "--no-controls", "--bf16"]
+    assert main(["evaluate", "--checkpoint", "run", "--shards", "s", "--output", "o", *arguments]) == OK
     ((source, benchmark, *_), options) = calls[0]
     assert (benchmark.split, benchmark.limit) == ("validation", 3)
     assert benchmark.episode_groups() == {"memory_goals": ["1", "2"]}
@@ -178,7 +178,7 @@ def test_evaluate_hands_on_what_it_was_told(monkeypatch, tmp_path):
     assert (options["controls"], options["variants"]) == (False, [])
 
 
-def test_groups_that_are_no_json_are_named(tmp_path, capsys):
+def test_groups_that_are_not_json_are_an_error_that_names_the_file(tmp_path, capsys):
     groups = tmp_path / "groups.json"
     groups.write_text("{")
     arguments = ["evaluate", "--checkpoint", "r", "--shards", "s", "--output", "o", "--groups", str(groups)]

@@ -10,11 +10,11 @@ from vlm_agent.cli import FAILED, OK, evaluate, main
 from vlm_agent.episodes import Action
 
 
-def test_success_is_written_and_told(tmp_path, monkeypatch, capsys):
+def test_success_is_written_and_printed(tmp_path, monkeypatch, capsys):
     agent = Prepared(prepared=ScriptedAgent((Action.press("home"),)))
     monkeypatch.setattr(evaluate, "chosen_agent", lambda *_, **__: agent)
-    given = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--no-controls"]
-    assert main(["evaluate", "--online", *given, "--output", str(tmp_path / "out")]) == OK
+    options = ["--checkpoint", "RUN", "--tasks", "2", "--seed", "3", "--workers", "2", "--no-controls"]
+    assert main(["evaluate", "--online", *options, "--output", str(tmp_path / "out")]) == OK
     content = json.loads((tmp_path / "out" / "online.json").read_text())
     assert content["about"]["seed"] == 3
     assert [row["overall"]["success"] for row in content["runs"].values()] == [0, 100, 0]

@@ -1,4 +1,4 @@
-"""`vlm-agent inspect --html`: what it writes, what it counts, what it refuses."""
+"""`vlm-agent inspect --html`: its page, its counts, and the options that it refuses."""
 
 from pathlib import Path
 
@@ -21,34 +21,34 @@ def recipe(shards, tmp_path):
     return path
 
 
-def test_a_page_is_written_where_it_was_asked_for(shards, tmp_path, capsys):
+def test_a_page_is_written_to_the_requested_file(shards, tmp_path, capsys):
     page = tmp_path / "new" / "page.html"
     assert main(["inspect", str(shards), "--html", str(page)]) == OK
     assert f"Wrote {page}" in capsys.readouterr().out.replace("\n", "")
     assert "3 episodes, 15 steps" in page.read_text(encoding="utf-8")
 
 
-def test_without_a_name_the_page_is_statistics_html_here(shards, tmp_path, monkeypatch, capsys):
+def test_the_default_page_is_statistics_html_in_the_working_directory(shards, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["inspect", str(shards), "--split", "train", "--html"]) == OK
     assert "only split" in (tmp_path / "statistics.html").read_text(encoding="utf-8")
 
 
-def test_tokens_are_counted_on_the_folder_inspected_whatever_the_recipe_names(shards, recipe, tmp_path, capsys):
+def test_tokens_are_counted_on_the_inspected_folder_and_not_on_the_recipes(shards, recipe, tmp_path, capsys):
     page = tmp_path / "page.html"
     assert main(["inspect", str(shards), "--config", str(recipe), "--budget", "10", "--html", str(page)]) == OK
-    told = capsys.readouterr().out
-    assert "> 10" in told
-    assert "100.0" in told
+    printed = capsys.readouterr().out
+    assert "> 10" in printed
+    assert "100.0" in printed
     assert "Budget:\n10 tokens" in page.read_text(encoding="utf-8")
 
 
-def test_the_budget_is_the_models_context_if_none_is_given(shards, recipe, capsys):
+def test_the_default_budget_is_the_models_context(shards, recipe, capsys):
     assert main(["inspect", str(shards), "--config", str(recipe)]) == OK
     assert "> 2,048" in capsys.readouterr().out
 
 
-def test_a_recipe_that_is_none_is_one_message(shards, tmp_path, capsys):
+def test_an_invalid_recipe_is_one_message(shards, tmp_path, capsys):
     assert main(["inspect", str(shards), "--config", str(tmp_path / "none.yaml")]) == FAILED
     assert "none.yaml cannot be read" in capsys.readouterr().err
 
@@ -62,7 +62,7 @@ def test_a_recipe_that_is_none_is_one_message(shards, tmp_path, capsys):
         (["inspect", "x", "--config", "r.yaml", "--budget", "0"], "'0': must be a whole number, 1 or greater"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, words, capsys):
+def test_invalid_options_are_refused(arguments, words, capsys):
     with pytest.raises(SystemExit) as leaving:
         main(arguments)
     assert leaving.value.code == FAILED

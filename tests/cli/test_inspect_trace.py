@@ -1,4 +1,4 @@
-"""`vlm-agent inspect TRACE`: every step is told, and drawn."""
+"""`vlm-agent inspect TRACE`: every step is printed and drawn."""
 
 import pytest
 from PIL import Image
@@ -14,20 +14,20 @@ def trace(tmp_path):
     return tmp_path / "trace"
 
 
-def test_a_trace_is_told_step_by_step_and_drawn(trace, tmp_path, capsys):
+def test_a_trace_is_printed_step_by_step_and_drawn(trace, tmp_path, capsys):
     sheet, moving = tmp_path / "new" / "sheet.png", tmp_path / "new" / "a.gif"
     assert main(["inspect", str(trace), "--output", str(sheet), "--animate", str(moving)]) == OK
-    said = capsys.readouterr().out
-    assert online_tasks(1, 0)[0].task.goal in said
-    assert "'complete'" in said
-    assert "Ended: complete" in said
+    printed = capsys.readouterr().out
+    assert online_tasks(1, 0)[0].task.goal in printed
+    assert "'complete'" in printed
+    assert "Ended: complete" in printed
     with Image.open(sheet) as image:
         assert image.format == "PNG"
     with Image.open(moving) as image:
         assert image.n_frames > 1
 
 
-def test_a_killed_run_says_so(trace, capsys):
+def test_the_trace_of_a_killed_run_is_marked(trace, capsys):
     path = trace / "steps.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
     assert main(["inspect", str(trace)]) == OK
@@ -35,13 +35,13 @@ def test_a_killed_run_says_so(trace, capsys):
 
 
 @pytest.mark.parametrize("option", [["--draw", "first"], ["--split", "test"], ["--html"]])
-def test_what_is_for_shards_is_refused(trace, option, capsys):
+def test_options_for_shards_are_refused(trace, option, capsys):
     with pytest.raises(SystemExit):
         main(["inspect", str(trace), *option])
     assert "is a trace" in capsys.readouterr().err
 
 
-def test_a_folder_of_no_trace_cannot_be_animated(tmp_path, capsys):
+def test_a_folder_without_a_trace_cannot_be_animated(tmp_path, capsys):
     with pytest.raises(SystemExit) as refused:
         main(["inspect", str(tmp_path), "--animate", "a.gif"])
     assert refused.value.code == FAILED

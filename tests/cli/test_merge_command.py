@@ -1,4 +1,4 @@
-"""`vlm-agent merge`: what it writes and prints, and what it refuses."""
+"""`vlm-agent merge`: its output, and the runs that it refuses."""
 
 import json
 
@@ -14,12 +14,12 @@ def run(tmp_path_factory):
     return adapted_run.write_run(tmp_path_factory.mktemp("adapted"))
 
 
-def test_it_writes_a_checkpoint_that_answers_as_the_run_does(run, tmp_path, capsys):
+def test_it_writes_a_checkpoint_with_the_answers_of_the_run(run, tmp_path, capsys):
     output = tmp_path / "merged"
     assert main(["merge", str(run), "--output", str(output), "--samples", "2"]) == OK
-    told = capsys.readouterr().out
-    assert told.startswith("2 episodes, ")
-    assert f"Wrote {output / 'model'}" in told
+    printed = capsys.readouterr().out
+    assert printed.startswith("2 episodes, ")
+    assert f"Wrote {output / 'model'}" in printed
     assert json.loads((output / "merge.json").read_text())["samples"] == 2
     merged, adapted = VlmAgent.from_run(output), VlmAgent.from_run(run)
     assert merged.answer_episode(tiny.episode(7)) == adapted.answer_episode(tiny.episode(7))
@@ -31,7 +31,7 @@ def test_it_can_compare_on_other_shards(run, tmp_path):
     assert json.loads((tmp_path / "merged" / "merge.json").read_text())["samples"] == 1
 
 
-def test_what_cannot_be_merged_is_one_message(run, tmp_path, capsys):
+def test_a_run_that_cannot_be_merged_is_one_message(run, tmp_path, capsys):
     assert main(["merge", str(run), "--output", str(run)]) == FAILED
     assert "holds something already" in capsys.readouterr().err
     assert main(["merge", str(tmp_path / "none"), "--output", str(tmp_path / "merged")]) == FAILED

@@ -1,4 +1,4 @@
-"""`vlm-agent phone`: where it can be reached, what it tells about its task, how it ends."""
+"""`vlm-agent phone`: its address, its messages about the task, and its exit status."""
 
 import signal
 import socket
@@ -17,7 +17,7 @@ def start(*arguments: str) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_it_serves_a_task_until_ctrl_c_and_tells_whether_it_was_reached():
+def test_it_serves_a_task_until_ctrl_c_and_reports_whether_it_was_reached():
     with start("--task", "general/test/7") as process:
         host, _, port = process.stdout.readline().removeprefix("adb connect ").strip().partition(":")
         assert process.stdout.readline() == f"goal: {sample_task('general', 'test', 7).goal}\n"
@@ -39,7 +39,7 @@ def test_it_serves_a_task_until_ctrl_c_and_tells_whether_it_was_reached():
         (["--task", "general/test"], "not a task"),
     ],
 )
-def test_what_cannot_be_served_is_refused(arguments, message, capsys):
+def test_invalid_ports_and_tasks_are_refused(arguments, message, capsys):
     try:
         status = main(["phone", *arguments])
     except SystemExit as error:
@@ -48,12 +48,12 @@ def test_what_cannot_be_served_is_refused(arguments, message, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_a_task_of_no_subset_is_refused(capsys):
+def test_a_task_of_an_unknown_subset_is_refused(capsys):
     assert main(["phone", "--task", "games/test/7"]) == FAILED
     assert "'games'" in capsys.readouterr().err
 
 
-def test_a_port_that_is_taken_is_named(capsys):
+def test_a_port_in_use_is_named(capsys):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert main(["phone", "--port", str(port)]) == FAILED

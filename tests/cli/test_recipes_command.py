@@ -1,4 +1,4 @@
-"""`vlm-agent recipes` lists what comes with the package and copies one of them."""
+"""`vlm-agent recipes` lists the files that are part of the package and copies one of them."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(capsys):
         main(["recipes", "--output", "x.yaml"])
 
 
-def test_a_file_of_the_users_own_comes_before_the_shipped_one(tmp_path, monkeypatch):
+def test_a_users_own_file_takes_precedence_over_the_shipped_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     asked = Path("recipes/forkme.yaml")
     assert find_shipped(asked) == ROOT / asked

@@ -1,4 +1,4 @@
-"""`vlm-agent score`: tables, numbers as JSON, and what it refuses."""
+"""`vlm-agent score`: tables, numbers as JSON, and the files that it refuses."""
 
 import json
 from dataclasses import replace
@@ -26,14 +26,14 @@ def runs(tmp_path):
     return tmp_path / "first.parquet", tmp_path / "second.parquet"
 
 
-def test_it_prints_each_scorer_in_a_row_of_its_own_with_its_source(runs, capsys):
+def test_it_prints_one_row_per_scorer_with_its_source(runs, capsys):
     assert main(["score", str(runs[1]), "--dialect", "official_text"]) == OK
     printed = capsys.readouterr().out
     for words in ("official", "strict", "official_text", "100.0", "Auto-GUI", "ours", "goal progress"):
         assert words in printed
 
 
-def test_the_file_holds_what_score_computes(runs, tmp_path):
+def test_the_file_contains_the_computed_scores(runs, tmp_path):
     (tmp_path / "groups.json").write_text(json.dumps({"last": ["e2"]}))
     options = ["--groups", str(tmp_path / "groups.json"), "--output", str(tmp_path / "new" / "metrics.json")]
     assert main(["score", str(runs[1]), *options, "--dialect", "five_points", "--dialect", "agentcpm"]) == OK
@@ -42,7 +42,7 @@ def test_the_file_holds_what_score_computes(runs, tmp_path):
     assert json.loads((tmp_path / "new" / "metrics.json").read_text()) == json.loads(json.dumps(expected))
 
 
-def test_against_another_run_it_tells_what_changed(runs, tmp_path, capsys):
+def test_against_another_run_it_prints_the_changed_steps(runs, tmp_path, capsys):
     assert main(["score", str(runs[1]), "--against", str(runs[0]), "--output", str(tmp_path / "m.json")]) == OK
     assert "6 in 3 episodes" in capsys.readouterr().out
     against = json.loads((tmp_path / "m.json").read_text())["against"]
@@ -51,7 +51,7 @@ def test_against_another_run_it_tells_what_changed(runs, tmp_path, capsys):
     assert against["changed"]["official"]["wrong_to_right"] == {f"e{k}": [0, 1] for k in range(3)}
 
 
-def test_an_unknown_dialect_lists_those_there_are(runs, capsys):
+def test_an_unknown_dialect_is_an_error_that_lists_the_known_ones(runs, capsys):
     assert main(["score", str(runs[0]), "--dialect", "lenient"]) == FAILED
     assert "dialect 'lenient' is unknown; choose one of official, strict," in capsys.readouterr().err
 
@@ -62,7 +62,7 @@ def test_runs_over_other_steps_are_refused(runs, tmp_path, capsys):
     assert "the second run has 2 episodes that the first lacks" in capsys.readouterr().err
 
 
-def test_a_file_that_is_no_predictions_is_named(tmp_path, capsys):
+def test_a_file_without_predictions_is_named(tmp_path, capsys):
     (tmp_path / "p.parquet").write_text("no parquet")
     assert main(["score", str(tmp_path / "p.parquet")]) == FAILED
     assert "p.parquet is not a Parquet file" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`vlm-agent score --report`: a page about predictions and what changed between two runs, without a model."""
+"""`vlm-agent score --report`: a page about predictions and the changes between two runs, without a model."""
 
 import re
 from collections import Counter
@@ -30,7 +30,7 @@ def arguments(folder, *more):
     return ["score", str(folder / "epoch_2" / "predictions.parquet"), *map(str, more)]
 
 
-def test_the_page_has_the_scores_and_as_many_episodes_as_asked(folder, capsys):
+def test_the_page_has_the_scores_and_the_requested_number_of_episodes(folder, capsys):
     page = folder / "new" / "page.html"
     report = ("--report", page, "--shards", folder / "shards", "--episodes", 2)
     assert main(arguments(folder, *report, "--dialect", "five_points")) == OK

@@ -43,14 +43,14 @@ def wait_for_training(workplace: Workplace, run: Path, job: str, start: int) -> 
     soon(
         lambda: log.exists() and "trained" in log.read_text().partition(f"start {start} on")[2],
         SECONDS,
-        lambda: workplace.said("train", job) + workplace.run("squeue", "--long"),
+        lambda: workplace.log("train", job) + workplace.run("squeue", "--long"),
     )
 
 
 def lose_node(workplace: Workplace, node: str, job: str) -> None:
     """Takes the node down under a job, and back when the job is queued again."""
     workplace.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    soon(lambda: workplace.cluster.states(job) == {"PENDING"}, SECONDS, lambda: workplace.said("train", job))
+    soon(lambda: workplace.cluster.states(job) == {"PENDING"}, SECONDS, lambda: workplace.log("train", job))
     workplace.run("scontrol", "update", f"nodename={node}", "state=resume")
 
 

@@ -60,21 +60,21 @@ class Workplace:
         return _both(self.cluster.run(*map(str, command), check=check, cwd=self.folder))
 
     def submit(self, *words: object) -> str:
-        """Gives the job's number."""
+        """Returns the number of the job."""
         return self.cluster.run("sbatch", "--parsable", *map(str, words), cwd=self.folder).stdout.strip()
 
     def pipeline(self, *words: object) -> dict[str, str]:
-        """Gives the number of each job by its name."""
+        """Returns the number of each job by name."""
         lines = self.run("slurm/pipeline.sh", *words).splitlines()
         return dict(line.split() for line in lines if len(line.split()) == 2)
 
     def pipeline_alone(self, *words: object) -> subprocess.CompletedProcess:
-        """pipeline.sh where there is no Slurm to talk to."""
+        """pipeline.sh on a machine without Slurm."""
         command = ["slurm/pipeline.sh", *map(str, words)]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=60)
 
-    def said(self, name: str, job: str) -> str:
-        """What Slurm keeps of a job's output."""
+    def log(self, name: str, job: str) -> str:
+        """The output of a job."""
         path = self.folder / "slurm" / "logs" / f"{name}-{job}.out"
         return path.read_text() if path.exists() else ""
 

@@ -178,9 +178,9 @@ def test_the_dry_run_of_a_header_works_as_it_is_typed(folder, capsys):
     keys = [word for key, value in changed.items() for word in (f"--{key}", value)]
     config = str(ROOT / "recipes/forkme.yaml")
     assert main(["train", "--config", config, "--dry-run", "--gpu", "4090", "--gpus", "1", *keys]) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for words in ("Parameters, M", "on 1 x 4090 at 30% MFU", "Memory a GPU, GB (4090: 24)"):
-        assert words in said
+        assert words in printed
 
 
 def test_the_papers_recipes_freeze_what_the_paper_freezes():

@@ -15,6 +15,6 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def workplace(cluster, tmp_path):
-    """Whatever a failed test left in the queue is not to hold up the next one."""
+    """Cancels jobs that a failed test left in the queue."""
     yield Workplace(tmp_path, cluster)
     cluster.cancel_all()

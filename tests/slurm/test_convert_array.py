@@ -1,4 +1,4 @@
-"""Conversion as a job array: tasks that are stopped, preempted or killed change nothing in what comes out."""
+"""Conversion as a job array: stopped, preempted or killed tasks do not change the output."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def aitw(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def in_one_process(aitw, tmp_path_factory):
-    """What comes out where nothing happens."""
+    """The output of an uninterrupted conversion."""
     folder = tmp_path_factory.mktemp("converted") / "shards"
     assert main(["convert", *_inputs(aitw), "--output", str(folder), "--workers", "1"]) == 0
     return _tree(folder)
@@ -64,7 +64,7 @@ def test_an_array_with_stopped_preempted_and_killed_tasks_ends_with_the_same_byt
     workplace.run("scancel", f"{job}_2")
     workplace.cluster.wait_for(job, seconds=SECONDS)
     states = sorted(task["JobState"] for task in workplace.cluster.tasks(job))
-    assert states == ["CANCELLED", "COMPLETED", "COMPLETED"], workplace.said("convert", job)
+    assert states == ["CANCELLED", "COMPLETED", "COMPLETED"], workplace.log("convert", job)
     finish = ("slurm/convert.sbatch", "--finish", "--output", "shards")
     assert not (workplace.folder / "shards" / "manifest.json").exists()
 
@@ -78,10 +78,10 @@ def test_an_array_with_stopped_preempted_and_killed_tasks_ends_with_the_same_byt
 
 def _until_begun(workplace, job, *tasks):
     folders = [workplace.folder / f"begun-{task}" for task in tasks]
-    soon(lambda: all(map(Path.is_dir, folders)), SECONDS, lambda: workplace.said("convert", job))
+    soon(lambda: all(map(Path.is_dir, folders)), SECONDS, lambda: workplace.log("convert", job))
 
 
-def test_a_part_of_an_array_has_to_say_how_many_parts_there_are(workplace, aitw):
+def test_a_task_of_an_array_needs_the_number_of_tasks(workplace, aitw):
     job = workplace.submit("--array=2", "slurm/convert.sbatch", *_inputs(aitw), "--output", "shards")
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
-    assert "set --shard-count" in workplace.said("convert", job)
+    assert "set --shard-count" in workplace.log("convert", job)

@@ -1,5 +1,5 @@
-"""The whole road on two nodes, from simulated episodes to a report, with a training that is told to stop and loses a
-node; and a road that ends half way."""
+"""The pipeline on two nodes, from simulated episodes to a report, with a training that is stopped and loses a node; and
+a pipeline whose stage fails."""
 
 import shutil
 
@@ -60,11 +60,11 @@ def _end(workplace, jobs):
     return dict(zip(jobs, workplace.cluster.wait_for(*jobs.values(), seconds=SECONDS), strict=True))
 
 
-def _said(workplace, jobs):
-    return {name: workplace.said(name, job) for name, job in jobs.items()}
+def _logs(workplace, jobs):
+    return {name: workplace.log(name, job) for name, job in jobs.items()}
 
 
-def test_from_episodes_to_a_report_on_two_nodes_with_a_stop_and_a_dead_node_in_between(simulated):
+def test_a_pipeline_on_two_nodes_reaches_its_report_after_a_stop_and_a_node_failure(simulated):
     recipes = [
         write_recipe(simulated.folder, f"run_of_{processes}", steps=STEPS, accumulation=ROWS_A_STEP // processes)
         for processes in (1, 2)
@@ -78,7 +78,7 @@ def test_from_episodes_to_a_report_on_two_nodes_with_a_stop_and_a_dead_node_in_b
     lose_node(simulated, "node2", train)
     assert not (run / "run.json").exists()
 
-    assert _end(simulated, jobs) == DONE, _said(simulated, jobs)
+    assert _end(simulated, jobs) == DONE, _logs(simulated, jobs)
     assert [event for event, _ in ledger(run)] == ["start", "again"] * STOPS + ["start", "start", "done"]
     saved = [step for event, step in ledger(run) if event == "again"]
     assert sorted({0, *saved, STEPS}) == [0, *saved, STEPS]
@@ -96,12 +96,12 @@ def test_from_episodes_to_a_report_on_two_nodes_with_a_stop_and_a_dead_node_in_b
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["cpu_zero2", "cpu_zero3"])
-def test_zero_on_two_nodes_ends_in_the_report_of_one_process(simulated, stage):
+def test_zero_on_two_nodes_reaches_the_report_of_one_process(simulated, stage):
     shutil.copytree(REPOSITORY / "deepspeed_configs", simulated.folder / "deepspeed_configs")
     recipes = [write_recipe(simulated.folder, f"run_of_{n}", **LEARNING, accumulation=4 // n) for n in (1, 2)]
     seen = ("--split", "train")
     jobs = _submit(simulated, recipes[1], ["--training.deepspeed", f"deepspeed_configs/{stage}.json"], seen)
-    assert _end(simulated, jobs) == DONE, _said(simulated, jobs)
+    assert _end(simulated, jobs) == DONE, _logs(simulated, jobs)
 
     run, alone = simulated.folder / "run_of_2", in_one_process(recipes[0], *seen)
     assert metrics(alone)["trained"]["official"]["overall"]["partial_match"] > 50
@@ -110,7 +110,7 @@ def test_zero_on_two_nodes_ends_in_the_report_of_one_process(simulated, stage):
     assert "<html" in (run / "evaluation" / "report.html").read_text()
 
 
-def test_a_stage_that_fails_stops_the_chain_and_says_so(workplace):
+def test_a_failed_stage_stops_the_chain_with_a_message(workplace):
     (workplace.folder / "recipe.yaml").touch()
     workplace.install("vlm-agent", 'case "$*" in *--finish*) echo what is wrong with the shards; exit 1; esac\n')
     jobs = workplace.pipeline(
@@ -125,8 +125,8 @@ def test_a_stage_that_fails_stops_the_chain_and_says_so(workplace):
         "report": {"CANCELLED"},
         "failed": {"COMPLETED"},
     }
-    said = workplace.said("failed", jobs["failed"])
-    assert f"convert (job {jobs['convert']}): done" in said
-    assert f"finish (job {jobs['finish']}): 1 x FAILED (NonZeroExitCode, status 1:0)" in said
-    assert "what is wrong with the shards" in said
+    output = workplace.log("failed", jobs["failed"])
+    assert f"convert (job {jobs['convert']}): done" in output
+    assert f"finish (job {jobs['finish']}): 1 x FAILED (NonZeroExitCode, status 1:0)" in output
+    assert "what is wrong with the shards" in output
     assert not (workplace.folder / "run" / "slurm.tsv").exists()

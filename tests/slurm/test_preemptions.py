@@ -1,4 +1,4 @@
-"""A training that loses its nodes again and again ends with the weights of one that nobody disturbed."""
+"""A training that loses its nodes repeatedly ends with the weights of an uninterrupted one."""
 
 import pytest
 from helpers import tiny
@@ -8,7 +8,7 @@ from vlm_agent.training.run_folder.status import read_status
 
 NOTICES = 4
 STEPS = 3 * (NOTICES + 1)
-"""A notice is obeyed after the step in progress, which may be the second or third since the start."""
+"""Training stops after the step in progress, which may be the second or third since the start."""
 
 
 def _submit(workplace, run):
@@ -17,11 +17,11 @@ def _submit(workplace, run):
 
 
 @pytest.mark.slow
-def test_a_training_preempted_five_times_ends_with_the_very_weights_of_an_undisturbed_one(workplace):
+def test_a_training_preempted_five_times_ends_with_the_weights_of_an_uninterrupted_one(workplace):
     tiny.write_shards(workplace.folder / "shards", [tiny.episode(number) for number in range(8)])
     undisturbed, run = workplace.folder / "undisturbed", workplace.folder / "preempted"
     job = _submit(workplace, "undisturbed")
-    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"COMPLETED"}], workplace.said("train", job)
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"COMPLETED"}], workplace.log("train", job)
 
     job = _submit(workplace, "preempted")
     for start in range(1, NOTICES + 1):
@@ -29,7 +29,7 @@ def test_a_training_preempted_five_times_ends_with_the_very_weights_of_an_undist
         workplace.run("scancel", "--batch", "--signal=USR1", job)
     wait_for_training(workplace, run, job, NOTICES + 1)
     lose_node(workplace, "node2", job)
-    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"COMPLETED"}], workplace.said("train", job)
+    assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"COMPLETED"}], workplace.log("train", job)
 
     assert [event for event, _ in ledger(run)] == ["start", "again"] * NOTICES + ["start", "start", "done"]
     saved = [step for event, step in ledger(run) if event == "again"]

@@ -1,4 +1,4 @@
-"""The scripts as they are: sound, accepted by Slurm, and refusing in time what cannot work."""
+"""The scripts pass shellcheck, are accepted by Slurm, and refuse invalid options before submission."""
 
 import shlex
 import shutil
@@ -48,12 +48,12 @@ def test_shellcheck_finds_nothing():
 
 
 @pytest.mark.parametrize("script", JOBS)
-def test_slurm_takes_every_script_as_it_is(workplace, script):
+def test_slurm_accepts_every_script_unchanged(workplace, script):
     assert "to start at" in workplace.run("sbatch", "--test-only", f"slurm/{script}", "--output", "x")
 
 
 @pytest.mark.parametrize("gpus", [0, 8])
-def test_slurm_takes_every_job_of_a_pipeline(workplace, gpus):
+def test_slurm_accepts_every_job_of_a_pipeline(workplace, gpus):
     (workplace.folder / "recipe.yaml").touch()
     workplace.set(GPUS_PER_NODE=gpus)
     for words in _submissions(workplace, *EVERYTHING):
@@ -73,19 +73,19 @@ def test_a_dry_run_shows_the_chain_and_needs_no_slurm(alone):
     }
 
 
-def test_a_stage_finds_what_the_one_before_has_made(alone):
+def test_a_stage_receives_the_output_of_the_previous_one(alone):
     by_name = {_option(words, "--job-name"): words for words in _submissions(alone, *EVERYTHING)}
     assert by_name["convert"][-6:] == ["--input", "my files", "--output", "shards", "--shard-count", "2"]
     assert by_name["train"][-2:] == ["--data.shards", "shards"]
-    given = by_name["evaluate"]
-    assert [given[given.index(name) + 1] for name in ("--shards", "--checkpoint", "--output")] == [
+    words = by_name["evaluate"]
+    assert [words[words.index(name) + 1] for name in ("--shards", "--checkpoint", "--output")] == [
         "shards",
         "runs/x",
         "runs/x/evaluation",
     ]
 
 
-def test_what_is_said_is_not_replaced(alone):
+def test_explicit_options_are_not_replaced(alone):
     train_words = ("train", "--config", "recipe.yaml", "--output", "r", "--data.shards", "other")
     train = _submissions(alone, "convert", "--input", "a", "--output", "s", "then", *train_words)[2]
     assert train.count("--data.shards") == 1
@@ -93,7 +93,7 @@ def test_what_is_said_is_not_replaced(alone):
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (16, 4)])
-def test_training_gets_the_nodes_and_gpus_that_were_asked_for(alone, nodes, gpus):
+def test_training_gets_the_requested_nodes_and_gpus(alone, nodes, gpus):
     alone.set(GPUS_PER_NODE=gpus, GPU_TYPE="a100", CPUS_PER_GPU=6)
     train, _ = _submissions(alone, "--nodes", nodes, "train", "--config", "recipe.yaml", "--output", "r")
     wanted = {"--nodes": nodes, "--gres": f"gpu:a100:{gpus}", "--cpus-per-task": gpus * 6, "--partition": "gpu"}
@@ -113,7 +113,7 @@ def test_training_gets_the_nodes_and_gpus_that_were_asked_for(alone, nodes, gpus
         ("--nodes 0 train --config recipe.yaml --output r", "--nodes must be 1 or greater, not 0"),
     ],
 )
-def test_what_cannot_work_is_refused_before_it_waits_in_a_queue(alone, words, complaint):
+def test_invalid_options_are_refused_before_submission(alone, words, complaint):
     done = alone.pipeline_alone("--dry-run", *words.split())
     assert done.returncode == 1
     assert complaint in done.stderr
@@ -127,17 +127,17 @@ def test_a_finished_run_is_not_submitted_again(alone):
     assert "r holds a finished run" in done.stderr
 
 
-def test_a_missing_environment_is_told_before_it_waits_in_a_queue(alone):
+def test_a_missing_environment_is_an_error_before_submission(alone):
     alone.set(VENV="nowhere")
     assert "VENV of slurm/site.sh is nowhere" in alone.pipeline_alone("evaluate", "--output", "e").stderr
 
 
 def test_a_pipeline_that_slurm_refuses_half_way_leaves_nothing_in_the_queue(workplace):
     workplace.set(GPU_PARTITION="no_such_partition")
-    said = workplace.run(
+    output = workplace.run(
         *("slurm/pipeline.sh", "convert", "--input", "a", "--output", "s", "then", "evaluate", "--output", "e"),
         check=False,
     )
-    assert "Slurm refused evaluate" in said
-    assert "invalid partition" in said
+    assert "Slurm refused evaluate" in output
+    assert "invalid partition" in output
     assert not workplace.run("squeue", "--noheader", "--states=PENDING,RUNNING")

@@ -1,5 +1,5 @@
-"""How a training job may end, and what train.sbatch makes of it. All of them run at once, one node each, with a line of
-shell in place of the training, and a torchrun that starts it and nothing else."""
+"""Each way in which a training job can end, and the reaction of train.sbatch. All jobs run at once, one node each. A
+line of shell replaces the training, and a script that only starts it replaces torchrun."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ PROGRAMS = {
     "is cancelled": "sleep 1000",
     "is preempted": f"if {RESTARTED}; then {FINISH}; else sleep 1000; fi",
 }
-TOLD_TO_STOP = ("does not listen yet", "never listens")
+STOPPED_BY_SIGNAL = ("does not listen yet", "never listens")
 
 _TORCHRUN = """
 echo "$@" >"$LOGS/torchrun-words"
@@ -49,7 +49,7 @@ wait $! || exit 1
 @dataclass
 class Ended:
     state: str
-    said: str
+    log: str
     events: list[str]
     done: list[int]
     logs: Path
@@ -61,15 +61,15 @@ def ended(cluster, tmp_path_factory):
     places, jobs = {}, {}
     for name, program in PROGRAMS.items():
         places[name] = place = Workplace(tmp_path_factory.mktemp("place"), cluster)
-        # 60 less is how long a job waits before it goes without.
+        # A job waits 60 s less than this before it is requeued without a save.
         place.set(NOTICE_SECONDS=61 if name == "never listens" else 80)
         place.install("torchrun", _TORCHRUN)
         place.install("vlm-agent", program + "\n")
         jobs[name] = place.submit("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
-    for name in (*TOLD_TO_STOP, "is cancelled", "is preempted"):
+    for name in (*STOPPED_BY_SIGNAL, "is cancelled", "is preempted"):
         log = places[name].folder / "run" / "logs" / jobs[name] / "rank-0.log"
-        soon(log.exists, SECONDS, lambda name=name: places[name].said("train", jobs[name]))
-        signal = ["--batch", "--signal=USR1"] if name in TOLD_TO_STOP else []
+        soon(log.exists, SECONDS, lambda name=name: places[name].log("train", jobs[name]))
+        signal = ["--batch", "--signal=USR1"] if name in STOPPED_BY_SIGNAL else []
         end = ["scontrol", "requeue"] if name == "is preempted" else ["scancel", *signal]
         cluster.run(*end, jobs[name])
     states = dict(zip(jobs, cluster.wait_for(*jobs.values(), seconds=SECONDS), strict=True))
@@ -79,46 +79,46 @@ def ended(cluster, tmp_path_factory):
 def _ended(place, job, state):
     lines = [line.split("\t") for line in (place.folder / "run" / "slurm.tsv").read_text().splitlines()]
     logs = place.folder / "run" / "logs" / job
-    return Ended(state, place.said("train", job), [line[1] for line in lines], [int(line[4]) for line in lines], logs)
+    return Ended(state, place.log("train", job), [line[1] for line in lines], [int(line[4]) for line in lines], logs)
 
 
-def test_a_job_that_got_nowhere_twice_stops_and_says_so(ended):
+def test_a_job_without_progress_twice_stops_with_a_message(ended):
     job = ended["gets nowhere"]
     assert job.events == ["start", "again", "start", "stopped"]
     assert job.state == "FAILED"
-    assert "no progress beyond 0 steps in a checkpoint in two turns in a row" in job.said
+    assert "no progress beyond 0 steps in a checkpoint in two turns in a row" in job.log
 
 
-def test_a_run_that_was_stopped_and_has_saved_is_queued_again_and_goes_on(ended):
+def test_a_run_that_was_stopped_after_saving_is_requeued_and_resumes(ended):
     assert ended["saves once"].events == ["start", "again", "start", "done"]
     assert ended["saves once"].state == "COMPLETED"
 
 
-def test_a_crash_is_not_tried_again_and_tells_its_last_words(ended):
+def test_a_crash_is_not_retried_and_its_last_error_is_shown(ended):
     job = ended["crashes"]
     assert job.events == ["start", "failed"]
     assert job.state == "FAILED"
-    assert "what went wrong" in job.said
+    assert "what went wrong" in job.log
 
 
-def test_a_crash_is_not_taken_for_the_stop_of_the_turn_before(ended):
+def test_a_crash_is_not_mistaken_for_the_stop_of_the_previous_turn(ended):
     assert ended["crashes later"].events == ["start", "again", "start", "failed"]
 
 
-def test_a_crash_after_the_record_was_written_is_no_failure(ended):
+def test_a_crash_after_run_json_was_written_is_not_a_failure(ended):
     assert ended["crashes after its end"].events == ["start", "done"]
     assert ended["crashes after its end"].state == "COMPLETED"
 
 
-def test_a_good_end_without_the_record_is_a_failure(ended):
+def test_exit_status_0_without_run_json_is_a_failure(ended):
     job = ended["ends without its record"]
     assert job.events == ["start", "failed"]
     assert job.state == "FAILED"
-    assert "did not write run/run.json" in job.said
+    assert "did not write run/run.json" in job.log
 
 
 @pytest.mark.parametrize(("name", "done"), [("does not listen yet", [0, 7, 7, 7]), ("never listens", [0, 0, 0, 0])])
-def test_a_notice_comes_again_until_somebody_listens_and_then_it_goes_without(ended, name, done):
+def test_a_notice_that_training_ignores_is_repeated_and_the_job_is_requeued(ended, name, done):
     assert ended[name].events == ["start", "again", "start", "done"]
     assert ended[name].done == done
 
@@ -145,10 +145,10 @@ def test_preemptions_are_not_turns_without_progress_until_they_are_ten(workplace
     (workplace.folder / "run" / "slurm.tsv").write_text(turn * turns)
     workplace.run("scontrol", "release", job)
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{state}]
-    assert ("or in ten that Slurm ended" in workplace.said("train", job)) == (state == "FAILED")
+    assert ("or in ten that Slurm ended" in workplace.log("train", job)) == (state == "FAILED")
 
 
-def test_torchrun_gets_time_to_save_a_port_of_its_own_and_a_folder_that_containers_see(ended):
+def test_torchrun_gets_time_to_save_its_own_port_and_a_folder_visible_in_containers(ended):
     logs = ended["saves once"].logs
     words = (logs / "torchrun-words").read_text().split()
     assert words[words.index("--shutdown-timeout") + 1] == "180"
@@ -160,25 +160,25 @@ def test_a_site_without_gpus_per_node_hides_those_of_its_nodes(ended):
     assert (ended["saves once"].logs / "visible-gpus").read_text() == "\n"
 
 
-def test_a_job_that_died_twice_without_a_word_at_the_same_step_is_not_started_again(workplace):
+def test_a_job_killed_twice_at_the_same_step_without_a_record_is_not_restarted(workplace):
     job = workplace.submit("--hold", "slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
     (workplace.folder / "run").mkdir()
     earlier = f"2026-01-01T00:00:00+0000\tstart\t{job}\t0\t0\tnode1\n"
     (workplace.folder / "run" / "slurm.tsv").write_text(earlier * 2)
     workplace.run("scontrol", "release", job)
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
-    assert "two turns in a row" in workplace.said("train", job)
+    assert "two turns in a row" in workplace.log("train", job)
     assert not (workplace.folder / "run" / "logs" / job / "node-0.log").exists()
 
 
-def test_a_run_that_was_finished_before_a_restart_is_not_trained_again(workplace):
+def test_a_run_finished_before_a_restart_is_not_trained_again(workplace):
     (workplace.folder / "run").mkdir()
     (workplace.folder / "run" / "run.json").touch()
     words = ("slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
     restarted, new = workplace.submit("--export=ALL,SLURM_RESTART_COUNT=1", *words), workplace.submit(*words)
     assert workplace.cluster.wait_for(restarted, new, seconds=SECONDS) == [{"COMPLETED"}, {"FAILED"}]
-    assert "done before this start" in workplace.said("train", restarted)
-    assert "holds a finished run" in workplace.said("train", new)
+    assert "done before this start" in workplace.log("train", restarted)
+    assert "holds a finished run" in workplace.log("train", new)
 
 
 _SEES_NONE = (
@@ -197,4 +197,4 @@ def test_a_node_without_its_gpus_does_not_train_on_its_cpus(workplace, options, 
     workplace.install("nvidia-smi", "echo 535.154.05\n")
     job = workplace.submit(*options, "slurm/train.sbatch", "--config", "recipe.yaml", "--output", "run")
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]
-    assert complaint in workplace.said("train", job)
+    assert complaint in workplace.log("train", job)

@@ -1,4 +1,4 @@
-"""DeepSpeed with two real ranks trains what one process does, and goes on from where it was stopped."""
+"""DeepSpeed on two real ranks trains the weights of one process, and resumes a stopped run."""
 
 import subprocess
 import sys
@@ -50,8 +50,8 @@ if gathered:
     Path(sys.argv[1]).with_suffix(".gathered").write_text(str(max(gathered)))
 sys.exit(status)
 """
-"""One rank of a run; the second one is told to stop while it makes the step of the given number. Beside the recipe:
-the most weights that were gathered at a time once training had begun."""
+"""One rank of a run. Rank 1 sends itself SIGUSR1 in the step of the second argument. The largest number of weights that
+were gathered at a time during training is written next to the recipe."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def furthest(one: dict, other: dict) -> float:
 
 
 @pytest.mark.parametrize("stage", ["cpu_zero2", "cpu_zero3"])
-def test_two_ranks_train_the_adapter_that_one_process_trains(folder, alone, stage):
+def test_two_ranks_train_the_adapter_of_one_process(folder, alone, stage):
     recipe = written(folder, stage, deepspeed=f"deepspeed_configs/{stage}.json")  # the shipped file
     done = launch(recipe)
     assert (folder / stage / "run.json").is_file(), done.stderr
@@ -128,7 +128,7 @@ def test_two_ranks_train_the_adapter_that_one_process_trains(folder, alone, stag
     load(folder / stage)
 
 
-def test_a_zero3_run_that_was_stopped_goes_on_to_the_same_adapter(folder, alone):
+def test_a_zero3_run_that_was_stopped_resumes_to_the_same_adapter(folder, alone):
     recipe = written(folder, "stopped", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero3.json"))
     stopped = launch(recipe, stop_at=2)
     assert f"exitcode  : {EXIT_STATUS}" in stopped.stderr, stopped.stderr
@@ -140,7 +140,7 @@ def test_a_zero3_run_that_was_stopped_goes_on_to_the_same_adapter(folder, alone)
     assert furthest(alone, adapter(folder / "stopped")) < TOLERANCE
 
 
-def test_zero3_saves_a_llama_vit_whole_with_what_is_frozen(folder):
+def test_zero3_saves_a_complete_llama_vit_with_its_frozen_weights(folder):
     content = tiny.recipe(folder / "shards", folder / "plain")
     content["model"]["train"] |= {"vision": "frozen", "embeddings": "frozen"}
     content["training"]["optimizer"]["name"] = "adamw"

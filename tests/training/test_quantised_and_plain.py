@@ -31,10 +31,10 @@ class Stop(TrainerCallback):
         if state.global_step == 2:
             os.kill(os.getpid(), signal.SIGTERM)
 
-def slow_seal(*given):
+def slow_seal(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)  # sent again, to who seems to hang
     time.sleep(2)
-    seal(*given)
+    seal(*arguments)
 
 seal, checkpoints.seal, train.ConsoleProgress = checkpoints.seal, slow_seal, Stop
 sys.exit(main(["train", "--config", sys.argv[1]]))

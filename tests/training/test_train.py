@@ -1,4 +1,4 @@
-"""A run: what it leaves, what it refuses, and that a killed one ends where an undisturbed one does."""
+"""A run: its output, the recipes that it refuses, and that a killed run resumes to the same weights."""
 
 import io
 import json
@@ -42,7 +42,7 @@ def shards(tmp_path_factory) -> Path:
 
 
 def run(shards: Path, output: Path, name: str = "run", **overrides) -> tuple[Path, str]:
-    """Trains, and gives the run folder and what was printed."""
+    """Trains, and returns the run folder and the printed text."""
     output.mkdir(exist_ok=True)
     path = output / f"{name}.yaml"
     path.write_text(yaml.safe_dump(tiny.recipe(shards, output / name)))
@@ -67,7 +67,7 @@ def finished(shards, tmp_path_factory):
     return run(shards, tmp_path_factory.mktemp("finished"))
 
 
-def test_a_run_leaves_its_recipe_weights_curves_and_record(finished):
+def test_a_run_writes_its_recipe_weights_curves_and_record(finished):
     folder, _ = finished
     record = json.loads((folder / "run.json").read_text())
     assert record["figures"]["steps"] == 3
@@ -85,7 +85,7 @@ def test_a_run_leaves_its_recipe_weights_curves_and_record(finished):
     assert len(tokenizer) == model.config.text_config.vocab_size
 
 
-def test_a_run_tells_what_trains_and_how_fast(finished):
+def test_a_run_prints_trained_parameters_and_speed(finished):
     _, printed = finished
     assert "4 episodes, 4 sentences; 3 steps of 1 rows" in printed
     assert "vision " in printed
@@ -106,7 +106,7 @@ def test_a_run_records_its_progress_for_status(finished):
     assert (status.state, status.step, status.loss) == ("finished", 3, lines[-1]["loss"])
 
 
-def test_the_curves_hold_losses_and_speeds(finished):
+def test_the_curves_contain_losses_and_speeds(finished):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     (events,) = (finished[0] / "tensorboard").rglob("events.out.tfevents.*")
@@ -121,25 +121,25 @@ def test_training_lowers_the_loss(shards, tmp_path):
     assert losses[-1] < losses[0] * 0.9
 
 
-def test_a_finished_run_is_left_alone(shards, finished):
+def test_a_finished_run_is_not_changed(shards, finished):
     folder = finished[0]
     with pytest.raises(RecipeError, match="holds a finished run"):
         run(shards, folder.parent)
 
 
-def test_a_start_that_failed_does_not_bar_the_corrected_one(shards, tmp_path):
+def test_a_failed_start_does_not_block_the_corrected_one(shards, tmp_path):
     with pytest.raises(UserError, match="manifest"):
         run(tmp_path / "no shards here", tmp_path)
     assert run(shards, tmp_path)
 
 
-def test_a_validation_that_cannot_be_had_does_not_bar_one_that_can(shards, tmp_path):
+def test_an_impossible_validation_does_not_block_a_corrected_one(shards, tmp_path):
     with pytest.raises(RecipeError, match="no episode in split validation"):
         run(shards, tmp_path, training__validation="{}")
     assert run(shards, tmp_path)
 
 
-def test_what_leaves_the_weights_alone_may_change_when_a_run_goes_on(shards, finished, tmp_path):
+def test_keys_that_do_not_affect_the_weights_may_change_on_resume(shards, finished, tmp_path):
     folder, _ = run(shards, tmp_path, training__save_steps="2")
     (folder / "run.json").unlink()
     _, printed = run(shards, tmp_path, training__save_steps="1", training__log_steps="2", data__workers="1")
@@ -147,14 +147,14 @@ def test_what_leaves_the_weights_alone_may_change_when_a_run_goes_on(shards, fin
     assert_same_weights(finished[0], folder)
 
 
-def test_what_makes_a_recipe_another_is_named(shards, tmp_path):
+def test_the_differing_recipe_keys_are_named(shards, tmp_path):
     folder, _ = run(shards, tmp_path, training__steps="1")
     (folder / "run.json").unlink()
     with pytest.raises(RecipeError, match=r"differs in seed, training\.steps; restore these"):
         run(shards, tmp_path, training__steps="2", seed="1")
 
 
-def test_dropout_leaves_out_other_numbers_on_another_rank(shards, tmp_path, monkeypatch):
+def test_dropout_masks_differ_between_ranks(shards, tmp_path, monkeypatch):
     first, _ = run(shards, tmp_path, "first", **LORA)
     monkeypatch.setattr("vlm_agent.training.train.ranks", SimpleNamespace(number=lambda: 1, leave=lambda: None))
     other, _ = run(shards, tmp_path, "other", **LORA)
@@ -163,7 +163,7 @@ def test_dropout_leaves_out_other_numbers_on_another_rank(shards, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("config", "options", "said"),
+    ("config", "options", "message"),
     [
         (None, {}, "cannot be read: No such file"),
         ("{", {}, "is not a DeepSpeed configuration"),
@@ -176,11 +176,11 @@ def test_dropout_leaves_out_other_numbers_on_another_rank(shards, tmp_path, monk
     ],
     ids=["missing", "no json", "not launched", "quantised"],
 )
-def test_a_deepspeed_that_cannot_begin_is_told_before_any_weight_is_read(shards, tmp_path, config, options, said):
+def test_an_impossible_deepspeed_run_is_refused_before_any_weight_is_read(shards, tmp_path, config, options, message):
     path = tmp_path / "cut.json"
     if config is not None:
         path.write_text(config)
-    with pytest.raises(RecipeError, match=said):
+    with pytest.raises(RecipeError, match=message):
         run(shards, tmp_path, training__deepspeed=str(path), training__optimizer="{name: adamw}", **options)
     assert [path.name for path in (tmp_path / "run").iterdir()] == [LOCK]
 
@@ -196,7 +196,7 @@ def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
     run(shards, tmp_path, training__steps="1")
 
 
-def test_a_loss_that_is_no_number_stops_the_run_before_it_spoils_the_weights(shards, tmp_path):
+def test_a_nan_loss_stops_the_run(shards, tmp_path):
     with pytest.raises(TrainingError, match="no finite number"):
         run(shards, tmp_path, training__optimizer="{learning_rate: 1e30}", training__steps="50")
     assert not (tmp_path / "run" / "run.json").exists()
@@ -210,7 +210,7 @@ def test_worker_processes_train_the_same_weights(shards, finished, tmp_path):
     assert_same_weights(finished[0], run(shards, tmp_path, data__workers="1")[0])
 
 
-def test_accumulated_batches_train_what_one_big_batch_does(shards, tmp_path):
+def test_accumulated_batches_train_the_weights_of_one_large_batch(shards, tmp_path):
     """Without the element loss, whose labels weigh every batch alike, and to rounding."""
     options = {"model__element_loss": "0", "training__optimizer": "{name: adamw}", "training__steps": "2"}
     one, _ = run(shards, tmp_path, "one", **options, training__batch_size="4")
@@ -227,14 +227,14 @@ def test_checkpointed_activations_train_the_same(shards, tmp_path, parts):
     assert max((a[name] - b[name]).abs().max().item() for name in a) < 1e-4
 
 
-def test_elements_alone_can_be_trained_on(shards, tmp_path):
+def test_training_on_the_element_loss_alone_works(shards, tmp_path):
     folder, printed = run(shards, tmp_path, data__sentences="elements", training__steps="2")
     assert "step 2/2" in printed
     assert (folder / "run.json").is_file()
 
 
 @pytest.mark.parametrize("control", ["grey_screens", "no_history"])
-def test_an_agent_that_was_trained_without_a_sense_acts_without_it(shards, tmp_path, control):
+def test_an_agent_trained_under_a_control_acts_under_it(shards, tmp_path, control):
     folder, _ = run(shards, tmp_path, data__control=control, training__steps="2")
     agent = VlmSettings(run=str(folder)).load()
     assert agent.control == CONTROLS[control]
@@ -242,7 +242,7 @@ def test_an_agent_that_was_trained_without_a_sense_acts_without_it(shards, tmp_p
 
 
 @pytest.mark.parametrize("overrides", [{}, LORA], ids=["whole", "adapter"])
-def test_a_checkpoint_is_the_model_that_the_run_would_have_become(shards, tmp_path, overrides):
+def test_a_checkpoint_equals_the_model_of_a_run_that_ends_there(shards, tmp_path, overrides):
     folder, _ = run(shards, tmp_path, **overrides, training__save_steps="3")
     checkpoint = folder / "checkpoints" / "checkpoint-3"
     finished, on_the_way = VlmAgent.from_run(folder), VlmAgent.from_run(checkpoint)
@@ -273,7 +273,7 @@ def test_a_finished_run_is_a_base_for_another(shards, finished, tmp_path):
     assert not any("projector" in name for name in weights(folder))
 
 
-def test_a_base_that_is_no_run_is_told_by_its_name(shards, tmp_path):
+def test_a_base_without_a_run_is_refused_by_name(shards, tmp_path):
     content = tiny.recipe(shards, tmp_path / "next") | {"model": {"base": str(tmp_path / "nowhere")}}
     path = tmp_path / "next.yaml"
     path.write_text(yaml.safe_dump(content))
@@ -281,7 +281,7 @@ def test_a_base_that_is_no_run_is_told_by_its_name(shards, tmp_path):
         train(read_recipe(path), Console(file=io.StringIO()))
 
 
-def test_an_adapter_on_random_weights_keeps_its_base_and_comes_back(shards, tmp_path):
+def test_an_adapter_on_random_weights_is_saved_with_its_base(shards, tmp_path):
     folder, _ = run(shards, tmp_path, **LORA)
     assert (folder / BASE_FOLDER / "model.safetensors").is_file()
     model, _ = load(folder)
@@ -315,7 +315,7 @@ train(read_recipe(Path(sys.argv[1])), Console())
 """
 
 
-def test_two_processes_train_what_one_does_with_two_batches(shards, tmp_path):
+def test_two_processes_train_the_weights_of_one_with_two_batches(shards, tmp_path):
     options = {"model__element_loss": "0", "training__batch_size": "1"}
     alone, _ = run(shards, tmp_path, "alone", **options, training__accumulation="2")
     content = tiny.recipe(shards, tmp_path / "together")
@@ -332,14 +332,14 @@ def test_two_processes_train_what_one_does_with_two_batches(shards, tmp_path):
 
 
 @pytest.mark.parametrize(("vision", "searched"), [("frozen", False), ("lora", True), ("full", True)])
-def test_unused_weights_are_searched_for_only_where_there_may_be_some(shards, tmp_path, vision, searched):
+def test_unused_weights_are_searched_for_only_if_there_can_be_some(shards, tmp_path, vision, searched):
     """DDP walks the graph of every batch for it. A tower that trains may have some, such as a norm of pooled output."""
     content = tiny.recipe(shards, tmp_path / "run")
     content["model"]["train"]["vision"] = vision
     assert arguments(Recipe(**content), tmp_path, 1).ddp_find_unused_parameters == searched
 
 
-def test_no_rank_leaves_while_rank_0_saves_the_finished_run(shards, tmp_path):
+def test_no_rank_exits_while_rank_0_saves_the_finished_run(shards, tmp_path):
     """A launcher would end rank 0 some time after the others are gone."""
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tiny.recipe(shards, tmp_path / "run")))
     printed = two_ranks.run(
@@ -402,7 +402,7 @@ module.train(read_recipe(Path(sys.argv[1])), Console())
 
 
 @pytest.mark.parametrize("overrides", [{}, LORA], ids=["muon", "lora"])
-def test_a_killed_run_ends_with_the_weights_of_an_undisturbed_one(shards, tmp_path, overrides):
+def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(shards, tmp_path, overrides):
     options = overrides | {"training__steps": "6", "training__save_steps": "2"}
     undisturbed, _ = run(shards, tmp_path, "undisturbed", **options)
     content = tiny.recipe(shards, tmp_path / "killed")

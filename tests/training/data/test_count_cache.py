@@ -53,13 +53,13 @@ def test_the_second_start_tokenises_a_sample_and_counts_the_same(dataset, tmp_pa
     ]
 
 
-def test_few_texts_leave_no_file(dataset, tmp_path):
+def test_few_texts_are_not_cached(dataset, tmp_path):
     assert counted(dataset, CountCache(tmp_path / "cache", BINNED)) == counted(dataset, None)
     assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.parametrize("change", ["tokenizer", "language", "template", "data"])
-def test_counts_of_another_tokenizer_language_template_or_data_are_not_taken(change, dataset, tmp_path):
+def test_counts_of_another_tokenizer_language_template_or_data_are_not_used(change, dataset, tmp_path):
     cache, sentences = CountCache(tmp_path / "cache", BINNED, least=1), SENTENCES
     counted(dataset, cache)
     if change == "tokenizer":
@@ -90,7 +90,7 @@ def _of_other_texts(path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [_damaged, _outdated, _of_other_texts])
-def test_a_damaged_or_outdated_file_is_made_again_with_a_message(spoil, dataset, tmp_path, caplog):
+def test_a_damaged_or_outdated_file_is_rewritten_with_a_message(spoil, dataset, tmp_path, caplog):
     cache = CountCache(tmp_path / "cache", BINNED, least=1)
     expected = counted(dataset, cache)
     (path,) = (tmp_path / "cache").rglob("*.npz")
@@ -103,14 +103,14 @@ def test_a_damaged_or_outdated_file_is_made_again_with_a_message(spoil, dataset,
     assert not caplog.text
 
 
-def test_a_folder_that_cannot_be_written_costs_a_message_and_no_run(dataset, tmp_path, caplog):
+def test_a_read_only_cache_folder_logs_a_message_and_the_run_continues(dataset, tmp_path, caplog):
     (tmp_path / "file").write_text("")
     cache = CountCache(tmp_path / "file", BINNED, least=1)
     assert counted(dataset, cache) == counted(dataset, None)
     assert "set VLM_AGENT_CACHE" in caplog.text
 
 
-def test_of_processes_that_start_together_one_counts(tmp_path):
+def test_one_of_several_simultaneous_processes_counts(tmp_path):
     cache, measured, found = CountCache(tmp_path, BINNED, least=1), [], []
 
     def measure(numbers):

@@ -42,7 +42,7 @@ def planned(
 
 
 def losses(plan: ShardDataModule, model) -> dict[str, torch.Tensor]:
-    """The token losses of every sentence of one pass, by what it was made of."""
+    """The token losses of every sentence of one pass, by the steps of the sentence."""
     found, stream = {}, plan.stream()
     with torch.inference_mode():
         for row in (stream[number] for number in range(plan.order.rows_in(1))):
@@ -58,7 +58,7 @@ def half_of_the_longest(plan: ShardDataModule) -> int:
 
 
 @every_family
-def test_a_budget_that_holds_everything_changes_no_loss(shards, name):
+def test_a_budget_larger_than_every_episode_changes_no_loss(shards, name):
     alone = planned(shards, name)
     packed = planned(shards, name, batch_tokens=int(alone.token_counts.whole.sum()))
     torch.manual_seed(0)
@@ -70,7 +70,7 @@ def test_a_budget_that_holds_everything_changes_no_loss(shards, name):
 
 
 @every_family
-def test_over_the_budget_each_action_is_learned_once_as_in_a_sentence_of_its_windows_steps(shards, name):
+def test_over_the_budget_each_action_is_supervised_once_as_in_the_sentence_of_its_window(shards, name):
     plan = planned(shards, name, batch_tokens=half_of_the_longest(planned(shards, name)))
     torch.manual_seed(0)
     model = build(plan.recipe.model, plan.tokenizer, tiny.LANGUAGE).eval()
@@ -113,12 +113,12 @@ def test_without_a_budget_a_row_is_one_episode(shards):
     assert all(len(plan.order.row(number)) == 1 for number in range(8))
 
 
-def test_a_step_that_no_row_holds_is_an_error_that_names_the_episode_and_what_to_change(shards):
+def test_a_step_larger_than_a_row_is_an_error_that_names_the_episode_and_the_key(shards):
     with pytest.raises(RecipeError, match=r"^episode 0: step 0 takes \d+ tokens .* raise training.batch_tokens"):
         planned(shards, batch_tokens=10).stream()
 
 
-def test_an_episode_beyond_the_models_context_is_an_error_that_says_how_to_cut_it(shards):
+def test_an_episode_longer_than_the_models_context_is_an_error_that_names_the_key(shards):
     plan = planned(shards)
     longest = int(plan.token_counts.whole.max())
     plan.config.text_config.max_position_embeddings = longest
@@ -137,7 +137,7 @@ def test_without_history_every_step_is_a_sentence_of_its_own(shards):
     assert plan.row_size.sentences == round(STEPS / len(EPISODES))
 
 
-def test_on_grey_screens_nothing_is_seen_and_everything_else_is_read(shards):
+def test_on_grey_screens_only_the_pixels_differ(shards):
     grey, seeing = planned(shards, data={"control": "grey_screens"}), planned(shards)
     for one, other in zip(grey.stream().sentences(0), seeing.stream().sentences(0), strict=True):
         assert (one.input_ids, one.labels) == (other.input_ids, other.labels)
@@ -191,18 +191,18 @@ def test_a_split_without_episodes_cannot_be_validated_on(shards):
         planned(shards).validation_rows(ValidationRecipe())
 
 
-@pytest.mark.parametrize(("part", "told"), [("vision", False), ("projector", True)])
-def test_what_is_under_visual_tokens_is_told_only_to_who_learns_to_see(shards, part, told):
+@pytest.mark.parametrize(("part", "has_labels"), [("vision", False), ("projector", True)])
+def test_element_labels_are_built_only_if_the_projector_is_trained(shards, part, has_labels):
     plan = planned(shards, batch_size=2)
     model = plan.recipe.model
     frozen = model.train.model_copy(
-        update={"vision": "frozen", "projector": "frozen"} | ({part: "full"} if told else {})
+        update={"vision": "frozen", "projector": "frozen"} | ({part: "full"} if has_labels else {})
     )
     recipe = plan.recipe.model_copy(update={"model": model.model_copy(update={"train": frozen})})
-    assert ("element_labels" in ShardDataModule(recipe).stream()[0]) == told
+    assert ("element_labels" in ShardDataModule(recipe).stream()[0]) == has_labels
 
 
-def test_elements_are_read_without_counting_tokens(shards):
+def test_element_names_are_read_without_counting_tokens(shards):
     plan = planned(shards, data={"sentences": "elements"}, batch_size=2)
     row = plan.stream()[0]
     assert len(row["screens"]) == 2

@@ -1,4 +1,4 @@
-"""The stream of rows: every sentence once a pass, the same whatever reads it, from wherever it is read on."""
+"""The stream of rows: every sentence once per pass, the same for any reader and any starting position."""
 
 import multiprocessing
 import pickle
@@ -57,7 +57,7 @@ def trajectories(shards, seed=0, size=None, grid=tiny.GRID, total=20) -> RowStre
 
 
 def packed(shards, seed=0, total=20) -> RowStream:
-    """Windows of every episode, laid into rows of a budget."""
+    """Windows of every episode, packed into rows of a budget."""
     items = [Item(number, window) for number, episode in enumerate(shards) for window in cut(episode)]
     return RowStream(RowOrder(items, RowSize(tokens=BUDGET), seed), total, Trajectories(shards, SENTENCES), collate)
 
@@ -117,14 +117,14 @@ def test_more_sentences_than_are_packed_together_are_packed_too():
     assert tokens / (rows * 64) > 0.9, "little of the budget is left empty"
 
 
-def test_a_row_is_known_without_those_before_it():
+def test_a_row_can_be_computed_without_those_before_it():
     forwards, late = (RowOrder(of_lengths([5, 9, 3, 8, 2, 7] * 5), RowSize(tokens=16), 1) for _ in range(2))
     rows = {number: forwards.row(number) for number in range(60)}
     assert all(late.row(number) == rows[number] for number in (59, 3, 30, 0, 58))
 
 
-def test_every_sentence_of_the_stream_has_a_number_of_its_own():
-    """From which its random choices are made."""
+def test_sentence_numbers_of_the_stream_are_unique():
+    """It seeds the random choices of the sentence."""
     order = RowOrder(of_lengths([5, 9, 3, 8, 2, 7]), RowSize(tokens=16), 1)
     numbers = [place for row in range(order.rows_in(3)) for _, place in order.row(row)]
     assert numbers == list(range(18))
@@ -136,7 +136,7 @@ def test_rows_of_a_budget_need_lengths():
 
 
 @every_stream
-def test_a_seed_decides_everything(shards, make):
+def test_the_seed_determines_the_stream(shards, make):
     one, again, other = (make(shards, seed=seed) for seed in (0, 0, 1))
     assert all(same(one[number], again[number]) for number in range(len(one)))
     assert not all(same(one[number], other[number]) for number in range(len(one)))
@@ -151,7 +151,7 @@ def test_a_row_does_not_depend_on_what_was_read_before(shards, make):
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("make", [packed, elements])
-def test_worker_processes_bring_the_same_rows(shards, make):
+def test_worker_processes_yield_the_same_rows(shards, make):
     stream = make(shards, total=6)
     workers = {"num_workers": 2, "multiprocessing_context": multiprocessing.get_context("fork")}
     alone, together = (
@@ -162,8 +162,8 @@ def test_worker_processes_bring_the_same_rows(shards, make):
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_ranks_read_together_what_one_process_reads(shards, ranks):
-    """Row k is the same row, whoever it falls to."""
+def test_ranks_together_read_the_rows_of_one_process(shards, ranks):
+    """Row k is the same row for every rank."""
     stream = packed(shards, total=12)
     shares = [Subset(packed(shards, total=12), range(rank, 12, ranks)) for rank in range(ranks)]
     for number in range(12):
@@ -178,7 +178,7 @@ def test_a_stream_survives_pickling(shards, make):
     assert all(same(stream[number], copy[number]) for number in range(len(stream)))
 
 
-def test_every_action_of_every_episode_is_learned_once_a_pass(shards):
+def test_every_action_of_every_episode_is_supervised_once_per_pass(shards):
     stream = packed(shards)
     rows = stream.order.rows_in(1)
     assert len(stream.order.items) > EPISODES, "some episodes take several windows"
@@ -189,7 +189,7 @@ def test_every_action_of_every_episode_is_learned_once_a_pass(shards):
     assert sum(ids.count(WORDS.eos_token_id) for ids in learned) == sum(len(episode) for episode in shards)
 
 
-def test_a_window_is_the_sentence_of_its_steps_with_the_actions_before_it_read(shards):
+def test_a_window_is_the_sentence_of_its_steps_with_earlier_actions_as_input(shards):
     write = Trajectories(shards, SENTENCES)
     episode = next(index for index in range(EPISODES) if len(shards[index]) == 5)
     sentence = write(Item(episode, Window(1, 3, 5, 0)), None)
@@ -203,21 +203,21 @@ def test_a_window_is_the_sentence_of_its_steps_with_the_actions_before_it_read(s
     assert sentence.about == f"{shards[episode].id} steps 3-4"
 
 
-def test_a_window_of_everything_is_the_whole_episode(shards):
+def test_a_window_over_all_steps_is_the_whole_episode(shards):
     write = Trajectories(shards, SENTENCES)
     for index, episode in enumerate(shards):
         whole, window = write(Item(index), None), write(Item(index, Window(0, 0, len(episode), 0)), None)
         assert (whole.input_ids, whole.labels, whole.about) == (window.input_ids, window.labels, window.about)
 
 
-def test_rows_say_what_they_are_made_of(shards):
+def test_rows_name_their_episodes_and_screens(shards):
     assert {about for number in range(6) for about in trajectories(shards)[number]["about"]} == {
         f"{episode.id} steps 0-{len(episode) - 1}" for episode in shards
     }
     assert all(" screen " in about for about in elements(shards)[0]["about"])
 
 
-def test_element_labels_are_made_only_for_a_model_that_wants_them(shards):
+def test_element_labels_are_built_only_for_models_that_use_them(shards):
     assert "element_labels" not in trajectories(shards, grid=None)[0]
     for stream in (trajectories(shards), elements(shards)):
         row = stream[0]

@@ -1,4 +1,4 @@
-"""Counting tokens from columns gives what building every sentence gives."""
+"""Token counts from columns equal those of the built sentences."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -104,7 +104,7 @@ def test_every_step_is_counted_by_itself(episodes, writer, tmp_path):
     assert at == len(counts.step) == len(counts.screen) == len(counts.action)
 
 
-def test_where_swipes_may_say_what_they_bring_no_sentence_is_longer_than_its_count(episodes, tmp_path):
+def test_with_optional_swipe_targets_no_sentence_is_longer_than_its_count(episodes, tmp_path):
     shown = UiElement((0.0, 0.0, 0.1, 0.1), "a long name that is nowhere")
     walk = tiny.episode(30, (Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.tap(0.05, 0.05)))
     walk = replace(walk, steps=(replace(walk.steps[0], elements=()), replace(walk.steps[1], elements=(shown,))))
@@ -117,7 +117,7 @@ def test_where_swipes_may_say_what_they_bring_no_sentence_is_longer_than_its_cou
     assert counted[-1] - len(sentences.goal_ids(walk.goal)) == max(named) - len(sentences.goal_ids("0"))
 
 
-def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
+def test_equal_action_texts_are_tokenised_once(tmp_path, monkeypatch):
     actions = (
         Action.tap(0.51, 0.52),
         Action.tap(0.58, 0.57),
@@ -129,13 +129,15 @@ def test_actions_written_alike_are_tokenised_once(tmp_path, monkeypatch):
     sentences, written = tiny.sentences(tiny.tokenizer()), []
     encode = BinnedLanguage.encode
     monkeypatch.setattr(
-        BinnedLanguage, "encode", lambda self, action, *told: written.append(action) or encode(self, action, *told)
+        BinnedLanguage,
+        "encode",
+        lambda self, action, *options: written.append(action) or encode(self, action, *options),
     )
     assert len(count_tokens(columns, sentences).step) == 25
     assert len(written) == 3
 
 
-def test_no_episode_no_count(tmp_path):
+def test_counting_no_episodes_returns_no_counts(tmp_path):
     empty = ShardDataset(tiny.write_shards(tmp_path, [tiny.episode()]), split="test")
     assert count_tokens(read_columns(empty), tiny.sentences(tiny.tokenizer())).whole.tolist() == []
 
@@ -175,7 +177,7 @@ def test_no_model_is_built_and_no_weight_is_read(recipe, monkeypatch):
     assert context_length(recipe) == 2048  # what transformers gives a llama whose config does not say
 
 
-def test_a_base_brings_its_tokenizer_screens_and_context(recipe, tmp_path):
+def test_a_base_determines_tokenizer_screen_size_and_context(recipe, tmp_path):
     run, words = tmp_path / "run", tiny.tokenizer()
     build.save(tiny.model(len(words)), words, run)
     _read(tiny.recipe(tmp_path / "shards", run), run)

@@ -46,7 +46,7 @@ def recipe(folder, episodes=EPISODES) -> Recipe:
     return Recipe(**content)
 
 
-def test_they_are_counted_and_listed_by_a_run_from_its_start_to_its_record(tmp_path):
+def test_a_run_counts_and_lists_them_at_its_start_and_in_its_record(tmp_path):
     console = Console(width=120, file=(printed := StringIO()))
     run = train(recipe(tmp_path), console)
     assert (

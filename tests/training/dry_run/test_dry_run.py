@@ -1,4 +1,4 @@
-"""A dry run counts what the run would read, hold and compute, and reads no weight."""
+"""A dry run counts the data, memory and FLOPs of the run without reading weights."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +58,7 @@ def whole(counts: dict[str, dict[str, int]], *parts: str) -> int:
     return sum(counts[part]["frozen"] for part in parts)
 
 
-def test_the_papers_llama_and_vit_have_the_parameters_they_are_published_with():
+def test_the_papers_llama_and_vit_have_their_published_parameter_counts():
     source = {"checkpoint": "here"}
     recipe = ModelRecipe(language_model=source, vision=source, dtype="bfloat16")
     counts = count_parameters(empty_model(llama_2_7b_and_vit_l(), recipe))
@@ -76,14 +76,14 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize(("config", "parameters"), PUBLISHED.values(), ids=PUBLISHED)
-def test_a_qwen_vl_has_the_parameters_it_is_published_with(config, parameters):
+def test_a_qwen_vl_has_its_published_parameter_count(config, parameters):
     config = AutoConfig.for_model(**config)
     counts = count_parameters(empty_model(config, ModelRecipe(vlm={"checkpoint": "here"}, dtype="bfloat16")))
     assert whole(counts, *counts) == parameters
     assert counts["projector"]["trained"] == 0
 
 
-def test_the_papers_tower_computes_what_its_published_sizes_say():
+def test_the_flops_of_the_papers_tower_follow_from_its_published_sizes():
     train = ModelRecipe(base="run").train
     work = LlamaViTCost(llama_2_7b_and_vit_l()).screen_flops((896, 448), train, 16, checkpointing=True)
     patches, layers = 56 * 28 + 1, 24 * 12 * 1024**2
@@ -119,7 +119,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize(("model", "training"), RUNS.values(), ids=RUNS)
-def test_what_is_counted_is_what_all_rows_of_a_pass_hold(tmp_path, model, training):
+def test_counts_equal_the_content_of_all_rows_of_a_pass(tmp_path, model, training):
     plan = data_module_of(tmp_path, training, model)
     reads = dry_run(plan, H100).reads
     again = [item for item in plan.order.items if item.window and item.window.first_supervised > item.window.first]
@@ -139,7 +139,7 @@ def test_what_is_counted_is_what_all_rows_of_a_pass_hold(tmp_path, model, traini
     assert learned == reads.actions
 
 
-def test_episodes_over_the_budget_and_their_windows_are_told(tmp_path):
+def test_episodes_over_the_budget_and_their_windows_are_reported(tmp_path):
     plan = data_module_of(tmp_path, {"epochs": 1, "batch_tokens": 80})
     reads = dry_run(plan, H100).reads
     over = [number for number, tokens in enumerate(plan.token_counts.whole) if tokens > 80]
@@ -148,7 +148,7 @@ def test_episodes_over_the_budget_and_their_windows_are_told(tmp_path):
     assert reads.sentences == len(plan.order.items)
 
 
-def test_a_step_is_what_its_rows_are_on_average_and_time_follows(tmp_path):
+def test_a_step_has_its_number_of_average_rows_and_time_is_proportional(tmp_path):
     plan = data_module_of(tmp_path, {"epochs": 6, "batch_size": 1, "accumulation": 3})
     dry = dry_run(plan, H100)
     flops = TrainingFlops(family_of(plan.config).cost(plan.config), plan.recipe.model.train, 16, checkpointing=False)
@@ -159,7 +159,7 @@ def test_a_step_is_what_its_rows_are_on_average_and_time_follows(tmp_path):
     assert dry.hours == pytest.approx(6 * a_pass / (2 * 989.4e12 * 0.4) / 3600)
 
 
-def test_no_weight_is_made_or_read(tmp_path, monkeypatch):
+def test_a_dry_run_creates_and_reads_no_weight(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("weights were made")
 
@@ -183,7 +183,7 @@ def test_checkpointing_and_each_sharding_save_memory(tmp_path):
     assert ddp > zero2 > zero3 > offload == 0
 
 
-def test_a_dry_run_fits_on_one_screen_and_says_what_matters(tmp_path):
+def test_a_dry_run_fits_on_one_screen_with_all_figures(tmp_path):
     dry = dry_run(data_module_of(tmp_path, {"epochs": 2, "batch_tokens": 80, "gradient_checkpointing": True}), H100)
     console = Console(width=120, record=True)
     print_dry_run(console, dry)
@@ -201,7 +201,7 @@ def test_a_dry_run_fits_on_one_screen_and_says_what_matters(tmp_path):
     assert run_rows(dry)["tokens a screen"] == "8"
 
 
-def test_recomputing_where_memory_is_ample_is_named_with_what_it_costs(tmp_path):
+def test_unneeded_checkpointing_is_reported_with_its_cost(tmp_path):
     dry = dry_run(data_module_of(tmp_path, {"steps": 3, "gradient_checkpointing": True}), H100)
     ratio = dry.step.work.hardware / dry.step.work.model
     advice = checkpointing_advice(dry)
@@ -213,7 +213,7 @@ def test_recomputing_where_memory_is_ample_is_named_with_what_it_costs(tmp_path)
     assert checkpointing_advice(replace(dry, activations=dry.activations | {False: 65 * 10**9})) is None
 
 
-def test_a_run_that_fits_only_with_recomputation_is_told_so(tmp_path):
+def test_a_run_that_fits_only_with_checkpointing_is_reported(tmp_path):
     dry = dry_run(data_module_of(tmp_path, {"steps": 3}), H100)
     assert checkpointing_advice(dry) is None
     full = replace(dry, activations=dry.activations | {False: 85 * 10**9})
@@ -236,6 +236,6 @@ def test_without_an_assumption_each_gpu_has_its_own(tmp_path):
     assert [dry_run(plan, Target(find_gpu(name), 1)).mfu for name in ("H100", "A100")] == [0.3, 0.4]
 
 
-def test_sentences_that_are_drawn_during_the_run_are_refused(tmp_path):
+def test_a_dry_run_refuses_drawn_sentences(tmp_path):
     with pytest.raises(RecipeError, match="trajectory"):
         dry_run(data_module_of(tmp_path, {"steps": 3}, data={"sentences": "elements"}), H100)

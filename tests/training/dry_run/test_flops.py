@@ -80,7 +80,7 @@ def flops_of(config, train: TrainedParts, rank: int, checkpointing: bool) -> Tra
 
 
 def counted(run) -> tuple[int, int]:
-    """Operations that torch sees in `run` and in the backward pass of what it returns."""
+    """Operations that torch counts in `run` and in the backward pass of its result."""
     with FlopCounterMode(display=False) as counter:
         result = run()
     forward = counter.get_total_flops()
@@ -110,7 +110,7 @@ LLAMA_VIT = {
 
 
 @pytest.mark.parametrize("parts", LLAMA_VIT.values(), ids=LLAMA_VIT)
-def test_llama_vit_computes_what_is_counted(parts):
+def test_counted_flops_of_llama_vit_equal_measured_ones(parts):
     check_llama_vit(VIT, parts)
 
 
@@ -181,7 +181,7 @@ def adapt(model, train: TrainedParts):
 
 @pytest.mark.parametrize("parts", [FROZEN | {"language_model": "lora"}, FULL], ids=["lora", "full"])
 @pytest.mark.parametrize("family", QWEN)
-def test_qwen_computes_what_is_counted(family, parts):
+def test_counted_flops_of_qwen_equal_measured_ones(family, parts):
     model, config, grids = qwen(family)
     train = TrainedParts(**parts)
     adapted = adapt(model, train)
@@ -196,7 +196,7 @@ def test_a_windowed_tower_attends_within_its_windows_only():
     assert tower.pairs(*grid) == 60**2 + 2 * (4**2 + 2**2) * (4**2 + 4**2 + 2**2)
 
 
-def test_checkpointing_computes_the_layers_again_and_that_is_counted_apart():
+def test_recomputation_by_checkpointing_is_counted_separately():
     model, config, grids = qwen("qwen2_5_vl")
     train = TrainedParts(**FROZEN | {"language_model": "lora"})
     adapted = adapt(model, train)
@@ -246,7 +246,7 @@ def test_lora_costs_about_four_operations_a_weight_and_token_and_full_training_s
     assert cost() == pytest.approx(2)
 
 
-def test_a_model_nobody_has_described_is_refused_by_name():
+def test_an_unknown_model_type_is_refused_by_name():
     with pytest.raises(CheckpointError, match="'vit'"):
         family_of(AutoConfig.for_model(**VIT))
     config = tiny.model(8).config

@@ -6,7 +6,7 @@ from vlm_agent.training.dry_run.hardware import GPUS, HardwareError, find_gpu, g
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
+    ("text", "name"),
     [
         ("H100", "H100"),
         ("h200", "H200"),
@@ -17,8 +17,8 @@ from vlm_agent.training.dry_run.hardware import GPUS, HardwareError, find_gpu, g
         ("nvidia v100-16", "V100-16"),
     ],
 )
-def test_a_gpu_is_found_by_what_people_call_it(said, name):
-    assert find_gpu(said).name == name
+def test_a_gpu_is_found_by_its_common_names(text, name):
+    assert find_gpu(text).name == name
 
 
 def test_an_unknown_gpu_is_refused_with_the_nearest_and_all_known():
@@ -26,7 +26,7 @@ def test_an_unknown_gpu_is_refused_with_the_nearest_and_all_known():
         find_gpu("H10O")
 
 
-def test_devices_are_known_by_their_exact_names():
+def test_devices_are_identified_by_their_exact_names():
     assert gpu_of_device("NVIDIA H200").name == "H200"
     assert gpu_of_device("NVIDIA A100-SXM4-40GB").memory == 40 * 10**9
     assert gpu_of_device("Tesla V100-SXM2-32GB").name == "V100-32"
@@ -38,7 +38,7 @@ def test_a_gpu_that_the_build_on_pypi_has_no_kernels_for_is_marked():
     assert {gpu.name for gpu in GPUS if gpu.volta} == {"V100-32", "V100-16"}
 
 
-def test_peaks_are_without_sparsity_and_in_the_numbers_that_are_asked_for():
+def test_peaks_are_without_sparsity_and_in_the_requested_dtype():
     assert find_gpu("A100").peak(bf16=True) == 312e12
     assert find_gpu("A100").peak(bf16=False) == 19.5e12
     assert find_gpu("V100").peak(bf16=False) == 15.7e12

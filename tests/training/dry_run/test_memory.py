@@ -1,4 +1,4 @@
-"""Bytes that are counted are those of small real models; what is estimated is near what torch saves."""
+"""Counted bytes are those of small real models; estimated bytes are close to those that torch saves."""
 
 import json
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_weights_gradients_and_states_are_those_of_a_real_step(train, name):
     assert counted.optimizer == size(states)
 
 
-def test_a_model_without_weights_weighs_what_the_real_one_does():
+def test_a_model_on_the_meta_device_has_the_memory_of_the_real_one():
     def weights(device):
         with torch.device(device):
             model = tiny.model(64, dtype="bfloat16").to(torch.bfloat16)
@@ -70,7 +70,7 @@ def test_a_model_without_weights_weighs_what_the_real_one_does():
     assert weights("meta") == weights("cpu")
 
 
-def test_deepspeed_casts_what_is_float32():
+def test_deepspeed_casts_float32_weights():
     model = tiny.model(64).requires_grad_(False)
     mixed = weigh(model, model.parts, nothing_trained(), None, bf16=True)
     assert mixed.frozen == 2 * mixed.frozen_cast == size(model.parameters())
@@ -104,7 +104,7 @@ def nothing_trained():
 
 
 def stored(module: nn.Module) -> int:
-    """Bytes of a module's own parameters, with what bitsandbytes keeps beside them."""
+    """Bytes of a module's own parameters, with the quantisation state of bitsandbytes."""
     own = size(module.parameters(recurse=False))
     weight = getattr(module, "weight", None)
     state = getattr(weight, "quant_state", None)
@@ -115,7 +115,7 @@ def stored(module: nn.Module) -> int:
     return own
 
 
-def test_each_stage_shares_out_what_zero_says():
+def test_each_zero_stage_partitions_its_documented_states():
     ddp, zero2, zero3, offload = (spread(WEIGHTS, sharding, gpus=4, bf16=True) for sharding in SHARDINGS)
     assert (ddp.weights, ddp.gradients, ddp.optimizer) == (1400, 400, 800)
     assert (zero2.weights, zero2.gradients, zero2.optimizer) == (1000, 50, 300)
@@ -130,7 +130,7 @@ def test_each_stage_shares_out_what_zero_says():
     assert spread(WEIGHTS, SHARDINGS[0], gpus=1, bf16=False).buffers == CUDA_BYTES
 
 
-def test_deepspeed_in_float32_keeps_a_copy_of_what_trains():
+def test_deepspeed_in_float32_keeps_a_copy_of_trained_weights():
     _, zero2, *_ = (spread(WEIGHTS, sharding, gpus=2, bf16=False) for sharding in SHARDINGS)
     assert (zero2.weights, zero2.gradients, zero2.optimizer) == (1200, 200, 600)
 
@@ -139,7 +139,7 @@ LLAMA = tiny.LLAMA | {"hidden_size": 128, "intermediate_size": 320, "num_attenti
 
 
 def saved_by_a_layer(train: TrainedParts, lora: Lora, numbers: Precision) -> float:
-    """Bytes that torch saves for the backward pass, a token and layer: what one more of each adds."""
+    """Bytes that torch saves for the backward pass per token and layer: the increase for one more of each."""
     return saved(2, train, lora, numbers) - saved(1, train, lora, numbers)
 
 

@@ -1,4 +1,4 @@
-"""A loss that is no number stops every rank before the update, and names what was in the batch."""
+"""A NaN or infinite loss stops every rank before the update, and names the episodes of the batch."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from vlm_agent.training.loop.finite_loss import FiniteLoss
 
 
 @pytest.mark.parametrize("loss", ["nan", "inf", "-inf"])
-def test_the_batch_whose_loss_is_no_number_is_named_and_the_others_are_not(loss):
+def test_only_the_batch_with_a_nan_loss_is_named(loss):
     watch = FiniteLoss()
     watch.watch(torch.tensor(0.5), ["fine[0:4]"])
     watch.watch(torch.tensor(float(loss)), ["one[0:3]", "two[3:5]"])
@@ -19,7 +19,7 @@ def test_the_batch_whose_loss_is_no_number_is_named_and_the_others_are_not(loss)
 
 
 @pytest.mark.parametrize("gradient", ["nan", "inf"])
-def test_gradients_that_are_no_numbers_stop_the_step_and_name_all_that_it_read(gradient):
+def test_a_nan_gradient_stops_the_step_and_names_all_its_episodes(gradient):
     watch, weights = FiniteLoss(), [torch.nn.Parameter(torch.zeros(3)) for _ in range(3)]
     for weight in weights[:2]:
         weight.grad = torch.ones(3)
@@ -31,7 +31,7 @@ def test_gradients_that_are_no_numbers_stop_the_step_and_name_all_that_it_read(g
         watch.check_gradients(weights, 7)
 
 
-def test_finite_losses_pass_and_are_forgotten():
+def test_finite_losses_pass_and_are_not_kept():
     watch = FiniteLoss()
     for step in range(2):
         watch.watch(torch.tensor(1e30, requires_grad=True), ["large"])
@@ -45,7 +45,7 @@ def test_half_precision_overflows_are_found():
         watch.check(0)
 
 
-def test_every_rank_stops_and_names_the_episodes_of_the_one_that_has_cause(tmp_path):
+def test_every_rank_stops_and_names_the_episodes_of_the_rank_with_the_nan(tmp_path):
     printed = two_ranks.run(
         tmp_path,
         """

@@ -33,7 +33,7 @@ def test_the_loss_of_each_kind_is_the_mean_over_its_tokens_in_all_batches():
     assert figures["action_loss"] == pytest.approx(14.5 / 5)
 
 
-def test_what_is_learned_and_is_no_action_counts_in_the_loss_and_in_no_kind():
+def test_supervised_tokens_outside_actions_count_in_the_loss_without_a_kind():
     counts = meter()
     counts.count(pack([(None, [1, 2]), ("swipe", [3])]), output(1.0, 2.0, 6.0))
     figures = counts.read()
@@ -41,7 +41,7 @@ def test_what_is_learned_and_is_no_action_counts_in_the_loss_and_in_no_kind():
     assert [name for name in figures if name.startswith("loss_")] == ["loss_swipe"]
 
 
-def test_the_element_loss_is_logged_where_there_is_one():
+def test_the_element_loss_is_logged_if_the_model_has_one():
     counts = meter()
     for element_loss in (1.0, 3.0):
         counts.count(pack([("tap", [1])]), output(1.0, element_loss=element_loss))
@@ -60,20 +60,20 @@ def test_speeds_share_one_clock():
     assert figures["mfu"] == pytest.approx(figures["model_tflops_per_second"])
 
 
-def test_mfu_is_not_claimed_where_nobody_knows_the_peak():
+def test_mfu_is_not_reported_without_a_known_peak():
     counts = meter()
     counts.count(pack([("tap", [1])]) | {"flops": 1e9}, output(1.0))
     figures = counts.read()
     assert "mfu" not in figures and figures["model_tflops_per_second"] > 0
 
 
-def test_no_speed_is_claimed_of_a_model_whose_arithmetic_is_unknown():
+def test_flops_are_not_reported_for_an_unknown_model():
     counts = meter(peak_flops=1e12)
     counts.count(pack([("tap", [1])]), output(1.0))
     assert not {"mfu", "model_tflops_per_second"} & counts.read().keys()
 
 
-def test_each_reading_starts_anew():
+def test_each_reading_resets_the_meter():
     counts = meter()
     counts.count(pack([("tap", [1])]), output(4.0))
     counts.read()
@@ -83,7 +83,7 @@ def test_each_reading_starts_anew():
     assert "loss_tap" not in figures
 
 
-def test_waiting_for_batches_is_told_and_working_on_them_is_not(monkeypatch):
+def test_the_meter_counts_time_waiting_for_batches_and_not_time_computing(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("vlm_agent.training.loop.meter.time", SimpleNamespace(monotonic=lambda: now[0]))
 
@@ -99,14 +99,14 @@ def test_waiting_for_batches_is_told_and_working_on_them_is_not(monkeypatch):
     assert counts.read()["data_wait"] == 2 / 8
 
 
-def test_timing_asks_for_no_batch_more_than_is_read():
+def test_timing_prefetches_no_batch():
     source = iter(range(5))
     counts = meter()
     assert [next(counts.timed(source)) for _ in range(3)] == [0, 1, 2]
     assert next(source) == 3
 
 
-def test_memory_is_what_the_process_has_held():
+def test_memory_is_the_peak_of_the_process():
     counts = meter()
     counts.count(pack([("tap", [1])]), output(1.0))
     assert 0.05 < counts.read()["memory_gib"] < 50
@@ -133,7 +133,7 @@ print(f"{figures['loss_tap']:.3f} {figures['loss_type']:.3f} {figures['action_lo
     assert [out.splitlines()[-1] for out in printed] == [f"3.000 2.000 2.600 {11 / 3:.3f} 1.000"] * 2
 
 
-def test_losses_are_weighted_and_thoughts_are_no_actions():
+def test_losses_are_weighted_and_thoughts_do_not_count_as_actions():
     row = pack([("tap", [1, 2]), (None, [3]), ("type", [4])])
     row["loss_weights"] = torch.where(row["labels"] == 2, 3.0, 1.0)
     row["roles"] = torch.where(row["labels"] == 3, 1, 0)

@@ -39,7 +39,7 @@ def test_muon_takes_weight_matrices_and_adamw_the_rest(model):
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_the_betas_of_a_recipe_are_those_of_adamw(model, name):
-    """Without the key they are what they were before it existed."""
+    """The defaults are the values from before the key existed."""
 
     def betas(**keys) -> set[tuple[float, float]]:
         optimizer = optimizer_of(model, OptimizerRecipe(name=name, **keys))
@@ -56,7 +56,7 @@ def test_the_betas_of_a_recipe_are_those_of_adamw(model, name):
         OptimizerRecipe(betas=[0.9, 1.0])
 
 
-def test_frozen_weights_are_left_alone(model):
+def test_frozen_weights_are_not_optimised(model):
     model.vision.requires_grad_(False)
     before = [parameter.clone() for parameter in model.vision.parameters()]
     for optimizer in (adamw(model, 1e-2, 0.1), muon(model, 1e-2, 1e-2, 0.1)):
@@ -84,7 +84,7 @@ def test_a_schedule_sets_both_rates_before_and_after_loading(model):
         optimizer.load_state_dict(optimizer.state_dict())
 
 
-def test_what_is_saved_and_loaded_goes_on_bit_for_bit(model):
+def test_a_saved_optimizer_continues_bit_for_bit(model):
     weights = {name: value.clone() for name, value in model.state_dict().items()}
 
     def run(interrupted: bool) -> dict:
@@ -130,8 +130,8 @@ def test_muon_takes_matrices_only():
 
 
 def test_ranks_share_muons_work_and_end_with_the_weights_of_one(tmp_path):
-    said = two_ranks.run(tmp_path, "from muon_moves import moved\nprint(*moved())")
+    lines = two_ranks.run(tmp_path, "from muon_moves import moved\nprint(*moved())")
     weights, calls = moved()
-    assert [line.split()[0] for line in said] == [weights] * 2
-    assert sum(int(line.split()[1]) for line in said) == calls == 12
-    assert all(0 < int(line.split()[1]) < 12 for line in said)
+    assert [line.split()[0] for line in lines] == [weights] * 2
+    assert sum(int(line.split()[1]) for line in lines) == calls == 12
+    assert all(0 < int(line.split()[1]) < 12 for line in lines)

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGUSR1: the step ends, everything is saved, and the run goes on as if nothing had been."""
+"""SIGTERM and SIGUSR1: the step ends, a checkpoint is saved, and the run resumes to the same weights."""
 
 import signal
 from pathlib import Path
@@ -24,14 +24,14 @@ def resumed(folder: Path) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_the_step_in_progress_ends_is_saved_and_the_run_goes_on_to_the_same_weights(tmp_path, undisturbed, number):
+def test_a_signal_finishes_the_step_saves_and_the_run_resumes_to_the_same_weights(tmp_path, undisturbed, number):
     _, preemption = tiny_trainer.train(tmp_path, At(2, send(number)))
     assert preemption.stopped_after == 3
     assert check(tmp_path / "checkpoints" / "checkpoint-3")["packs"] == 12
     assert torch.equal(resumed(tmp_path), undisturbed)
 
 
-def test_a_run_that_saves_nothing_by_itself_saves_when_it_is_told_to_stop(tmp_path, undisturbed):
+def test_a_run_without_regular_saves_saves_on_a_signal(tmp_path, undisturbed):
     tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM)), save_strategy="no")
     assert torch.equal(resumed(tmp_path), undisturbed)
 
@@ -72,7 +72,7 @@ def test_a_signal_during_validation_is_obeyed_after_the_next_step(tmp_path):
     assert preemption.stopped_after == 3
 
 
-def test_who_is_told_to_stop_does_not_validate_first(tmp_path):
+def test_a_signal_stops_the_run_without_a_validation(tmp_path):
     trainer, _ = tiny_trainer.train(tmp_path, At(1, send(signal.SIGTERM)), eval_strategy="steps", eval_steps=2)
     assert not any("eval_loss" in line for line in trainer.state.log_history)
 
@@ -83,7 +83,7 @@ def test_a_signal_in_the_last_step_changes_nothing(tmp_path, undisturbed):
     assert torch.equal(weights(trainer), undisturbed)
 
 
-def test_handlers_are_what_they_were_when_it_is_over():
+def test_signal_handlers_are_restored_after_the_run():
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGUSR1)}
     with pytest.raises(KeyError), Preemption():
         assert signal.getsignal(signal.SIGTERM) != before[signal.SIGTERM]
@@ -91,7 +91,7 @@ def test_handlers_are_what_they_were_when_it_is_over():
     assert {number: signal.getsignal(number) for number in before} == before
 
 
-def test_the_words_tell_what_is_saved_and_stay_in_the_run_folder_until_it_goes_on(tmp_path):
+def test_the_stop_message_names_the_checkpoint_and_stays_until_the_run_resumes(tmp_path):
     _, preemption = tiny_trainer.train(tmp_path, At(2, send(signal.SIGUSR1)))
     words = preemption.report(tmp_path)
     assert words == (
@@ -103,7 +103,7 @@ def test_the_words_tell_what_is_saved_and_stay_in_the_run_folder_until_it_goes_o
     assert not (tmp_path / STOPPED).exists()
 
 
-def test_ranks_stop_together_though_one_was_told_and_signals_do_not_kill_the_loaders_workers(tmp_path):
+def test_a_signal_to_one_rank_stops_all_and_does_not_kill_loader_workers(tmp_path):
     """The signal goes to one rank's whole process group, as torchrun and Slurm send it."""
     printed = two_ranks.run(
         tmp_path,
@@ -111,9 +111,9 @@ def test_ranks_stop_together_though_one_was_told_and_signals_do_not_kill_the_loa
 from helpers import tiny_trainer
 options = {"ddp_backend": "gloo", "ddp_find_unused_parameters": False, "dataloader_num_workers": 1}
 undisturbed, _ = tiny_trainer.train(folder / "undisturbed", **options)
-told = [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGUSR1))] if rank == 1 else []
-told += [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGTERM))] if rank == 1 else []
-_, preemption = tiny_trainer.train(folder, *told, **options)
+signals = [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGUSR1))] if rank == 1 else []
+signals += [tiny_trainer.At(2, lambda: os.killpg(os.getpgrp(), signal.SIGTERM))] if rank == 1 else []
+_, preemption = tiny_trainer.train(folder, *signals, **options)
 words = preemption.report(folder)
 resumed, preemption = tiny_trainer.train(folder, **options)
 assert preemption.stopped_after is None

@@ -38,27 +38,27 @@ def test_the_loss_is_the_mean_over_all_supervised_tokens_without_dropout():
     assert validated(model.train(), *packs)["eval_loss"] == pytest.approx(losses.mean().item())
 
 
-def test_what_is_learned_and_is_no_action_counts_as_one_of_no_kind():
+def test_supervised_tokens_outside_actions_count_without_a_kind():
     figures = validated(knows_successors({0: 1}), pack([(None, [1]), ("tap", [2])]))
     assert figures["eval_accuracy"] == 0.5
     assert [name for name in figures if name.startswith("eval_accuracy_")] == ["eval_accuracy_tap"]
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_model_comes_back_in_the_mode_it_was_in(training):
+def test_validation_restores_the_mode_of_the_model(training):
     model = NextWord().train(training)
     validated(model, pack([("tap", [1, 2])]))
     assert model.training is training
 
 
-def test_a_validation_that_fails_leaves_the_model_training():
+def test_a_failed_validation_leaves_the_model_in_training_mode():
     model = NextWord().train()
     with pytest.raises(TypeError):
         validated(model, {"input_ids": torch.zeros(1, 1)})
     assert model.training
 
 
-def test_random_numbers_are_the_same_after_a_validation_that_draws_some():
+def test_a_validation_that_draws_random_numbers_restores_their_state():
     class Drawing(list):
         def __getitem__(self, number):
             torch.rand(3), random.random(), np.random.rand()
@@ -79,7 +79,7 @@ def test_random_numbers_are_the_same_after_a_validation_that_draws_some():
     assert drawn() == expected
 
 
-def test_worker_processes_give_the_same_figures():
+def test_worker_processes_compute_the_same_figures():
     packs = [pack([("tap", [1, 2])], first=number) for number in range(4)]
     assert validated(NextWord(), *packs, workers=2) == validated(NextWord(), *packs)
 
@@ -91,7 +91,7 @@ def test_a_run_ends_with_the_same_weights_with_and_without_validation(tmp_path):
     assert [line["step"] for line in with_it.state.log_history if "eval_loss" in line] == [2, 4, 6]
 
 
-def test_the_sample_is_spread_over_subsets_and_hangs_on_ids_alone():
+def test_the_sample_is_spread_over_subsets_and_depends_on_ids_alone():
     ids = [f"{subset}{number}" for subset in "abc" for number in range({"a": 50, "b": 50, "c": 1}[subset])]
     subsets = [name[0] for name in ids]
     chosen = {ids[index] for index in fixed_sample(ids, subsets, 9)}
@@ -107,7 +107,7 @@ def test_a_sample_larger_than_the_split_is_all_of_it():
     assert sorted(fixed_sample(["a", "b"], ["x", "y"], 10)) == [0, 1]
 
 
-def test_ranks_share_the_packs_and_call_the_model_equally_often(tmp_path):
+def test_ranks_divide_the_rows_and_call_the_model_equally_often(tmp_path):
     packs = [pack([("tap", [1, 2]), ("type", [3])], first=number) for number in range(3)]
     alone = validated(NextWord(), *packs)
     printed = two_ranks.run(
@@ -130,7 +130,7 @@ print(model.calls, *(f"{name}={value:.9f}" for name, value in figures.items()))
     assert [out.splitlines()[-1] for out in printed] == [expected] * 2
 
 
-def test_thoughts_count_in_the_loss_by_their_weight_and_in_no_accuracy():
+def test_thoughts_count_in_the_loss_by_weight_and_not_in_accuracy():
     row = pack([(None, [2]), ("tap", [1]), ("type", [1, 3])])
     row["roles"] = torch.where(row["labels"] == 2, 1, 0)
     row["loss_weights"] = torch.where(row["labels"] == 2, 0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Checkpoints: whatever happens to their files, a run goes on from one that is whole, or says why it does not."""
+"""Checkpoints: whatever happens to their files, a run resumes from a complete one, or reports why it cannot."""
 
 import errno
 import json
@@ -36,8 +36,8 @@ def folder(finished, tmp_path) -> Path:
     return Path(shutil.copytree(finished[0] / "checkpoints", tmp_path / "checkpoints"))
 
 
-def made(folder: Path, step: int, validation: dict | None = None) -> Path:
-    """A whole checkpoint of one file."""
+def write_checkpoint(folder: Path, step: int, validation: dict | None = None) -> Path:
+    """Writes a complete checkpoint of one file and returns its folder."""
     checkpoint = folder / f"checkpoint-{step}"
     (checkpoint / "global_step").mkdir(parents=True)
     (checkpoint / "global_step" / "rank_0.pt").write_bytes(bytes(range(100)))
@@ -49,20 +49,20 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_checkpoint_records_its_files_its_place_in_the_stream_and_its_run(folder):
+def test_a_checkpoint_records_its_files_its_position_in_the_stream_and_its_run(folder):
     record = read_record(folder / "checkpoint-6")
     assert record["files"].keys() == names(folder / "checkpoint-6") - {RECORD}
     assert {"model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth"} <= record["files"].keys()
     assert (record["step"], record["packs"], record["identity"]) == (6, 24, IDENTITY)
 
 
-def test_the_newest_whole_checkpoint_is_found_without_a_word(folder):
-    said = []
-    assert newest_whole(folder, said.append) == folder / "checkpoint-6"
-    assert said == []
+def test_the_newest_complete_checkpoint_is_found_without_a_message(folder):
+    messages = []
+    assert newest_whole(folder, messages.append) == folder / "checkpoint-6"
+    assert messages == []
 
 
-def test_nothing_is_found_where_nothing_is(tmp_path):
+def test_an_empty_folder_has_no_checkpoint(tmp_path):
     assert newest_whole(tmp_path / "checkpoints", print) is None
     assert newest_whole(tmp_path, print) is None
 
@@ -82,21 +82,21 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty, Path.unlink])
-def test_damage_to_any_file_is_told_set_aside_and_the_one_before_is_used(folder, tmp_path, damage):
+def test_a_damaged_checkpoint_is_reported_renamed_and_the_previous_one_is_used(folder, tmp_path, damage):
     for name in names(folder / "checkpoint-6"):
         damaged = Path(shutil.copytree(folder, tmp_path / damage.__name__ / name))
         damage(damaged / "checkpoint-6" / name)
-        said = []
-        assert newest_whole(damaged, said.append) == damaged / "checkpoint-4"
-        (words,) = said
+        messages = []
+        assert newest_whole(damaged, messages.append) == damaged / "checkpoint-4"
+        (words,) = messages
         assert f"checkpoint-6 is damaged and not used: {name} " in words
         if damage in (truncate, empty) and name != RECORD:
             assert " bytes instead of " in words  # detected by its size, without reading the file
         assert names(damaged) == {"checkpoint-4", "checkpoint-6.damaged"}
 
 
-def test_every_single_bit_of_the_record_counts(tmp_path):
-    checkpoint = made(tmp_path, 2, {"eval_accuracy": 0.5, "eval_loss": 1.0})
+def test_a_flipped_bit_anywhere_in_the_record_is_detected(tmp_path):
+    checkpoint = write_checkpoint(tmp_path, 2, {"eval_accuracy": 0.5, "eval_loss": 1.0})
     content = (checkpoint / RECORD).read_bytes()
     original = json.loads(content)
     for place in range(len(content)):
@@ -109,16 +109,16 @@ def test_every_single_bit_of_the_record_counts(tmp_path):
             continue
 
 
-def test_a_record_of_another_checkpoint_does_not_pass(tmp_path):
-    made(tmp_path, 2).rename(tmp_path / "checkpoint-8")
-    said = []
-    assert newest_whole(tmp_path, said.append) is None
-    assert "whole.json belongs to checkpoint-2" in said[0]
+def test_the_record_of_another_checkpoint_is_not_accepted(tmp_path):
+    write_checkpoint(tmp_path, 2).rename(tmp_path / "checkpoint-8")
+    messages = []
+    assert newest_whole(tmp_path, messages.append) is None
+    assert "whole.json belongs to checkpoint-2" in messages[0]
 
 
-def test_damaged_ones_of_the_same_step_do_not_replace_each_other(tmp_path):
+def test_damaged_checkpoints_of_the_same_step_do_not_replace_each_other(tmp_path):
     for _ in range(3):
-        empty(made(tmp_path, 2) / "global_step" / "rank_0.pt")
+        empty(write_checkpoint(tmp_path, 2) / "global_step" / "rank_0.pt")
         newest_whole(tmp_path, lambda words: None)
     assert names(tmp_path) == {f"checkpoint-2.damaged{end}" for end in ("", "-2", "-3")}
 
@@ -153,34 +153,34 @@ def kill_at_write(monkeypatch, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", range(1, _WRITES + 1))
-def test_a_run_killed_while_it_saves_ends_with_the_weights_of_an_undisturbed_one(
+def test_a_run_killed_while_saving_resumes_to_the_weights_of_an_uninterrupted_one(
     finished, tmp_path, monkeypatch, number
 ):
     with monkeypatch.context() as patch:
         kill_at_write(patch, number)
         with pytest.raises(Killed):
             tiny_trainer.train(tmp_path)
-    said = []
-    resumed, _ = tiny_trainer.train(tmp_path, say=said.append)
-    assert "checkpoint-4 is damaged and not used: whole.json is missing" in said[0]
+    messages = []
+    resumed, _ = tiny_trainer.train(tmp_path, say=messages.append)
+    assert "checkpoint-4 is damaged and not used: whole.json is missing" in messages[0]
     assert resumed.state.log_history[2]["step"] == 3
     assert torch.equal(weights(resumed), weights(finished[1]))
 
 
-def test_a_run_whose_newest_checkpoint_rotted_ends_with_the_same_weights(finished, folder):
+def test_a_run_with_a_corrupt_newest_checkpoint_resumes_to_the_same_weights(finished, folder):
     flip(folder / "checkpoint-6" / "optimizer.pt")
     resumed, _ = tiny_trainer.train(folder.parent)
     assert torch.equal(weights(resumed), weights(finished[1]))
     assert names(folder) == {"checkpoint-4", "checkpoint-6", "checkpoint-6.damaged"}
 
 
-def test_the_record_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_the_record_is_written_completely_or_not_at_all(tmp_path, monkeypatch):
     def fail(value, **options):
         raise Killed
 
     monkeypatch.setattr(checkpoint_record.json, "dumps", fail)
     with pytest.raises(Killed):
-        made(tmp_path, 2)
+        write_checkpoint(tmp_path, 2)
     assert not (tmp_path / "checkpoint-2" / RECORD).exists()
 
 
@@ -203,65 +203,65 @@ def test_a_finished_run_keeps_its_two_newest_checkpoints(folder):
     assert names(folder) == {"checkpoint-4", "checkpoint-6"}
 
 
-def test_the_two_newest_whole_ones_and_the_best_are_kept(tmp_path):
+def test_the_two_newest_complete_checkpoints_and_the_best_are_kept(tmp_path):
     for step, accuracy in enumerate([0.1, 0.9, 0.3, 0.4, 0.5], 1):
-        made(tmp_path, step, {"eval_accuracy": accuracy, "eval_loss": 1.0})
+        write_checkpoint(tmp_path, step, {"eval_accuracy": accuracy, "eval_loss": 1.0})
     rotate(tmp_path, print)
     assert names(tmp_path) == {"checkpoint-2", "checkpoint-4", "checkpoint-5"}
     assert best(tmp_path) == tmp_path / "checkpoint-2"
 
 
-def test_as_many_of_the_newest_are_kept_as_a_recipe_says(tmp_path):
+def test_keep_checkpoints_sets_the_number_of_checkpoints(tmp_path):
     for step in range(1, 6):
-        made(tmp_path, step)
+        write_checkpoint(tmp_path, step)
     rotate(tmp_path, print, newest=4)
     assert names(tmp_path) == {f"checkpoint-{step}" for step in (2, 3, 4, 5)}
 
 
-def test_among_equally_exact_ones_the_best_has_the_lowest_loss(tmp_path):
+def test_among_equally_accurate_checkpoints_the_best_has_the_lowest_loss(tmp_path):
     for step, loss in enumerate([2.0, 1.0, 3.0], 1):
-        made(tmp_path, step, {"eval_accuracy": 0.5, "eval_loss": loss})
-    made(tmp_path, 4)
+        write_checkpoint(tmp_path, step, {"eval_accuracy": 0.5, "eval_loss": loss})
+    write_checkpoint(tmp_path, 4)
     assert best(tmp_path) == tmp_path / "checkpoint-2"
 
 
-def test_half_written_ones_never_count_as_the_two_that_are_kept(tmp_path):
+def test_incomplete_checkpoints_do_not_count_as_kept(tmp_path):
     for step in (2, 4, 6, 8):
-        made(tmp_path, step)
+        write_checkpoint(tmp_path, step)
     for step in (4, 8):
         (tmp_path / f"checkpoint-{step}" / RECORD).unlink()
     rotate(tmp_path, print)
     assert names(tmp_path) == {"checkpoint-2", "checkpoint-4", "checkpoint-6", "checkpoint-8"}
-    made(tmp_path, 10)
-    said = []
-    rotate(tmp_path, said.append)
+    write_checkpoint(tmp_path, 10)
+    messages = []
+    rotate(tmp_path, messages.append)
     assert names(tmp_path) == {"checkpoint-6", "checkpoint-8", "checkpoint-10"}
 
 
-def test_the_only_whole_one_is_never_removed(tmp_path):
+def test_the_only_complete_checkpoint_is_never_removed(tmp_path):
     for step in (2, 4, 6):
-        made(tmp_path, step)
+        write_checkpoint(tmp_path, step)
     for step in (4, 6):
         (tmp_path / f"checkpoint-{step}" / RECORD).unlink()
     rotate(tmp_path, print)
     assert newest_whole(tmp_path, lambda words: None) == tmp_path / "checkpoint-2"
 
 
-def test_what_was_set_aside_goes_with_a_word_when_two_newer_ones_are_whole(tmp_path):
-    made(tmp_path, 2).rename(tmp_path / "checkpoint-2.damaged")
-    made(tmp_path, 4)
+def test_a_damaged_checkpoint_is_removed_with_a_message_after_two_newer_complete_ones(tmp_path):
+    write_checkpoint(tmp_path, 2).rename(tmp_path / "checkpoint-2.damaged")
+    write_checkpoint(tmp_path, 4)
     rotate(tmp_path, print)
     assert "checkpoint-2.damaged" in names(tmp_path)
-    made(tmp_path, 6)
-    said = []
-    rotate(tmp_path, said.append)
+    write_checkpoint(tmp_path, 6)
+    messages = []
+    rotate(tmp_path, messages.append)
     assert names(tmp_path) == {"checkpoint-4", "checkpoint-6"}
-    assert "checkpoint-2.damaged is removed" in said[0]
+    assert "checkpoint-2.damaged is removed" in messages[0]
 
 
-def test_a_kill_while_an_old_one_is_removed_leaves_nothing_that_looks_whole(tmp_path, monkeypatch):
+def test_a_kill_while_a_checkpoint_is_removed_leaves_it_incomplete(tmp_path, monkeypatch):
     for step in (2, 4, 6):
-        made(tmp_path, step)
+        write_checkpoint(tmp_path, step)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", lambda path: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
@@ -298,7 +298,7 @@ def test_a_checkpoint_with_renamed_keys_is_resumed(tmp_path, language):
         resume_point(tmp_path, now | {"action_language.bins": 7}, print, recipe)
 
 
-def test_a_run_is_known_by_recipe_data_and_packs_in_a_step(tmp_path):
+def test_the_identity_of_a_run_is_recipe_data_and_rows_per_step(tmp_path):
     shards = tiny.write_shards(tmp_path / "shards", [tiny.episode()])
     content = tiny.recipe(shards, tmp_path / "run")
 
@@ -315,7 +315,7 @@ def test_a_run_is_known_by_recipe_data_and_packs_in_a_step(tmp_path):
     assert identity() != plain
 
 
-def test_a_run_is_known_by_what_its_deepspeed_file_says_and_not_by_the_name_alone(tmp_path):
+def test_the_identity_of_a_run_includes_the_content_of_its_deepspeed_file(tmp_path):
     shards, file = tiny.write_shards(tmp_path / "shards", [tiny.episode()]), tmp_path / "zero.json"
     content = tiny.recipe(shards, tmp_path / "run")
     content["training"] |= {"optimizer": {"name": "adamw"}, "deepspeed": str(file)}
@@ -328,7 +328,7 @@ def test_a_run_is_known_by_what_its_deepspeed_file_says_and_not_by_the_name_alon
     assert identity(2) == identity(2) != identity(3)
 
 
-def test_the_best_validated_checkpoint_is_saved_though_no_save_was_due(tmp_path, monkeypatch):
+def test_the_best_validated_checkpoint_is_saved_between_regular_saves(tmp_path, monkeypatch):
     accuracies = iter([0.2, 0.9, 0.3, 0.9, 0.1, 0.4])
     validation = SimpleNamespace(run=lambda model, device: {"eval_accuracy": next(accuracies), "eval_loss": 1.0})
     monkeypatch.setattr(tiny_trainer.TinyTrainer, "validation", validation)
@@ -342,13 +342,13 @@ def test_a_checkpoint_is_saved_when_the_last_one_is_old_however_long_a_step_take
     clock = iter(range(0, 10**6, 40))  # 40 seconds between two looks at it
     monkeypatch.setattr(checkpoints, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     genuine = tiny_trainer.Checkpoints
-    monkeypatch.setattr(tiny_trainer, "Checkpoints", lambda *given: genuine(*given, 10, save_seconds=100))
+    monkeypatch.setattr(tiny_trainer, "Checkpoints", lambda *arguments: genuine(*arguments, 10, save_seconds=100))
     tiny_trainer.train(tmp_path, save_strategy="no")
     assert names(tmp_path / "checkpoints") == {"checkpoint-3", "checkpoint-6"}
 
 
 def test_ranks_divide_the_reading_of_a_checkpoint_and_agree_on_it(tmp_path):
-    """Each reads the file that it wrote; both refuse what only one has found damaged."""
+    """Each rank reads the file that it wrote; both refuse a file that only one found damaged."""
     printed = two_ranks.run(
         tmp_path,
         """
@@ -386,7 +386,7 @@ print("agreed")
     assert names(tmp_path / "checkpoints") == {"checkpoint-2.damaged"}
 
 
-def test_a_file_that_cannot_be_read_for_now_is_no_damage(folder, monkeypatch):
+def test_a_temporary_read_error_does_not_count_as_damage(folder, monkeypatch):
     def unreadable(path, durable):
         raise OSError(errno.ESTALE, "Stale file handle")
 
@@ -396,7 +396,7 @@ def test_a_file_that_cannot_be_read_for_now_is_no_damage(folder, monkeypatch):
     assert (folder / "checkpoint-6").exists()
 
 
-def test_a_file_that_the_disk_cannot_read_is_damage_and_not_a_crash(folder, monkeypatch):
+def test_a_permanent_read_error_counts_as_damage(folder, monkeypatch):
     def unreadable(path, durable):
         raise OSError(errno.EIO, "Input/output error")
 

@@ -42,7 +42,7 @@ def test_a_run_that_starts_over_starts_an_empty_file(tmp_path):
     assert read_progress(path) == []
 
 
-def test_lines_that_are_no_progress_are_skipped(tmp_path):
+def test_lines_without_progress_are_skipped(tmp_path):
     path = tmp_path / "progress.jsonl"
     path.write_bytes(b'[1]\n{"loss": 1}\n\xff\n{"step": 1}\n')
     assert steps(path) == [1]

@@ -1,4 +1,4 @@
-"""Two runs do not write into one folder, and the lock of a process that died stops nobody."""
+"""Two runs do not write into one folder, and the lock of a dead process is released."""
 
 import errno
 import io
@@ -36,7 +36,7 @@ class Stuck(TrainerCallback):
 module.ConsoleProgress = Stuck
 module.train(read_recipe(Path(sys.argv[1])), Console())
 """
-"""A run that hangs once its first checkpoint is written but not sealed, with a worker process beside it."""
+"""A run that does not exit after its first checkpoint is written but not sealed, with a worker process."""
 
 
 @pytest.fixture
@@ -78,10 +78,10 @@ def test_a_file_system_without_locks_is_reported_and_trains(tmp_path, monkeypatc
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr("fcntl.flock", unsupported)
-    said = []
-    with run_lock.run_lock(tmp_path / "run", said.append):
+    messages = []
+    with run_lock.run_lock(tmp_path / "run", messages.append):
         pass
-    assert "the file system has no locks (Function not implemented)" in said[0]
+    assert "the file system has no locks (Function not implemented)" in messages[0]
 
 
 def test_a_lock_is_free_again_in_the_same_process(tmp_path):
