@@ -26,12 +26,15 @@ class WireError(Exception):
 
 
 class Packet(NamedTuple):
+    """`command`: four ASCII letters. The command determines the meaning of `arg0` and `arg1` (unsigned 32-bit)."""
+
     command: bytes
     arg0: int
     arg1: int
     payload: bytes = b""
 
     def encoded(self) -> bytes:
+        """Header and payload as bytes."""
         code = int.from_bytes(self.command, "little")
         size, total = len(self.payload), sum(self.payload) & _INVERTED
         return _HEADER.pack(self.command, self.arg0, self.arg1, size, total, code ^ _INVERTED) + self.payload

@@ -16,12 +16,14 @@ _FRAME = "() => new Promise((done) => requestAnimationFrame(() => requestAnimati
 
 
 def tap(session: "CDPSession", point: Point) -> None:
+    """A touch of 50 ms."""
     now = time.time()
     _touch(session, "touchStart", point, now)
     _touch(session, "touchEnd", None, now + 0.05)
 
 
 def swipe(page: "Page", session: "CDPSession", start: Point, end: Point) -> None:
+    """A swipe in `_MOVES` straight steps, without momentum at its end."""
     now = time.time()
     _touch(session, "touchStart", start, now)
     for move in range(1, _MOVES + 1):

@@ -20,11 +20,13 @@ PRODUCTS = 24
 
 @cache
 def shop_words() -> dict:
+    """The contents of `pages/shop.json`."""
     return json.loads((PAGES / "shop.json").read_text(encoding="utf-8"))
 
 
 @cache
 def settings_words() -> dict:
+    """The contents of `pages/settings.json`."""
     return json.loads((PAGES / "settings.json").read_text(encoding="utf-8"))
 
 

@@ -63,15 +63,18 @@ class App:
         route.scroll = min(route.scroll, route.limit)
 
     def push(self, name: str, about: Any = None) -> None:
+        """Open a page on top of the stack and close the keyboard."""
         self.phone.focus = None
         self.routes.append(Route(name, about))
 
     def pop(self) -> None:
+        """Close the top page, unless it is the only one, and the keyboard."""
         self.phone.focus = None
         if len(self.routes) > 1:
             self.routes.pop()
 
     def to_root(self) -> None:
+        """Reset the stack to the first page."""
         self.phone.focus = None
         self.routes = [Route(self.home)]
 

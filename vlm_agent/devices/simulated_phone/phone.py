@@ -129,6 +129,7 @@ class SimulatedPhone:
         return self.app(self.front).activity()
 
     def app(self, name: str) -> App:
+        """The app with this name; its contents are created at the first call."""
         if name not in self._apps:
             self._apps[name] = app_class(name)(self, name, random.Random(f"{self.seed} {name}"))
         return self._apps[name]
@@ -190,6 +191,7 @@ class SimulatedPhone:
         return None
 
     def gesture(self, action: Action) -> None:
+        """The effect of a tap or swipe."""
         if action.is_tap:
             target = self.target_at(*action.touch_yx)
             if target is not None and target.on_tap is not None:
@@ -233,11 +235,13 @@ class SimulatedPhone:
         self.type_text(letter)
 
     def erase(self) -> None:
+        """Delete the last character of the focused field."""
         if self.focus is not None:
             fields = self.app(self.front).fields
             fields[self.focus] = fields.get(self.focus, "")[:-1]
 
     def press_back(self) -> None:
+        """Close quick settings, else the dialog, else the keyboard, else the page, else the app."""
         if self.shade:
             self.shade = False
         elif self.popup is not None:
@@ -253,6 +257,7 @@ class SimulatedPhone:
         self.app("Launcher").to_root()
 
     def press_recents(self) -> None:
+        """Show the list of recent apps, or the home screen if no app has been opened."""
         self.press_home()
         if self.recents:
             self.app("Launcher").push("recents")

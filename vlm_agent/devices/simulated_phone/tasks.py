@@ -60,6 +60,8 @@ class Goal:
 
 @dataclass(frozen=True)
 class Template:
+    """A function `make` from slots to a goal, and how `sample_task` uses it; see `template`."""
+
     subset: str
     name: str
     weight: float

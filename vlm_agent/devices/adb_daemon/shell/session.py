@@ -45,10 +45,12 @@ Command = Callable[[list[str]], Result]
 
 
 def output(text: str) -> Result:
+    """A successful result with a line of standard output."""
     return Result(f"{text}\n".encode())
 
 
 def failure(text: str, status: int = 1) -> Result:
+    """A result with a line of standard error."""
     return Result(err=f"{text}\n".encode(), status=status)
 
 

@@ -107,7 +107,7 @@ class Browser(App):
         return replace(page, foot=field) if self.field_below else replace(page, top=field)
 
     def suggestions(self, query: str) -> list[str]:
-        """The query and similar queries (other cities, other topics), shuffled."""
+        """At most four similar queries (other cities, other topics) and, with probability 0.9, the query; shuffled."""
         rng = random.Random(f"{self.seed} {query.lower()}")
         text = query.lower()
         city = next((city for city in CITIES if text.endswith(f" {city.lower()}")), None)

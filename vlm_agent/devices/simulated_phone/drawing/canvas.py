@@ -129,6 +129,7 @@ class Canvas:
         self.image.paste(wallpaper(self.theme.wallpaper, self.size[1], self.size[0]))
 
     def rect(self, x: float, y: float, w: float, h: float, colour: Colour, radius: float = 0.0) -> Box:
+        """Draws a filled rectangle with its top left corner at (x, y); returns its box in pixels, not clipped."""
         left, top, right, bottom = self.px(x), self.px(y), self.px(x + w), self.px(y + h)
         low, high = max(top, self.clip[0]), min(bottom, self.clip[1])
         if right <= left or high <= low:
@@ -147,6 +148,7 @@ class Canvas:
         return box
 
     def line(self, y: float, x: float = 0.0, w: float | None = None) -> None:
+        """Draws a thin horizontal line, by default as far as the right edge."""
         top = self.px(y)
         bottom = top + max(1, self.px(0.6))
         if top >= self.clip[0] and bottom <= self.clip[1]:
@@ -206,6 +208,7 @@ class Canvas:
         return box
 
     def app_icon(self, glyph: str, colour: Colour, x: float, y: float, size: float, note: bool = True) -> Box:
+        """Draws an app icon centred on (x, y); returns its box."""
         pixels = max(8, self.px(size))
         left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
         icon = app_icon(glyph, colour, self.theme.icon_shape, pixels, self.theme.strokes)
@@ -260,9 +263,11 @@ class Canvas:
             self.hide(key, "left" if aim[2] > self.size[1] else "right", middle)
 
     def hide(self, key: str, direction: str, y: float | None = None) -> None:
+        """Record a target that is not visible, unless one with this key is recorded already; see `Hidden`."""
         self.hidden.setdefault(key, Hidden(direction, y))
 
     def strip(self, name: str, y: float, h: float, limit: float) -> None:
+        """Record a strip at `y` of height `h` (units); see `Strip`. No effect if the name is empty."""
         if name:
             self.strips.append(Strip(name, self.px(y), self.px(y + h), max(0.0, limit)))
 

@@ -20,6 +20,7 @@ ELEMENT_TYPES = {
 
 
 def element_type(glyph: str) -> str:
+    """The element type of a glyph, such as `ICON_SETTINGS` for `gear`."""
     return f"ICON_{ELEMENT_TYPES.get(glyph, glyph.upper())}"
 
 

@@ -14,6 +14,8 @@ TABS = 32.0
 
 
 class Widget(Protocol):
+    """A part of a page over the full width. `height` and `y` (its top) are in units."""
+
     def height(self, canvas: Canvas) -> float: ...
 
     def draw(self, canvas: Canvas, y: float) -> None: ...
