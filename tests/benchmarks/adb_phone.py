@@ -1,7 +1,7 @@
-"""What a step costs over ADB: `python tests/benchmarks/adb_phone.py` (needs Debian's adb or uses that of adbutils).
+"""Latency of a step over ADB: `python tests/benchmarks/adb_phone.py` (with Debian's adb or that of adbutils).
 
-Medians over a served simulated phone of 448x208 and of 1440x720 pixels, by AdbPhone and by the program `adb`, with what
-the phone itself needs for it as the alternative to compare with. adb's server is started apart and stopped.
+Medians in milliseconds for simulated phones of 448x208 and 1440x720 pixels behind an ADB server: with AdbPhone, with
+the program `adb`, and without ADB for comparison. The adb server is a separate one, stopped at the end.
 """
 
 import os
@@ -25,13 +25,13 @@ SIZES = ((448, 208), (1440, 720))
 
 
 def milliseconds(work: Callable[[], object]) -> float:
-    """The median of one call."""
-    took = []
+    """The median duration of one call."""
+    seconds = []
     for _ in range(TIMES):
         start = time.perf_counter()
         work()
-        took.append(time.perf_counter() - start)
-    return 1000 * statistics.median(took)
+        seconds.append(time.perf_counter() - start)
+    return 1000 * statistics.median(seconds)
 
 
 def measure(server: AdbServer, size: tuple[int, int]) -> dict[str, float]:
@@ -59,8 +59,8 @@ def main() -> None:
             os.environ.update(server.environment)
             for size in SIZES:
                 print(f"\nadb of {name}, {size[0]}x{size[1]}, medians of {TIMES} in ms")
-                for what, took in measure(server, size).items():
-                    print(f"{took:8.1f}  {what}")
+                for name, median in measure(server, size).items():
+                    print(f"{median:8.1f}  {name}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Pretraining runs become a folder to give away: weights, tokenizer, recipe, curves and a card of what was measured.
+"""Publishes pretraining runs as a folder: weights, tokenizer, recipe, loss curves and a model card with results.
 
     python tests/benchmarks/phone_vlm.py --run PART_3 --screens 400 --real FOLDER --draw answers.png \
-        --draw-real real.png > part_3.txt          # and so for each part, without pictures
+        --draw-real real.png > part_3.txt          # the same for the other parts, without pictures
     python tests/benchmarks/base_card.py --runs PART_1 PART_2 PART_3 --figures part_1.txt part_2.txt part_3.txt \
         --output DIR --picture answers.png --real-picture real.png --hardware "2 CPU cores with AVX2" [--note TEXT]
 
-Each of the runs went on from the one before it, on two processes; the last one's weights are given away. `--figures` is
-what `phone_vlm.py` printed of each. Prints the sha256 of the weights.
+Each run continues the one before it, on two processes; the weights of the last one are published. `--figures`: the
+output of `phone_vlm.py` for each run. Prints the sha256 of the weights.
 """
 
 import argparse
@@ -30,10 +30,10 @@ CURVES = {
     "words under visual tokens": ("element_loss", "#26a269"),
     "answers, held out": ("eval_loss", "#c64600"),
 }
-"""What a curve is called: (its key in the log, its colour)."""
+"""Name of a curve → (key in the log, colour)."""
 
 WIDTH, HEIGHT, MARGIN, TICK = 720, 300, 44, 1000
-PROCESSES = 2  # as the card says
+PROCESSES = 2  # stated in the card
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
         "torch": parts[-1].torch,
         "drawn": table({"": figures[-1]["drawn"]}, with_interval=True),
         "real": table({"": figures[-1]["real"]}, with_interval=True),
-        "course": table({f"part {number}": told["drawn"] for number, told in enumerate(figures, start=1)}),
+        "course": table({f"part {number}": figure["drawn"] for number, figure in enumerate(figures, start=1)}),
         "screens": str(figures[-1]["screens"]),
         "run": parts[-1].recipe.output,
         "hardware": options.hardware,
@@ -71,22 +71,24 @@ def main() -> None:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="RUN", help="finished, in order")
-    parser.add_argument("--figures", type=Path, nargs="+", required=True, metavar="TXT", help="one of each run")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="replaced if it is there")
+    parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="RUN", help="finished runs, in order")
+    parser.add_argument(
+        "--figures", type=Path, nargs="+", required=True, metavar="TXT", help="output of phone_vlm.py, one file per run"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="replaced if it exists")
     parser.add_argument("--picture", type=Path, required=True, metavar="PNG")
     parser.add_argument("--real-picture", type=Path, required=True, metavar="PNG")
-    parser.add_argument("--hardware", required=True, metavar="TEXT", help="what the runs took their minutes on")
-    parser.add_argument("--note", default="", metavar="TEXT", help="what else is to be said of how it was made")
+    parser.add_argument("--hardware", required=True, metavar="TEXT", help="the hardware of the runs")
+    parser.add_argument("--note", default="", metavar="TEXT", help="a remark about the runs for the card")
     options = parser.parse_args()
     if len(options.runs) != len(options.figures):
-        parser.error(f"{len(options.runs)} runs and {len(options.figures)} files of figures; give one of each run")
+        parser.error(f"{len(options.runs)} runs and {len(options.figures)} files of figures; pass one file per run")
     return options
 
 
 @dataclass(frozen=True)
 class Part:
-    """A finished run: what its folder says of it."""
+    """A finished run, as recorded in its folder."""
 
     recipe: Recipe
     file: str
@@ -150,7 +152,7 @@ def last_line(path: Path) -> dict:
 
 
 def table(columns: dict[str, dict], with_interval: bool = False) -> str:
-    """Markdown: a row a task, a column a model by its name; percent right."""
+    """A Markdown table of percent right: one row per task, one column per entry of `columns`."""
     if not columns:
         return ""
     first = next(iter(columns.values()))
@@ -159,7 +161,7 @@ def table(columns: dict[str, dict], with_interval: bool = False) -> str:
     lines[0] += " 95 % interval |" if with_interval else ""
     lines.append("|---|" + "---:|" * (lines[0].count("|") - 2))
     for task in first:
-        cells = [f"{told[task]['percent']:.1f}" if task in told else "" for told in columns.values()]
+        cells = [f"{column[task]['percent']:.1f}" if task in column else "" for column in columns.values()]
         if with_interval:
             low, high = first[task]["interval"]
             cells = [str(first[task]["questions"]), *cells, f"{low:.1f} – {high:.1f}"]
@@ -168,9 +170,9 @@ def table(columns: dict[str, dict], with_interval: bool = False) -> str:
 
 
 def curves(logs: list[list[dict]]) -> str:
-    """An SVG of the losses by step, part behind part; both axes from 0."""
+    """An SVG of the losses by step, with the parts one after the other; both axes start at 0."""
     ends = list(accumulate((max(line["step"] for line in log) for log in logs), initial=0))
-    highest = 6.0  # the first steps are higher, and say nothing
+    highest = 6.0  # losses of the first steps are higher and not informative
     x = lambda step: MARGIN + step / ends[-1] * (WIDTH - 2 * MARGIN)  # noqa: E731
     y = lambda loss: HEIGHT - MARGIN - min(loss, highest) / highest * (HEIGHT - 2 * MARGIN)  # noqa: E731
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">']
@@ -186,7 +188,7 @@ def curves(logs: list[list[dict]]) -> str:
     parts.append(text(WIDTH / 2, HEIGHT - 6, "step", "middle"))
     for number, (name, (key, colour)) in enumerate(CURVES.items()):
         points = [
-            [(x(begin + told["step"]), y(told[key])) for told in log if key in told]
+            [(x(begin + line["step"]), y(line[key])) for line in log if key in line]
             for begin, log in zip(ends[:-1], logs, strict=True)
         ]
         if not any(points):  # runs without validation
@@ -201,8 +203,8 @@ def polyline(points: list[tuple[float, float]], colour: str) -> str:
     return f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
 
 
-def text(x: float, y: float, said: str, anchor: str, colour: str = "#222") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}" fill="{colour}">{said}</text>'
+def text(x: float, y: float, label: str, anchor: str, colour: str = "#222") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}" fill="{colour}">{label}</text>'
 
 
 if __name__ == "__main__":

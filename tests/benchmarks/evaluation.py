@@ -1,19 +1,20 @@
-"""How fast a checkpoint answers recorded episodes: the engine against decoding every step by itself.
+"""Steps per second of offline evaluation: one prefill per episode against decoding every step separately.
 
     python tests/benchmarks/evaluation.py [--quick] [--checkpoint runs/demo/agent]
 
 The tiny model (recipes/llama_vit_tiny.yaml) answers episodes of 8 steps on simulated phones that it was not trained
-on, once after a minute or two of training and once from random weights, which know nothing. All roads take the same
-model, in float32, and the same episodes, `--batch` at a time:
+on, once after a minute or two of training and once with random weights. All methods use the same model, in float32, and
+the same episodes in batches of `--batch`:
 
-    engine     one pass over the whole trajectories, then the branches that leave them (`VlmAgent.answer_episodes`)
-    generate   step k of all episodes of the batch as one padded batch: their histories are read once, and transformers'
-               own `generate` decodes greedily with its cache
-    loop       the same, decoded by a bare loop without the checks that `generate` makes for every token
+    engine     one prefill of whole trajectories, then batched decoding of the steps that deviate from the
+               demonstration (`VlmAgent.answer_episodes`)
+    generate   step k of all episodes as one padded batch: one prefill per step, then greedy decoding with `generate` of
+               transformers and its cache
+    loop       as `generate`, with a minimal decoding loop without its checks for every token
 
-A road's time is its best of several rounds, taken in turn. The tokens of all roads are compared, every one.
-The trained weights are kept in build/evaluation and made again when that is removed. Prints, last, one line of JSON;
-`speedup` is against the faster of the other two.
+The methods are run alternately for several rounds, and the best round of each counts. All of their tokens must be
+equal. The trained weights are cached in build/evaluation. The last line of output is JSON; `speedup` is relative to the
+faster of `generate` and `loop`.
 """
 
 import argparse
@@ -51,7 +52,7 @@ def main() -> None:
     if options.quick:
         options.batch, options.batches, options.rounds, options.training_steps = 3, 1, 1, 5
     train = simulated("train", 10 if options.quick else 300)
-    test = [cut(episode, STEPS) for episode in simulated("test", options.batch * options.batches, STEPS)]
+    test = [first_steps(episode, STEPS) for episode in simulated("test", options.batch * options.batches, STEPS)]
     figures = {
         "quick": options.quick,
         "batch": options.batch,
@@ -63,7 +64,7 @@ def main() -> None:
         if steps and options.checkpoint is not None:
             agent, figures["training_steps"] = VlmAgent.from_run(options.checkpoint), None
         else:
-            agent = trained_agent(train, steps, ROOT / "build" / "evaluation" / f"{len(train)}-{steps}.safetensors")
+            agent = make_agent(train, steps, ROOT / "build" / "evaluation" / f"{len(train)}-{steps}.safetensors")
         figures[name] = measure(agent, test, options.batch, options.rounds)
         show(name, figures[name])
     print(json.dumps(figures))
@@ -72,26 +73,28 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--quick", action="store_true", help="hardly trained, one small batch, one round: under a minute"
+        "--quick", action="store_true", help="little training, one small batch, one round: under a minute"
     )
-    parser.add_argument("--batch", type=int, default=8, metavar="N", help="episodes at once (default 8)")
-    parser.add_argument("--batches", type=int, default=2, metavar="N", help="how many of them (default 2)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each road is taken (default 3)")
-    parser.add_argument("--training-steps", type=int, default=250, metavar="N", help="episodes learned (default 250)")
+    parser.add_argument("--batch", type=int, default=8, metavar="N", help="episodes per batch (default 8)")
+    parser.add_argument("--batches", type=int, default=2, metavar="N", help="number of batches (default 2)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds per method (default 3)")
     parser.add_argument(
-        "--checkpoint", type=Path, metavar="RUN", help="take this run, the demo's say, as the trained one"
+        "--training-steps", type=int, default=250, metavar="N", help="optimizer steps of one episode (default 250)"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="RUN", help="use this run, such as the demo's, as the trained model"
     )
     return parser.parse_args()
 
 
 def simulated(split: str, count: int, length: int = 0) -> list[Episode]:
-    """So many episodes of at least `length` steps."""
+    """The first `count` simulated episodes of at least `length` steps."""
     every = (simulate_episode(seed, split)[0] for seed in itertools.count())
     return list(itertools.islice((episode for episode in every if len(episode) >= length), count))
 
 
-def trained_agent(episodes: list[Episode], steps: int, weights: Path) -> VlmAgent:
-    """The recipe's model after so many episodes, one after the other, in float32 and by AdamW."""
+def make_agent(episodes: list[Episode], steps: int, weights: Path) -> VlmAgent:
+    """The recipe's model after `steps` AdamW steps of one episode each, in float32, cached in `weights`."""
     recipe = read_recipe(RECIPE)
     torch.manual_seed(0)
     texts = [text for episode in episodes for text in (episode.goal, *(step.action.text for step in episode.steps))]
@@ -102,16 +105,16 @@ def trained_agent(episodes: list[Episode], steps: int, weights: Path) -> VlmAgen
     if weights.is_file():
         load_model(model, weights)
     elif steps:
-        learn(model, [sentences.build(episode) for episode in episodes], steps)
+        train_model(model, [sentences.build(episode) for episode in episodes], steps)
         weights.parent.mkdir(parents=True, exist_ok=True)
         save_model(model, weights)
-    model.language_model.set_attn_implementation("sdpa")  # decoding needs masks of its own
+    model.language_model.set_attn_implementation("sdpa")  # batched decoding needs 4-dimensional masks
     return VlmAgent(model.eval(), tokenizer, sentences)
 
 
-def learn(model, sentences: list[Sentence], steps: int) -> None:
+def train_model(model, sentences: list[Sentence], steps: int) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    began = time.perf_counter()
+    start = time.perf_counter()
     for step in range(steps):
         row = collate([sentences[step % len(sentences)]])
         loss = model.train()(row["input_ids"], row["screens"], row["labels"]).loss
@@ -120,29 +123,29 @@ def learn(model, sentences: list[Sentence], steps: int) -> None:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % 25 == 0:
-            print(f"training: step {step} of {steps}, loss {loss:.2f}, {time.perf_counter() - began:.0f} s", flush=True)
+            print(f"training: step {step} of {steps}, loss {loss:.2f}, {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def measure(agent: VlmAgent, episodes: list[Episode], batch: int, rounds: int) -> dict:
-    together = [episodes[start : start + batch] for start in range(0, len(episodes), batch)]
-    seconds, tokens = {name: [] for name in ROADS}, {}
+    batched = [episodes[first : first + batch] for first in range(0, len(episodes), batch)]
+    seconds, tokens = {name: [] for name in METHODS}, {}
     for _ in range(rounds):
-        for name, road in ROADS.items():
-            road(agent, [cut(episodes[0], 2)])  # the first calls choose kernels and allocate
-            began = time.perf_counter()
+        for name, method in METHODS.items():
+            method(agent, [first_steps(episodes[0], 2)])  # warm-up: kernels are chosen and memory is allocated
+            start = time.perf_counter()
             with torch.inference_mode():
-                answers = [step for some in together for episode in road(agent, some) for step in episode]
-            seconds[name].append(time.perf_counter() - began)
+                answers = [step for part in batched for episode in method(agent, part) for step in episode]
+            seconds[name].append(time.perf_counter() - start)
             tokens[name] = [ids for ids, _ in answers]
             if name == "engine":
-                settled = sum(by_prefill for _, by_prefill in answers) / len(answers)
-    for name in ROADS:
-        assert tokens[name] == tokens["engine"], f"{name} says other tokens than the engine"
+                prefill_share = sum(from_prefill for _, from_prefill in answers) / len(answers)
+    for name in METHODS:
+        assert tokens[name] == tokens["engine"], f"the tokens of {name} differ from those of the engine"
     best = {name: min(times) for name, times in seconds.items()}
     return {
         "identical_tokens": True,
         "tokens": sum(map(len, tokens["engine"])),
-        "share_settled": round(settled, 4),
+        "share_settled": round(prefill_share, 4),
         "steps_per_second": {name: round(len(tokens["engine"]) / time_, 2) for name, time_ in best.items()},
         "speedup": round(min(best["generate"], best["loop"]) / best["engine"], 2),
         "speedup_over_generate": round(best["generate"] / best["engine"], 2),
@@ -150,19 +153,19 @@ def measure(agent: VlmAgent, episodes: list[Episode], batch: int, rounds: int) -
 
 
 Answers = list[list[tuple[list[int], bool]]]
-"""[episode][step]: the tokens said, and whether the prefill alone gave them."""
+"""[episode][step]: the tokens of the answer, and whether all of them come from the prefill."""
 
 
 def by_engine(agent: VlmAgent, episodes: list[Episode]) -> Answers:
     sentences = [agent.sentences.build(episode) for episode in episodes]
     limits = Limits(agent.tokenizer.eos_token_id, agent.sentences.language.max_tokens)
-    (said,) = answer_sentences(LlamaViTDecoder(agent.model), sentences, limits, [most_likely])
-    return [[(one.ids, one.from_prefill) for one in episode] for episode in said]
+    (answers,) = answer_sentences(LlamaViTDecoder(agent.model), sentences, limits, [most_likely])
+    return [[(one.ids, one.from_prefill) for one in episode] for episode in answers]
 
 
 def by_generate(agent: VlmAgent, episodes: list[Episode]) -> Answers:
     def decode(embeddings, mask):
-        said = agent.model.language_model.generate(
+        tokens = agent.model.language_model.generate(
             inputs_embeds=embeddings,
             attention_mask=mask,
             do_sample=False,
@@ -170,30 +173,30 @@ def by_generate(agent: VlmAgent, episodes: list[Episode]) -> Answers:
             eos_token_id=agent.tokenizer.eos_token_id,
             pad_token_id=agent.tokenizer.pad_token_id,
         )
-        return said.tolist()
+        return tokens.tolist()
 
     return step_by_step(agent, episodes, decode)
 
 
 def by_loop(agent: VlmAgent, episodes: list[Episode]) -> Answers:
     def decode(embeddings, mask):
-        model, cache, said = agent.model, DynamicCache(), []
-        given, places = {"inputs_embeds": embeddings}, (mask.cumsum(-1) - 1).clamp(min=0)
-        ended = torch.zeros(len(embeddings), dtype=torch.bool)
-        while len(said) < agent.sentences.language.max_tokens and not ended.all():
-            read = model.language_model.model(
-                **given, attention_mask=mask, position_ids=places, past_key_values=cache, use_cache=True
+        model, cache, tokens = agent.model, DynamicCache(), []
+        inputs, positions = {"inputs_embeds": embeddings}, (mask.cumsum(-1) - 1).clamp(min=0)
+        is_finished = torch.zeros(len(embeddings), dtype=torch.bool)
+        while len(tokens) < agent.sentences.language.max_tokens and not is_finished.all():
+            output = model.language_model.model(
+                **inputs, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
             )
-            said.append(model.logits(read.last_hidden_state[:, -1]).argmax(-1))
-            ended |= said[-1] == agent.tokenizer.eos_token_id
-            given, places = {"input_ids": said[-1][:, None]}, places[:, -1:] + 1
+            tokens.append(model.logits(output.last_hidden_state[:, -1]).argmax(-1))
+            is_finished |= tokens[-1] == agent.tokenizer.eos_token_id
+            inputs, positions = {"input_ids": tokens[-1][:, None]}, positions[:, -1:] + 1
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
-        return torch.stack(said, dim=1).tolist()
+        return torch.stack(tokens, dim=1).tolist()
 
     return step_by_step(agent, episodes, decode)
 
 
-ROADS: dict[str, Callable[[VlmAgent, list[Episode]], Answers]] = {
+METHODS: dict[str, Callable[[VlmAgent, list[Episode]], Answers]] = {
     "engine": by_engine,
     "generate": by_generate,
     "loop": by_loop,
@@ -201,7 +204,7 @@ ROADS: dict[str, Callable[[VlmAgent, list[Episode]], Answers]] = {
 
 
 def step_by_step(agent: VlmAgent, episodes: list[Episode], decode: Callable) -> Answers:
-    """Step k of all episodes as one batch, padded on the left, for every k."""
+    """For each k, decodes step k of all episodes as one batch, padded on the left."""
     answers = [[] for _ in episodes]
     for number in range(len(episodes[0])):
         sentences = [sentence_before(agent, episode, number) for episode in episodes]
@@ -211,33 +214,35 @@ def step_by_step(agent: VlmAgent, episodes: list[Episode], decode: Callable) -> 
         screens = np.stack([screen for sentence in sentences for screen in sentence.screens])
         embeddings, _ = agent.model.embed(torch.tensor(ids), torch.from_numpy(screens))
         mask = (torch.arange(longest) >= torch.tensor(padding)[:, None]).long()
-        for answer, said in zip(answers, decode(embeddings, mask), strict=True):
-            answer.append((until_end(said, agent.tokenizer.eos_token_id), False))
+        for answer, tokens in zip(answers, decode(embeddings, mask), strict=True):
+            answer.append((until_end(tokens, agent.tokenizer.eos_token_id), False))
     return answers
 
 
 def sentence_before(agent: VlmAgent, episode: Episode, number: int) -> Sentence:
-    """What an agent has read when the answer of step `number` is due."""
-    sentence = agent.sentences.build(cut(episode, number))
+    """The prompt for step `number`: goal, earlier steps and current screen."""
+    sentence = agent.sentences.build(first_steps(episode, number))
     agent.sentences.add_screen(sentence, episode.steps[number])
     return sentence
 
 
-def cut(episode: Episode, steps: int) -> Episode:
+def first_steps(episode: Episode, steps: int) -> Episode:
     return Episode(episode.id, episode.subset, episode.goal, episode.steps[:steps])
 
 
-def until_end(said: list[int], end_mark: int) -> list[int]:
-    return said[: said.index(end_mark) + 1] if end_mark in said else said
+def until_end(tokens: list[int], end_mark: int) -> list[int]:
+    return tokens[: tokens.index(end_mark) + 1] if end_mark in tokens else tokens
 
 
 def show(name: str, figures: dict) -> None:
-    table = Table(title=f"{name}: {figures['share_settled']:.0%} of steps settled by the prefill alone", box=None)
+    table = Table(title=f"{name}: {figures['share_settled']:.0%} of steps answered by the prefill alone", box=None)
     for column in ("", "steps/s"):
         table.add_column(column, justify="right")
-    for road, rate in figures["steps_per_second"].items():
-        table.add_row(road, f"{rate:.1f}")
-    Console().print(table, f"{figures['speedup']:.1f} times as fast as the faster of the others, the same tokens")
+    for method, rate in figures["steps_per_second"].items():
+        table.add_row(method, f"{rate:.1f}")
+    Console().print(
+        table, f"{figures['speedup']:.1f} times as fast as the faster of generate and loop, with equal tokens"
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""What the simulated phone's splits share: nothing that tells how an episode goes.
+"""Leakage between the splits of the simulated phone: goals, phones, episode ids and screens that train contains too.
 
     python tests/benchmarks/leakage.py [--quick]
 
-Makes the episodes that `vlm-agent simulate` would, and prints, last, one line of JSON. For validation and for test,
-what is in train too: `goals` (different but for case and white space; `episodes_by_goal`: the episodes that have one),
-`phones` (seeds, which make themes, apps and contents), `episode_ids`. And of screens, by a hash of their pixels:
-`screens` that some train screen equals, `screen_kinds` of them that differ from each other, and their share. Screens
-may be equal where nothing on them tells phones apart (a blank page); goals, phones and ids must not, and the exit
-status is 1 where they are.
+Simulates the same episodes as `vlm-agent simulate`. The last line of output is JSON, with these counts for validation
+and test: `goals` that train contains too, up to case and white space, and `episodes_by_goal`, the episodes with such a
+goal; shared `phones` (the seeds of themes, apps and contents); shared `episode_ids`; `screens` that are equal to a
+screen of train by a hash of their pixels, and `screen_kinds`, the distinct ones of these. Screens without details, such
+as a blank page, may be equal. A shared goal, phone or id is an error: the exit status is 1.
 """
 
 import argparse
@@ -29,7 +28,7 @@ MUST_BE_ZERO = ("goals", "episodes_by_goal", "phones", "episode_ids")
 
 @dataclass
 class Held:
-    """What a split holds."""
+    """The goals, phones, ids and screen hashes of a split."""
 
     goals: list[str] = field(default_factory=list)
     phones: set[int] = field(default_factory=set)
@@ -38,7 +37,7 @@ class Held:
 
 
 def gather(split: str, episodes: int, drawn: int) -> Held:
-    """Of `episodes`, the first `drawn` with their screens, which take most of the time."""
+    """Simulates `episodes` episodes; only the first `drawn` have screens, because drawing takes most of the time."""
     held = Held()
     for seed in range(episodes):
         number = phone_seed(seed, split)
@@ -73,8 +72,10 @@ def shared_with_train(train: Held, split: str, held: Held) -> dict:
 
 
 def leakage(episodes: int, drawn: int) -> dict:
-    """Figures by held-out split; `episodes` and `drawn` count those of validation and of test, train has 8 times as
-    many."""
+    """Figures by held-out split.
+
+    `episodes` and `drawn`: the numbers for validation and for test; train has 8 times as many.
+    """
     held = {split: gather(split, SHARES[split] * episodes, SHARES[split] * drawn) for split in SPLITS}
     shared = {split: shared_with_train(held["train"], split, held[split]) for split in SPLITS if split != "train"}
     return {"train_episodes": len(held["train"].goals), **shared}

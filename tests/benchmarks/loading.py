@@ -1,11 +1,11 @@
-"""How many steps a second an evaluation can hand to a model that costs nothing, by the number of loader processes.
+"""Throughput of data loading in evaluation, by the number of loader processes, with a decoder that costs nothing.
 
     python tests/benchmarks/loading.py [--workers 0 1 2]
 
-Episodes of the simulated phone, enlarged to 1440 x 720, are answered as Qwen2.5-VL would be asked: decoded, resized to
-at most 1,280 visual tokens, cut into patches and put into one batch, for the agent and both controls. The decoder takes
-the demonstrated tokens for its own. `main ms` is the processor time of the evaluation's own process for a step: the
-time during which a GPU waits. Predictions are compared to the byte. Prints, last, one line of JSON.
+Episodes of the simulated phone, enlarged to 1440 x 720 pixels, are prepared as for Qwen2.5-VL: decoded, resized to at
+most 1,280 visual tokens, divided into patches and collated, for the agent and both controls. The decoder returns the
+demonstrated tokens. `main ms` is the processor time of the main process per step, during which a GPU would wait.
+Predictions must be equal byte by byte. The last line of output is JSON.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from vlm_agent.sentences.trajectory import TrajectorySentences
 SIZE = 1440, 720
 
 
-class Agreeing:
+class DemonstrationDecoder:
     """A decoder without a model, whose answers are the demonstrated tokens."""
 
     def __init__(self):
@@ -86,7 +86,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=16, metavar="N")
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2], metavar="N")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each number is taken (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds per number of workers (default 3)")
     return parser.parse_args()
 
 
@@ -102,19 +102,19 @@ def make_shards(folder: Path, count: int) -> ShardDataset:
 
 
 def enlarged(screen: np.ndarray) -> np.ndarray:
-    """Nearest neighbours: flat areas and edges, as real screens have them."""
+    """Resizes by nearest neighbour, which keeps the flat areas and sharp edges of real screens."""
     rows, columns = (np.arange(to) * of // to for to, of in zip(SIZE, screen.shape, strict=False))
     return np.ascontiguousarray(screen[rows][:, columns])
 
 
 def evaluate(dataset: ShardDataset, workers: int, output: Path) -> tuple[dict[str, float], bytes]:
     parts, passes = Parts(output, range(len(dataset))), passes_of(controls=True)
-    began, began_here = time.perf_counter(), time.process_time()
+    start, start_main = time.perf_counter(), time.process_time()
     predict(make_agent, passes, dataset, parts, ArrayTask(), Console(file=StringIO()), workers)
-    seconds, here = time.perf_counter() - began, time.process_time() - began_here
+    seconds, main_seconds = time.perf_counter() - start, time.process_time() - start_main
     steps = len(passes) * sum(map(len, dataset.screen_sizes))
     content = b"".join(path.read_bytes() for path in sorted(output.rglob("*.parquet")))
-    return {"steps_per_second": round(steps / seconds, 1), "main_ms": round(1e3 * here / steps, 2)}, content
+    return {"steps_per_second": round(steps / seconds, 1), "main_ms": round(1e3 * main_seconds / steps, 2)}, content
 
 
 def make_agent() -> VlmAgent:
@@ -124,7 +124,7 @@ def make_agent() -> VlmAgent:
         sentences_of(None), screens=FittedScreens(56 * 56, 1280 * 28 * 28, 28), template=CHAT_TURNS
     )
     model = SimpleNamespace(device=SimpleNamespace(type="cpu"))
-    return VlmAgent(model, sentences.tokenizer, sentences, batch_tokens=32_768, decoder=Agreeing())
+    return VlmAgent(model, sentences.tokenizer, sentences, batch_tokens=32_768, decoder=DemonstrationDecoder())
 
 
 if __name__ == "__main__":

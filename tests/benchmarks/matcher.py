@@ -1,17 +1,17 @@
-"""How fast verdicts are, against the official call pattern, and how long a whole test set takes to score.
+"""Verdicts per second of the AITW matcher against one call per step, and the time to score a whole test set.
 
     python tests/benchmarks/matcher.py [--quick] [--jax] [--test-set FILE]
 
-First verdicts/s on one core at 40 boxes a screen, actions in AITW's proportions, answers of a middling agent:
-`actions_match` on arrays against one call a step (`matching/one_step.py` says what that stands for), on the same steps
-and with the same verdicts. `hard` is the same on nothing but taps on different elements, where every verdict hangs on
-the boxes; `lean` holds ours against the leanest loop of single steps that was found; `--jax` also measures the
-published pattern in JAX itself, if it is installed. Times are those of the processor, best of several runs.
+First part: verdicts per second on one core with 40 boxes per screen, random actions in AITW's proportions and answers
+of an agent of medium accuracy. `actions_match` on arrays is compared with one call per step, the pattern of published
+evaluations (`matching/one_step.py`), on the same steps; all verdicts must be equal. `hard`: only taps on different
+elements, whose verdict always depends on the boxes. `lean_loop`: the fastest loop over single steps that was found.
+`--jax`: the published pattern in JAX, if it is installed. Times are processor time, the best of several runs.
 
-Then a predictions file of AITW's test set (570 k steps, made up, 28 elements a screen) is read and scored, official and
-strict, with every number and interval, in a fresh process on one core: `seconds` by the wall, `cpu_seconds` of the
-processor; reading alone takes `read_seconds`. `--test-set` keeps the file, or takes the one there is. Prints, last,
-one line of JSON.
+Second part: a random predictions file of the size of AITW's test set (570 k steps, 28 elements per screen) is read and
+scored by the official and the strict scorer, with intervals, in a new process on one core. `seconds` is wall time,
+`cpu_seconds` processor time, and `read_seconds` the time of reading alone. `--test-set` names a file that is used if it
+exists and written otherwise. The last line of output is JSON.
 """
 
 import argparse
@@ -40,19 +40,19 @@ from pathlib import Path
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.evaluation.scoring.steps import step_tables
 path = Path(sys.argv[1])
-began, processor = time.perf_counter(), time.process_time()
+start, processor = time.perf_counter(), time.process_time()
 scores = score(path)
-seconds, processor = time.perf_counter() - began, time.process_time() - processor
+seconds, processor = time.perf_counter() - start, time.process_time() - processor
 steps = scores["official"]["overall"]["steps"]
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-began = time.perf_counter()
+start = time.perf_counter()
 for table in step_tables(path):
     pass
 print(json.dumps({
     "steps": steps,
     "seconds": round(seconds, 2),
     "cpu_seconds": round(processor, 2),
-    "read_seconds": round(time.perf_counter() - began, 2),
+    "read_seconds": round(time.perf_counter() - start, 2),
     "peak_mb": round(peak / 1e3),
     "partial_match": {name: round(scores[name]["overall"]["partial_match"], 2) for name in ("official", "strict")},
 }))
@@ -73,7 +73,9 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer runs, and a tenth of the test set")
     parser.add_argument("--jax", action="store_true", help="also measure JAX, if it is installed")
-    parser.add_argument("--test-set", type=Path, metavar="FILE", help="where the predictions file is, or shall be kept")
+    parser.add_argument(
+        "--test-set", type=Path, metavar="FILE", help="the predictions file: used if it exists, else written"
+    )
     return parser.parse_args()
 
 
@@ -85,7 +87,7 @@ def measure(make: Callable, options: argparse.Namespace) -> dict:
     ours, _ = rate(lambda: actions_match(**many), len(many["type_1"]), 3 * rounds)
     verdicts = actions_match(**few)
     if not (np.array_equal(verdicts, expected) and np.array_equal(verdicts, lean_verdicts)):
-        raise SystemExit("the verdicts differ, so the rates compare nothing")
+        raise SystemExit("the verdicts differ, so the rates cannot be compared")
     return {
         "verdicts_per_second": round(ours),
         "one_call_a_step": round(official),
@@ -97,12 +99,12 @@ def measure(make: Callable, options: argparse.Namespace) -> dict:
 
 
 def rate(run: Callable[[], np.ndarray], steps: int, rounds: int) -> tuple[float, np.ndarray]:
-    """Steps a second of processor time in the best of the rounds, and what `run` returned."""
+    """Steps per second of processor time in the best of `rounds`, and the result of `run`."""
     seconds = []
     for _ in range(rounds):
-        began = time.process_time()
+        start = time.process_time()
         result = run()
-        seconds.append(time.process_time() - began)
+        seconds.append(time.process_time() - start)
     return steps / min(seconds), result
 
 
@@ -111,7 +113,7 @@ def loop(arrays: dict, match: Callable) -> np.ndarray:
 
 
 def measure_jax(few: dict) -> dict:
-    """Calls a second, eagerly and jitted, once warm; on a clock, since JAX has threads of its own."""
+    """Calls per second, eager and jitted, after a warm-up; wall time, because JAX has its own threads."""
     import jax
 
     jitted = jax.jit(lambda *step: match_step(jax.numpy, *step))
@@ -119,9 +121,9 @@ def measure_jax(few: dict) -> dict:
     rates = {}
     for name, match in calls.items():
         loop({key: array[:2] for key, array in few.items()}, match)
-        began = time.perf_counter()
+        start = time.perf_counter()
         loop(few, match)
-        rates[name] = round(len(few["type_1"]) / (time.perf_counter() - began))
+        rates[name] = round(len(few["type_1"]) / (time.perf_counter() - start))
     return rates
 
 

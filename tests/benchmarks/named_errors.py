@@ -1,10 +1,10 @@
-"""Where the errors of an agent come from that says what it touches (`action_language: { name: named }`).
+"""Error analysis of an agent with the named action language (`action_language: { name: named }`).
 
     python tests/benchmarks/named_errors.py [runs/demo/evaluation/predictions.parquet] [--examples 3]
 
-Every step falls into one row: what the expert did, and what the agent made of it. Of a tap, whether the name was that
-of the element under the expert's finger, stood elsewhere on the screen, or nowhere on it; and whether the place was
-right, as the strict score has it. Ends with one line of JSON: {row: [steps, percent]}.
+Each step is counted in one row, by the expert's action and the kind of the agent's answer. Taps are divided by their
+name (that of the element that the expert tapped, of another element on the screen, or of none), and by their place
+(right or wrong by the strict scorer). The last line of output is JSON: {row: [steps, percent]}.
 """
 
 import argparse
@@ -27,9 +27,9 @@ def main() -> None:
     options = parse()
     rows = defaultdict(list)
     for row in read_predictions(options.predictions):
-        rows[what_happened(row)].append(row)
+        rows[category(row)].append(row)
     steps = sum(map(len, rows.values()))
-    shown = Table(title=f"{steps:,} steps: what the expert did, and what was made of it", box=None)
+    shown = Table(title=f"{steps:,} steps by the expert's action and the agent's answer", box=None)
     for column in ("", "steps", "%"):
         shown.add_column(column, justify="right" if column else "left")
     console = Console(width=140)
@@ -38,7 +38,7 @@ def main() -> None:
         for row in rows[name][: options.examples]:
             shown.add_row(f"  [dim]{row.goal}, step {row.step}: {row.text}[/dim]", "", "")
     console.print(shown)
-    print(json.dumps({name: [len(told), round(100 * len(told) / steps, 2)] for name, told in rows.items()}))
+    print(json.dumps({name: [len(group), round(100 * len(group) / steps, 2)] for name, group in rows.items()}))
 
 
 def parse() -> argparse.Namespace:
@@ -48,46 +48,46 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def what_happened(row: Prediction) -> str:
-    """The row of the table that the step falls into."""
-    gold, said = row.gold, row.predicted
-    if said is None:
+def category(row: Prediction) -> str:
+    """The row of the table that the step is counted in."""
+    gold, predicted = row.gold, row.predicted
+    if predicted is None:
         return f"{gold.name}: no action"
-    right = strictly_match(gold, said, row.elements)
-    if said.is_tap:
+    right = strictly_match(gold, predicted, row.elements)
+    if predicted.is_tap:
         return f"{gold.name}: {_tap(row, right)}"
-    if gold.is_tap and said.is_swipe:
-        return f"tap: swipe instead, {_for_what(row)}"
-    if said.name != gold.name:
-        return f"{gold.name}: {said.name} instead"
+    if gold.is_tap and predicted.is_swipe:
+        return f"tap: swipe instead, {_swipe_target(row)}"
+    if predicted.name != gold.name:
+        return f"{gold.name}: {predicted.name} instead"
     return f"{gold.name}: {'right' if right else 'another text or direction'}"
 
 
-def _for_what(row: Prediction) -> str:
-    """What a swipe was to bring where the expert tapped."""
-    name, named, _ = row.text.partition(NAME_SEPARATOR)
-    if not named:
+def _swipe_target(row: Prediction) -> str:
+    """The target that a swipe names where the expert tapped."""
+    name, separator, _ = row.text.partition(NAME_SEPARATOR)
+    if not separator:
         return "nothing named"
-    return "for what the expert tapped" if name == _touched(row) else "for something else"
+    return "for what the expert tapped" if name == _touched_name(row) else "for something else"
 
 
-def _touched(row: Prediction) -> str | None:
-    touched = element_at(row.elements, row.gold.touch_yx)
-    return None if touched is None else spoken_name(touched)
+def _touched_name(row: Prediction) -> str | None:
+    element = element_at(row.elements, row.gold.touch_yx)
+    return None if element is None else spoken_name(element)
 
 
 def _tap(row: Prediction, right: bool) -> str:
-    name, named, _ = row.text.partition(NAME_SEPARATOR)
+    name, separator, _ = row.text.partition(NAME_SEPARATOR)
     here = {spoken_name(element) for element in row.elements}
-    if not named:
-        told = "nothing named"
-    elif row.gold.is_tap and _touched(row) == name:
-        told = "right name"
+    if not separator:
+        kind = "nothing named"
+    elif row.gold.is_tap and _touched_name(row) == name:
+        kind = "right name"
     else:
-        told = "another that is there" if name in here else "one that is nowhere on the screen"
+        kind = "another that is there" if name in here else "one that is nowhere on the screen"
     if row.gold.is_tap:
-        return f"{told}, {'right' if right else 'wrong'} place"
-    return f"tap instead, {told}"
+        return f"{kind}, {'right' if right else 'wrong'} place"
+    return f"tap instead, {kind}"
 
 
 if __name__ == "__main__":

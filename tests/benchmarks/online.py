@@ -1,12 +1,11 @@
-"""Does the offline score tell who does tasks on a phone? The checkpoints of one run, scored both ways.
+"""Correlation of offline scores with task success on simulated phones, over the checkpoints of one run.
 
     python tests/benchmarks/online.py --run runs/demo/agent --shards runs/demo/shards
 
-Every checkpoint that the run has kept (`training.keep_checkpoints` says how many) answers the recorded test episodes
-(partial and complete match, official and strict) and does the tasks of simulated phones: with the seed that the shards
-were simulated with, the same goals on the same phones. Results are kept in --output, and made again when that is
-removed. Prints a table, and last one line of JSON with Pearson's and Spearman's correlation of each offline score with
-the success.
+Each checkpoint of the run (`training.keep_checkpoints` limits their number) is evaluated offline on the recorded test
+episodes (partial and complete match, official and strict) and online on tasks of simulated phones. With the seed of the
+shards, these are the same goals on the same phones. Results are cached in --output. Prints a table; the last line of
+output is JSON, with Pearson's and Spearman's correlation of each offline score with the success rate.
 """
 
 import argparse
@@ -47,9 +46,9 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--run", type=Path, required=True, help="a finished run")
-    parser.add_argument("--shards", type=Path, required=True, help="what it is scored on offline")
-    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="on phones (default 100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the tasks (default 0)")
+    parser.add_argument("--shards", type=Path, required=True, help="the shards of the offline evaluation")
+    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the tasks (default 0)")
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="recorded episodes (default 160)")
     parser.add_argument("--workers", type=int, default=1, metavar="W", help="phones at once (default 1)")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "online", metavar="DIR")
@@ -57,7 +56,7 @@ def parse() -> argparse.Namespace:
 
 
 def checkpoints_of(run: Path) -> dict[str, Path]:
-    """Name → folder, in the order of their steps, the finished model last where it is none of them."""
+    """Name → folder of each checkpoint, ordered by step; then the finished model, unless it is one of them."""
     found = {path.name: path for path in (run / CHECKPOINTS).glob("checkpoint-*[0-9]")}
     ordered = sorted(found, key=lambda name: int(name.rpartition("-")[2]))
     last = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["steps"]

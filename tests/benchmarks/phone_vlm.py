@@ -1,4 +1,4 @@
-"""Accuracy of a pretrained phone model: held-out drawn screens by task, and real screens without fine-tuning.
+"""Accuracy of a pretrained phone model by task, on held-out drawn screens and on real screens without fine-tuning.
 
     python tests/benchmarks/phone_vlm.py --run runs/phone_vlm_tiny [--screens 400] [--seed 0] [--real FOLDER]
         [--draw answers.png] [--draw-real real.png]
@@ -37,7 +37,7 @@ def main() -> None:
     options = parse()
     agent = VlmAgent.from_run(options.run)
     lessons = Lessons(agent.sentences)
-    began = time.monotonic()
+    start = time.monotonic()
     answers = list(answer_questions(agent, held_out_questions(lessons, options.screens, options.seed)))
     figures = {
         "run": str(options.run),
@@ -60,7 +60,7 @@ def main() -> None:
             draw(of_real, options.draw_real)
     if options.draw is not None:
         draw(answers, options.draw)
-    figures["seconds"] = round(time.monotonic() - began, 1)
+    figures["seconds"] = round(time.monotonic() - start, 1)
     print(json.dumps(figures))
 
 
@@ -74,7 +74,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--draw-real", type=Path, default=None, metavar="PNG")
     options = parser.parse_args()
     if options.draw_real is not None and options.real is None:
-        parser.error("--draw-real draws answers about --real; give both")
+        parser.error("--draw-real draws answers about --real; pass both")
     return options
 
 

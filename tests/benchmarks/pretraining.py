@@ -1,19 +1,19 @@
-"""Does pretraining on drawn screens pay, and what does the agent use? Runs of one budget, several seeds each.
+"""Ablation of pretraining on drawn screens and of the agent's inputs: runs of equal budget, several seeds each.
 
     make demo                                   # for the shards
     python tests/benchmarks/pretraining.py [--seeds 0 1 2] [--arms "base + LoRA" "from scratch"]
 
-The arms, each trained on the demo's demonstrations for as many steps as the first one's recipe says, and scored on the
+Each arm is trained on the demo's demonstrations for the number of steps of the first arm's recipe, and evaluated on the
 demo's test episodes:
 
-- base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on the base that comes with the package;
-- from scratch: recipes/llama_vit_tiny.yaml made the base's network and language, from random weights, every weight
-  trained;
-- grey screens, no history: the first again, a sense taken away while it trains as well as when it acts.
+- base + LoRA: recipes/phone_vlm_tiny_lora.yaml, on the base of the package;
+- from scratch: recipes/llama_vit_tiny.yaml with the network and the action language of the base, all weights trained
+  from random initialisation;
+- grey screens, no history: base + LoRA under this control, in training and in evaluation.
 
-What is there already (--output, a folder for each base and budget) is not made again; so several of these commands,
-each with other arms or seeds, can share the work, and a last one tells all. Prints a table of means with Student's 95 %
-intervals over seeds, and last one line of JSON.
+Results are cached in --output, in one folder per base and budget. Several commands with different arms or seeds can
+share the work; a last one summarises all. Prints a table of means with Student's 95 % intervals over seeds; the last
+line of output is JSON.
 """
 
 import argparse
@@ -40,11 +40,11 @@ LORA, SCRATCH = ROOT / "recipes/phone_vlm_tiny_lora.yaml", ROOT / "recipes/llama
 PRETRAINING = ROOT / "recipes/pretrain_phone_vlm_tiny.yaml"
 FIGURES = (("strict", "overall"), ("official", "overall"), ("strict", "memory_goals"), ("official", "memory_goals"))
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776}
-"""The 97.5 % quantile of Student's distribution for so many seeds."""
+"""Number of seeds → 97.5 % quantile of Student's t distribution."""
 
 
 def base_network() -> tuple[str, ...]:
-    """Keys that give another recipe of a Llama+ViT the network and the language of the base."""
+    """Overrides that give another Llama+ViT recipe the network and the action language of the base."""
     model, language = read_recipe(PRETRAINING).model, read_recipe(LORA).action_language
     heads = model.language_model.config
     keys = {
@@ -76,15 +76,15 @@ ARMS = {
 
 def main() -> None:
     options = parse()
-    told = {}
+    runs = {}
     for seed in options.seeds:
         for name in options.arms:
             row = one_run(name, seed, options)
-            told.setdefault(name, []).append(row)
+            runs.setdefault(name, []).append(row)
             print(json.dumps({"arm": name, "seed": seed, **row}), flush=True)
-    table = {name: summary(rows) for name, rows in told.items()}
+    table = {name: summary(rows) for name, rows in runs.items()}
     show(table)
-    print(json.dumps({"seeds": options.seeds, "arms": table, "runs": told}))
+    print(json.dumps({"seeds": options.seeds, "arms": table, "runs": runs}))
 
 
 def parse() -> argparse.Namespace:
@@ -92,7 +92,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--demo", type=Path, default=ROOT / "runs/demo", help="the folder of a demo")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS), metavar="NAME")
-    parser.add_argument("--steps", type=int, metavar="N", help="of training (default: as the first arm's recipe says)")
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="training steps (default: those of the first arm's recipe)"
+    )
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
     parser.add_argument("--output", type=Path, default=ROOT / "build/pretraining", metavar="DIR")
     options = parser.parse_args()
@@ -112,9 +114,9 @@ def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, floa
         command("train", "--config", ARMS[name].recipe, *keys, *same_rows(recipe), *ARMS[name].keys)
     output = folder / f"evaluation_{options.limit}"
     if not (output / "metrics.json").is_file():
-        scored = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
+        scoring = ("--limit", options.limit, "--groups", options.demo / "aitw/groups.json", "--no-controls")
         precision = ("--bf16",) if has_bf16() else ()
-        command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scored, *precision)
+        command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scoring, *precision)
     shares = headline(json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT])
     seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds_since_last_start"]
     return {f"{scorer} {part}": shares[scorer][part] for scorer, part in FIGURES} | {"seconds": seconds}
@@ -131,13 +133,13 @@ def command(*words) -> None:
 
 
 def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float | None]]:
-    """{figure: {mean, half: half the width of its interval, None for one seed}}."""
-    told = {}
+    """{figure: {mean, half}}, where `half` is half the width of the interval, None for one seed."""
+    result = {}
     for figure in rows[0]:
         values = [row[figure] for row in rows]
         half = STUDENT[len(values)] * stdev(values) / len(values) ** 0.5 if len(values) in STUDENT else None
-        told[figure] = {"mean": round(mean(values), 2), "half": None if half is None else round(half, 2)}
-    return told
+        result[figure] = {"mean": round(mean(values), 2), "half": None if half is None else round(half, 2)}
+    return result
 
 
 def show(table: dict[str, dict[str, dict[str, float | None]]]) -> None:
@@ -145,9 +147,9 @@ def show(table: dict[str, dict[str, dict[str, float | None]]]) -> None:
     figures = list(next(iter(table.values())))
     for column in ("", *figures):
         shown.add_column(column, justify="right" if column else "left")
-    for name, told in table.items():
+    for name, row in table.items():
         cells = [
-            f"{cell['mean']:.1f}" + ("" if cell["half"] is None else f" ± {cell['half']:.1f}") for cell in told.values()
+            f"{cell['mean']:.1f}" + ("" if cell["half"] is None else f" ± {cell['half']:.1f}") for cell in row.values()
         ]
         shown.add_row(name, *cells)
     Console(width=140).print(shown)

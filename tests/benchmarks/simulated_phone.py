@@ -1,13 +1,12 @@
-"""How fast the simulated phone draws, and whether it is worth solving.
+"""Speed of the simulated phone, and score ceilings that show how much its tasks need screens and history.
 
     python tests/benchmarks/simulated_phone.py [--quick]
 
-Plays held-out episodes with the expert on one core and prints, last, one line of JSON: `screens_per_second` (of
-processor time; the screen, its annotations and the expert's part included), `action_mix` and `swipe_mix` (percent),
-`mean_length`, `memory_share`, the `blind_ceiling` (percent, official and strict partial match; see
-`vlm_agent.evaluation.offline.baselines`), and, of goals that need memory, the `memoryless_ceiling`: what an agent
-could reach that knows all but what it saw and did before, so that a screen which comes again, pixel for pixel, is
-answered alike.
+The expert plays held-out episodes on one core. The last line of output is JSON: `screens_per_second` (processor time of
+screens, annotations and expert), `action_mix` and `swipe_mix` (percent), `mean_length`, `memory_share`, `blind_ceiling`
+(percent, official and strict partial match; see `vlm_agent.evaluation.offline.baselines`), and `memoryless_ceiling`
+over goals that need memory: the best score of an agent without history, which gives the same answer to screens of an
+episode that are equal pixel by pixel.
 """
 
 import argparse
@@ -39,18 +38,22 @@ def unanswered(episode: Episode) -> list[Prediction]:
 
 
 def memoryless_ceiling(episodes: Iterable[Episode]) -> dict[str, float]:
-    """Partial match in percent by scorer, when all steps of an episode that look alike have the best of the expert's
-    answers to them."""
-    reached = {scorer: [] for scorer in SCORERS}
+    """Partial match in percent by scorer, if steps of an episode with equal pixels have the same answer.
+
+    The answer is the best of the expert's actions at these steps.
+    """
+    shares_by_scorer = {scorer: [] for scorer in SCORERS}
     for episode in episodes:
-        alike = defaultdict(list)
+        by_pixels = defaultdict(list)
         for step, row in zip(episode.steps, unanswered(without_pixels(episode)), strict=True):
-            alike[step.screenshot.tobytes()].append(row)
-        answered = [[verdicts(constant_predictions(rows, row.gold)) for row in rows] for rows in alike.values()]
-        for scorer, shares in reached.items():
-            right = sum(max(verdict[scorer].sum() for verdict in answers) for answers in answered)
+            by_pixels[step.screenshot.tobytes()].append(row)
+        verdicts_by_answer = [
+            [verdicts(constant_predictions(rows, row.gold)) for row in rows] for rows in by_pixels.values()
+        ]
+        for scorer, shares in shares_by_scorer.items():
+            right = sum(max(verdict[scorer].sum() for verdict in answers) for answers in verdicts_by_answer)
             shares.append(right / len(episode))
-    return {scorer: round(100 * mean(shares), 1) for scorer, shares in reached.items()}
+    return {scorer: round(100 * mean(shares), 1) for scorer, shares in shares_by_scorer.items()}
 
 
 def main() -> None:
@@ -58,18 +61,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="100 episodes instead of 1,500")
     count = 100 if parser.parse_args().quick else 1500
     for seed in range(20):
-        simulate_episode(seed, "train")  # fills the caches of icons and type
+        simulate_episode(seed, "train")  # fills the caches of icons and glyphs
     episodes, memory = [], []
-    began = time.process_time()
+    start = time.process_time()
     for seed in range(count):
         episode, task = simulate_episode(seed, "test")
         episodes.append(without_pixels(episode))
         memory += [seed] * task.memory
-    seconds = time.process_time() - began
+    seconds = time.process_time() - start
     steps = [step for episode in episodes for step in episode.steps]
     gold = [row for episode in episodes for row in unanswered(episode)]
     scores = headline(blind_ceiling(gold))
-    again = (simulate_episode(seed, "test")[0] for seed in memory)  # all their pixels would be half a gigabyte
+    again = (
+        simulate_episode(seed, "test")[0] for seed in memory
+    )  # simulated again, because keeping all pixels takes half a gigabyte
     print(
         json.dumps(
             {

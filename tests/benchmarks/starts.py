@@ -1,17 +1,17 @@
-"""Seconds from a recipe to the first row: opening the shards, counting tokens, packing rows.
+"""Start-up time of a training run, from the recipe to the first row: opening shards, counting tokens, packing rows.
 
     python tests/benchmarks/starts.py [--episodes 100000] [--vocabulary qwen.tiktoken]
 
-The data set is an index without shards, which is all that a start reads: episodes of eight random steps, a seventh of
-them swipes; 87 % of the episodes are of google_apps, of which the mixture keeps a tenth. Roads, taken in turn, each in
-a new process:
+The data set is an index without shards, because the start reads only the index: episodes of eight random steps, a
+seventh of them swipes. 87 % of the episodes are google_apps; the mixture keeps a tenth of these. Methods, alternately,
+each in a new process:
 
-    one by one   every different action of the split by a call of the tokenizer, as versions before the cache did
-    first        the episodes of the mixture, in batched calls; writes the cache
-    again        the same with the cache, as a run that resumes, and each rank but one
+    one by one   one tokenizer call for each distinct action of the split, as in versions before the cache
+    first        batched calls for the episodes of the mixture; writes the cache
+    again        the same with the cache, as when a run resumes and on all ranks but one
 
-Without `--vocabulary` the tokenizer knows single bytes; `qwen.tiktoken` (in the package dashscope, for one) is Qwen's.
-Prints, last, one line of JSON.
+Without `--vocabulary` the tokens are single bytes; `qwen.tiktoken` (for example in the package dashscope) is Qwen's
+vocabulary. The last line of output is JSON.
 """
 
 import argparse
@@ -47,7 +47,7 @@ from vlm_agent.training.data.token_counts import TokenCounts, columns_for, count
 
 STEPS = 8
 BUDGET = 16_384
-ROADS = ("one by one", "first", "again")
+METHODS = ("one by one", "first", "again")
 WORDS = (
     "weather",
     "hotels",
@@ -68,23 +68,23 @@ WORDS = (
 
 def main() -> None:
     options = parse()
-    if options.road is not None:
+    if options.method is not None:
         print(json.dumps(start(options)))
         return
     with tempfile.TemporaryDirectory() as folder:
         options.folder = Path(folder)
         make_index(options.folder, options.episodes)
-        found = {road: [] for road in ROADS}
+        runs = {method: [] for method in METHODS}
         for number in range(options.rounds):
-            for road in ROADS:
-                found[road].append(in_a_process(options, road, number))
-    seconds = {road: min(one["seconds"] for one in runs) for road, runs in found.items()}
-    figures = found["again"][0] | {"episodes": options.episodes, "threads": os.cpu_count(), "seconds": seconds}
+            for method in METHODS:
+                runs[method].append(in_a_process(options, method, number))
+    seconds = {method: min(one["seconds"] for one in group) for method, group in runs.items()}
+    figures = runs["again"][0] | {"episodes": options.episodes, "threads": os.cpu_count(), "seconds": seconds}
     table = Table(title=f"{options.episodes:,} episodes: seconds to the first row", box=None)
     for column in ("", "s", "times"):
         table.add_column(column, justify="right")
-    for road, time_ in seconds.items():
-        table.add_row(road, f"{time_:.1f}", f"{seconds[ROADS[0]] / time_:.1f}")
+    for method, time_ in seconds.items():
+        table.add_row(method, f"{time_:.1f}", f"{seconds[METHODS[0]] / time_:.1f}")
     Console().print(table)
     print(json.dumps(figures))
 
@@ -92,16 +92,16 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--episodes", type=int, default=100_000, metavar="N")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="how often each road is taken (default 2)")
+    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="rounds per method (default 2)")
     parser.add_argument("--vocabulary", type=Path, metavar="FILE", help="qwen.tiktoken")
-    parser.add_argument("--road", choices=ROADS, help=argparse.SUPPRESS)
+    parser.add_argument("--method", choices=METHODS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def in_a_process(options: argparse.Namespace, road: str, number: int) -> dict:
-    command = [sys.executable, __file__, "--road", road, "--folder", str(options.folder)]
+def in_a_process(options: argparse.Namespace, method: str, number: int) -> dict:
+    command = [sys.executable, __file__, "--method", method, "--folder", str(options.folder)]
     command += ["--cache", str(options.folder / f"cache-{number}")]
     command += [] if options.vocabulary is None else ["--vocabulary", str(options.vocabulary)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -159,11 +159,11 @@ def random_action(rng: np.random.Generator) -> Action:
 def start(options: argparse.Namespace) -> dict:
     sentences = sentences_of(options.vocabulary)
     settings, recipe = default_settings(), DataRecipe(shards=str(options.folder), mixture={"google_apps": 0.1})
-    began = time.perf_counter()
+    start_time = time.perf_counter()
     shards = ShardDataset(options.folder, split="train")
     episodes = chosen_episodes(shards, recipe)
-    if options.road == ROADS[0]:
-        counts = counted_one_by_one(shards, sentences)
+    if options.method == METHODS[0]:
+        counts = count_one_by_one(shards, sentences)
     else:
         cache = CountCache(options.cache, settings.model_dump(mode="json"))
         counts = count_tokens(columns_for(shards, sentences, episodes=episodes), sentences, episodes, cache)
@@ -174,7 +174,7 @@ def start(options: argparse.Namespace) -> dict:
         for window in windows(int(counts.goal[row]), counts.steps_of(row).tolist(), BUDGET)
     ]
     RowOrder(items, RowSize(tokens=BUDGET), 0).row(0)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start_time
     return {"seconds": round(seconds, 2), "chosen": len(episodes), "tokens": int(counts.whole[rows].sum())}
 
 
@@ -191,8 +191,8 @@ def sentences_of(vocabulary: Path | None) -> TrajectorySentences:
     return TrajectorySentences(tokenizer, default_settings().build(), screens, CHAT_TURNS)
 
 
-def counted_one_by_one(shards: ShardDataset, sentences: TrajectorySentences) -> TokenCounts:
-    """The counts of all episodes of the split, each different text by one call to encode and one to decode."""
+def count_one_by_one(shards: ShardDataset, sentences: TrajectorySentences) -> TokenCounts:
+    """The token counts of all episodes of the split, with one encode and one decode call per distinct text."""
     from vlm_agent.sentences.text_lengths import TextLengths
     from vlm_agent.training.data import token_counts
 

@@ -1,18 +1,18 @@
-"""Steps to judge: actions in AITW's proportions, screens of phone-like elements, answers of a middling agent."""
+"""Random steps to score: actions in AITW's proportions, phone-like elements, answers of medium accuracy."""
 
 import numpy as np
 
 BOXES = 40
 MIX = {"tap": 0.55, "swipe": 0.15, "type": 0.10, "other": 0.20}
 SAME_KIND = 0.85
-"""How often the agent answers with the expert's kind of action; else it draws one from the same mix."""
+"""The probability that the agent answers with the expert's kind of action; otherwise it is drawn from `MIX`."""
 ON_TARGET = 0.6
-"""How often its tap is where the expert's is; else it is on another element."""
+"""The probability that the agent's tap is near the expert's; otherwise it is on another element."""
 _OTHERS = (5, 6, 7, 10, 11)
 
 
 def make_arrays(steps: int, seed: int) -> dict[str, np.ndarray]:
-    """Arguments of `actions_match`, float32: expert (1) against agent (2), each of them with `BOXES` boxes."""
+    """Arguments of `actions_match`, float32: expert (1) and agent (2), with `BOXES` boxes per step."""
     rng = np.random.default_rng(seed)
     boxes = make_boxes(rng, steps * BOXES).reshape(steps, BOXES, 4)
     kind_1 = rng.choice(len(MIX), steps, p=list(MIX.values()))
@@ -32,7 +32,7 @@ def make_arrays(steps: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def make_hard_arrays(steps: int, seed: int) -> dict[str, np.ndarray]:
-    """Nothing but pairs of taps on different elements: every verdict hangs on the boxes."""
+    """Only pairs of taps on different elements, so every verdict depends on the boxes."""
     rng = np.random.default_rng(seed)
     boxes = make_boxes(rng, steps * BOXES).reshape(steps, BOXES, 4)
     points = {name: _on_elements(rng, boxes) for name in ("touch_1", "touch_2")}
@@ -41,7 +41,7 @@ def make_hard_arrays(steps: int, seed: int) -> dict[str, np.ndarray]:
 
 
 def make_boxes(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Float32 (count, 4): lines of text and icons, with now and then a picture that takes a third of the screen."""
+    """Float32 (count, 4), (y, x, height, width): lines of text, icons, and 2 % pictures of a third of the screen."""
     wide = rng.random(count) < 0.7
     height = np.where(wide, rng.uniform(0.012, 0.035, count), rng.uniform(0.02, 0.05, count))
     width = np.where(wide, rng.uniform(0.08, 0.6, count), rng.uniform(0.05, 0.11, count))

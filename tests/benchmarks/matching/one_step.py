@@ -1,12 +1,12 @@
-"""The stand-ins: AITW's matcher one step at a time, as published evaluations call it.
+"""The baseline: AITW's matcher called once per step, as in published evaluations.
 
-They loop over the steps in Python and call the matcher once for each, with that step's boxes: Auto-UI's `main.py` and
-SeeClick's `aitw_test.py` eagerly, others through `jax.jit`.
+They loop over the steps in Python and call the matcher with the boxes of each step: Auto-UI's `main.py` and SeeClick's
+`aitw_test.py` eagerly, others through `jax.jit`.
 
-`match_step` runs the array operations of the published function in its order, each on one step: nothing is skipped
-that it does not skip (it enlarges every box and compares the swipes whatever the actions are), nothing is added. With
-numpy for `jax.numpy` this is faster than JAX is, eagerly or jitted. `match_step_lean` is the best that was found within
-the pattern: the same verdict with fewer, in-place operations and no look at boxes where they cannot matter.
+`match_step` runs exactly the array operations of the published function, in its order: it also enlarges every box and
+compares swipes whatever the actions are. With numpy in place of `jax.numpy` it is faster than JAX, eager or jitted.
+`match_step_lean` is the fastest function per step that was found: fewer operations, and no use of boxes where they
+cannot change the verdict.
 """
 
 import numpy as np
@@ -61,7 +61,7 @@ def _inside(xp, point, boxes):
 
 
 def match_step_lean(touch_1, lift_1, type_1, touch_2, lift_2, type_2, boxes):
-    """One verdict by numpy, with an early end wherever there is one."""
+    """The same verdict with numpy, returning as early as possible."""
     if type_1 != DUAL_POINT or type_2 != DUAL_POINT:
         return type_1 == type_2
     moved_1, moved_2 = lift_1 - touch_1, lift_2 - touch_2
@@ -70,11 +70,11 @@ def match_step_lean(touch_1, lift_1, type_1, touch_2, lift_2, type_2, boxes):
         return False
     if not tap_1:
         return np.abs(moved_1).argmax() == np.abs(moved_2).argmax()
-    apart = touch_2 - touch_1
-    if np.sqrt(apart @ apart) <= NEAR:
+    distance = touch_2 - touch_1
+    if np.sqrt(distance @ distance) <= NEAR:
         return True
     growth = GROWTH * boxes[:, 2:]
     corner = np.maximum(boxes[:, :2] - growth / 2, 0)
     end = corner + np.minimum(boxes[:, 2:] + growth, 1)
-    held = (np.minimum(touch_1, touch_2) >= corner) & (np.maximum(touch_1, touch_2) <= end)
-    return (held[:, 0] & held[:, 1]).any()
+    is_inside = (np.minimum(touch_1, touch_2) >= corner) & (np.maximum(touch_1, touch_2) <= end)
+    return (is_inside[:, 0] & is_inside[:, 1]).any()
