@@ -1,4 +1,4 @@
-"""A model behind an endpoint does a task on a phone like any other agent."""
+"""A model behind an endpoint acts on a phone like any other agent."""
 
 import json
 
@@ -16,7 +16,7 @@ from vlm_agent.evaluation.online.tasks import online_tasks
 LANGUAGE = BinnedLanguage()
 
 
-def test_a_served_model_that_says_what_the_expert_does_reaches_the_goal(tmp_path):
+def test_a_served_model_that_answers_with_the_expert_actions_reaches_the_goal(tmp_path):
     task = online_tasks(1, 0)[0]
     phone, goal = task.fresh_phone()
     texts = [LANGUAGE.encode(step.action) for step in goal.solve(phone)]
@@ -28,7 +28,7 @@ def test_a_served_model_that_says_what_the_expert_does_reaches_the_goal(tmp_path
     assert goal.goal in str(requests[0].body)
 
 
-def test_a_served_model_that_says_no_action_is_stopped(tmp_path):
+def test_a_served_model_whose_answers_are_not_actions_is_stopped(tmp_path):
     with serving(lambda *_: Reply("I would rather not")) as (url, requests):
         agent = EndpointAgent(ChatEndpoint(url, "model"), LANGUAGE)
         result = play("served", lambda _: agent, online_tasks(1, 0)[0], tmp_path / "t")
@@ -45,7 +45,7 @@ def test_a_served_model_that_says_no_action_is_stopped(tmp_path):
         (None, None),
     ],
 )
-def test_what_a_server_says_of_its_tokens_is_counted(usage, tokens):
+def test_the_usage_of_the_server_is_recorded_if_it_is_valid(usage, tokens):
     body = json.loads(completion("complete")) | {"usage": usage}
     with serving(lambda *_: Reply(json.dumps(body).encode())) as (url, _):
         agent = EndpointAgent(ChatEndpoint(url, "model"), LANGUAGE)

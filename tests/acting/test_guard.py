@@ -27,12 +27,12 @@ def reason(guard, proposed):
     return None if refusal is None else refusal[0]
 
 
-def test_a_purchase_is_refused_where_nobody_is_there_to_ask():
+def test_without_a_person_to_ask_a_purchase_is_refused():
     assert reason(Guard(), proposal(elements=ORDER)) == PURCHASE
     assert reason(Guard(), proposal()) is None
 
 
-def test_a_purchase_is_done_when_a_person_agrees_and_not_otherwise():
+def test_a_purchase_needs_confirmation():
     person = Person(True, False)
     guard = Guard(ask=person)
     assert reason(guard, proposal(elements=ORDER)) is None
@@ -40,13 +40,13 @@ def test_a_purchase_is_done_when_a_person_agrees_and_not_otherwise():
     assert all("Place order" in question for question in person.asked)
 
 
-def test_purchases_that_are_allowed_are_not_asked_for():
+def test_with_allow_purchases_no_confirmation_is_needed():
     person = Person()
     assert reason(Guard(ask=person, allow_purchases=True), proposal(elements=ORDER)) is None
     assert not person.asked
 
 
-def test_with_confirm_every_action_is_asked_for_once_and_the_end_is_not():
+def test_with_confirm_all_every_action_except_status_needs_one_confirmation():
     person = Person(True, False, True)
     guard = Guard(ask=person, confirm_all=True)
     assert reason(guard, proposal()) is None
@@ -68,7 +68,7 @@ def test_with_confirm_every_action_is_asked_for_once_and_the_end_is_not():
         ("", False),
     ],
 )
-def test_only_in_the_apps_that_are_allowed_it_acts(activity, is_allowed):
+def test_actions_outside_the_permitted_apps_are_refused(activity, is_allowed):
     guard = Guard(apps=["org.shop", "org.mail/.Inbox"])
     assert (reason(guard, proposal(activity=activity)) is None) is is_allowed
     assert reason(guard, proposal(Action.swipe((0.8, 0.5), (0.2, 0.5)), activity)) == (None if is_allowed else OUTSIDE)
@@ -76,6 +76,6 @@ def test_only_in_the_apps_that_are_allowed_it_acts(activity, is_allowed):
         assert reason(guard, proposal(Action.press(button), activity)) is None
 
 
-def test_an_app_is_no_launcher_by_the_name_of_its_page():
+def test_a_package_that_ends_in_home_is_a_launcher_and_one_that_contains_it_is_not():
     assert is_launcher("com.miui.home")
     assert not is_launcher("com.homedepot")

@@ -1,4 +1,4 @@
-"""The acting loop: what the agent sees, when a run ends, and that the trace is complete."""
+"""The acting loop: the input of the agent, the end of a run, and the completeness of the trace."""
 
 import json
 import signal
@@ -23,22 +23,24 @@ FREELY = Guard(allow_purchases=True)
 
 
 @dataclass
-class Teller:
-    """Says these texts in turn; a text that is in `actions` means that action. Keeps what it was shown."""
+class ListAgent:
+    """Answers with `actions` in order, repeats the last one, and records its inputs in `inputs`."""
 
     actions: list[Action | None]
-    shown: list[tuple] = field(default_factory=list)
+    inputs: list[tuple] = field(default_factory=list)
 
     def act(self, goal, history, screen):
-        self.shown.append((goal, list(history), screen))
-        action = self.actions[min(len(self.shown), len(self.actions)) - 1]
-        return Answer(f"answer {len(self.shown)}", action, usage=Usage(100, 3))
+        self.inputs.append((goal, list(history), screen))
+        action = self.actions[min(len(self.inputs), len(self.actions)) - 1]
+        return Answer(f"answer {len(self.inputs)}", action, usage=Usage(100, 3))
 
 
 @dataclass
 class Phone:
-    """Shows a number that counts what was done, unless it is `frozen`; `faults` are raised by the actions of these
-    numbers, before or after they are done."""
+    """Its screen shows the number of executed actions, unless it is `frozen`.
+
+    `faults`: number of an action → the exception that it raises after its execution.
+    """
 
     frozen: bool = False
     faults: dict[int, Exception] = field(default_factory=dict)
@@ -66,13 +68,13 @@ def outcomes(folder):
     return [step.outcome for step in read_trace(folder).steps]
 
 
-def test_it_sees_what_was_done_so_far_and_ends_with_its_word(tmp_path):
-    agent, phone = Teller([*TAPS[:2], Action.complete()]), Phone()
+def test_the_agent_gets_its_history_and_declares_the_end(tmp_path):
+    agent, phone = ListAgent([*TAPS[:2], Action.complete()]), Phone()
     ending = run(tmp_path / "trace", agent, phone)
     assert (ending.reason, ending.steps, ending.is_declared) == ("complete", 3, True)
     assert ending.tokens == (300, 9)
     assert phone.done == [*TAPS[:2], Action.complete()]
-    goal, history, screen = agent.shown[2]
+    goal, history, screen = agent.inputs[2]
     assert goal == "open the settings"
     assert [turn.action for turn in history] == TAPS[:2]
     assert [turn.answer.text for turn in history] == ["answer 1", "answer 2"]
@@ -80,28 +82,28 @@ def test_it_sees_what_was_done_so_far_and_ends_with_its_word(tmp_path):
     assert screen.pixels[0, 0, 0] == 2
 
 
-def test_the_agent_sees_elements_and_activity_now_and_in_its_history(tmp_path):
-    class Telling(Phone):
+def test_current_and_earlier_screens_have_elements_and_activity(tmp_path):
+    class PhoneWithElements(Phone):
         def elements(self):
             return (UiElement((0, 0, 1, 1), f"screen {len(self.done)}"),)
 
-    agent = Teller([TAPS[0], Action.complete()])
-    run(tmp_path / "trace", agent, Telling())
-    _, history, screen = agent.shown[1]
+    agent = ListAgent([TAPS[0], Action.complete()])
+    run(tmp_path / "trace", agent, PhoneWithElements())
+    _, history, screen = agent.inputs[1]
     assert [one.text for one in (*history[0].screen.elements, *screen.elements)] == ["screen 0", "screen 1"]
     assert history[0].screen.activity == screen.activity == "org.shop/.Home"
 
 
-def test_an_agent_that_cannot_answer_ends_the_run_and_the_trace_says_why(tmp_path):
-    agent = Teller([])
+def test_an_agent_that_fails_to_answer_ends_the_run_and_the_trace_records_it(tmp_path):
+    agent = ListAgent([])
     agent.act = lambda *_: Answer("", None, failed="the server is down")
     with pytest.raises(NoAnswerError, match="the server is down"):
         run(tmp_path / "trace", agent, Phone())
     assert read_trace(tmp_path / "trace").end["end"] == "error"
 
 
-def test_the_trace_is_the_episode_that_was_done(tmp_path):
-    agent = Teller([TAPS[0], None, TAPS[1], Action.complete()])
+def test_the_trace_is_the_executed_episode(tmp_path):
+    agent = ListAgent([TAPS[0], None, TAPS[1], Action.complete()])
     run(tmp_path / "trace", agent, Phone())
     trace = read_trace(tmp_path / "trace")
     assert [step.outcome for step in trace.steps] == ["done", "unparsed", "done", "done"]
@@ -115,84 +117,84 @@ def test_the_trace_is_the_episode_that_was_done(tmp_path):
 
 
 @pytest.mark.parametrize(("steps", "performed"), [(1, 1), (5, 5)])
-def test_it_is_stopped_after_so_many_steps(tmp_path, steps, performed):
+def test_a_run_stops_at_the_step_limit(tmp_path, steps, performed):
     phone = Phone()
-    ending = run(tmp_path / "trace", Teller(TAPS), phone, Limits(steps=steps))
+    ending = run(tmp_path / "trace", ListAgent(TAPS), phone, Limits(steps=steps))
     assert (ending.reason, ending.steps, len(phone.done)) == ("step_limit", steps, performed)
 
 
-def test_the_same_action_on_the_same_screen_is_a_loop_the_third_time(tmp_path):
+def test_the_third_repetition_of_an_action_on_the_same_screen_is_a_loop(tmp_path):
     phone = Phone(frozen=True)
-    ending = run(tmp_path / "trace", Teller([TAPS[0], TAPS[1]] * 9), phone, Limits(repeats=3))
+    ending = run(tmp_path / "trace", ListAgent([TAPS[0], TAPS[1]] * 9), phone, Limits(repeats=3))
     assert ending.reason == "loop"
     assert phone.done == [TAPS[0], TAPS[1]] * 2
     assert outcomes(tmp_path / "trace")[-1] == "withheld"
 
 
-def test_the_same_action_on_other_screens_is_no_loop(tmp_path):
-    assert run(tmp_path / "trace", Teller([TAPS[0]]), Phone(), Limits(steps=9)).reason == "step_limit"
+def test_the_same_action_on_different_screens_is_not_a_loop(tmp_path):
+    assert run(tmp_path / "trace", ListAgent([TAPS[0]]), Phone(), Limits(steps=9)).reason == "step_limit"
 
 
-def test_a_clock_in_the_status_bar_makes_no_screen_another_one(tmp_path):
+def test_screens_that_differ_only_in_the_status_bar_are_equal(tmp_path):
     class Clock(Phone):
         def screenshot(self):
             screen = np.zeros((40, 20, 3), np.uint8)
             screen[0] = len(self.done)
             return screen
 
-    assert run(tmp_path / "trace", Teller([TAPS[0]]), Clock(), Limits(steps=9)).reason == "loop"
+    assert run(tmp_path / "trace", ListAgent([TAPS[0]]), Clock(), Limits(steps=9)).reason == "loop"
 
 
-def test_answers_that_are_no_action_end_it_when_they_do_not_stop(tmp_path):
+def test_a_run_stops_after_consecutive_answers_that_are_not_actions(tmp_path):
     phone = Phone()
-    ending = run(tmp_path / "a", Teller([None, None, TAPS[0], None, None, None]), phone, Limits(unparsed=3))
+    ending = run(tmp_path / "a", ListAgent([None, None, TAPS[0], None, None, None]), phone, Limits(unparsed=3))
     assert (ending.reason, ending.unparsed, ending.steps) == ("unparsed", 5, 6)
     assert phone.done == [TAPS[0]]
 
 
-def test_an_action_in_doubt_is_not_done_again_and_the_agent_decides_by_the_next_screen(tmp_path):
+def test_an_action_in_doubt_is_not_repeated(tmp_path):
     phone = Phone(faults={2: ActionInDoubtError("cut")})
-    agent = Teller([*TAPS[:3], Action.complete()])
+    agent = ListAgent([*TAPS[:3], Action.complete()])
     ending = run(tmp_path / "trace", agent, phone)
     assert (ending.reason, ending.in_doubt) == ("complete", 1)
     assert phone.done == [*TAPS[:3], Action.complete()]
     assert outcomes(tmp_path / "trace") == ["done", "in_doubt", "done", "done"]
-    assert [turn.action for turn in agent.shown[2][1]] == TAPS[:2]
+    assert [turn.action for turn in agent.inputs[2][1]] == TAPS[:2]
 
 
-def test_a_phone_that_is_lost_ends_it_with_its_message_and_a_whole_trace(tmp_path):
+def test_a_lost_phone_ends_the_run_with_its_message_and_a_complete_trace(tmp_path):
     with pytest.raises(DeviceLostError, match="went away"):
-        run(tmp_path / "trace", Teller(TAPS), Phone(faults={2: DeviceLostError("it went away")}))
+        run(tmp_path / "trace", ListAgent(TAPS), Phone(faults={2: DeviceLostError("it went away")}))
     trace = read_trace(tmp_path / "trace")
     assert trace.end == {"end": "error", "message": "DeviceLostError: it went away"}
     assert [step.outcome for step in trace.steps] == ["done", "failed"]
     assert len(trace.episode()) == 1
 
 
-def test_ctrl_c_ends_the_trace_too(tmp_path):
+def test_ctrl_c_completes_the_trace(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "trace", Teller(TAPS), Phone(faults={2: KeyboardInterrupt()}))
+        run(tmp_path / "trace", ListAgent(TAPS), Phone(faults={2: KeyboardInterrupt()}))
     trace = read_trace(tmp_path / "trace")
     assert trace.end["end"] == "stopped"
     assert trace.steps[1].outcome == "in_doubt"
 
 
-def test_whoever_watches_can_stop_it_before_an_action(tmp_path):
+def test_watch_can_stop_a_run_before_an_action(tmp_path):
     phone, shown = Phone(), []
 
     def watch(step):
         shown.append(step)
         return len(shown) == 2
 
-    assert run(tmp_path / "trace", Teller(TAPS), phone, watch=watch).reason == "stopped"
+    assert run(tmp_path / "trace", ListAgent(TAPS), phone, watch=watch).reason == "stopped"
     assert phone.done == TAPS[:1]
     assert all(step.picture.is_file() for step in shown)
     assert outcomes(tmp_path / "trace") == ["done", "withheld"]
 
 
-def test_what_the_guard_refuses_is_not_done(tmp_path):
+def test_a_refused_action_is_not_executed(tmp_path):
     phone = Phone()
-    ending = run(tmp_path / "trace", Teller(TAPS), phone, guard=Guard(apps=["org.mail"]))
+    ending = run(tmp_path / "trace", ListAgent(TAPS), phone, guard=Guard(apps=["org.mail"]))
     assert ending.reason == "outside_apps"
     assert "org.shop/.Home" in ending.message
     assert phone.done == []
@@ -202,17 +204,17 @@ _KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = [{here!r}, {tests!r}]
-from test_loop import Phone, Teller, TAPS, run
+from test_loop import Phone, ListAgent, TAPS, run
 class Killer(Phone):
     def perform(self, action):
         super().perform(action)
         if len(self.done) == 3:
             os.kill(os.getpid(), signal.SIGKILL)
-run(Path({folder!r}), Teller(TAPS), Killer())
+run(Path({folder!r}), ListAgent(TAPS), Killer())
 """
 
 
-def test_a_kill_loses_nothing_of_what_was_done(tmp_path):
+def test_the_trace_of_a_killed_run_has_all_executed_actions(tmp_path):
     here = Path(__file__).parent
     script = _KILLED.format(here=str(here), tests=str(here.parent), folder=str(tmp_path / "trace"))
     killed = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
@@ -223,9 +225,9 @@ def test_a_kill_loses_nothing_of_what_was_done(tmp_path):
     assert [step.action for step in trace.episode().steps] == TAPS[:3]
 
 
-def test_what_an_agent_says_cannot_break_the_trace(tmp_path):
+def test_no_text_of_an_answer_can_corrupt_the_trace(tmp_path):
     text = 'line\nbreak "quote" \ud800 \x1b[2J \u202e ' + "x" * 20_000
-    agent = Teller([None])
+    agent = ListAgent([None])
     agent.act = lambda *_: Answer(text, None)
     run(tmp_path / "trace", agent, Phone())
     trace = read_trace(tmp_path / "trace")

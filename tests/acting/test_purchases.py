@@ -16,9 +16,9 @@ def on(*elements, action=None, goal="look around", activity="org.shop/.Product")
     return purchase_reason(Action.tap(0.5, 0.5) if action is None else action, goal, activity, elements)
 
 
-def test_a_tap_on_a_button_that_buys_counts_and_one_beside_it_does_not():
+def test_only_a_tap_on_a_purchase_button_is_detected():
     assert "Buy now" in on(BUY, ADD, action=Action.tap(0.82, 0.2))
-    assert "Buy now" in on(BUY, ADD, action=Action.tap(0.79, 0.2))  # just above its letters
+    assert "Buy now" in on(BUY, ADD, action=Action.tap(0.79, 0.2))  # just above its text
     assert on(BUY, ADD, action=Action.tap(0.82, 0.7)) is None
     assert "Buy now" in on(BUY, ADD, action=Action.long_press(0.82, 0.2))
 
@@ -27,12 +27,12 @@ def test_a_tap_on_a_button_that_buys_counts_and_one_beside_it_does_not():
     "text", ["Card number", "PLACE ORDER", "Choose a payment method", "Zahlungspflichtig bestellen"]
 )
 @pytest.mark.parametrize("action", [Action.tap(0.1, 0.1), Action.type_text("x"), Action.press("enter")])
-def test_on_a_screen_of_payment_everything_counts(text, action):
+def test_every_action_on_a_payment_screen_is_detected(text, action):
     assert text in on(PLAIN, UiElement((0.5, 0.5, 0.1, 0.1), text), action=action)
 
 
 @pytest.mark.parametrize("text", ["Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering"])
-def test_words_within_words_do_not_count(text):
+def test_parts_of_words_are_not_detected(text):
     assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is None
 
 
@@ -40,7 +40,7 @@ def test_words_within_words_do_not_count(text):
     "activity",
     ["com.android.vending/.billing.acquire.LockToPortrait", "com.shop/.CheckoutActivity", "a/b.PaymentSheet"],
 )
-def test_the_name_of_the_screen_counts_where_nothing_else_is_known(activity):
+def test_the_activity_is_detected_without_elements(activity):
     assert activity in purchase_reason(Action.tap(0.5, 0.5), "look around", activity, None)
 
 
@@ -51,12 +51,12 @@ def test_the_name_of_the_screen_counts_where_nothing_else_is_known(activity):
         *(Action.wait(), Action.recents(), Action.answer("the card is 4111 1111 1111 1111")),
     ],
 )
-def test_actions_that_touch_nothing_on_the_screen_never_count(action):
+def test_actions_that_touch_nothing_are_never_detected(action):
     assert on(UiElement((0.5, 0.5, 0.1, 0.1), "Place order"), action=action, activity="a/.Checkout") is None
 
 
 @pytest.mark.parametrize("elements", [None, ()])
-def test_a_goal_to_buy_counts_where_the_phone_does_not_tell_its_texts(elements):
+def test_without_elements_a_goal_that_mentions_buying_is_detected(elements):
     tap = Action.tap(0.5, 0.5)
     assert "'buy'" in purchase_reason(tap, "Buy a kettle", "org.shop/.Home", elements)
     assert purchase_reason(tap, "Find a kettle", "org.shop/.Home", elements) is None
@@ -67,11 +67,11 @@ def test_a_goal_to_buy_counts_where_the_phone_does_not_tell_its_texts(elements):
     ("text", "is_card"),
     [("4111 1111 1111 1111", True), ("4111-1111-1111-1111", True), ("4111 1111 1111 1112", False), ("12345", False)],
 )
-def test_the_number_of_a_card_counts(text, is_card):
+def test_a_card_number_is_detected_by_its_check_digit(text, is_card):
     assert (on(PLAIN, action=Action.type_text(text)) is not None) is is_card
 
 
-def test_the_simulated_shop_is_free_to_walk_until_its_checkout():
+def test_in_the_simulated_shop_only_the_checkout_is_detected():
     phone = SimulatedPhone(3)
     phone.open("Shop")
     shop = phone.app("Shop")

@@ -1,24 +1,25 @@
-"""How fast AITW becomes shards, against the official road, the obvious one, and inflating alone.
+"""Speed of the conversion of AITW to shards, against TensorFlow, protobuf, and decompression alone.
 
     python tests/benchmarks/conversion.py --with-tensorflow [--quick] [--memory]
 
-Makes records of the real screens in `../shared/data`, at their own sizes and at 720×1440, and takes them along each
-road in turn, every time in a fresh process on one core, several rounds; the best round of each counts:
+Writes records of the real screens in `../shared/data`, in their own sizes and at 720×1440 pixels. The methods ("roads")
+convert them alternately, each run in a new process on one core, for several rounds; the best round of each counts:
 
-    a  tensorflow  TensorFlow's reader and Pillow's PNG files: the official road
+    a  tensorflow  TensorFlow's reader and Pillow's PNG files: the official method
     b  protobuf    the standard library's gzip, Google's protobuf and Pillow's PNG files
-    c  png, webp   `vlm-agent convert`, without loss
+    c  png, webp   `vlm-agent convert`, lossless
     d  jpeg        `vlm-agent convert` with JPEG at quality 90
-    e  inflate     ISA-L inflates and that is all: the limit
+    e  inflate     decompression with ISA-L alone: the upper limit
 
-The clock runs until the bytes are with the operating system. (a) is spared the start of TensorFlow; ours is not spared
-the start of its workers. (c) on two cores with two workers shows how it scales, (e) in two processes how the machine
-does. The slow roads take fewer files of the same screens. `--quick` is too short for targets: much of it is
-the start of ours. Where a ratio by processor time is another one, something else ran. Linux only (core affinity).
+Times end when all bytes are passed to the operating system. They exclude the start of TensorFlow in (a) and include
+the start of the workers in (c) and (d). (c) on two cores with two workers shows how the conversion scales, (e) in two
+processes how the machine scales. Slow methods convert fewer files of the same screens. `--quick` is too short to judge
+targets, because start-up dominates. If the ratio by processor time differs from the ratio by wall time, other processes
+were running. Linux only (core affinity).
 
-`--memory` converts one file of 2 GB inflated and watches the processes. TensorFlow lives in an environment of its own:
-`--tensorflow-python` names its Python, `--with-tensorflow` makes one in build/; without either (a) is left out.
-Prints, last, one line of JSON, where a road's seconds are those of its best round.
+`--memory` converts one file of 2 GB (decompressed) and measures the memory of the processes. TensorFlow needs its own
+environment: `--tensorflow-python` names its Python, `--with-tensorflow` installs one in build/; without either, (a) is
+skipped. The last line of output is JSON, with the seconds of each method's best round.
 """
 
 import argparse
@@ -60,15 +61,17 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one round over fewer records, under a minute")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often each road is taken (default 3)")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds per method (default 3)")
     names = [road.name for road in ROADS]
     parser.add_argument("--roads", nargs="+", choices=names, default=names, metavar="NAME", help="only these")
     parser.add_argument("--sets", nargs="+", choices=[each.name for each in SETS], metavar="NAME", help="only these")
-    parser.add_argument("--memory", action="store_true", help="also convert a file of 2 GB inflated, memory watched")
+    parser.add_argument("--memory", action="store_true", help="also measure the memory for a file of 2 GB")
     parser.add_argument("--with-tensorflow", action="store_true", help="install TensorFlow into build/tensorflow-venv")
     parser.add_argument("--tensorflow-python", type=Path, metavar="PATH", help="the Python that has TensorFlow")
-    parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared", metavar="DIR", help="the real data")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build", metavar="DIR", help="where to work")
+    parser.add_argument(
+        "--shared", type=Path, default=ROOT.parent / "shared", metavar="DIR", help="folder of the real data"
+    )
+    parser.add_argument("--folder", type=Path, default=ROOT / "build", metavar="DIR", help="folder for temporary files")
     return parser.parse_args()
 
 
@@ -92,7 +95,7 @@ def measure(bench: Bench, options: argparse.Namespace) -> dict:
 
 
 def measure_memory(folder: Path, shared: Path) -> dict:
-    """Bytes: the most of all processes together, and of the largest one."""
+    """Peak memory in bytes: of all processes together, and of the largest process."""
     file = folder / "general-00000-of-00001"
     screens = write_large_file(file, shared, LARGE_BYTES)
     arguments = ["convert", "--workers", "1", "--input", file, "--output", folder / "large"]

@@ -1,29 +1,29 @@
-"""How fast a phone agent is trained, and in how much memory: ours against the field's habits, and against a peer.
+"""Training speed and memory: packed trajectories against common practice and against TRL.
 
     python tests/benchmarks/training.py [--with-peer] [--in-proportion] [--quick]
 
-The same random weights, the same LoRA upon them, the same episodes of 8 steps of the simulated phone and the same
-optimiser go along each road in turn, every time in a fresh process, several rounds; the best round of each counts:
+All methods ("roads") use the same random weights, LoRA, optimiser, and episodes of 8 steps of the simulated phone. They
+run alternately, each run in a new process, for several rounds; the best round of each counts:
 
-    a  step_samples  one sample a step: the goal and all screens and actions before it read again, that action learned;
-                     batches of samples padded, logits everywhere. The field's habit
-    b  padded        whole trajectories padded to the longest of the batch, logits everywhere: transformers' forward
-    c  packed        ours: whole trajectories end to end in one row, logits at supervised positions only
-    p  trl           the peer: the same Qwen2.5-VL by TRL's SFTTrainer, multi-turn, loss on the assistant's words; on a
-                     CPU it computes logits everywhere (in tiles), on a GPU at labels only, which trl_labels_only
-                     makes it do here
+    a  step_samples  one sample per step, with the goal and all earlier screens and actions as its prompt; padded
+                     batches, logits at all positions. Common practice in the field
+    b  padded        whole trajectories padded to the longest of the batch, logits at all positions: the forward pass of
+                     transformers
+    c  packed        ours: whole trajectories packed in one row, logits only at supervised positions
+    p  trl           the same Qwen2.5-VL with TRL's SFTTrainer, multi-turn, loss on assistant tokens. TRL computes
+                     logits at all positions on a CPU (in tiles) and only at labels on a GPU; trl_labels_only does the
+                     latter on a CPU
 
-An optimiser step has 2 episodes: 8 passes of 2 samples for (a), one pass for the others. After the first round the
-roads' losses and gradients of their first step are compared: they agree within 1e-4, or no figure is printed.
-The clock runs from episodes in memory to updated weights. Where a ratio by processor time is another one, something
-else ran. `--in-proportion` measures each family a second time with so few words in its vocabulary that its head is to
-its layers as in 7B, because in a small model a real vocabulary makes leaving logits out worth more than in a large one.
+An optimiser step has 2 episodes: 8 forward passes of 2 samples for (a), one pass for the others. Losses and gradients
+of the first step must agree within 1e-4; otherwise no figures are printed. Times run from episodes in memory to updated
+weights. If the ratio by processor time differs from the ratio by wall time, other processes were running.
+`--in-proportion` repeats each family with a smaller vocabulary, so that its head has the same share of the computation
+as in a 7B model; with a full vocabulary, a small model gains more from omitting logits than a large one.
 
-TRL lives in an environment of its own: `--peer-python` names its Python, `--with-peer` makes one in build/; without
-either it is left out. `--quick` (short episodes, a small vocabulary, one round, roads at the same time) shows that
-everything runs and agrees, and no more.
-gpu.py measures ours alone at the shapes of 7B models on a GPU.
-Linux only. Prints, last, one line of JSON, where a road's figures are those of its best round.
+TRL needs its own environment: `--peer-python` names its Python, `--with-peer` installs one in build/; without either it
+is skipped. `--quick` (short episodes, a small vocabulary, one round, methods in parallel) only checks that everything
+runs and agrees. gpu.py measures (c) alone at the shapes of 7B models on a GPU. Linux only. The last line of output is
+JSON, with the figures of each method's best round.
 """
 
 import argparse
@@ -49,7 +49,7 @@ QUICK_STEPS = 2
 QUICK_VOCABULARY = 4096
 PEER = {"trl": "1.16.0"}
 SHARED = ("torch", "torchvision", "transformers", "peft", "accelerate", "datasets", "pillow", "numpy", "tokenizers")
-"""What the peer's environment has in the same releases as ours."""
+"""Packages of which the peer's environment has the same releases as ours."""
 
 
 def main() -> None:
@@ -65,17 +65,19 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [road.name for road in ROADS]
     shapes = [shape.name for shape in (*SHAPES, *IN_PROPORTION)]
-    parser.add_argument("--quick", action="store_true", help="one round of little work, under a minute")
-    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="how often each road is taken (default 2)")
+    parser.add_argument("--quick", action="store_true", help="one short round, under a minute")
+    parser.add_argument("--rounds", type=int, default=2, metavar="N", help="rounds per method (default 2)")
     parser.add_argument("--roads", nargs="+", choices=names, default=names, metavar="NAME", help="only these")
     parser.add_argument(
         "--shapes", nargs="+", choices=shapes, metavar="NAME", help=f"only these of {', '.join(shapes)}"
     )
-    parser.add_argument("--in-proportion", action="store_true", help="also with heads in 7B's proportion")
+    parser.add_argument(
+        "--in-proportion", action="store_true", help="also with the head in the proportion of a 7B model"
+    )
     parser.add_argument("--with-peer", action="store_true", help="install TRL into build/trl-venv")
     parser.add_argument("--peer-python", type=Path, metavar="PATH", help="the Python that has TRL")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="(default: all)")
-    parser.add_argument("--folder", type=Path, default=ROOT / "build", metavar="DIR", help="where to work")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build", metavar="DIR", help="folder for temporary files")
     return parser.parse_args()
 
 
@@ -107,7 +109,7 @@ def chosen_shapes(options: argparse.Namespace) -> list[Shape]:
 
 
 def prepare(folder: Path, shape: Shape, episodes: int, steps: int) -> None:
-    """Episodes with screens of the shape's size, and a tokenizer of their words."""
+    """Writes episodes with screens of the shape's size, and a tokenizer of their words."""
     write_tokenizer(folder / "tokenizer", write_episodes(folder, episodes, shape.screen, steps))
 
 

@@ -1,1 +1,1 @@
-"""The parts of `tests/benchmarks/conversion.py`: the records, the roads through them, and a process's memory."""
+"""The parts of `tests/benchmarks/conversion.py`: the records, the methods ("roads"), and the memory of processes."""

@@ -1,4 +1,4 @@
-"""From runs to figures and a table."""
+"""Figures and a table from the runs."""
 
 from rich import box
 from rich.console import Console
@@ -18,12 +18,12 @@ RATIOS = (
     ("png_2", "png", 1.8),
     ("inflate_2", "inflate", None),
 )
-"""(one road, over another, the target of screens a second)"""
+"""(method, baseline, target of the ratio of screens per second)"""
 
 
 def figures_of(runs: dict[str, list[dict]]) -> dict:
-    """`roads`: each one's figures in its best round; `ratios` of their screens a second, and of their screens a
-    second of processor time; `aitw_hours`: all of AITW on 16 cores.
+    """`roads`: the figures of each method's best round. `ratios`: of screens per second. `ratios_by_cpu`: of screens
+    per second of processor time. `aitw_hours`: hours to convert all of AITW on 16 cores.
     """
     roads = {name: _best(each) for name, each in runs.items()}
     rates = {name: road["screens_per_second"] for name, road in roads.items()}

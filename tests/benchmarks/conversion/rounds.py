@@ -1,4 +1,4 @@
-"""The roads, and rounds in which each is taken once, in a fresh process."""
+"""The methods ("roads") of conversion, and rounds in which each runs once, in a new process."""
 
 import json
 import os
@@ -20,12 +20,12 @@ ENVIRONMENT = os.environ | {
 
 
 PASSES = 3
-"""Inflating is so fast that it takes the files this often."""
+"""The number of times that inflating reads the files, because it is so fast."""
 
 
 @dataclass(frozen=True)
 class Road:
-    """`module` runs it, with `options`. A `slow` one takes one file of a set, the others all."""
+    """A method: the script `module` with `options`. A `slow` one converts one file of a set, the others all."""
 
     letter: str
     name: str

@@ -1,1 +1,1 @@
-"""The parts of `tests/benchmarks/training.py`: the shapes, the episodes, the roads through them, and their figures."""
+"""The parts of `tests/benchmarks/training.py`: the shapes, the episodes, the methods ("roads"), and their figures."""
