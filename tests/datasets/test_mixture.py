@@ -27,11 +27,11 @@ def test_about_the_share_is_kept(share):
     assert abs(len(_kept(share)) - share * len(IDS)) < 4 * deviation
 
 
-def test_a_tenth_is_the_same_episodes_everywhere_and_for_ever():
+def test_a_tenth_contains_the_same_episodes_everywhere():
     assert sorted(_kept(0.1), key=int)[:8] == ["9", "39", "49", "51", "55", "65", "101", "105"]
 
 
-def test_who_belongs_is_told_by_the_hash_of_the_id_alone():
+def test_membership_depends_only_on_the_hash_of_the_id():
     for id in IDS[:200]:
         position = int(hashlib.sha256(id.encode()).hexdigest()[:16], 16) / 2**64
         assert in_mixture(id, "general", {"general": 0.3}) == (position < 0.3)
@@ -74,13 +74,13 @@ class _Digest:
         return self._value
 
 
-def test_a_tenth_of_which_a_tenth_is_taken_stays_as_it_is():
+def test_a_tenth_of_a_tenth_is_unchanged():
     tenth = _kept(0.1)
     assert {id for id in tenth if in_mixture(id, "google_apps", {"google_apps": 0.1})} == tenth
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, 10, math.nan, math.inf, -math.inf])
-def test_a_share_that_is_none_is_refused(share):
+def test_an_invalid_share_is_refused(share):
     with pytest.raises(DatasetError, match=f"fraction of install is {share}; it must be between 0 and 1"):
         check_mixture({"general": 0.5, "install": share})
     with pytest.raises(DatasetError, match="fraction of install"):

@@ -70,7 +70,7 @@ def test_what_an_interrupted_run_left_does_not_matter(written, tmp_path):
 
 
 @pytest.mark.parametrize("shares", [{}, {"train": 0.5}, {"train": 1.0, "dev": 0.0}, {"train": 1.5, "test": -0.5}])
-def test_shares_that_make_no_sense_are_refused(tmp_path, shares):
+def test_invalid_shares_are_refused(tmp_path, shares):
     with pytest.raises(DatasetError):
         simulate(tmp_path / "data", 5, splits=shares, console=quiet())
     assert not (tmp_path / "data").exists()

@@ -47,7 +47,7 @@ def test_several_files_are_read_as_one(tmp_path):
         ({"train": "17"}, "must be a list"),
     ],
 )
-def test_a_file_that_is_no_split_file_says_why(tmp_path, content, reason):
+def test_a_file_that_is_not_a_split_file_is_refused_with_the_reason(tmp_path, content, reason):
     with pytest.raises(DatasetError, match=reason):
         read_splits([_file(tmp_path, content)])
 

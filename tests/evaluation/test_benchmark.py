@@ -24,7 +24,7 @@ def test_the_published_benchmarks_are_there():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_each_says_what_it_is_and_how_to_get_there(path):
+def test_each_benchmark_has_a_description_a_source_and_its_commands(path):
     recipe = read_benchmark(path, {})
     assert recipe.about
     assert recipe.source
@@ -56,7 +56,7 @@ def _commands(path: Path) -> list[str]:
         ("{", "not valid YAML"),
     ],
 )
-def test_a_wrong_file_is_explained(tmp_path, content, words):
+def test_an_invalid_file_is_an_error_with_the_reason(tmp_path, content, words):
     path = tmp_path / "x.yaml"
     path.write_text(content)
     with pytest.raises(DatasetError, match=re.escape(words)) as refused:
@@ -64,7 +64,7 @@ def test_a_wrong_file_is_explained(tmp_path, content, words):
     assert str(path) in str(refused.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DatasetError, match=r"nowhere.yaml cannot be read"):
         read_benchmark(tmp_path / "nowhere.yaml", {})
 
@@ -78,7 +78,7 @@ def asked(monkeypatch):
     return calls
 
 
-def test_options_win_over_the_benchmark(asked, tmp_path):
+def test_options_override_the_benchmark(asked, tmp_path):
     path = tmp_path / "x.yaml"
     path.write_text(VALID + "split: validation\nlimit: 5\ndialect: agentcpm\n")
     for more in ("", "--limit 7 --shards other --split test"):
@@ -91,7 +91,7 @@ def test_options_win_over_the_benchmark(asked, tmp_path):
     assert {(one.name, one.dialect) for one in benchmarks} == {("n", "agentcpm")}
 
 
-def test_an_endpoint_takes_the_place_of_a_checkpoint(asked):
+def test_an_endpoint_replaces_a_checkpoint(asked):
     command = "evaluate --endpoint http://localhost:8000 --model vlm --past-screens 0 --shards s --output out"
     assert main(shlex.split(command)) == 0
     settings, benchmark, output, console, options = asked[0]
@@ -129,7 +129,7 @@ def test_a_job_array_and_its_end(asked):
         ("--checkpoint run --shards s --past-screens -1", "--past-screens"),
     ],
 )
-def test_what_does_not_go_together_is_refused(asked, capsys, words, printed):
+def test_incompatible_options_are_refused(asked, capsys, words, printed):
     with pytest.raises(SystemExit) as left:
         main(["evaluate", "--output", "out", *shlex.split(words)])
     assert left.value.code == 1

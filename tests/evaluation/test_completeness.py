@@ -21,7 +21,7 @@ def check(rows):
 
 @settings(max_examples=300, deadline=None)
 @given(rows)
-def test_only_whole_episodes_pass(rows):
+def test_only_complete_episodes_pass(rows):
     by_episode = {}
     for episode, step, length in rows:
         by_episode.setdefault(episode, []).append((step, length))
@@ -36,6 +36,6 @@ def test_only_whole_episodes_pass(rows):
             check(rows)
 
 
-def test_a_length_that_no_memory_could_hold_is_only_a_missing_step():
+def test_a_huge_episode_length_is_only_a_missing_step():
     with pytest.raises(DatasetError, match=r"episode e0, \d+ steps: no prediction of step 1, 2, .* …;"):
         check([(0, 0, 2**31 - 1)])

@@ -32,7 +32,7 @@ def test_more_rows_than_one_group_read_back_in_order(tmp_path):
     assert read_predictions(tmp_path / "p.parquet") == rows
 
 
-def test_no_predictions_are_a_file_too(tmp_path):
+def test_an_empty_list_of_predictions_can_be_written(tmp_path):
     write_predictions(tmp_path / "p.parquet", [])
     assert read_predictions(tmp_path / "p.parquet") == []
 
@@ -47,7 +47,7 @@ def test_any_text_survives(tmp_path, goal, said, typed):
     assert read_predictions(tmp_path / "p.parquet") == [row]
 
 
-def test_a_lone_surrogate_in_the_models_words_stays_visible(tmp_path):
+def test_a_lone_surrogate_in_model_output_stays_visible(tmp_path):
     write_predictions(tmp_path / "p.parquet", [replace(GOLD[0], text="tap \ud800")])
     assert read_predictions(tmp_path / "p.parquet")[0].text == "tap \\ud800"
 

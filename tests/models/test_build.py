@@ -1,4 +1,4 @@
-"""A model is built of what its recipe names, with the weights that are there."""
+"""A model is built from the parts of its recipe, with the weights of their checkpoints."""
 
 import copy
 import shutil
@@ -91,7 +91,7 @@ def from_nothing(**llama) -> ModelRecipe:
     )
 
 
-def test_from_nothing_the_vocabulary_is_the_tokenizers_and_the_seed_decides():
+def test_random_weights_have_the_tokenizers_vocabulary_and_depend_on_the_seed():
     models = []
     for _ in range(2):
         torch.manual_seed(3)
@@ -102,14 +102,14 @@ def test_from_nothing_the_vocabulary_is_the_tokenizers_and_the_seed_decides():
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
 
 
-def test_from_nothing_an_ordinary_llama_of_another_kind_is_refused():
+def test_random_weights_need_an_untied_head_and_equal_head_counts():
     with pytest.raises(UserError, match="as many key-value heads as heads"):
         built(from_nothing(num_key_value_heads=1))
     with pytest.raises(UserError, match="untied head"):
         built(from_nothing(tie_word_embeddings=True))
 
 
-def test_from_nothing_in_bfloat16_is_the_start_in_float32_rounded():
+def test_random_bfloat16_weights_are_the_float32_ones_rounded():
     states = []
     for dtype in ("float32", "bfloat16"):
         torch.manual_seed(3)
@@ -127,7 +127,7 @@ def test_a_language_model_that_is_not_built_as_llama_is_is_refused():
 
 
 @pytest.mark.parametrize("part", ["language_model", "vision"])
-def test_a_checkpoint_that_is_not_there_says_what_to_do(part, checkpoints, tmp_path, monkeypatch):
+def test_a_missing_checkpoint_is_an_error_with_a_remedy(part, checkpoints, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     missing = str(tmp_path / "nowhere")
     with pytest.raises(CheckpointError) as error:
@@ -136,7 +136,7 @@ def test_a_checkpoint_that_is_not_there_says_what_to_do(part, checkpoints, tmp_p
     assert "hf auth login" in str(error.value)
 
 
-def test_a_gated_checkpoint_says_what_to_do_in_one_message(monkeypatch, checkpoints):
+def test_a_gated_checkpoint_is_one_message_with_a_remedy(monkeypatch, checkpoints):
     def gated(*_, **__):
         raise OSError("You are trying to access a gated repo.\nMake sure to have access to it at …\n401 Client Error.")
 
@@ -227,14 +227,14 @@ def test_pixel_limits_are_saved_with_the_model_and_come_back(family, whole_check
 
 
 @every_family
-def test_a_checkpoint_is_seen_within_our_limits_where_the_recipe_gives_none(family, whole_checkpoints):
+def test_a_checkpoint_has_our_pixel_limits_if_the_recipe_has_none(family, whole_checkpoints):
     recipe = ModelRecipe(vlm={"checkpoint": str(whole_checkpoints[family])}, max_pixels=100_000)
     config = configuration_of(recipe, build_tokenizer(recipe, VOCABULARY))
     assert (config.min_pixels, config.max_pixels) == (MIN_PIXELS, 100_000)
 
 
 @every_family
-def test_a_whole_model_from_nothing_has_the_tokenizers_vocabulary_and_no_loader_is_needed_to_know(family):
+def test_a_whole_model_from_random_weights_has_the_tokenizers_vocabulary(family):
     recipe = tiny_qwen.recipe(family)
     model, tokenizer = built(recipe)
     config = configuration_of(recipe, tokenizer)

@@ -1,4 +1,4 @@
-"""The growing cache holds what transformers' own would, and copies nothing while there is room."""
+"""The growing cache has the content of transformers' own cache, and copies only when it is full."""
 
 import torch
 from hypothesis import given, settings

@@ -98,7 +98,7 @@ def test_weights_that_are_not_the_packages_own_are_refused(tmp_path, monkeypatch
 
 
 def test_a_wheel_brings_every_file_of_it(tmp_path):
-    """Packed from a copy, so that what setuptools leaves behind lies in no checkout."""
+    """Packed from a copy, so that the build files of setuptools are not in the checkout."""
     tree = tmp_path / "tree"
     ours = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(ROOT / "vlm_agent", tree / "vlm_agent", ignore=ours)

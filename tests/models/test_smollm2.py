@@ -30,7 +30,7 @@ class Run:
     episode: Episode
     losses: list[float]
     answers: list[Answer]
-    """What the agent said before its weights had been in a file."""
+    """The answers of the agent before its weights were saved."""
 
 
 @pytest.fixture(scope="module")

@@ -151,7 +151,7 @@ def test_what_has_no_default_must_be_given(path, content, key):
         ({"model.lora.dropout": "1"}, "model.lora.dropout: Input should be less than 1"),
     ],
 )
-def test_what_does_not_go_together_is_refused(path, overrides, said):
+def test_incompatible_options_are_refused(path, overrides, said):
     assert said in problem(path, **overrides)
 
 

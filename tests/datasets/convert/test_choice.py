@@ -51,7 +51,7 @@ def test_auto_uis_files_one_a_subset_are_read_together(shared, tmp_path):
     assert set(chosen.values()) == {"train", "validation", "test"}
 
 
-def test_a_file_of_which_nothing_is_kept_has_no_shard(source, tmp_path):
+def test_a_file_without_kept_episodes_has_no_shard(source, tmp_path):
     splits = tmp_path / "splits.json"
     splits.write_text('{"test": ["a"]}')
     _, manifest, *_ = converted(source, output=tmp_path / "out", splits=[splits])
@@ -166,7 +166,7 @@ def test_an_episode_that_is_in_two_files_is_kept_from_the_first(tmp_path):
     assert "converting the later files again without them" in printed
 
 
-def test_a_file_of_nothing_but_episodes_of_others_ends_without_a_shard(tmp_path):
+def test_a_file_with_only_duplicate_episodes_has_no_shard(tmp_path):
     write_files(tmp_path / "in", "ab ba c")
     _, manifest, *_ = converted(tmp_path / "in", output=tmp_path / "out")
     assert [file["shard"] is None for file in manifest["files"]] == [False, True, False]
@@ -174,7 +174,7 @@ def test_a_file_of_nothing_but_episodes_of_others_ends_without_a_shard(tmp_path)
     assert not (tmp_path / "out/general/general-00001-of-00003.parquet").exists()
 
 
-def test_which_file_comes_first_does_not_hang_on_the_number_of_workers(tmp_path):
+def test_the_order_of_files_does_not_depend_on_the_number_of_workers(tmp_path):
     write_files(tmp_path / "in", "a abcdefgh bcz zq")
     for workers in (1, 2):
         converted(tmp_path / "in", output=tmp_path / str(workers), workers=workers)

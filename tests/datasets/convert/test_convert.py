@@ -1,4 +1,4 @@
-"""Files become shards: what is in them, what damage costs, what is refused."""
+"""Files become shards: their content, the effect of damage, and refused options."""
 
 import errno
 import gzip
@@ -31,7 +31,7 @@ def test_a_folder_becomes_shards_that_hold_its_episodes(source, tmp_path):
     assert "Converted 2 file(s)" in printed and "…" not in printed
 
 
-def test_the_manifest_says_what_was_converted_and_how(source, tmp_path):
+def test_the_manifest_records_inputs_and_options(source, tmp_path):
     _, manifest, *_ = converted(source, output=tmp_path / "out")
     file = source / "general/general-00000-of-00001"
     assert manifest["files"][0]["size"] == file.stat().st_size

@@ -1,4 +1,4 @@
-"""A thousand damaged records: each is counted, told of and costs its own episode, and no other."""
+"""A thousand damaged records: each is counted, reported, and costs its own episode only."""
 
 import gzip
 import itertools

@@ -1,4 +1,4 @@
-"""A disk that is full: the converter says so, leaves nothing half written, and goes on when there is room."""
+"""A full disk: the converter reports it, leaves no incomplete file, and resumes when there is space."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ test ! -e "$DISK/out/manifest.json"
 cp -a "$DISK/out" "$KEPT"
 exit $status
 """
-"""Mounts a disk, fills it with a command, and keeps what is on it when it is gone."""
+"""Mounts a disk, fills it with a command, and copies its content before it is unmounted."""
 
 
 def _mounting() -> list[str]:
@@ -64,7 +64,7 @@ def _check_nothing_is_half_written(output: Path, undisturbed: dict) -> None:
 if UNSHARE:
 
     @pytest.mark.parametrize("workers", [1, 2])
-    def test_a_full_disk_is_told_of_and_the_same_command_goes_on(tmp_path, undisturbed, workers):
+    def test_a_full_disk_is_reported_and_the_same_command_resumes(tmp_path, undisturbed, workers):
         disk, kept = tmp_path / "disk", tmp_path / "kept"
         disk.mkdir()
         arguments = ["--input", tmp_path / "in", "--output", disk / "out", "--workers", workers]
@@ -85,8 +85,8 @@ if UNSHARE:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_larger_than_may_be_is_told_of_and_the_same_command_goes_on(tmp_path, undisturbed, workers):
-    """What quotas and some file systems do; the kernel does it to anybody who asks for it."""
+def test_an_exceeded_file_size_limit_is_reported_and_the_same_command_resumes(tmp_path, undisturbed, workers):
+    """Quotas and some file systems limit file sizes; the kernel does so by RLIMIT_FSIZE."""
     output = tmp_path / "out"
     arguments = ["--input", tmp_path / "in", "--output", output, "--workers", workers]
     few = (100_000, resource.RLIM_INFINITY)
@@ -108,7 +108,7 @@ def test_a_file_larger_than_may_be_is_told_of_and_the_same_command_goes_on(tmp_p
         "manifest.json",
     ],
 )
-def test_whatever_finds_no_room_is_told_of_and_the_same_command_goes_on(tmp_path, monkeypatch, capsys, written):
+def test_any_write_to_a_full_disk_is_reported_and_the_same_command_resumes(tmp_path, monkeypatch, capsys, written):
     """/dev/full stands in for one file that is written; to it the kernel answers as for a full disk."""
     inputs, output = write_files(tmp_path / "in", "ab ca ef", size=(160, 80)), tmp_path / "out"
     converted(inputs, output=tmp_path / "undisturbed")
@@ -139,7 +139,7 @@ class _Names:
         return "full"
 
 
-def test_a_disk_that_may_not_be_written_is_told_of(tmp_path, monkeypatch, capsys):
+def test_a_read_only_disk_is_reported(tmp_path, monkeypatch, capsys):
     inputs, output = write_files(tmp_path / "in", "a"), tmp_path / "out"
 
     def refuse(*arguments, **options):

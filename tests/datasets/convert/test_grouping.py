@@ -58,7 +58,7 @@ def _left_out(episode_id, what, records):
     return dict.fromkeys(records, f"episode {episode_id} is discarded: {what}")
 
 
-def test_episodes_that_are_as_the_format_says_are_given_and_nothing_is_counted():
+def test_well_formed_episodes_are_returned_and_no_fault_is_counted():
     assert _group(_steps("a0 a1 a2 b0/1 c0 c1 c2")) == ({"a": [0, 1, 2], "b": [3], "c": [4, 5, 6]}, {}, {})
 
 
@@ -66,7 +66,7 @@ def test_no_step_gives_no_episode():
     assert _group([]) == ({}, {}, {})
 
 
-def test_a_whole_episode_is_given_as_soon_as_another_begins_and_the_last_at_the_end():
+def test_a_complete_episode_is_returned_when_another_begins_and_the_last_at_the_end():
     groups = EpisodeGroups()
     given = [[item.head.episode_id for item in groups.add(step, None, 1)] for step in _steps("a0 a1 a2 b0 b1 b2")]
     assert given == [[], [], [], ["a"], [], []]
@@ -97,7 +97,7 @@ def test_the_head_is_what_the_first_record_says_without_the_step():
         ("a3/6", "only 1 of 6 steps; missing: 0, 1, 2, 4, 5"),
     ],
 )
-def test_a_gap_sets_the_whole_episode_aside_and_no_other(words, missing):
+def test_a_gap_quarantines_its_whole_episode_and_no_other(words, missing):
     whole, bad, faults = _group(_steps(words + " b0/1"))
     count = len(words.split())
     assert whole == {"b": [count]}
@@ -105,7 +105,7 @@ def test_a_gap_sets_the_whole_episode_aside_and_no_other(words, missing):
     assert faults == {"gap": 1}
 
 
-def test_what_follows_of_an_episode_that_was_set_aside_is_set_aside_too():
+def test_later_records_of_a_quarantined_episode_are_quarantined():
     whole, bad, faults = _group(_steps("a0 a0! a1 a2 a0 a1 a2"))
     assert whole == {}
     assert bad == _left_out("a", "records 0 and 1 for step 0 differ", range(7))
@@ -120,7 +120,7 @@ def test_steps_that_disagree_about_the_length_set_the_episode_aside():
 
 
 @pytest.mark.parametrize(("words", "count"), [("a0 a1 a2 a3", 4), ("a3", 1), ("a0 a3 a1 a2", 4)])
-def test_a_step_beyond_the_length_sets_the_episode_aside(words, count):
+def test_a_step_beyond_the_length_quarantines_the_episode(words, count):
     whole, bad, faults = _group(_steps(words))
     assert whole == {}
     assert bad == _left_out("a", "it has a step 3, but episode_length 3", range(count))
@@ -168,14 +168,14 @@ def test_steps_out_of_order_are_put_in_order():
     assert faults == {"out_of_order": 1}
 
 
-def test_an_episode_of_an_id_that_was_given_before_is_set_aside_and_the_first_stays():
+def test_a_repeated_episode_id_is_quarantined_and_the_first_episode_is_kept():
     whole, bad, faults = _group(_steps("a0 a1 a2 b0/1 a0! a1! a2!"))
     assert whole == {"a": [0, 1, 2], "b": [3]}
     assert bad == dict.fromkeys([4, 5, 6], "an episode with id a was read before")
     assert faults == {"id_seen_before": 1}
 
 
-def test_an_episode_of_an_id_that_another_file_has_given_is_set_aside():
+def test_an_episode_id_of_another_file_is_quarantined():
     whole, bad, faults = _group(_steps("a0 a1 a2 b0/1"), had=["a"])
     assert whole == {"b": [3]}
     assert bad == dict.fromkeys(range(3), "an episode with id a was read before")
@@ -209,14 +209,14 @@ def test_one_more_open_episode_closes_the_oldest():
     assert faults == {"gap": 1, "interleaved": MAX_OPEN}
 
 
-def test_episodes_with_gaps_do_not_keep_others_from_being_given():
+def test_episodes_with_gaps_do_not_block_others():
     words = " ".join(f"{id}0" for id in _ids(20)) + " y0 y1 y2 z0 z1 z2"
     whole, bad, faults = _group(_steps(words))
     assert list(whole) == ["y", "z"] and len(bad) == 20
     assert faults == {"gap": 20}
 
 
-def test_where_screens_take_too_much_memory_the_oldest_episode_is_set_aside():
+def test_over_the_memory_limit_the_oldest_episode_is_quarantined():
     with mock.patch.object(grouping, "MAX_OPEN_BYTES", 4 << 20):
         whole, bad, faults = _group(_steps("a0 b0 a1 b1 b2 a2"), size=1 << 20)
         assert whole == {"b": [1, 3, 4]} and len(bad) == 3
@@ -227,19 +227,19 @@ def test_where_screens_take_too_much_memory_the_oldest_episode_is_set_aside():
     assert faults == {"too_large": 1, "interleaved": 1}
 
 
-def test_an_episode_that_becomes_whole_beyond_the_memory_is_given():
+def test_an_episode_completed_beyond_the_memory_limit_is_returned():
     with mock.patch.object(grouping, "MAX_OPEN_BYTES", 2):
         assert _group(_steps("a0 a1 a2 b0/1")) == ({"a": [0, 1, 2], "b": [3]}, {}, {})
 
 
-def test_an_episode_too_large_alone_is_set_aside():
+def test_an_episode_larger_than_the_memory_limit_is_quarantined():
     with mock.patch.object(grouping, "MAX_OPEN_BYTES", 1):
         whole, bad, faults = _group(_steps("a0 a1 a2 b0/1"))
     assert whole == {"b": [3]} and list(bad) == [0, 1, 2]
     assert faults == {"too_large": 1}
 
 
-def test_where_a_record_stands_is_said():
+def test_the_position_of_a_bad_record_is_reported():
     groups = EpisodeGroups()
     (bad,) = [*groups.add(_step(5, "a", 1), None, 1), *groups.close()]
     assert (bad.file, bad.record, bad.offset, bad.ends_file) == (FILE, 5, 500, False)
@@ -306,7 +306,7 @@ class _Screen:
 
 @settings(deadline=None, max_examples=100)
 @given(steps=_mixtures(), limits=_limits)
-def test_no_more_is_held_than_the_limits_say(steps, limits):
+def test_memory_stays_within_the_limits(steps, limits):
     held: dict[weakref.ref, str] = {}
     with mock.patch.multiple(grouping, MAX_OPEN=limits[0], MAX_OPEN_BYTES=limits[1]):
         groups = EpisodeGroups()

@@ -1,4 +1,4 @@
-"""Killed at any moment (SIGKILL), the same command goes on and ends with the bytes of an undisturbed run."""
+"""After SIGKILL at any moment, the same command resumes and writes the bytes of an uninterrupted run."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ SECONDS_TO_END = 20
 
 
 class _Preloaded:
-    """Commands in forks of `preloaded_cli.py`; `start` gives what can be killed and waited for, as Popen does."""
+    """Commands in forks of `preloaded_cli.py`; `start` returns an object with kill and wait, as Popen does."""
 
     def __init__(self, server: subprocess.Popen):
         self._server = server

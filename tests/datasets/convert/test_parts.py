@@ -114,7 +114,7 @@ def test_a_finish_with_a_split_file_that_has_changed_is_refused(inputs, tmp_path
     assert not (tmp_path / "out/manifest.json").exists()
 
 
-def test_a_finish_whose_inputs_have_gone_says_which(inputs, tmp_path, capsys):
+def test_a_finish_with_missing_inputs_names_them(inputs, tmp_path, capsys):
     convert("aitw", [inputs], tmp_path / "out", task=ArrayTask(0, 1), workers=1)
     gone = inputs / "general-00003-of-00005"
     gone.unlink()

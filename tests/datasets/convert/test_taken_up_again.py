@@ -1,4 +1,4 @@
-"""The same command again goes on; anything else against an existing output is refused with the difference named."""
+"""The same command resumes; any other command on an existing output is refused with the difference."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def test_the_same_command_again_does_nothing_new(tmp_path, files, status):
     assert _stamps(tmp_path / "out") == stamps
 
 
-def test_what_is_missing_is_made_again_and_nothing_else(source, tmp_path):
+def test_only_missing_output_is_written_again(source, tmp_path):
     converted(source, output=tmp_path / "out")
     made, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
     gone = [
@@ -54,7 +54,7 @@ def test_what_is_missing_is_made_again_and_nothing_else(source, tmp_path):
     assert remade == {*names, *(f"{name}.json" for name in names)}
 
 
-def test_a_shard_that_was_cut_is_made_again(source, tmp_path):
+def test_a_truncated_shard_is_written_again(source, tmp_path):
     converted(source, output=tmp_path / "out")
     made = tree(tmp_path / "out")
     shard = tmp_path / "out/general/general-00000-of-00001.parquet"
@@ -222,7 +222,7 @@ def test_bad_records_of_an_earlier_run_do_not_weigh_more_for_the_later_one(tmp_p
     assert tree(tmp_path / "out") == made
 
 
-def test_a_conversion_begun_with_relative_paths_is_finished_from_elsewhere(source, tmp_path, monkeypatch):
+def test_a_conversion_started_with_relative_paths_can_be_finished_from_another_folder(source, tmp_path, monkeypatch):
     monkeypatch.chdir(source)
     part = ["--shard-index", "0", "--shard-count", "1"]
     assert main(["convert", "--input", "general", "--output", str(tmp_path / "out"), *part]) == OK

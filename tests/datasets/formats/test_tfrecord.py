@@ -132,7 +132,7 @@ def test_records_of_a_gzip_that_ends_early_are_all_there(tmp_path):
     assert "gzip stream is truncated" in records[5].error
 
 
-def test_a_truncated_raw_file_says_so(raw):
+def test_a_truncated_raw_file_is_reported(raw):
     raw.write_bytes(raw.read_bytes()[: _offset(4) + 100])
     *good, last = read_records(raw)
     assert len(good) == 4 and "truncated" in last.error
@@ -152,7 +152,7 @@ def test_a_truncated_raw_file_says_so(raw):
         (b"\x1f\x8b" + b"not gzip at all", "gzip stream is damaged"),
     ],
 )
-def test_a_file_that_is_no_tfrecord_says_what_it_is(tmp_path, content, reason):
+def test_a_file_that_is_not_a_tfrecord_is_refused_with_the_reason(tmp_path, content, reason):
     path = tmp_path / "file"
     path.write_bytes(content)
     (record,) = read_records(path)

@@ -1,4 +1,4 @@
-"""The index says what the shards say, and nothing is read from shards where it will do."""
+"""The index agrees with the shards, and shards are not read where the index suffices."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Names of what taps touch, found on arrays, are those that `element_at` finds on every screen by itself."""
+"""Names of touched elements, computed on arrays, are those that `element_at` returns for each screen."""
 
 import numpy as np
 from helpers import tiny

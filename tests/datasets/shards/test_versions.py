@@ -1,4 +1,4 @@
-"""Versions of shards: what each holds, when version 3 is written, and that all are read."""
+"""Versions of shards: the content of each, when version 3 is written, and that all can be read."""
 
 import hashlib
 import json

@@ -141,7 +141,7 @@ def test_the_subset_is_in_the_files_name_or_its_folders(tmp_path, path, subset):
 
 
 @pytest.mark.parametrize("name", ["part-00000-of-00001", "generalities-00000-of-00001"])
-def test_a_file_that_does_not_tell_its_subset_is_refused_and_told_how(tmp_path, name):
+def test_a_file_name_without_a_subset_is_refused_with_the_remedy(tmp_path, name):
     with pytest.raises(DatasetError, match="rename the file to <subset>-00000-of-00001"):
         subset_of(tmp_path / name)
 
@@ -254,7 +254,7 @@ def test_steps_come_in_the_order_of_the_file_with_their_places(tmp_path):
     assert [step.offset for step in steps] == [sum(len(p) + framing for p in payloads[:n]) for n in range(8)]
 
 
-def test_steps_are_read_from_the_file_that_is_given_in_place_of_the_path(tmp_path):
+def test_steps_are_read_from_an_open_file_instead_of_the_path(tmp_path):
     write_episodes(tmp_path / NAME, [made_episode()])
     nowhere = Path("nowhere/general.tfrecord")
     steps = list(read_steps(nowhere, None, io.BytesIO((tmp_path / NAME).read_bytes())))
@@ -262,7 +262,7 @@ def test_steps_are_read_from_the_file_that_is_given_in_place_of_the_path(tmp_pat
     assert {(step.file, step.subset) for step in steps} == {(nowhere, "general")}
 
 
-def test_the_record_that_ends_a_file_says_so(tmp_path):
+def test_the_bad_record_that_ends_a_file_is_marked(tmp_path):
     write_episodes(tmp_path / NAME, [made_episode("a"), made_episode("b")])
     data = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(data[: len(data) * 3 // 4])
@@ -337,7 +337,7 @@ def test_a_record_that_is_there_twice_is_left_out_once(tmp_path):
     ]
 
 
-def test_two_different_records_of_one_step_spoil_the_episode(tmp_path):
+def test_two_different_records_of_one_step_quarantine_the_episode(tmp_path):
     payloads = _records(made_episode())
     episodes, bad = _read(tmp_path, [*payloads, _spoil(3, current_activity=[b"another"])])
     assert not episodes
@@ -345,7 +345,7 @@ def test_two_different_records_of_one_step_spoil_the_episode(tmp_path):
     assert {item.reason for item in bad} == {f"episode 7 is discarded: {what}"}
 
 
-def test_steps_that_disagree_about_the_length_spoil_the_episode(tmp_path):
+def test_steps_with_different_lengths_quarantine_the_episode(tmp_path):
     payloads = _records(made_episode())
     payloads[3] = _spoil(3, episode_length=[9])
     episodes, bad = _read(tmp_path, payloads)

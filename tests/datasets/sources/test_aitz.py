@@ -80,7 +80,7 @@ def _read(path: Path) -> tuple[list[EpisodeStep], list[BadRecord]]:
 
 
 def _read_damaged(folder: Path, number: int, **changes) -> BadRecord:
-    """What became of the one step that was changed; all the others must be there."""
+    """The result for the one changed step; all others must be read."""
     steps = _steps_of(_episode())
     steps[number].update(changes)
     good, (bad,) = _read(_write(folder, steps))
@@ -188,7 +188,7 @@ def test_the_subset_is_in_the_name():
         ("train", None),
     ],
 )
-def test_the_split_is_told_by_the_published_folders_alone(tmp_path, folder, split):
+def test_the_split_comes_from_the_published_folders_alone(tmp_path, folder, split):
     (tmp_path / folder).mkdir(parents=True)
     path = _write(tmp_path / folder, _steps_of(_episode()))
     assert split_of(path) == split

@@ -24,7 +24,7 @@ some_texts = st.builds(CoatTexts, st.text(), st.text(), st.text(), st.text())
 
 
 def _told_episode(*texts: CoatTexts | None) -> Episode:
-    """An episode of which the first steps carry the texts given, and the rest none."""
+    """An episode whose first steps have these texts, and the others none."""
     episode = made_episode(size=(4, 2))
     padded = [*texts, *[None] * (len(episode) - len(texts))]
     steps = tuple(replace(step, coat=coat) for step, coat in zip(episode.steps, padded, strict=True))
@@ -64,7 +64,7 @@ def test_an_absent_text_and_an_empty_one_are_two_things(tmp_path):
 
 
 @pytest.mark.parametrize("texts", [(), (TEXTS, None)])
-def test_load_dataset_gives_the_texts_or_none(tmp_path, texts):
+def test_load_dataset_returns_the_texts_or_none(tmp_path, texts):
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
     files = [str(_shard(tmp_path / "a.parquet", _told_episode(*texts)))]

@@ -1,4 +1,4 @@
-"""Traces are read as they were written, and what is damaged is told."""
+"""Traces are read as they were written, and damage is reported."""
 
 import json
 
@@ -127,7 +127,7 @@ def test_a_screen_outside_the_trace_is_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1}', '{"version": 2, "size": null}'])
-def test_a_damaged_heading_is_told(tmp_path, text):
+def test_a_damaged_heading_is_reported(tmp_path, text):
     write(tmp_path / "t")
     (tmp_path / "t" / "trace.json").write_text(text)
     with pytest.raises(DatasetError, match=r"trace\.json"):
@@ -142,7 +142,7 @@ def test_nothing_is_written_over(tmp_path):
         TraceWriter(tmp_path / "t", HEADING)
 
 
-def test_a_trace_that_ends_with_an_exception_says_so(tmp_path):
+def test_a_trace_that_ended_with_an_exception_is_marked(tmp_path):
     with pytest.raises(ZeroDivisionError), TraceWriter(tmp_path / "t", HEADING):
         raise ZeroDivisionError("by nothing")
     assert read_trace(tmp_path / "t").end == {"end": "error", "message": "ZeroDivisionError: by nothing"}

@@ -29,7 +29,7 @@ def test_case_and_white_space_do_not_make_another_goal():
     assert (leak.episodes, leak.episodes_seen, leak.share) == (4, 3, 75.0)
 
 
-def test_a_goal_shared_by_held_out_splits_only_is_no_leak():
+def test_a_goal_only_in_held_out_splits_is_not_a_leak():
     leak = _leaks(PAIRS)["validation"]
     assert (leak.goals_seen, leak.episodes_seen, leak.share, leak.most_frequent) == (0, 0, 0.0, ())
 

@@ -1,4 +1,4 @@
-"""The page and the tables say what the statistics hold; a goal stays text."""
+"""The page and the tables show the statistics; a goal stays text."""
 
 import re
 import tomllib
@@ -105,7 +105,7 @@ def test_the_figures_are_those_of_the_shards(page):
     assert "40 × 24 12 85.7" in text
 
 
-def test_without_tokens_leaks_or_episodes_the_page_still_stands(dataset, tmp_path):
+def test_a_page_without_tokens_leaks_or_episodes_is_complete(dataset, tmp_path):
     empty = summarise(read_columns(ShardDataset(dataset.directory, split="validation")))
     write_page(tmp_path / "page.html", empty, dataset.manifest, None, {"shards": "x"})
     page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
@@ -121,14 +121,14 @@ def test_a_page_is_the_same_every_time(dataset, page, tmp_path):
     assert (tmp_path / "again.html").read_text(encoding="utf-8") == page
 
 
-def test_counts_of_files_are_added_up_and_what_nobody_counted_is_not_shown():
+def test_counts_of_files_are_summed_and_missing_counts_are_not_shown():
     files = [{"steps_read": 3, "steps_written": 2}, {"steps_read": 5}]
     assert conversion_counts({"files": files}) == {"steps_read": 8, "files": 2}
     assert conversion_counts({"files": files, "steps_read": 9}) == {"steps_read": 9, "files": 2}
     assert conversion_counts({"files": []}) == {"files": 0}
 
 
-def test_the_tables_fit_a_terminal_and_say_the_same(dataset):
+def test_the_tables_fit_a_terminal_and_have_the_same_content(dataset):
     console = Console(width=80)
     with console.capture() as capture:
         print_statistics(console, summarise(read_columns(dataset)), TOKENS)

@@ -31,7 +31,7 @@ def test_ties_are_broken_the_same_way_each_time():
     )
 
 
-def test_without_training_steps_there_is_no_most_frequent_action():
+def test_without_training_steps_the_most_frequent_action_is_undefined():
     with pytest.raises(UserError, match="have no steps"):
         most_frequent_action([])
 
@@ -59,7 +59,7 @@ def test_the_ceiling_by_hand():
     assert ceiling["constants"]["strict"]["type"] == 'Input text "x"'
 
 
-def test_texts_are_free_for_the_official_score_only():
+def test_typed_text_costs_nothing_in_the_official_score_only():
     gold = episode("a", "single", [Action.type_text("x"), Action.type_text("y"), Action.type_text("y"), DONE])
     ceiling = blind_ceiling(gold)
     assert ceiling["official"][OVERALL]["partial_match"] == 100

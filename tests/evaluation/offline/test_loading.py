@@ -63,7 +63,7 @@ def test_predictions_are_the_same_to_the_bit_with_any_number_of_processes(name, 
     assert results[0] == results[1] == results[2]
 
 
-def test_an_agent_that_was_trained_under_a_control_stays_under_it(shards, tmp_path):
+def test_an_agent_trained_under_a_control_is_evaluated_under_it(shards, tmp_path):
     agent = Prepared(prepared=ControlledAgent(vlm_agent("llama_vit"), CONTROLS["grey_screens"]))
     results = [score(agent, shards, tmp_path / str(workers), controls=False, workers=workers) for workers in (0, 2)]
     assert results[0] == results[1]
@@ -130,7 +130,7 @@ sys.exit(main(["evaluate", "--checkpoint", "RUN", "--shards", {shards!r}, "--out
 """
 
 
-def test_ctrl_c_ends_all_processes_with_one_word(shards, tmp_path):
+def test_ctrl_c_ends_all_processes_with_one_message(shards, tmp_path):
     tests = Path(__file__).parents[2]
     script = _INTERRUPTED.format(helpers=str(tests), shards=str(shards), output=str(tmp_path / "out"))
     process = subprocess.Popen(

@@ -22,7 +22,7 @@ def _evaluate(shards, output, **options):
     return scores, printed.getvalue()
 
 
-def test_the_agent_its_controls_and_what_needs_no_model_are_scored(tmp_path):
+def test_the_agent_its_controls_and_the_baselines_without_a_model_are_scored(tmp_path):
     shards, output = write_shards(tmp_path / "shards", ["train", "test"]), tmp_path / "out"
     scores, printed = _evaluate(shards, output, benchmark={"groups": {"memory_goals": ["general-1"]}})
     assert list(scores) == ["trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"]
@@ -51,7 +51,7 @@ def test_free_and_constrained_decoding_are_scored_side_by_side(tmp_path):
     assert "constrained" in printed
 
 
-def test_every_run_says_what_it_was_scored_on_and_how_much_the_prefill_settled(tmp_path):
+def test_every_run_records_its_data_and_the_share_of_answers_from_the_prefill(tmp_path):
     shards, output = write_shards(tmp_path / "shards", ["train", "test"]), tmp_path / "out"
     benchmark = {"name": "Small world", "limit": 3, "dialect": "official_text"}
     scores, printed = _evaluate(shards, output, benchmark=benchmark, variants=["constrained"])
@@ -64,7 +64,7 @@ def test_every_run_says_what_it_was_scored_on_and_how_much_the_prefill_settled(t
     assert "Small world" in (output / "report.html").read_text()
 
 
-def test_without_a_train_split_no_action_is_called_the_most_frequent(tmp_path):
+def test_without_a_train_split_the_most_frequent_action_is_omitted(tmp_path):
     scores, printed = _evaluate(write_shards(tmp_path / "shards", ["test"]), tmp_path / "out", controls=False)
     assert list(scores) == ["trained", "blind_ceiling"]
     assert "no train split" in printed
@@ -86,7 +86,7 @@ def test_an_empty_split_is_an_error(tmp_path):
         _evaluate(write_shards(tmp_path / "shards", ["train"]), tmp_path / "out")
 
 
-def test_an_unknown_dialect_is_an_error_before_anything_is_predicted(tmp_path):
+def test_an_unknown_dialect_is_an_error_before_the_first_prediction(tmp_path):
     shards = write_shards(tmp_path / "shards", ["test"])
     with pytest.raises(ValidationError, match="dialect 'offical' is unknown"):
         _evaluate(shards, tmp_path / "out", benchmark={"dialect": "offical"})

@@ -57,7 +57,7 @@ evaluate(source, benchmark, Path({output!r}), Console(file=StringIO()), variants
 """
 
 
-def test_killed_twice_and_started_again_it_predicts_no_step_twice(world, tmp_path):
+def test_an_evaluation_killed_twice_predicts_no_step_twice(world, tmp_path):
     output = tmp_path / "out"
     for life in (1, 5):
         values = {"here": str(Path(__file__).parents[2]), "folder": str(tmp_path), "world": str(world)}
@@ -73,7 +73,7 @@ def test_killed_twice_and_started_again_it_predicts_no_step_twice(world, tmp_pat
     assert _bytes(output) == _bytes(tmp_path / "at once" / "out")
 
 
-def test_complete_it_is_scored_again_without_an_agent(world, tmp_path):
+def test_a_complete_evaluation_is_scored_again_without_an_agent(world, tmp_path):
     output = tmp_path / "out"
     _evaluate(world, output)
     asked = Knowing(folder=tmp_path).knower.asked()
@@ -84,7 +84,7 @@ def test_complete_it_is_scored_again_without_an_agent(world, tmp_path):
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
-def test_a_job_array_in_any_order_makes_the_same_bytes_as_one_process(world, tmp_path, order):
+def test_a_job_array_in_any_order_writes_the_bytes_of_one_process(world, tmp_path, order):
     output = tmp_path / "array" / "out"
     for index in order:
         assert _evaluate(world, output, task=ArrayTask(index, 3)) is None
@@ -106,7 +106,7 @@ def test_a_plan_with_renamed_language_keys_is_the_same_plan(world, tmp_path):
     finish(output, Console(file=StringIO()))
 
 
-def test_what_is_not_predicted_yet_is_not_finished(world, tmp_path):
+def test_finish_refuses_an_evaluation_with_missing_predictions(world, tmp_path):
     _evaluate(world, tmp_path / "out", task=ArrayTask(1, 3))
     with pytest.raises(DatasetError, match="6 part"):
         finish(tmp_path / "out", Console(file=StringIO()))
@@ -128,7 +128,7 @@ def test_a_task_started_again_predicts_nothing_more(world, tmp_path):
         ({"variants": []}, "runs was"),
     ],
 )
-def test_another_evaluation_is_refused_and_the_difference_named(tmp_path, other, words):
+def test_another_evaluation_is_refused_with_the_difference(tmp_path, other, words):
     world, output = write_shards(tmp_path / "shards", ["test", "train"]), tmp_path / "out"
     _evaluate(world, output)
     before = _bytes(output)
@@ -148,7 +148,7 @@ def test_other_shards_are_refused(world, tmp_path):
         finish(tmp_path / "out", Console(file=StringIO()))
 
 
-def test_a_folder_with_something_else_in_it_is_refused(world, tmp_path):
+def test_a_folder_with_other_files_is_refused(world, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").touch()
     with pytest.raises(DatasetError, match="is not empty and does not hold an evaluation"):
@@ -160,7 +160,7 @@ def test_a_folder_with_something_else_in_it_is_refused(world, tmp_path):
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"described": {}}', '{"described": {"version": 99}}'])
-def test_a_plan_that_is_none_is_refused(world, tmp_path, content):
+def test_an_invalid_plan_is_refused(world, tmp_path, content):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "plan.json").write_text(content)
     with pytest.raises(DatasetError, match=r"is damaged|with other settings"):

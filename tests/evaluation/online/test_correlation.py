@@ -16,7 +16,7 @@ def test_pearson_is_numpys_and_spearman_that_of_the_ranks():
     assert found["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
 
 
-def test_ranks_do_not_care_how_far_apart():
+def test_rank_correlation_does_not_depend_on_distances():
     found = correlation([1, 2, 3, 4], [1, 10, 100, 1000])
     assert found["spearman"] == pytest.approx(1)
     assert found["pearson"] < 0.95
@@ -28,11 +28,11 @@ def test_ties_share_the_mean_of_their_ranks():
 
 
 @pytest.mark.parametrize(("first", "second"), [([], []), ([1], [2]), ([1, 2, 3], [5, 5, 5])])
-def test_where_nothing_varies_there_is_no_correlation(first, second):
+def test_constant_values_have_no_correlation(first, second):
     assert correlation(first, second) == {"n": len(first), "pearson": None, "spearman": None}
 
 
-def test_every_score_is_held_against_success():
+def test_every_score_is_correlated_with_success():
     rows = [{"partial": 10, "complete": 5, "success": 1}, {"partial": 20, "complete": 4, "success": 2}]
     found = correlate_success(rows)
     assert found["partial"]["pearson"] == pytest.approx(1)

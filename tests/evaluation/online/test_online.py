@@ -98,7 +98,7 @@ def test_results_do_not_depend_on_how_many_phones_are_operated_at_once(tmp_path)
     assert list(one["runs"]) == [AGENT, "grey_screens", "no_history", EXPERT, AT_ONCE]
 
 
-def test_a_trace_done_again_shows_the_same_screens(tmp_path):
+def test_a_replayed_trace_shows_the_same_screens(tmp_path):
     content = evaluate(tmp_path / "out")
     for task in content["tasks"]:
         for outcome in task["runs"].values():
@@ -107,14 +107,14 @@ def test_a_trace_done_again_shows_the_same_screens(tmp_path):
             assert (again.steps, again.reached) == (outcome["steps"], outcome["reached"])
 
 
-def test_a_replay_tells_where_a_screen_is_another_one(tmp_path):
+def test_a_replay_reports_different_screens(tmp_path):
     task = online_tasks(1, 0)[0]
     play(EXPERT, BASELINES[EXPERT], task, tmp_path / "t")
     (tmp_path / "t" / "screen_001.png").write_bytes((tmp_path / "t" / "screen_000.png").read_bytes())
     assert replay(tmp_path / "t").differing == (1,)
 
 
-def test_success_asks_for_the_goal_and_for_the_right_word(tmp_path):
+def test_success_needs_the_goal_and_the_right_final_action(tmp_path):
     task = online_tasks(1, 0)[0]
 
     def silent(actions):  # does it all and does not say so
@@ -138,7 +138,7 @@ def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
     assert result["steps"] == allowed_steps(result["expert_steps"])
 
 
-def test_it_goes_on_where_it_was_stopped_and_ends_alike(tmp_path, monkeypatch):
+def test_a_stopped_evaluation_resumes_to_the_same_result(tmp_path, monkeypatch):
     class StoppedError(Exception):
         pass
 
@@ -163,7 +163,7 @@ def test_it_goes_on_where_it_was_stopped_and_ends_alike(tmp_path, monkeypatch):
     assert without_cost(content) == without_cost(evaluate(tmp_path / "at once"))
 
 
-def test_more_tasks_keep_those_that_were_done_and_nothing_left_needs_no_agent(tmp_path):
+def test_more_tasks_keep_completed_ones_and_a_complete_evaluation_needs_no_agent(tmp_path):
     agent = Tapper()
     evaluate(tmp_path / "out", agent, tasks=2)
     count = len(agent.answers)
@@ -178,7 +178,7 @@ def test_more_tasks_keep_those_that_were_done_and_nothing_left_needs_no_agent(tm
     ("options", "agent", "named"),
     [({"seed": 1}, "a", "seed was 0, and is 1"), ({}, "b", 'agent.weights was "a", and is "b"')],
 )
-def test_another_evaluation_is_not_mixed_in(tmp_path, options, agent, named):
+def test_a_folder_with_another_evaluation_is_refused(tmp_path, options, agent, named):
     evaluate(tmp_path / "out", tasks=1)
     with pytest.raises(DatasetError, match=named):
         evaluate_online(
@@ -186,13 +186,13 @@ def test_another_evaluation_is_not_mixed_in(tmp_path, options, agent, named):
         )
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_with_other_files_is_not_changed(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(DatasetError, match="does not hold an online evaluation"):
         evaluate(tmp_path)
 
 
-def test_every_task_can_be_found_again(tmp_path):
+def test_every_task_can_be_found_by_its_address(tmp_path):
     content = evaluate(tmp_path / "out", tasks=2)
     assert content == json.loads((tmp_path / "out" / "online.json").read_text(encoding="utf-8"))
     for task, expected in zip(content["tasks"], online_tasks(2, 0), strict=True):

@@ -25,7 +25,7 @@ def test_success_is_over_tasks_and_in_each_subset():
     assert rows["memory_goals"]["tasks"] == 0
 
 
-def test_steps_are_held_against_the_experts_where_the_task_was_done():
+def test_steps_are_compared_with_the_experts_for_completed_tasks():
     rows = online_scores([result(True, steps=4, expert=2), result(True, steps=8, expert=2), result(False, steps=99)])
     assert rows["overall"]["steps_over_expert"] == 3
     assert rows["overall"]["steps"] == 37
@@ -38,7 +38,7 @@ def test_cost_is_a_mean_over_tasks():
     assert online_scores([result(True, tokens=None)])["overall"]["cost"]["tokens_read"] is None
 
 
-def test_why_runs_ended_is_counted():
+def test_reasons_for_the_end_of_runs_are_counted():
     rows = online_scores([result(False, reason="loop"), result(True), result(False, reason="loop", unparsed=3)])
     assert rows["overall"]["ends"] == {"complete": 1, "loop": 2}
     assert rows["overall"]["unparsed"] == 3
@@ -52,7 +52,7 @@ def test_the_interval_is_wilsons(successes, tasks, low, high):
     assert wilson(successes, tasks) == pytest.approx([low, high], abs=0.01)
 
 
-def test_the_table_has_a_row_a_run_and_no_empty_subset():
+def test_the_table_has_a_row_per_run_and_no_empty_subset():
     console = Console(file=StringIO(), width=100)
     console.print(*online_tables({"trained": online_scores([result(True), result(False)])}))
     printed = console.file.getvalue()

@@ -38,7 +38,7 @@ def test_steps_come_in_order_and_only_of_the_episodes_asked_for(predictions):
 
 
 @given(st.dictionaries(st.text(max_size=3), st.lists(st.integers(0, 9), min_size=1, unique=True)), st.integers(0, 12))
-def test_flips_are_as_many_as_asked_all_different_and_of_as_many_episodes_as_there_are(changed, count):
+def test_flips_have_the_requested_number_are_distinct_and_from_as_many_episodes_as_possible(changed, count):
     flips = choose_flips(changed, count, seed=0)
     assert len(flips) == len(set(flips)) == min(count, sum(map(len, changed.values())))
     assert all(step in changed[name] for name, step in flips)
@@ -53,7 +53,7 @@ def test_a_tap_is_a_ring_where_it_was_a_swipe_ends_where_it_lifts_and_the_rest_i
     assert (third.words, third.path) == ("complete", "")
 
 
-def test_what_is_no_action_has_no_mark_and_long_words_are_cut():
+def test_an_unparsed_answer_has_no_mark_and_long_words_are_truncated():
     (mark,) = marks([("gold", Action.type_text("w" * 500)), ("agent", None)], 720)
     assert len(mark.words) < 30
 

@@ -21,7 +21,7 @@ WHOLE = {"split": "test", "episodes": 9, "episodes_in_split": 9}
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
-def test_rows_are_whole_and_the_names_are_those_of_dialects_and_benchmarks(table):
+def test_rows_are_complete_and_name_known_dialects_and_benchmarks(table):
     names = {yaml.safe_load(path.read_text(encoding="utf-8"))["name"] for path in BENCHMARKS.glob("*.yaml")}
     assert table.rows
     assert all(len(row.values) == len(table.columns) and row.where for row in table.rows)
@@ -53,7 +53,7 @@ def test_every_number_is_in_a_paper(shared):
                 assert forms & printed, (table.title, row, value)
 
 
-def test_a_run_on_the_whole_test_split_of_a_benchmark_is_beside_what_is_published_on_it():
+def test_a_run_on_the_whole_test_split_of_a_benchmark_is_next_to_its_published_results():
     on_aitz = on_the_same_split(TABLES, {"benchmark": "AitZ", **WHOLE})
     assert [table.benchmark for table in on_aitz] == ["AitZ"]
 
@@ -68,7 +68,7 @@ def test_a_run_on_the_whole_test_split_of_a_benchmark_is_beside_what_is_publishe
         {"benchmark": "AitZ", **WHOLE, "episodes": 8},
     ],
 )
-def test_a_run_on_anything_else_is_beside_nothing(about):
+def test_a_run_on_other_data_is_not_compared_with_published_results(about):
     assert on_the_same_split(TABLES, about) == []
 
 
@@ -88,7 +88,7 @@ def test_the_report_has_every_table_as_printed(tmp_path):
             assert cells == ["–" if value is None else f"{value:.{table.decimals}f}" for value in row.values]
 
 
-def test_the_report_says_which_are_on_the_split_of_the_run(tmp_path):
+def test_the_report_marks_published_results_on_the_split_of_the_run(tmp_path):
     assert "None of them is known to be on the split of this run" in reported(tmp_path, {}).text
     page = reported(tmp_path, {"benchmark": "AITW standard", **WHOLE})
     assert "On the split of this run: AITW, standard split." in " ".join(page.text.split())

@@ -1,4 +1,4 @@
-"""The report is one file that needs nothing else, and what a model says stays text."""
+"""The report is one self-contained file, and model output in it stays text."""
 
 import base64
 import hashlib
@@ -94,7 +94,7 @@ def test_its_policy_lets_only_its_own_script_run(html, page):
     assert f"script-src 'sha256-{digest}'" in policy
 
 
-def test_goals_and_model_words_are_shown_as_text(page):
+def test_goals_and_model_output_are_shown_as_text(page):
     assert f"a goal {EVIL}" in page.text
     assert page.text.count(EVIL) == 4  # the goal and the words of its first step, in the episode and as a flip
     assert not any("onerror" in attributes for _, attributes in page.tags)
@@ -147,7 +147,7 @@ def test_every_number_is_that_of_the_scores(page, runs):
                 assert cell == as_shown(rows["overall"][share], rows["overall"]["intervals"][share])
 
 
-def test_a_run_that_a_scorer_did_not_judge_has_no_row_under_it(page):
+def test_a_run_not_judged_by_a_scorer_has_no_row_for_it(page):
     assert "blind ceiling" in page.table(kind="by-set", scorer="strict")
     assert "blind ceiling" not in page.table(kind="by-set", scorer="official_text")
 
@@ -191,7 +191,7 @@ def test_predictions_may_be_files(html, episodes, predictions, runs, before, com
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == html
 
 
-def test_steps_that_are_judged_already_are_not_judged_again(
+def test_judged_steps_are_not_judged_again(
     html, episodes, predictions, runs, before, comparison, tmp_path, monkeypatch
 ):
     judged = judge_steps(predictions[::-1], SCORERS)
@@ -202,13 +202,15 @@ def test_steps_that_are_judged_already_are_not_judged_again(
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == html
 
 
-def test_an_episode_that_is_not_in_the_shards_is_named_and_no_half_report_is_left(episodes, predictions, tmp_path):
+def test_an_episode_missing_from_the_shards_is_named_and_no_incomplete_report_is_written(
+    episodes, predictions, tmp_path
+):
     with pytest.raises(UserError, match="episode e0001 is in the predictions but not in shards"):
         write_report(tmp_path / "r.html", {"trained": score(predictions)}, predictions, Shards(episodes[:1]), FACTS)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_where_nothing_parses_and_a_run_of_nothing_are_reported_too(episodes, predictions, tmp_path):
+def test_a_run_without_parsed_answers_and_an_empty_run_are_reported(episodes, predictions, tmp_path):
     silent = answered(predictions, [None] * len(predictions))
     write_report(tmp_path / "silent.html", {"silent": score(silent)}, silent, Shards(episodes), FACTS)
     write_report(tmp_path / "empty.html", {"empty": score([])}, [], Shards([]), FACTS)

@@ -69,7 +69,7 @@ def test_all_is_there_and_nothing_is_drawn_before_it_is_near(browser):
     assert browser.log == []
 
 
-def test_pictures_come_on_scrolling_and_go_again(browser):
+def test_pictures_load_on_scrolling_and_unload_again(browser):
     browser.run("document.querySelectorAll('.episode')[600].scrollIntoView()")
     there = "document.querySelectorAll('.episode')[600].querySelectorAll('img').length"
     browser.wait_for(f"{there} === {STEPS}")
@@ -120,7 +120,7 @@ def test_gold_action_and_verdict_filter_steps(browser, report):
     assert browser.run(f"{in_episodes}.length") == sum(row.predicted is None for row in rows)
 
 
-def test_filters_join_are_counted_and_their_pictures_come(browser):
+def test_filters_combine_are_counted_and_load_their_pictures(browser):
     choose(browser, "goal", "number 77")
     choose(browser, "gold", "swipe")
     browser.run("document.getElementById('filters').scrollIntoView()")
@@ -132,7 +132,7 @@ def test_filters_join_are_counted_and_their_pictures_come(browser):
     browser.wait_for("document.querySelectorAll('.screen img').length > 0")
 
 
-def test_what_a_model_said_does_not_run_and_nothing_is_fetched(browser, report):
+def test_model_output_is_not_executed_and_nothing_is_fetched(browser, report):
     browser.run("document.querySelector('.flips .episode').scrollIntoView()")
     browser.wait_for("document.querySelectorAll('.flips img').length > 0")
     assert browser.run("document.querySelector('.flips .agent code').textContent") == EVIL

@@ -32,7 +32,7 @@ def test_it_fits_80_characters_with_every_column_and_row(world):
     assert text.count("100.0") == 14
 
 
-def test_columns_that_no_run_has_are_left_out(world):
+def test_columns_without_a_value_in_any_run_are_omitted(world):
     rows = [row for row in world if row.subset == "single"]
     text = printed(comparison_table({"trained": score(answered(rows, [None] * len(rows)))}))
     assert "single" in text

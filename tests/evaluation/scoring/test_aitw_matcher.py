@@ -157,7 +157,7 @@ def test_rows_are_judged_alone(pairs):
     assert together.tolist() == [actions_match(**batch([p]))[0] for p in pairs]
 
 
-def test_more_rows_than_fit_in_one_go_are_all_judged():
+def test_more_rows_than_one_block_are_all_judged():
     rng = np.random.default_rng(0)
     n, m = 3000, 60
     touches, other = rng.random((2, n, 2)).astype(f32)
@@ -206,7 +206,7 @@ def test_a_box_cut_at_the_top_reaches_further_down():
     assert not verdict((0.01, 0.5), (0.49, 0.5), box_at_the_top)
 
 
-def test_actions_call_themselves_taps_where_the_matcher_does():
+def test_actions_and_matcher_agree_on_which_gestures_are_taps():
     rng = np.random.default_rng(2)
     touch = rng.random((3000, 2)) * 0.9 + 0.05
     angle = rng.random(3000) * 2 * np.pi

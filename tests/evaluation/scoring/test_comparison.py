@@ -37,7 +37,7 @@ def test_the_steps_that_changed_are_named():
     assert changed == {"right_to_wrong": {"a": [1]}, "wrong_to_right": {"a": [2, 3]}}
 
 
-def test_each_side_is_what_score_says(world):
+def test_each_side_has_the_scores_of_score(world):
     rng = np.random.default_rng(2)
     runs = [
         answered(world, [row.gold if rng.random() < p else random_action(rng) for row in world]) for p in (0.4, 0.7)
@@ -63,7 +63,7 @@ def test_pairing_narrows_the_interval():
     assert paired < 0.3 * np.ptp(score(second)["official"][OVERALL]["interval"])
 
 
-def test_a_run_against_itself_is_no_different():
+def test_a_run_does_not_differ_from_itself():
     rows = compare(SECOND, SECOND)
     assert rows["official"][OVERALL]["partial_match"] == {
         "first": 62.5,
@@ -78,7 +78,7 @@ def test_the_order_of_the_rows_does_not_matter():
     assert compare(FIRST, SECOND[::-1]) == compare(FIRST, SECOND)
 
 
-def test_files_and_lists_compare_alike_and_json_takes_it(tmp_path):
+def test_files_and_lists_compare_alike_and_the_result_is_json_serialisable(tmp_path):
     for name, rows in (("first", FIRST), ("second", SECOND)):
         write_predictions(tmp_path / name, rows)
     assert compare(tmp_path / "first", tmp_path / "second") == compare(FIRST, SECOND)

@@ -1,4 +1,4 @@
-"""Dialects differ where their sources say, and judge whole tables as their references judge single steps."""
+"""Dialects differ as their sources state, and judge tables as their references judge single steps."""
 
 import gzip
 import json
@@ -101,7 +101,7 @@ def golden_boxes(cases):
 
 @settings(max_examples=100, deadline=None)
 @given(steps)
-def test_what_only_adds_a_condition_is_never_right_where_official_is_wrong(triples):
+def test_dialects_that_only_add_a_condition_never_accept_what_official_rejects(triples):
     matched = verdicts(predictions(triples), list(DIALECTS))
     for name in ("official_text", "official_direction", "official_factor"):
         assert not (matched[name] & ~matched["official"]).any()
@@ -109,7 +109,7 @@ def test_what_only_adds_a_condition_is_never_right_where_official_is_wrong(tripl
 
 @settings(max_examples=100, deadline=None)
 @given(steps)
-def test_no_dialect_takes_no_action_or_another_kind_of_action_for_right(triples):
+def test_no_dialect_accepts_a_missing_action_or_another_kind_of_action(triples):
     rows = predictions(triples)
     for name, matched in verdicts(rows, list(DIALECTS)).items():
         for row, is_right in zip(rows, matched, strict=True):
@@ -177,7 +177,7 @@ def test_the_smallest_element_under_the_tap_is_the_tapped_one():
     assert right("five_points", Action.tap(0.9, 0.9), Action.tap(0.6, 0.8), screen, BUTTON)
 
 
-def test_ends_are_alike_for_agentcpm_alone():
+def test_only_agentcpm_treats_both_ends_alike():
     assert accepted(Action.complete(), Action.impossible()) == {"agentcpm"}
     assert accepted(Action.press("enter"), Action.complete()) == set()
 
@@ -190,12 +190,12 @@ def test_the_official_matcher_compares_later_kinds_like_every_type_that_it_does_
         assert not right("official", gold, Action.tap(0.1, 0.1))
 
 
-def test_an_unknown_dialect_is_refused_with_the_names_there_are():
+def test_an_unknown_dialect_is_refused_with_the_known_names():
     with pytest.raises(UserError, match=r"dialect 'offical' is unknown; choose one of official, strict, .*five_points"):
         verdicts([], ["official", "offical"])
 
 
-def test_every_dialect_says_its_rule_and_its_source():
+def test_every_dialect_has_a_rule_and_a_source():
     for about in describe_scorers(list(DIALECTS)).values():
         assert about["rule"] and about["source"]
 

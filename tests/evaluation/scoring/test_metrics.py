@@ -103,7 +103,7 @@ def test_groups_get_the_same_columns_over_their_episodes(by_hand):
     assert scores["official"][OVERALL] == score(by_hand)["official"][OVERALL]
 
 
-def test_a_group_may_not_be_called_like_a_subset(by_hand):
+def test_a_group_cannot_have_the_name_of_a_subset(by_hand):
     with pytest.raises(UserError, match="single"):
         score(by_hand, {"single": {"a"}})
 
@@ -135,7 +135,7 @@ def test_intervals_hold_the_mean_repeat_and_shrink_with_episodes(world):
     assert np.ptp(overall["interval"]) < np.ptp(general["interval"])
 
 
-def test_a_subset_that_is_all_right_has_no_spread():
+def test_a_subset_without_errors_has_a_zero_width_interval():
     rows = answered(episode("a", "general", [HOME]), [HOME])
     assert score(rows)["official"]["general"]["interval"] == [100, 100]
 
@@ -183,7 +183,7 @@ def test_goal_progress_is_where_the_first_error_is():
     assert scores["official"][OVERALL]["goal_progress"] == 50
 
 
-def test_goal_progress_does_not_hang_on_the_order_of_the_rows():
+def test_goal_progress_does_not_depend_on_the_order_of_the_rows():
     rows = answered(episode("a", "single", [HOME] * 4), [HOME, DONE, HOME, DONE])
     assert score(rows[::-1])["official"]["single"]["goal_progress"] == 25
 
@@ -206,7 +206,7 @@ def test_every_share_has_an_interval_around_it(world):
         assert low <= overall[share] <= high
 
 
-def test_a_share_that_is_not_there_in_every_draw_is_resampled_where_it_is():
+def test_a_share_undefined_in_some_draws_is_resampled_over_the_others():
     rows = [*episode("a", "single", [UP]), *episode("b", "single", [HOME]), *episode("c", "single", [HOME])]
     row = score(answered(rows, [UP, HOME, DONE]))["official"]["single"]
     assert row["intervals"]["swipe"] == [100, 100]

@@ -73,11 +73,11 @@ def test_verdicts_of_a_file_are_those_of_the_objects(path, rows):
         assert from_file[name].tolist() == from_objects[name].tolist()
 
 
-def test_a_file_scores_as_its_objects_do(path):
+def test_a_file_has_the_scores_of_its_objects(path):
     assert score(path, {"some": {"001"}}) == score(read_predictions(path), {"some": {"001"}})
 
 
-def test_an_empty_file_scores_as_nothing(tmp_path):
+def test_an_empty_file_has_no_score(tmp_path):
     write_predictions(tmp_path / "p.parquet", [])
     assert score(tmp_path / "p.parquet") == score([])
 
@@ -128,7 +128,7 @@ def action(kind=4, touch=(0.1, 0.2), lift=(0.1, 0.2), text=""):
         ({"elements": [{"box": [0, 0, float("inf"), 1], "text": "", "type": ""}]}, "box is missing or not finite"),
     ],
 )
-def test_a_row_that_is_no_step_is_named(tmp_path, cells, message):
+def test_an_invalid_row_is_named(tmp_path, cells, message):
     with pytest.raises(UserError, match=rf"p\.parquet, row 1: .*{message}"):
         score(spoiled(tmp_path, **cells))
 

@@ -1,4 +1,4 @@
-"""Sentences that share a row are learned as if each had one to itself, by every family of models."""
+"""In every family, packed sentences have the losses and gradients of separate rows."""
 
 import pytest
 import torch
@@ -93,7 +93,7 @@ def test_a_packed_row_has_the_gradients_that_its_sentences_have_together(name, c
 
 
 @every_family
-def test_a_block_diagonal_mask_says_the_same(name, adapted):
+def test_a_block_diagonal_mask_computes_the_same(name, adapted):
     family = adapted(name)
     row = family.row(*built(family))
     packed = family.model(**row)
@@ -110,7 +110,7 @@ def test_a_block_diagonal_mask_says_the_same(name, adapted):
 
 
 @every_family
-def test_one_row_without_bounds_would_be_something_else(name):
+def test_a_packed_row_without_bounds_computes_other_logits(name):
     """So the claims above are not vacuous: sentences that see each other have other losses."""
     family = families.shared(name)
     row = family.row(*built(family))
@@ -170,7 +170,7 @@ def test_several_tokens_behind_a_cache_need_a_mask():
 
 
 @every_family
-def test_a_row_that_is_learned_makes_no_cache(name, monkeypatch):
+def test_a_training_row_builds_no_cache(name, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("keys and values were copied into a cache")
 
@@ -188,14 +188,14 @@ def test_a_row_that_is_learned_makes_no_cache(name, monkeypatch):
         ({"model_type": "gemma2", "layer_types": ["full_attention"] * 2, "sliding_window": None}, "caps logits"),
     ],
 )
-def test_a_language_model_that_attends_otherwise_is_refused(changes, reason):
+def test_a_language_model_with_other_attention_is_refused(changes, reason):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**tiny.LLAMA | changes, vocab_size=8))
     with pytest.raises(UserError, match=reason):
         choose_attention(model, model)
 
 
-def test_a_mistral_without_a_window_is_taken():
+def test_a_mistral_without_a_sliding_window_is_accepted():
     config = AutoConfig.for_model(**tiny.LLAMA | {"model_type": "mistral", "sliding_window": None}, vocab_size=8)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)

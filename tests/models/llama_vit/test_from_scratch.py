@@ -1,4 +1,4 @@
-"""Before the first step, a model from scratch looks where it is to: at what was named, and a token or two back."""
+"""Before the first step, the heads of a model from scratch attend to the named element and one or two tokens back."""
 
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def looks(model: LlamaViT, layer: int, at: int) -> list[tuple[torch.Tensor, int]
 
 @pytest.mark.parametrize(("head", "back"), [(5, 1), (4, 2)])
 def test_the_last_heads_look_one_and_two_tokens_back_whatever_stands_there(model, head, back):
-    """Of 200 tokens; in the first layer, before others have added to what they see."""
+    """For 200 tokens, in the first layer, whose inputs are the embeddings."""
     found = [where[head] for where, _ in looks(model, 0, ANSWER)]
     assert sum(float(where[-1 - back]) for where in found) / SCREENS > 0.6
     assert sum(int(where.argmax()) == len(where) - 1 - back for where in found) > SCREENS * 0.6

@@ -1,4 +1,4 @@
-"""Llama+ViT: any encoder's features reach the right visual token, and the loss is what it says it is."""
+"""Llama+ViT: any encoder's features reach the right visual token, and the loss is as documented."""
 
 import pytest
 import torch
@@ -86,7 +86,7 @@ def test_places_are_merged_row_by_row_after_pooling():
     assert torch.equal(merged(features, (2, 4), (1, 1)), functional.adaptive_avg_pool2d(features, (2, 4)))
 
 
-def test_a_merging_model_is_saved_with_what_it_merges_and_says_the_same_again(tmp_path, batch):
+def test_visual_merge_is_saved_and_the_loaded_model_has_the_same_logits(tmp_path, batch):
     model = tiny.model(len(WORDS), visual_grid=(4, 2), visual_merge=(1, 2))
     assert model.projector.linear.in_features == 2 * 16
     model.save_pretrained(tmp_path)

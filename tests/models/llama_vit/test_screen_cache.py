@@ -1,4 +1,4 @@
-"""A screen that was seen is not looked at again, and nothing else changes."""
+"""A screen is encoded once, and the outputs do not change."""
 
 from dataclasses import replace
 
@@ -29,12 +29,12 @@ def looked(model, monkeypatch) -> list[int]:
     return calls
 
 
-def test_what_is_made_of_a_screen_is_what_the_model_makes_of_it(model):
+def test_cached_screen_embeddings_equal_those_of_the_model(model):
     with torch.inference_mode():
         assert torch.equal(ScreenCache(model)(SCREENS), model.see(torch.from_numpy(np.stack(SCREENS)))[1])
 
 
-def test_a_screen_is_looked_at_once(model, looked):
+def test_a_screen_is_encoded_once(model, looked):
     seen = ScreenCache(model)
     with torch.inference_mode():
         first = seen(SCREENS[:3])
@@ -45,7 +45,7 @@ def test_a_screen_is_looked_at_once(model, looked):
     assert torch.equal(again[3], first[0])
 
 
-def test_mixed_precision_is_another_look(model, looked):
+def test_mixed_precision_has_its_own_cache_entry(model, looked):
     seen = ScreenCache(model)
     with torch.inference_mode():
         seen(SCREENS[:1])
@@ -70,7 +70,7 @@ def test_more_screens_than_are_kept_can_be_asked_for(model):
         assert len(ScreenCache(model, kept_bytes=1)(SCREENS)) == len(SCREENS)
 
 
-def test_an_agent_without_a_sense_knows_what_the_agent_saw(model, looked):
+def test_controls_use_the_screens_that_the_agent_encoded(model, looked):
     agent = VlmAgent(model, WORDS, tiny.sentences(WORDS))
     episode = tiny.episode()
     agent.answer_episode(episode)
@@ -82,7 +82,7 @@ def test_an_agent_without_a_sense_knows_what_the_agent_saw(model, looked):
     assert sum(looked) == len(episode) + 1
 
 
-def test_an_agent_that_acts_looks_at_each_new_screen_only(model, looked):
+def test_an_acting_agent_encodes_only_new_screens(model, looked):
     agent, episode = VlmAgent(model, WORDS, tiny.sentences(WORDS)), tiny.episode()
     answer_step_by_step(agent, [episode])
     assert sum(looked) == len(episode)

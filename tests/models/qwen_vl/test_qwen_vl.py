@@ -163,7 +163,7 @@ def test_only_the_language_model_is_adapted(name):
 
 
 @every_family
-def test_transformers_generate_says_what_its_own_class_says(name):
+def test_transformers_generate_equals_that_of_its_own_class(name):
     family = families.shared(name)
     episode = tiny.episode(2)
     sentence = family.sentences.build(episode, last=1)
@@ -177,7 +177,7 @@ def test_transformers_generate_says_what_its_own_class_says(name):
 
 
 @every_family
-def test_generate_for_sentences_of_unlike_length_says_what_it_says_for_each(name):
+def test_generate_on_a_padded_batch_equals_generate_on_each_sentence(name):
     """Padded on the left, as transformers' processors pad."""
     family = families.shared(name)
     ids = [torch.tensor([family.sentences.goal_ids(goal)]) for goal in ("open settings 0", "open 1")]

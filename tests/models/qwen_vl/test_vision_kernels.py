@@ -1,4 +1,4 @@
-"""The faster patch embedding and attention of vision towers compute what transformers' own do."""
+"""The faster patch embedding and attention of vision towers compute the outputs of transformers' own."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Qwen-VL (2023) computes what its published weights say, and a whole checkpoint arrives whole."""
+"""Qwen-VL (2023) computes the logits of its published weights, and a checkpoint is converted completely."""
 
 import json
 import math

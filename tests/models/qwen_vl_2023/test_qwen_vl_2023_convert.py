@@ -118,7 +118,7 @@ def test_half_a_file_is_named(source, target):
         convert(source, target)
 
 
-def test_pickles_are_not_read_and_the_way_out_is_named(source, target):
+def test_pickles_are_not_read_and_the_message_names_the_remedy(source, target):
     for file in source.glob("*.safetensors"):
         file.rename(file.with_name(f"pytorch_{file.stem}.bin"))
     with pytest.raises(CheckpointFormatError, match=r"(?s)pickle.*docs/qwen_vl_2023.md"):

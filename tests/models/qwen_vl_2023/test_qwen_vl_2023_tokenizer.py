@@ -1,4 +1,4 @@
-"""Qwen's tokens, as ranks and a pattern define them; what a user types is text."""
+"""Qwen's tokens, as ranks and a pattern define them; special tokens in typed text are plain text."""
 
 import base64
 import unicodedata

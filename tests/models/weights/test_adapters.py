@@ -116,7 +116,7 @@ def test_a_fresh_adapter_changes_no_logit(lora):
 
 
 @KINDS
-def test_gradients_flow_only_where_told(lora):
+def test_only_trained_parts_get_gradients(lora):
     model = prepared(lora)
     model.train()(**a_batch()).loss.backward()
     assert {name for name, weight in model.named_parameters() if weight.grad is not None} == trained_names(model)
@@ -168,7 +168,7 @@ def test_a_part_with_nothing_to_adapt_is_an_error():
 @pytest.mark.parametrize(
     "parts", [{"head": "full"}, {"embeddings": "full"}, {"embeddings": "full", "head": "full"}, {"head": "lora"}]
 )
-def test_embeddings_and_head_that_are_one_matrix_are_not_torn_apart(parts):
+def test_tied_embeddings_and_head_cannot_be_trained_separately(parts):
     tied = tiny.LLAMA | {"tie_word_embeddings": True}
     with pytest.raises(UserError, match="one matrix"):
         prepared(llama=tied, **parts)
@@ -178,7 +178,7 @@ def test_embeddings_and_head_that_are_one_matrix_are_not_torn_apart(parts):
 
 
 @KINDS
-def test_an_adapter_comes_back_with_identical_logits(lora, tmp_path):
+def test_a_loaded_adapter_has_identical_logits(lora, tmp_path):
     model = some_training(prepared(lora))
     untrained = logits(tiny.model(len(WORDS), visual_positions=True))
     save_trained_weights(model, tmp_path)
@@ -227,7 +227,7 @@ def test_half_of_a_projector_is_refused_too(tmp_path):
         load_adapter(tiny.model(len(WORDS), visual_positions=True), tmp_path)
 
 
-def test_what_trains_is_float32_upon_a_half_precision_base():
+def test_trained_weights_are_float32_on_a_half_precision_base():
     base = tiny.model(len(WORDS)).to(torch.bfloat16)
     model = choose_trained_weights(base, TrainedParts(), Lora(rank=2))
     kinds = {parameter.requires_grad: parameter.dtype for parameter in model.parameters()}

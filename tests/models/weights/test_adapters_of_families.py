@@ -71,7 +71,7 @@ def test_a_part_in_full_trains_itself_and_no_other(name, part, beside):
 
 @FAMILIES
 @KINDS
-def test_a_saved_adapter_comes_back_to_the_bit(name, kind, tmp_path):
+def test_a_saved_adapter_is_loaded_bit_for_bit(name, kind, tmp_path):
     family = adapted(name, kind)
     save_trained_weights(family.model, tmp_path)
     base = quantise(families.family(name).model, kind)

@@ -1,4 +1,4 @@
-"""A merged checkpoint computes what base and adapter computed, or it is refused."""
+"""A merged checkpoint computes the logits of base and adapter, or it is refused."""
 
 import json
 import shutil
@@ -59,7 +59,7 @@ def run(tmp_path_factory):
     ],
     ids=lambda model: "-".join(f"{key}" for key in [*model, *model.get("lora", {}), *map(str, model.values())][:4]),
 )
-def test_merged_computes_what_base_and_adapter_do(model, tmp_path):
+def test_a_merged_model_computes_the_logits_of_base_and_adapter(model, tmp_path):
     run = adapted_run.write_run(tmp_path, **model)
     assert is_quantised(load(run)[0]) == ("quantisation" in model)
     result = merge_run(run, tmp_path / "merged", samples)
@@ -87,7 +87,7 @@ def test_a_quantised_run_is_evaluated_as_it_was_trained_and_gone_on_from_as_merg
     assert not is_quantised(base)
 
 
-def test_a_checkpoint_of_a_run_that_is_not_finished_tells_what_goes_on_from_it(run, tmp_path):
+def test_a_checkpoint_of_an_unfinished_run_has_the_configuration_of_the_run(run, tmp_path):
     shutil.copytree(run, tmp_path / "run")
     checkpoint = tmp_path / "run/checkpoints/checkpoint-3"
     checkpoint.parent.mkdir()
@@ -143,7 +143,7 @@ def adds_half_of_it(model):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("wrong", [forgets_the_adapter, adds_half_of_it])
-def test_a_merge_that_computes_something_else_is_kept_under_another_name(dtype, wrong, tmp_path, monkeypatch):
+def test_a_merge_with_other_logits_is_kept_under_another_name(dtype, wrong, tmp_path, monkeypatch):
     run = adapted_run.write_run(tmp_path, steps=20, dtype=dtype)
     monkeypatch.setattr(merge, "merge_adapter", wrong)
     found = {"float32": r"logits differ by up to .* 0\.0001 is accepted", "bfloat16": "25% of what bfloat16 arithmetic"}
@@ -195,7 +195,7 @@ def test_without_a_learned_token_nothing_is_proved(run):
     assert not left(run)
 
 
-def test_what_is_there_already_is_not_touched(run, tmp_path):
+def test_existing_output_is_not_changed(run, tmp_path):
     (tmp_path / "kept.txt").write_text("mine")
     with pytest.raises(MergeError, match="holds something already"):
         merge_run(run, tmp_path, samples)

@@ -1,4 +1,4 @@
-"""What a base was read from is recorded, and a base that changes under an adapter is noticed."""
+"""The source of a base is recorded, and a base that changed since its adapter was trained is detected."""
 
 import json
 import shutil

@@ -20,7 +20,7 @@ def frequencies(model: torch.nn.Module) -> list[torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory) -> tuple[AutoModelForCausalLM, dict]:
-    """A language model, and what a recipe calls it and an encoder: float16, as Llama 2 is published."""
+    """A language model in float16, as Llama 2 is published, and the recipe of it and an encoder."""
     folder = tmp_path_factory.mktemp("published")
     llama = AutoModelForCausalLM.from_config(AutoConfig.for_model(**tiny.LLAMA, vocab_size=len(WORDS)))
     llama.half().save_pretrained(folder / "llama")

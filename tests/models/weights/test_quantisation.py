@@ -1,4 +1,4 @@
-"""A quantised base: what is quantised, that it trains close to the full one, and that it comes back to the bit."""
+"""A quantised base: its quantised weights, its training close to the full one, and loading bit for bit."""
 
 import sys
 
@@ -101,7 +101,7 @@ def test_without_a_kind_nothing_is_touched():
 
 
 @KINDS
-def test_it_computes_nearly_what_the_full_one_does(kind):
+def test_a_quantised_model_computes_nearly_the_full_ones_logits(kind):
     error = relative(logits(base(kind)), logits(base(None)))
     assert 0 < error < {"nf4": 0.2, "int8": 0.03}[kind]
 
@@ -119,7 +119,7 @@ def test_a_fresh_adapter_changes_no_logit(kind, lora):
 
 @KINDS
 @LORAS
-def test_gradients_are_those_upon_the_weights_it_computes_with(kind, lora):
+def test_gradients_are_those_of_the_dequantised_weights(kind, lora):
     """Against an ordinary model of those very weights, in which nothing is quantised any more."""
     torch.manual_seed(1)
     plain = gradients(choose_trained_weights(dequantise(base(kind)), TrainedParts(), lora))
@@ -137,7 +137,7 @@ def test_gradient_checkpointing_changes_no_gradient(kind):
 
 @KINDS
 @LORAS
-def test_the_adapter_alone_is_saved_and_comes_back_upon_the_same_base_to_the_bit(kind, lora, tmp_path):
+def test_only_the_adapter_is_saved_and_loads_bit_for_bit_on_the_same_base(kind, lora, tmp_path):
     model = trained(kind, lora)
     save_trained_weights(model, tmp_path)
     loaded = load_adapter(base(kind), tmp_path).eval()
@@ -167,7 +167,7 @@ def test_parameters_are_counted_as_if_nothing_were_quantised(kind):
 
 
 @KINDS
-def test_what_trains_upon_half_precision_is_float32(kind):
+def test_trained_weights_on_a_half_precision_model_are_float32(kind):
     model = tiny.model(len(WORDS), llama=WITH_BIAS).to(torch.bfloat16)
     model = choose_trained_weights(quantise(model, kind), TrainedParts(), Lora(rank=2, dora=True))
     assert {parameter.dtype for parameter in model.parameters() if parameter.requires_grad} == {torch.float32}
@@ -182,7 +182,7 @@ def test_quantised_weights_are_not_trained_themselves(parts):
         choose_trained_weights(base("nf4"), TrainedParts(**parts), Lora())
 
 
-def test_without_bitsandbytes_the_message_says_what_to_do(monkeypatch):
+def test_without_bitsandbytes_the_message_names_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     with pytest.raises(QuantisationError, match=r"model\.quantisation nf4 needs bitsandbytes"):
         quantise(tiny.model(len(WORDS)), "nf4")
