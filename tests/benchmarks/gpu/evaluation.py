@@ -1,8 +1,8 @@
 """Offline evaluation in bfloat16: steps per second, with one prefill per batch of 8-step episodes.
 
-`prefill` reads and answers as for an agent that always agrees with the demonstration, which needs nothing but the
-prefill; screens are cut into patches and moved within the time. `decoding` is the other end: random weights never
-agree, so every step is decoded on, to 64 tokens.
+`prefill`: an agent that always agrees with the demonstration, so the prefill alone answers every step; the time
+includes dividing screens into patches and moving them to the GPU. `decoding`: the opposite case, random weights that
+never agree, so every step is decoded to 64 tokens.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from vlm_agent.sentences import IGNORED
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_shape(parser)
-    parser.add_argument("--batch-tokens", type=int, default=BATCH_TOKENS, metavar="N", help="read at once")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often all episodes are answered")
+    parser.add_argument("--batch-tokens", type=int, default=BATCH_TOKENS, metavar="N", help="tokens per prefill")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="repetitions of all episodes")
 
 
 class Agreeing:
-    """A decoder that takes the demonstrated tokens for the most likely ones; everything is computed as by `decoder`."""
+    """A decoder that computes like `decoder` and returns the demonstrated tokens as the most likely ones."""
 
     def __init__(self, decoder: Decoder):
         self.begin, self.step, self._prefill = decoder.begin, decoder.step, decoder.prefill

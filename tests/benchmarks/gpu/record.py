@@ -1,4 +1,4 @@
-"""What a result says beside its figures: where, when and with what it was measured."""
+"""The metadata of a result: hardware, versions, date, commit and command."""
 
 import argparse
 import datetime

@@ -1,4 +1,4 @@
-"""Whether roads that claim to do the same work do: losses and gradients compared, relative differences."""
+"""Checks that all methods compute the same: relative differences of their losses and gradients."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ TOLERANCE = 1e-4
 
 
 def differences(reference: Path, others: dict[str, Path]) -> dict[str, dict[str, float]]:
-    """For each of the others: how far the whole gradient is from the reference, and how far its worst weight is."""
+    """For each of the others: the relative difference of the whole gradient, and of the worst single weight."""
     wanted = load_file(reference)
     return {name: _difference(wanted, load_file(path)) for name, path in others.items()}
 

@@ -1,4 +1,4 @@
-"""Episodes of the simulated phone in a folder that every road, the peer's too, reads: `episodes.json`, `screens.npy`.
+"""Episodes of the simulated phone in a folder that all methods read: `episodes.json` and `screens.npy`.
 
 Only numpy is imported at the top.
 """
@@ -13,7 +13,7 @@ STEPS = 8
 
 
 def write_episodes(folder: Path, count: int, size: tuple[int, int], steps: int = STEPS) -> list[str]:
-    """`count` episodes of exactly `steps` steps, the longer ones cut; their texts, for a tokenizer to be made of."""
+    """Writes `count` episodes of exactly `steps` steps, truncating longer ones; returns their texts for a tokenizer."""
     from vlm_agent.action_languages.binned import BinnedLanguage
     from vlm_agent.datasets.simulate import simulate_episode
 

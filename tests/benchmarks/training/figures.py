@@ -1,4 +1,4 @@
-"""From runs to figures and a table."""
+"""Figures and a table from the runs."""
 
 from rich import box
 from rich.console import Console

@@ -1,4 +1,4 @@
-"""What every road's process does alike: its arguments, its memory, its gradients to be compared, one line of JSON.
+"""Common parts of the process of each method: arguments, memory, gradients for the comparison, one line of JSON.
 
 Imports nothing of vlm_agent: the peer's environment runs it too.
 """

@@ -1,4 +1,4 @@
-"""Models with random weights from a seed, and LoRA upon them. The peer, in its own environment, builds its own here."""
+"""Models with seeded random weights, and their LoRA adapters. The peer builds its model here too."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +39,7 @@ def build(
 
 
 def timed_modules(model, shape: Shape) -> tuple[torch.nn.Module, torch.nn.Module]:
-    """(vision tower, decoder without its head) of what `build` made."""
+    """(vision tower, decoder without its head) of a model from `build`."""
     base = model.get_base_model()
     if shape.family == "llama_vit":
         return base.vision, base.language_model.model
@@ -48,7 +48,7 @@ def timed_modules(model, shape: Shape) -> tuple[torch.nn.Module, torch.nn.Module
 
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """What is made within is made of it, rather than cast to it: 7B in float32 would need twice the memory."""
+    """Tensors are created in this dtype rather than cast to it: a 7B model in float32 needs twice the memory."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

@@ -1,4 +1,4 @@
-"""Road (c), ours: whole trajectories end to end in one row, logits at supervised positions only."""
+"""Method (c), ours: whole trajectories packed in one row, logits only at supervised positions."""
 
 from collections.abc import Sequence
 

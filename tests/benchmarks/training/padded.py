@@ -1,4 +1,4 @@
-"""Roads (a) and (b): batches padded to their longest sentence, all logits, transformers' own loss."""
+"""Methods (a) and (b): batches padded to their longest sentence, logits at all positions, loss of transformers."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -76,9 +76,9 @@ def prepare(model) -> None:
     if not isinstance(base, LlamaViT):
         return
 
-    def forward(input_ids, screens, **given):
+    def forward(input_ids, screens, **inputs):
         embeddings, _ = base.embed(input_ids, screens)
-        return base.language_model(inputs_embeds=embeddings, **given)
+        return base.language_model(inputs_embeds=embeddings, **inputs)
 
     base.forward = forward
 

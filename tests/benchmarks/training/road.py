@@ -1,7 +1,7 @@
-"""One road of ours in a fresh process: (a) `step_samples`, (b) `padded`, (c) `packed`.
+"""One of our methods in a new process: (a) `step_samples`, (b) `padded`, (c) `packed`.
 
-Everything from an episode in memory to the updated weights is timed: writing the sentence, preparing its screens,
-collating, forward, backward, update. Imports, the model's making and a step on one-step episodes before it are not.
+The time runs from an episode in memory to the updated weights: building the sentence, preparing its screens, collating,
+forward, backward, update. It excludes imports, building the model, and a warm-up step on one-step episodes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -97,11 +97,11 @@ class Run:
         return self.update(*self.batches(episodes), learning_rate)
 
     def batches(self, episodes: list[Episode]) -> tuple[Iterator[dict[str, torch.Tensor]], int]:
-        """What the forward passes of an update read, each made when its turn comes; the supervised tokens of all."""
+        """The batches of one update, collated lazily, and the number of supervised tokens in all of them."""
         sentences = [self.writer.build(episode) for episode in episodes]
         self.counts.actions += sum(map(len, episodes))
-        made = (self._collated(some) for some in self.group(sentences, self.shape.batch))
-        return made, sum(sentence.supervised for sentence in sentences)
+        batches = (self._collated(some) for some in self.group(sentences, self.shape.batch))
+        return batches, sum(sentence.supervised for sentence in sentences)
 
     def update(
         self, batches: Iterable[dict[str, torch.Tensor]], items: int, learning_rate: float = LEARNING_RATE

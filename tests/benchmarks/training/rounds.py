@@ -1,4 +1,4 @@
-"""The roads, and rounds in which each is taken once, in a fresh process."""
+"""The methods ("roads") of training, and rounds in which each runs once, in a new process."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _SYSTEM_TURN = ("<|im_start|>system\n", "<|im_end|>")
 
 @dataclass(frozen=True)
 class Road:
-    """`module` runs it, with `options`; `steps` optimiser steps are timed, fewer of a slow one."""
+    """A method: the script `module` with `options`. `steps`: the number of timed optimiser steps."""
 
     letter: str
     name: str
@@ -37,7 +37,7 @@ def _ours(letter: str, name: str, about: str, steps: int = 3) -> Road:
 
 
 ROADS = (
-    _ours("a", "step_samples", "one sample a step", steps=1),
+    _ours("a", "step_samples", "one sample per step", steps=1),
     _ours("b", "padded", "padded, all logits"),
     _ours("c", "packed", "ours"),
     Road("p", "trl", "TRL", "trl_road", ()),
@@ -47,7 +47,7 @@ ROADS = (
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the episodes are, the peer's Python (None: not at hand), the roads asked for, threads a road may use."""
+    """The folder of the episodes, the peer's Python (None: not installed), the chosen methods, and their threads."""
 
     folder: Path
     peer_python: Path | None
@@ -56,7 +56,7 @@ class Bench:
     quick: bool
 
     def left_out(self, road: Road) -> str | None:
-        """Why the road cannot be taken here, or None."""
+        """The reason why the method cannot run here, or None."""
         if road.name not in self.asked:
             return "it was not asked for"
         if road.is_peer and self.peer_python is None:

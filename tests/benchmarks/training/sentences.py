@@ -1,4 +1,4 @@
-"""The samples that the field cuts a trajectory into."""
+"""Single-step samples of a trajectory, as in common practice."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ from vlm_agent.sentences import IGNORED, Sentence
 
 
 def cut_into_steps(sentence: Sentence) -> list[Sentence]:
-    """One sample an action: all that came before it to be read again, and that action alone to be learned."""
+    """One sample per action: the whole history without a loss, and the action supervised."""
     learned = [label != IGNORED for label in sentence.labels]
     begins = [at for at, (before, now) in enumerate(pairwise([False, *learned])) if now and not before]
     ends = [at for at, (now, after) in enumerate(pairwise([*learned, False]), 1) if now and not after]

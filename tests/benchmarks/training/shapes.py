@@ -1,4 +1,4 @@
-"""The models that are trained, by their sizes. Imports nothing: the peer, in its own environment, reads them too."""
+"""The sizes of the models. Imports only the standard library, because the peer's environment uses it too."""
 
 from dataclasses import dataclass, field, replace
 
@@ -24,7 +24,7 @@ class Shape:
 
 
 def shape_named(name: str, vocabulary: int | None = None) -> Shape:
-    """Any of the shapes below, with another vocabulary where one is given."""
+    """One of the shapes below, optionally with another size of the vocabulary."""
     shape = next(shape for shape in (*SHAPES, *IN_PROPORTION, *GPU_SHAPES) if shape.name == name)
     return shape if vocabulary is None else replace(shape, vocabulary=vocabulary)
 

@@ -1,4 +1,4 @@
-"""Where a training step's time goes, from hooks on the model; the same for every road and for the peer."""
+"""Time of each part of a training step, measured by hooks on the model, for all methods including the peer."""
 
 import time
 from collections import Counter
@@ -8,7 +8,7 @@ PARTS = ("batch", "vision", "decoder", "head and loss", "update", "other")
 
 
 class Stopwatch:
-    """`lap(part)` gives the time since the lap before to a part. Not for GPUs, whose work ends later than its call."""
+    """`lap(part)` adds the time since the previous lap to a part. Not for GPUs, whose kernels run asynchronously."""
 
     def __init__(self):
         self.restart()
@@ -34,7 +34,7 @@ class Stopwatch:
         decoder.register_forward_pre_hook(lambda *_: self.lap("other"))
         decoder.register_forward_hook(self._decoded)
 
-    def _decoded(self, module, given, output) -> None:
+    def _decoded(self, module, inputs, output) -> None:
         self.lap("decoder")
         # Called when backward has left the head and comes to the decoder.
         output.last_hidden_state.register_hook(lambda _: self.lap("head and loss"))

@@ -1,9 +1,8 @@
-"""The peer, in its own environment: multi-turn SFT of the same Qwen2.5-VL on the same episodes by TRL's SFTTrainer.
+"""The peer: multi-turn SFT of the same Qwen2.5-VL on the same episodes with TRL's SFTTrainer, in its own environment.
 
-Settings as favourable as it supports: whole conversations (no history is read twice), loss on the assistant's words
-only, no gradient checkpointing, its own collator, pictures that are in memory. TRL neither packs pictures nor leaves
-out padding. On a GPU it computes logits only where there is a label, on a CPU at every position; `--labels-only` makes
-it do here as there.
+The settings are the fastest that TRL supports: whole conversations (each history is processed once), loss on assistant
+tokens only, no gradient checkpointing, its own collator, images in memory. TRL neither packs images nor omits padding.
+It computes logits only at labels on a GPU and at all positions on a CPU; `--labels-only` does the former on a CPU.
 """
 
 import sys
@@ -107,8 +106,8 @@ def conversations(folder: Path, batch: int, steps: int, system: str) -> Dataset:
 
     def conversation(chosen: dict[str, list[int]]) -> dict[str, list]:
         pairs = zip(chosen["episode"], chosen["steps"], strict=True)
-        made = [(messages(*episodes[at], length, system), pictures(episodes[at][1], length)) for at, length in pairs]
-        return {"messages": [turns for turns, _ in made], "images": [shown for _, shown in made]}
+        samples = [(messages(*episodes[at], length, system), pictures(episodes[at][1], length)) for at, length in pairs]
+        return {"messages": [turns for turns, _ in samples], "images": [images for _, images in samples]}
 
     return plan.with_transform(conversation)
 
@@ -144,7 +143,7 @@ class Watching(TrainerCallback):
         self.stopwatch.watch(model, *timed_modules(model, shape))
         model.register_forward_pre_hook(self._count, with_kwargs=True)
 
-    def _count(self, module, given, batch) -> None:
+    def _count(self, module, inputs, batch) -> None:
         ends = batch["labels"] == self.model.get_base_model().config.get_text_config().eos_token_id
         self.actions += int(ends.sum())
 

@@ -1,7 +1,7 @@
-"""A tokenizer in the manner of Qwen's, made from the episodes' own words: byte-level BPE, digits one by one, ChatML.
+"""A Qwen-like tokenizer trained on the texts of the episodes: byte-level BPE, single digits, ChatML.
 
-Small, so that nothing need be fetched; the models' vocabularies are larger than it, as theirs are. Both families use
-it: an action is about ten tokens, as with the real ones. Neither vlm_agent nor anything but transformers is imported.
+It needs no download. The vocabularies of the models are larger than the tokenizer's, as in the published models. Both
+families use it; an action has about ten tokens, as with the published tokenizers. Does not import vlm_agent.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ CHAT_TEMPLATE = (
     "{% else %}{{ part['text'] }}{% endif %}{% endfor %}{{ '<|im_end|>\n' }}"
     "{% endif %}{% endfor %}"
 )
-"""ChatML as Qwen2.5-VL writes it, with the assistant's words and end mark told apart for the loss."""
+"""The ChatML template of Qwen2.5-VL; it marks assistant tokens and their end mark for the loss."""
 
 
 def write_tokenizer(folder: Path, texts: Iterable[str]) -> None:
