@@ -39,9 +39,9 @@ def test_an_empty_list_of_predictions_can_be_written(tmp_path):
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(), st.text(), st.text())
-def test_any_text_survives(tmp_path, goal, said, typed):
+def test_any_text_survives(tmp_path, goal, answer, typed):
     row = replace(
-        GOLD[0], goal=goal, text=said, gold=Action.type_text(typed), elements=(UiElement((0, 0, 1, 1), typed),)
+        GOLD[0], goal=goal, text=answer, gold=Action.type_text(typed), elements=(UiElement((0, 0, 1, 1), typed),)
     )
     write_predictions(tmp_path / "p.parquet", [row])
     assert read_predictions(tmp_path / "p.parquet") == [row]

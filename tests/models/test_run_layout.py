@@ -58,7 +58,7 @@ def test_the_card_names_these_weights_their_licence_and_pictures_that_are_there(
     assert all(0 < (FOLDER / picture).stat().st_size < 1_000_000 for picture in pictures)
 
 
-def test_the_base_was_made_by_the_recipes_that_its_card_names_each_going_on_from_the_one_before():
+def test_the_base_was_trained_by_the_recipes_of_its_card_each_continuing_from_the_previous():
     saved, recipes = read_recipe(FOLDER / "recipe.yaml"), [read_recipe(path) for path in PRETRAINING]
     assert all(f"`recipes/{path.name}`" in card() for path in PRETRAINING)
     assert [recipe.model.base for recipe in recipes] == [None, *(recipe.output for recipe in recipes[:-1])]
@@ -129,6 +129,6 @@ def test_its_recipe_for_agents_is_lora_with_its_vision_as_it_is():
     assert model.train.vision == model.train.projector == "frozen"
 
 
-def test_its_saved_recipe_is_plain_yaml_without_paths_of_the_machine_it_was_made_on():
+def test_its_saved_recipe_is_plain_yaml_without_local_paths():
     recipe = yaml.safe_load((FOLDER / "recipe.yaml").read_text(encoding="utf-8"))
     assert not Path(recipe["output"]).is_absolute()

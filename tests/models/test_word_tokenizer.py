@@ -95,7 +95,7 @@ def test_it_saves_and_loads(tmp_path):
     assert (loaded.bos_token_id, loaded.eos_token_id, loaded.pad_token_id) == (1, 2, 0)
 
 
-def test_coordinates_that_are_no_numbers_are_one_token_each():
+def test_coordinates_in_brackets_are_one_token_each():
     language = LanguageVocabulary(
         ("touch ",), tuple(Coordinate(f"<{axis}{place}>", axis, 0.5) for axis, place in PLACES)
     )

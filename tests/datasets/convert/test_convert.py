@@ -68,7 +68,7 @@ def test_folders_that_are_links_are_searched_and_a_link_to_themselves_is_not_fol
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("nothing")], ids=["pipe", "broken link"])
-def test_what_is_named_like_data_and_is_no_file_is_not_passed_over(source, tmp_path, make):
+def test_a_data_file_name_that_is_not_a_file_is_an_error(source, tmp_path, make):
     path = source / "install-00000-of-00001"
     make(path)
     for given in (source, path):
@@ -181,7 +181,7 @@ def test_a_file_that_a_worker_cannot_read_stops_no_other(source, tmp_path):
     )}  # fmt: skip
 
 
-def test_more_bad_records_than_are_allowed_fail_the_run_and_a_larger_fraction_goes_on(source, tmp_path, capsys):
+def test_more_bad_records_than_allowed_fail_the_run_and_a_larger_limit_resumes_it(source, tmp_path, capsys):
     path = source / "general/general-00000-of-00001"
     path.write_bytes(_flip_in_payload(path.read_bytes()))  # costs 8 of 32 steps
     arguments = ["convert", "--input", str(source), "--output", str(tmp_path / "out"), "--workers", "1"]

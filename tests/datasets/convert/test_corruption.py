@@ -64,10 +64,10 @@ def test_a_thousand_damaged_records_are_counted_and_cost_nothing_but_their_episo
     for got, episode in zip(dataset, whole, strict=True):
         assert_same_episode(got, episode)
 
-    told = {(line["file"], line["record"]): line for line in lines}
-    assert len(told) == len(lines)
+    line_of = {(line["file"], line["record"]): line for line in lines}
+    assert len(line_of) == len(lines)
     for (file, number, step), offset in hurt.items():
-        line = told[str(tmp_path / f"in/general-{file:05d}-of-{FILES:05d}"), number * STEPS + step]
+        line = line_of[str(tmp_path / f"in/general-{file:05d}-of-{FILES:05d}"), number * STEPS + step]
         assert line["offset"] == offset and line["reason"]
 
 

@@ -84,7 +84,7 @@ def test_a_finish_before_all_parts_are_done_names_what_is_missing(inputs, tmp_pa
     assert not (output / "manifest.json").exists()
 
 
-def test_a_finish_where_there_is_no_conversion_is_refused(tmp_path):
+def test_finish_without_a_conversion_is_refused(tmp_path):
     with pytest.raises(DatasetError, match="does not hold a conversion"):
         finish(tmp_path)
     with pytest.raises(DatasetError, match="does not hold a conversion"):

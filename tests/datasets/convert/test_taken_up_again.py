@@ -22,23 +22,23 @@ def _arguments(source, output, *more):
 
 def _stamps(output):
     """What tells that a shard or an entry was written again."""
-    made = (*output.glob("*/*.parquet"), *output.glob(".conversion/*/*.json"))
-    return {path: path.stat().st_mtime_ns for path in made}
+    files = (*output.glob("*/*.parquet"), *output.glob(".conversion/*/*.json"))
+    return {path: path.stat().st_mtime_ns for path in files}
 
 
 @pytest.mark.parametrize(("files", "status"), [("ab cd", OK), ("ab ca", QUARANTINED)])
 def test_the_same_command_again_does_nothing_new(tmp_path, files, status):
     write_files(tmp_path / "in", files)
     assert main(_arguments(tmp_path / "in", tmp_path / "out")) == status
-    made, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
+    contents, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
     assert main(_arguments(tmp_path / "in", tmp_path / "out")) == status
-    assert tree(tmp_path / "out") == made
+    assert tree(tmp_path / "out") == contents
     assert _stamps(tmp_path / "out") == stamps
 
 
 def test_only_missing_output_is_written_again(source, tmp_path):
     converted(source, output=tmp_path / "out")
-    made, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
+    contents, stamps = tree(tmp_path / "out"), _stamps(tmp_path / "out")
     gone = [
         "manifest.json",
         "quarantine.jsonl",
@@ -48,7 +48,7 @@ def test_only_missing_output_is_written_again(source, tmp_path):
     for name in gone:
         (tmp_path / "out" / name).unlink()
         converted(source, output=tmp_path / "out")
-        assert tree(tmp_path / "out") == made
+        assert tree(tmp_path / "out") == contents
     remade = {path.name for path, stamp in _stamps(tmp_path / "out").items() if stamps[path] != stamp}
     names = ("general-00000-of-00001.parquet", "single-00000-of-00001.parquet")
     assert remade == {*names, *(f"{name}.json" for name in names)}
@@ -56,11 +56,11 @@ def test_only_missing_output_is_written_again(source, tmp_path):
 
 def test_a_truncated_shard_is_written_again(source, tmp_path):
     converted(source, output=tmp_path / "out")
-    made = tree(tmp_path / "out")
+    contents = tree(tmp_path / "out")
     shard = tmp_path / "out/general/general-00000-of-00001.parquet"
     shard.write_bytes(shard.read_bytes()[:-1])
     converted(source, output=tmp_path / "out")
-    assert tree(tmp_path / "out") == made
+    assert tree(tmp_path / "out") == contents
 
 
 def test_a_shard_that_was_overwritten_in_place_is_noticed(source, tmp_path):
@@ -73,11 +73,11 @@ def test_a_shard_that_was_overwritten_in_place_is_noticed(source, tmp_path):
 
 def test_what_an_interrupted_run_left_half_written_is_removed(source, tmp_path):
     converted(source, output=tmp_path / "out")
-    made = tree(tmp_path / "out")
+    contents = tree(tmp_path / "out")
     for folder in ("general", ".conversion", ".conversion/single", "."):
         (tmp_path / "out" / folder / ".x.0123abcd.partial").write_bytes(b"half")
     converted(source, output=tmp_path / "out")
-    assert tree(tmp_path / "out") == made
+    assert tree(tmp_path / "out") == contents
 
 
 CHANGED = [
@@ -108,13 +108,13 @@ def test_a_changed_option_or_input_is_refused_and_the_difference_named(source, t
     assert main(arguments) == OK
     if when == "stopped":
         (tmp_path / "out/manifest.json").unlink()
-    made = tree(tmp_path / "out")
+    contents = tree(tmp_path / "out")
     capsys.readouterr()
     assert main([*arguments, *(word.format(tmp=tmp_path, shared=aitz) for word in changed)]) == FAILED
-    said = capsys.readouterr().err
-    assert "holds a conversion with other settings" in said
-    assert all(word in said for word in words)
-    assert tree(tmp_path / "out") == made
+    printed = capsys.readouterr().err
+    assert "holds a conversion with other settings" in printed
+    assert all(word in printed for word in words)
+    assert tree(tmp_path / "out") == contents
     assert main(arguments) == OK
 
 
@@ -143,18 +143,18 @@ def test_an_input_of_the_same_size_and_other_bytes_is_refused(source, tmp_path):
     path.write_bytes(old[:-1] + bytes([old[-1] ^ 1]))
     with pytest.raises(DatasetError, match=f"{path} has changed since it was converted"):
         convert("aitw", [source], tmp_path / "out", workers=1)
-    made = tree(tmp_path / "out")
+    contents = tree(tmp_path / "out")
     path.write_bytes(old)
     converted(source, output=tmp_path / "out")
-    assert tree(tmp_path / "out") == made
+    assert tree(tmp_path / "out") == contents
 
 
 def test_inputs_may_lie_elsewhere_the_second_time(source, tmp_path):
     converted(source, output=tmp_path / "out")
-    made = tree(tmp_path / "out")
+    contents = tree(tmp_path / "out")
     shutil.move(source, tmp_path / "moved")
     converted(tmp_path / "moved", output=tmp_path / "out")
-    assert tree(tmp_path / "out") == made
+    assert tree(tmp_path / "out") == contents
 
 
 @pytest.mark.parametrize("stopped_at", ["note_duplicates", "read_duplicates"])
@@ -190,9 +190,9 @@ def test_a_run_is_refused_while_another_holds_the_folder(source, tmp_path, capsy
     with lock_output(output):
         for more in ([], ["--shard-index", "0", "--shard-count", "2"]):
             assert main(_arguments(source, output, *more)) == FAILED
-            said = capsys.readouterr().err
-            assert said.startswith(f"vlm-agent convert: another process is writing a conversion to {output};")
-            assert len(said.splitlines()) == 1
+            printed = capsys.readouterr().err
+            assert printed.startswith(f"vlm-agent convert: another process is writing a conversion to {output};")
+            assert len(printed.splitlines()) == 1
         refused = command("--input", source, "--output", output)
         assert refused.returncode == FAILED and "another process is writing a conversion" in refused.stderr
     assert main(_arguments(source, output)) == OK
@@ -216,10 +216,10 @@ def test_bad_records_of_an_earlier_run_do_not_weigh_more_for_the_later_one(tmp_p
     content = made_episode("m", size=(9, 9)), made_episode("m", size=(8, 8)), made_episode("n")
     write_episodes(last, content)
     converted(tmp_path / "in", output=tmp_path / "out", max_bad_fraction=0.2)
-    made = tree(tmp_path / "out")
+    contents = tree(tmp_path / "out")
     (tmp_path / "out/.conversion/general/general-00002-of-00003.parquet.json").unlink()
     converted(tmp_path / "in", output=tmp_path / "out", max_bad_fraction=0.2)
-    assert tree(tmp_path / "out") == made
+    assert tree(tmp_path / "out") == contents
 
 
 def test_a_conversion_started_with_relative_paths_can_be_finished_from_another_folder(source, tmp_path, monkeypatch):

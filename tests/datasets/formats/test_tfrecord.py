@@ -173,7 +173,7 @@ def test_a_record_beyond_the_limit_is_stepped_over(raw, monkeypatch):
     assert "more than the limit of 2000" in records[3].error
 
 
-def test_a_length_of_exabytes_is_no_reason_to_ask_for_memory(raw):
+def test_a_length_of_exabytes_allocates_no_memory(raw):
     length = struct.pack("<Q", 1 << 62)
     with raw.open("ab") as file:
         file.write(length + struct.pack("<I", masked_crc32c(length)) + b"little")

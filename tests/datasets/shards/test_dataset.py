@@ -202,7 +202,7 @@ def test_screens_of_every_format_are_read_as_they_decode(tmp_path, name):
     assert shot["path"] == f"1.{name}"
 
 
-def test_a_screen_that_was_made_smaller_is_in_the_shard_at_its_new_size(tmp_path):
+def test_a_downscaled_screen_is_in_the_shard_at_its_new_size(tmp_path):
     steps = (Step(made_screen(112, 84), Action.complete()),)
     dataset = _write_steps(tmp_path, ScreenFormat(max_pixels=56 * 56), steps, [(0, 0)])
     assert tuple(dataset.screen_sizes) == (((56, 28),),)

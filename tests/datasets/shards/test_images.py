@@ -48,7 +48,7 @@ def test_views_that_are_not_contiguous_are_encoded_as_they_look():
         np.zeros((4, 0, 3), np.uint8),
     ],
 )
-def test_what_is_no_rgb_screen_is_refused(screen):
+def test_an_array_that_is_not_an_rgb_screen_is_refused(screen):
     with pytest.raises(DatasetError, match="a screen is uint8"):
         encode_png(screen)
     for name in IMAGE_FORMATS:
@@ -185,7 +185,7 @@ def test_the_size_agrees_with_the_models_at_budgets_that_just_hold_a_grid(
 
 @settings(deadline=None, max_examples=400)
 @given(size=_phone, budget=st.integers(50_000, 4_000_000), multiple=_multiple)
-def test_the_model_leaves_a_screen_that_was_made_smaller_alone(smart_resize, size, budget, multiple):
+def test_the_model_does_not_resize_a_downscaled_screen(smart_resize, size, budget, multiple):
     fitted = fitted_size(size, budget, multiple)
     if fitted != size:
         assert smart_resize(fitted, budget, multiple) == fitted and math.prod(fitted) <= budget

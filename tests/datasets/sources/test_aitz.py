@@ -93,29 +93,29 @@ def test_the_real_episode_is_the_one_of_the_tfrecord(shared):
     record_file = shared / "data/aitw_tfrecord/google_apps-00000-of-00001"
     path = shared / "data/aitz_episode/GOOGLE_APPS-523638528775825151.json"
     published = json.loads(path.read_text())
-    for told, record in zip(read_steps(path), read_records(record_file), strict=True):
+    for entry, record in zip(read_steps(path), read_records(record_file), strict=True):
         expected = parse_step(record, record_file, "google_apps")
         for name in ("record", "episode_id", "subset", "step_id", "episode_length", "goal", "split"):
-            assert getattr(told, name) == getattr(expected, name), name
-        assert told.step.action == expected.step.action
-        assert told.step.elements == expected.step.elements
-        assert told.step.screenshot.dtype == np.uint8
-        assert np.array_equal(told.step.screenshot, expected.step.screenshot)
-        assert told.step.coat == CoatTexts(
-            published[told.record]["coat_screen_desc"],
-            published[told.record]["coat_action_think"],
-            published[told.record]["coat_action_desc"],
-            published[told.record]["coat_action_result"],
+            assert getattr(entry, name) == getattr(expected, name), name
+        assert entry.step.action == expected.step.action
+        assert entry.step.elements == expected.step.elements
+        assert entry.step.screenshot.dtype == np.uint8
+        assert np.array_equal(entry.step.screenshot, expected.step.screenshot)
+        assert entry.step.coat == CoatTexts(
+            published[entry.record]["coat_screen_desc"],
+            published[entry.record]["coat_action_think"],
+            published[entry.record]["coat_action_desc"],
+            published[entry.record]["coat_action_result"],
         )
 
 
 def test_every_kind_of_action_and_every_text_is_read(tmp_path):
     good, bad = _read(_write(tmp_path, _steps_of(_episode())))
     first = good[0]
-    read = Episode(first.episode_id, first.subset, first.goal, tuple(told.step for told in good))
+    read = Episode(first.episode_id, first.subset, first.goal, tuple(entry.step for entry in good))
     assert not bad
     assert_same_episode(read, _episode())
-    assert {told.step.coat for told in good} == {TEXTS}
+    assert {entry.step.coat for entry in good} == {TEXTS}
 
 
 @pytest.mark.parametrize("indent", [None, 4])
@@ -124,10 +124,10 @@ def test_offset_and_fingerprint_are_those_of_the_steps_own_bytes(tmp_path, inden
     path = _write(tmp_path, json.dumps([*steps, steps[0]], ensure_ascii=False, indent=indent))
     good, _ = _read(path)
     data = path.read_bytes()
-    for told, following in zip(good, [*good[1:], None], strict=True):
-        source = data[told.offset : following and following.offset].rstrip(b", \n]")
-        assert json.loads(source) == steps[told.step_id]
-        assert told.fingerprint == zlib.crc32(source)
+    for entry, following in zip(good, [*good[1:], None], strict=True):
+        source = data[entry.offset : following and following.offset].rstrip(b", \n]")
+        assert json.loads(source) == steps[entry.step_id]
+        assert entry.fingerprint == zlib.crc32(source)
     assert good[0].fingerprint == good[-1].fingerprint
 
 
@@ -140,7 +140,7 @@ def test_texts_that_are_absent_or_null_are_empty_and_without_any_there_are_none(
     steps[2]["coat_action_think"] = None
     del steps[2]["coat_screen_desc"]
     good, _ = _read(_write(tmp_path, steps))
-    assert [told.step.coat for told in good[:4]] == [None, None, replace(TEXTS, screen="", think=""), TEXTS]
+    assert [entry.step.coat for entry in good[:4]] == [None, None, replace(TEXTS, screen="", think=""), TEXTS]
 
 
 def test_what_the_action_does_not_use_is_not_read(tmp_path):
@@ -254,7 +254,7 @@ def test_a_missing_key_is_named(tmp_path, key):
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], float("nan")])
-def test_a_step_that_is_no_object_is_refused_alone(tmp_path, value):
+def test_a_step_that_is_not_an_object_is_refused_alone(tmp_path, value):
     steps = _steps_of(_episode())
     steps[1] = value
     good, (bad,) = _read(_write(tmp_path, steps))
@@ -302,7 +302,7 @@ def test_a_screen_that_is_damaged_or_too_large_costs_its_step_and_no_other(tmp_p
     assert bad.record == 1 and "the screen 1.png" in bad.reason and reason in bad.reason
 
 
-def test_a_folder_in_place_of_a_screen_is_no_screen(tmp_path):
+def test_a_folder_in_place_of_a_screen_is_refused(tmp_path):
     (tmp_path / "other.png").mkdir()
     assert "is missing" in _read_damaged(tmp_path, TAP, image_path="other.png").reason
 
@@ -332,7 +332,7 @@ def test_a_png_of_another_kind_becomes_rgb(tmp_path, changed):
         (" " * (MAX_JSON_BYTES + 1), "larger than the limit"),
     ],
 )
-def test_a_file_that_is_no_list_of_steps_is_one_bad_record(tmp_path, text, reason):
+def test_a_file_without_a_list_of_steps_is_one_bad_record(tmp_path, text, reason):
     good, (bad,) = _read(_write(tmp_path, text))
     assert not good
     assert bad.ends_file and bad.record == 0 and reason in bad.reason
@@ -369,7 +369,7 @@ def test_bytes_that_are_not_utf8_cost_their_step_and_no_other(tmp_path):
     assert all(data[step.offset : step.offset + 1] == b"{" for step in good)
 
 
-def test_a_path_that_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_not_a_file_is_refused(tmp_path):
     (tmp_path / NAME).mkdir()
     for path in (tmp_path / NAME, tmp_path / "GENERAL-8.json"):
         with pytest.raises(DatasetError, match="is not a file"):

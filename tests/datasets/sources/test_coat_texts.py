@@ -69,9 +69,9 @@ def test_load_dataset_returns_the_texts_or_none(tmp_path, texts):
     datasets.disable_progress_bars()
     files = [str(_shard(tmp_path / "a.parquet", _told_episode(*texts)))]
     (row,) = datasets.load_dataset("parquet", data_files=files, split="train", cache_dir=str(tmp_path / "cache"))
-    told = [step["coat"] for step in row["steps"]]
+    columns = [step["coat"] for step in row["steps"]]
     expected = {"screen": TEXTS.screen, "think": TEXTS.think, "action": TEXTS.action, "result": TEXTS.result}
-    assert told == ([expected] if texts else [None]) + [None] * 7
+    assert columns == ([expected] if texts else [None]) + [None] * 7
 
 
 @settings(deadline=None, max_examples=60)
@@ -105,7 +105,7 @@ def test_where_some_of_the_texts_are_absent_they_are_empty(name):
     assert _parsed(message.SerializeToString()) == CoatTexts(**{name: getattr(TEXTS, name)})
 
 
-def test_a_text_that_is_no_text_is_refused_by_name():
+def test_a_text_of_another_type_is_refused_by_name():
     message = Example.FromString(encode_step(_told_episode(TEXTS), 0))
     message.features.feature["coat_action_think"].bytes_list.value[:] = [b"\xff"]
     with pytest.raises(DatasetError, match="coat_action_think is not UTF-8"):

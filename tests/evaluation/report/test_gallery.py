@@ -46,8 +46,10 @@ def test_flips_have_the_requested_number_are_distinct_and_from_as_many_episodes_
 
 
 def test_a_tap_is_a_ring_where_it_was_a_swipe_ends_where_it_lifts_and_the_rest_is_in_words():
-    said = Action.swipe((0.8, 0.5), (0.2, 0.5))
-    first, second, third = marks([("gold", Action.tap(0.25, 0.5)), ("before", said), ("agent", Action.complete())], 720)
+    swipe = Action.swipe((0.8, 0.5), (0.2, 0.5))
+    first, second, third = marks(
+        [("gold", Action.tap(0.25, 0.5)), ("before", swipe), ("agent", Action.complete())], 720
+    )
     assert first.path.startswith("M167 180a13 13")
     assert "M180 576L180 144" in second.path
     assert (third.words, third.path) == ("complete", "")

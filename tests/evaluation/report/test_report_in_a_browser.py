@@ -27,8 +27,8 @@ def answers(episodes, right, seed):
     rows = []
     for episode in episodes:
         wrong = (None, Action.press("home"), Action.tap(0.9, 0.9))
-        said = [step.action if rng.random() < right else rng.choice(wrong) for step in episode.steps]
-        rows += predictions_for(episode, [EVIL] * len(episode), said)
+        actions = [step.action if rng.random() < right else rng.choice(wrong) for step in episode.steps]
+        rows += predictions_for(episode, [EVIL] * len(episode), actions)
     return rows
 
 

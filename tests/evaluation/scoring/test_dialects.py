@@ -45,17 +45,17 @@ steps = st.lists(st.tuples(action, st.one_of(st.none(), action), elements), max_
 def predictions(triples):
     return [
         row
-        for number, (gold, said, on_screen) in enumerate(triples)
-        for row in answered(episode(str(number), "single", [gold], tuple(on_screen)), [said])
+        for number, (gold, prediction, on_screen) in enumerate(triples)
+        for row in answered(episode(str(number), "single", [gold], tuple(on_screen)), [prediction])
     ]
 
 
-def right(name, gold, said, *on_screen):
-    return bool(verdicts(predictions([(gold, said, on_screen)]), [name])[name][0])
+def right(name, gold, prediction, *on_screen):
+    return bool(verdicts(predictions([(gold, prediction, on_screen)]), [name])[name][0])
 
 
-def accepted(gold, said, *on_screen):
-    return {name for name in DIALECTS if right(name, gold, said, *on_screen)}
+def accepted(gold, prediction, *on_screen):
+    return {name for name in DIALECTS if right(name, gold, prediction, *on_screen)}
 
 
 @settings(max_examples=200, deadline=None)
@@ -69,7 +69,9 @@ def test_strict_on_a_table_is_strict_step_by_step(triples):
 @settings(max_examples=200, deadline=None)
 @given(steps)
 def test_official_on_a_table_is_the_matcher(triples):
-    rows = predictions([(gold, said, on_screen) for gold, said, on_screen in triples if said is not None])
+    rows = predictions(
+        [(gold, prediction, on_screen) for gold, prediction, on_screen in triples if prediction is not None]
+    )
     pairs = [
         {
             **{f"touch_{n}": a.touch_yx for n, a in ((1, row.gold), (2, row.predicted))},
@@ -150,10 +152,10 @@ def test_swipes_count_by_axis_or_by_direction():
 
 def test_boxes_grow_by_what_is_added_or_by_the_factor():
     wide = UiElement((0.4, 0.3, 0.1, 0.3))
-    gold, said = Action.tap(0.45, 0.45), Action.tap(0.45, 0.64)  # 0.19 apart; the element ends at 0.60
-    assert right("official", gold, said, wide)  # ends at 0.81
-    assert right("official_factor", gold, said, wide)  # ends at 0.66
-    assert not right("agentcpm", gold, said, wide)  # ends at 0.63
+    gold, prediction = Action.tap(0.45, 0.45), Action.tap(0.45, 0.64)  # 0.19 apart; the element ends at 0.60
+    assert right("official", gold, prediction, wide)  # ends at 0.81
+    assert right("official_factor", gold, prediction, wide)  # ends at 0.66
+    assert not right("agentcpm", gold, prediction, wide)  # ends at 0.63
     assert not right("official_factor", gold, Action.tap(0.45, 0.67), wide)
 
 

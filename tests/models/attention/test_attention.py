@@ -23,12 +23,12 @@ every_family = pytest.mark.parametrize("name", families.NAMES)
 @pytest.fixture(scope="module")
 def adapted():
     """The family of a name, with adapters; one for the module, left in evaluation mode."""
-    made = {}
+    built_models = {}
 
     def get(name: str) -> families.Family:
-        if name not in made:
-            made[name] = families.adapted(name)
-        return made[name]
+        if name not in built_models:
+            built_models[name] = families.adapted(name)
+        return built_models[name]
 
     return get
 

@@ -106,7 +106,7 @@ def test_what_was_found_brings_its_place(model):
     assert sorted(ranks)[SCREENS // 2] < len(nearness) / 10
 
 
-def test_heads_find_by_what_is_no_place_and_read_by_places_alone(model):
+def test_heads_match_by_content_dimensions_and_read_by_position_dimensions(model):
     positions = model.projector.positions.detach().clone()
     positions[:, :MARKS] = 0
     _, strength, directions = torch.linalg.svd(positions, full_matrices=False)

@@ -94,8 +94,8 @@ def test_the_image_processor_has_the_limits_of_the_run(run):
 
 def test_decoding_is_greedy_and_ends_with_the_templates_end_mark(run):
     folder = run.parent / "merged" / MODEL_FOLDER
-    told = json.loads((folder / "generation_config.json").read_text())
+    generation = json.loads((folder / "generation_config.json").read_text())
     words = AutoProcessor.from_pretrained(folder).tokenizer
-    assert told["eos_token_id"][0] == words.convert_tokens_to_ids("<|im_end|>")
-    assert told["do_sample"] is False
-    assert "repetition_penalty" not in told
+    assert generation["eos_token_id"][0] == words.convert_tokens_to_ids("<|im_end|>")
+    assert generation["do_sample"] is False
+    assert "repetition_penalty" not in generation

@@ -129,7 +129,7 @@ def test_a_new_resampler_gives_other_tokens_for_other_screens_and_trains_all_but
     assert "positions" not in dict(resampler.named_parameters())
 
 
-def test_a_screen_that_is_no_square_is_refused_by_the_resampler():
+def test_a_screen_that_is_not_square_is_refused_by_the_resampler():
     with pytest.raises(UserError, match="48 patches are no square"):
         Resampler(16, 32, visual_grid(4, 4))(torch.zeros(1, 48, 16))
 

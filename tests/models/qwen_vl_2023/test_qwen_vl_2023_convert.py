@@ -40,7 +40,7 @@ def change(source, change_of_file) -> None:
             save_file(tensors, file)
 
 
-def test_files_stay_within_the_given_size_and_hold_the_same_weights(source, target):
+def test_files_stay_within_the_size_limit_and_contain_the_same_weights(source, target):
     bytes_ = 1_200_000
     files = convert(source, target, shard_bytes=bytes_)
     assert len(files) > 3
@@ -165,7 +165,7 @@ def test_a_folder_that_exists_is_left_alone(source, target):
     assert not list(target.iterdir())
 
 
-def test_a_conversion_that_stops_leaves_nothing_and_one_that_was_killed_is_no_hindrance(source, target):
+def test_an_interrupted_conversion_leaves_no_file_and_a_killed_one_does_not_block_the_next(source, target):
     def stop(file):
         raise KeyboardInterrupt
 
