@@ -216,7 +216,7 @@ def contribution(tmp_path) -> Path:
 
 
 @pytest.mark.slow
-def test_examples_that_are_added_as_the_page_says_pass_what_make_test_runs(contribution):
+def test_examples_added_as_the_page_describes_pass_the_checks_of_make_test(contribution):
     def run(*command: str) -> None:
         done = subprocess.run([sys.executable, "-m", *command], cwd=contribution, capture_output=True, text=True)
         assert done.returncode == 0, f"{command[0]}:\n{done.stdout[-4000:]}{done.stderr[-2000:]}"

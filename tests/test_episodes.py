@@ -157,7 +157,7 @@ def test_only_the_two_status_actions_end_an_episode():
     assert not Action.tap(0.5, 0.5).is_status
 
 
-def test_the_smallest_element_that_holds_the_point_is_meant():
+def test_the_touched_element_is_the_smallest_that_contains_the_point():
     row = UiElement((0.1, 0.0, 0.2, 1.0), "Wi-Fi")
     icon = UiElement((0.15, 0.8, 0.1, 0.1), type="ICON_SETTINGS")
     assert element_at((row, icon), (0.2, 0.85)) is icon

@@ -65,13 +65,13 @@ def test_every_byte_counts_once_and_in_order_whatever_is_read_again(data, calls)
     assert digest.hexdigest() == _sha256(data) and file.hashed == len(data)
 
 
-def test_all_is_read_where_no_count_is_given():
+def test_read_without_a_count_returns_all_bytes():
     file, digest = _hashed(b"abcdef")
     assert file.read(2) + file.read() == b"abcdef"
     assert digest.hexdigest() == _sha256(b"abcdef")
 
 
-def test_to_go_on_beyond_what_was_read_is_refused():
+def test_a_seek_beyond_the_bytes_read_is_refused():
     file, _ = _hashed(b"abcdef")
     file.read(2)
     with pytest.raises(ValueError, match="cannot seek to byte 3: only 2 were read"):
@@ -128,7 +128,7 @@ def test_a_damaged_gzip_that_is_read_again_from_its_beginning_is_hashed_once(tmp
     assert good and last.ends_file
 
 
-def test_what_lies_behind_damage_and_is_never_inflated_is_hashed(tmp_path):
+def test_bytes_behind_damage_that_are_never_inflated_are_hashed(tmp_path):
     data = _records(5, 50_000)
     (tmp_path / "file").write_bytes(b"\xff" * 20 + data)
     (only,) = _read(tmp_path / "file")
@@ -180,7 +180,7 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
     assert list(tmp_path.iterdir()) == [path] and not is_free(path) and not is_free(path / "inside" / "file")
 
 
-def test_what_killed_processes_left_is_removed(tmp_path):
+def test_leftovers_of_killed_processes_are_removed(tmp_path):
     (tmp_path / "data").mkdir()
     for name in (".data.0123.partial", "data/.file.4567.partial", "data/kept.partial"):
         (tmp_path / name).touch()

@@ -36,7 +36,7 @@ def test_the_smallest_box_of_each_screen_is_that_of_one_screen_at_a_time(screens
         assert index == (-1 if expected is None else start + expected)
 
 
-def test_of_equally_small_boxes_the_first_is_meant():
+def test_the_first_of_equally_small_boxes_is_touched():
     boxes = [(0, 0, 1, 1), (0.25, 0.25, 0.5, 0.5), (0.25, 0.25, 0.5, 0.5)]
     assert box_at(boxes, (0.5, 0.5)) == 1
     assert boxes_at(np.array([[0.5, 0.5]]), np.array(boxes), np.zeros(3, int)).tolist() == [1]

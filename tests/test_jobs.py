@@ -76,7 +76,7 @@ def test_a_folder_is_held_by_one_process_or_shared_by_an_array(job):
         pass
 
 
-def test_only_the_one_process_that_holds_a_folder_removes_what_was_left_half_written(job):
+def test_only_the_process_that_holds_a_folder_removes_partial_files(job):
     job.folder.mkdir()
     left = job.folder / ".file.0123.partial"
     left.touch()

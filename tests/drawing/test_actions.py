@@ -147,7 +147,7 @@ def test_screens_of_different_sizes_share_a_sheet():
         (_episode(2), ["one"], ValueError, "2 steps but 1 captions"),
     ],
 )
-def test_a_sheet_that_cannot_be_drawn_says_why(episode, captions, error, reason):
+def test_the_error_of_a_sheet_that_cannot_be_drawn_names_the_reason(episode, captions, error, reason):
     with pytest.raises(error, match=reason):
         contact_sheet(episode, captions)
 

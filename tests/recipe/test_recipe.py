@@ -1,4 +1,4 @@
-"""A recipe says exactly what runs, and whoever mistypes one is told what to type."""
+"""A recipe states exactly what runs; the error for a mistyped one names the correction."""
 
 import pytest
 import yaml
@@ -36,7 +36,7 @@ def path(tmp_path, content):
 
 
 def problem(path, **overrides) -> str:
-    """What is said of a recipe that cannot be run."""
+    """The error message of a recipe that cannot be run."""
     with pytest.raises(RecipeError) as error:
         read_recipe(path, {key.replace("__", "."): value for key, value in overrides.items()})
     return str(error.value)
@@ -56,7 +56,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_right_one(path, key):
     assert f"{path}: unknown key {key}; did you mean {NEXT_TO[key]}?" in message
 
 
-def test_every_problem_is_told_at_once(path):
+def test_all_problems_of_a_recipe_are_reported_at_once(path):
     message = problem(path, seeds="1", training__batch_size="none_of_it", training__stepz="3")
     assert len(message.splitlines()) == 3
     assert all(line.startswith(f"{path}: ") for line in message.splitlines())
@@ -121,14 +121,14 @@ def test_a_binned_recipe_of_an_older_run_is_read(path):
 
 
 @pytest.mark.parametrize("key", ["output", "model", "data", "training"])
-def test_what_has_no_default_must_be_given(path, content, key):
+def test_a_key_without_a_default_is_required(path, content, key):
     del content[key]
     path.write_text(yaml.safe_dump(content))
     assert f"{path}: {key}: Field required" in problem(path)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"training.epochs": "1"}, "epochs or steps"),
         ({"training.steps": "null"}, "epochs or steps"),
@@ -151,8 +151,8 @@ def test_what_has_no_default_must_be_given(path, content, key):
         ({"model.lora.dropout": "1"}, "model.lora.dropout: Input should be less than 1"),
     ],
 )
-def test_incompatible_options_are_refused(path, overrides, said):
-    assert said in problem(path, **overrides)
+def test_incompatible_options_are_refused(path, overrides, message):
+    assert message in problem(path, **overrides)
 
 
 def test_overrides_are_dotted_and_typed(path):
@@ -174,7 +174,7 @@ def test_overrides_are_dotted_and_typed(path):
 
 
 @pytest.mark.parametrize(("written", "number"), [("1e-4", 1e-4), ("2E3", 2000.0), ("1.5e-05", 1.5e-5), ("1", 1.0)])
-def test_numbers_are_written_as_everybody_writes_them(path, content, written, number):
+def test_numbers_are_accepted_in_all_common_notations(path, content, written, number):
     text = yaml.safe_dump(content).replace("learning_rate: 0.002", f"learning_rate: {written}")
     path.write_text(text)
     assert read_recipe(path).training.optimizer.learning_rate == number
@@ -184,11 +184,11 @@ def test_an_override_cannot_enter_a_value(path):
     assert "--output.sub: output is a value, not a section" in problem(path, output__sub="1")
 
 
-def test_an_override_that_is_no_yaml_says_so(path):
+def test_an_override_that_is_not_yaml_is_refused_by_name(path):
     assert "--output" in problem(path, output="[")
 
 
-def test_what_is_saved_names_every_key_and_reads_as_the_same_recipe(path, tmp_path):
+def test_a_saved_recipe_has_every_key_and_reads_as_the_same_recipe(path, tmp_path):
     recipe = read_recipe(path, {"training.optimizer.learning_rate": "1e-5", "output": "läufe/1"})
     saved = tmp_path / "saved.yaml"
     saved.write_text(recipe.to_yaml(), encoding="utf-8")
@@ -199,7 +199,7 @@ def test_what_is_saved_names_every_key_and_reads_as_the_same_recipe(path, tmp_pa
     assert content["model"]["lora"].keys() == type(recipe.model.lora).model_fields.keys()
 
 
-def test_a_recipe_upon_a_finished_run_is_saved_without_what_the_run_brings(path, content, tmp_path):
+def test_a_recipe_on_a_finished_run_is_saved_without_the_settings_of_that_run(path, content, tmp_path):
     content["model"] = {"base": "runs/x", "train": {"projector": "frozen"}}
     path.write_text(yaml.safe_dump(content))
     recipe = read_recipe(path)
@@ -210,12 +210,12 @@ def test_a_recipe_upon_a_finished_run_is_saved_without_what_the_run_brings(path,
 
 
 @pytest.mark.parametrize("text", ["a: [", "- 1", "", "5", "a: b: c"])
-def test_what_is_no_recipe_at_all_is_told_by_its_name(path, text):
+def test_the_error_for_a_file_that_is_not_a_recipe_names_the_file(path, text):
     path.write_text(text)
     assert str(path) in problem(path)
 
 
-def test_what_cannot_be_read_is_told_by_its_name(tmp_path, path):
+def test_the_error_for_an_unreadable_recipe_names_the_reason(tmp_path, path):
     assert "No such file" in problem(tmp_path / "none.yaml")
     assert "directory" in problem(tmp_path)
     path.write_bytes(b"\xff\xfe\x00")
@@ -227,7 +227,7 @@ def test_a_recipe_cannot_be_changed_after_it_was_read(path):
         read_recipe(path).seed = 3
 
 
-def test_defaults_are_the_papers_where_it_gives_them():
+def test_defaults_are_the_papers_values_where_it_states_them():
     recipe = Recipe(
         output="x",
         model={"language_model": {"checkpoint": "a"}, "vision": {"checkpoint": "b"}},
@@ -244,7 +244,7 @@ def test_defaults_are_the_papers_where_it_gives_them():
     assert recipe.action_language.bins == 100
 
 
-def test_a_recipe_upon_a_finished_run_that_describes_another_model_is_refused(path, content):
+def test_a_recipe_on_a_finished_run_that_describes_another_model_is_refused(path, content):
     content["model"] = {"base": "runs/x", "visual_grid": [4, 2], "element_loss": 0.5}
     path.write_text(yaml.safe_dump(content))
     assert "base includes the whole model; remove element_loss, visual_grid" in problem(path)
@@ -276,7 +276,7 @@ def test_a_recipe_of_a_whole_model_may_train_its_projector(path, whole):
 
 
 @pytest.mark.parametrize(
-    ("overrides", "said"),
+    ("overrides", "message"),
     [
         ({"model.screen_size": "[896, 448]"}, "remove screen_size; it has no effect with vlm"),
         ({"model.visual_norm": "0.7", "model.element_loss": "0.5"}, "remove element_loss, visual_norm"),
@@ -289,12 +289,12 @@ def test_a_recipe_of_a_whole_model_may_train_its_projector(path, whole):
         ({"model.max_pixel": "9"}, "did you mean model.max_pixels?"),
     ],
 )
-def test_what_does_not_go_with_a_whole_model_is_refused(path, whole, overrides, said):
-    assert said in problem(path, **overrides)
+def test_keys_that_do_not_apply_to_a_whole_model_are_refused(path, whole, overrides, message):
+    assert message in problem(path, **overrides)
 
 
 @pytest.mark.parametrize("name", tiny_qwen.FAMILIES)
-def test_a_whole_model_from_nothing_is_saved_with_its_configuration(path, content, name, tmp_path):
+def test_a_whole_model_with_random_weights_is_saved_with_its_configuration(path, content, name, tmp_path):
     content["model"] = tiny_qwen.recipe(name).model_dump(mode="json")
     path.write_text(yaml.safe_dump(content))
     recipe = read_recipe(path)

@@ -77,33 +77,33 @@ def test_there_are_the_papers_recipes_the_families_and_the_demos():
 
 
 @every_recipe
-def test_a_recipe_reads_and_is_what_it_says_when_saved(path, tmp_path):
+def test_a_recipe_of_the_package_is_saved_and_read_unchanged(path, tmp_path):
     recipe = read_recipe(path)
     (tmp_path / "saved.yaml").write_text(recipe.to_yaml(), encoding="utf-8")
     assert read_recipe(tmp_path / "saved.yaml") == recipe
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
-def test_a_recipe_says_of_every_part_of_a_model_how_it_is_trained(model_type):
+def test_a_recipe_states_for_every_part_of_a_model_how_it_is_trained(model_type):
     assert set(TrainedParts.model_fields) == set(family(model_type).parts)
 
 
 @every_recipe
-def test_every_command_of_a_header_is_of_a_program_that_we_know(path):
+def test_every_command_of_a_header_calls_a_known_program(path):
     assert len(commands(path, "vlm-agent", "torchrun", *ELSEWHERE)) == len(lines_of_commands(path)) > 0
     for source, _ in commands(path, "cp"):
         assert (ROOT / source).is_file()
 
 
 @every_recipe
-def test_a_header_gives_the_command_that_trains_this_recipe_and_its_cost(path):
+def test_a_header_has_the_command_that_trains_this_recipe_and_its_cost(path):
     training = [words for words, _ in ours(path, "train") if "--dry-run" not in words]
     assert training[0][:3] == ["train", "--config", f"recipes/{path.name}"]
     assert re.search(r"^# Cost\b", header(path), re.MULTILINE)
 
 
 @every_recipe
-def test_every_training_of_a_header_is_one_that_can_be_run_with_as_many_rows_a_step(path):
+def test_every_training_command_of_a_header_has_the_rows_per_step_of_its_recipe(path):
     rows = set()
     for command, processes in ours(path, "train"):
         recipe = recipe_of(command)
@@ -138,7 +138,7 @@ def dry_run_of(folder):
 
 
 @pytest.mark.parametrize("name", recipe_costs.MACHINES)
-def test_a_header_says_what_a_dry_run_computes_on_the_machine_that_it_names(name, dry_run_of):
+def test_the_cost_in_a_header_equals_the_dry_run_on_its_machine(name, dry_run_of):
     path = ROOT / "recipes" / f"{name}.yaml"
     (command,) = [words for words, _ in ours(path, "train") if "--dry-run" in words]
     options, _ = _parser().parse_known_args(command)
@@ -167,7 +167,7 @@ def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_what_is_drawn_during_the_run_cannot_be_counted_before(name):
+def test_screens_drawn_during_the_run_have_no_dry_run(name):
     with pytest.raises(RecipeError, match=r"needs data\.shards"):
         dry_run(data_module_of(read_recipe(ROOT / "recipes" / f"{name}.yaml")), Target(find_gpu("4090"), 1, 0.4))
 

@@ -68,9 +68,9 @@ class InstructedWalkRecipe(Section):
 
     `type` and `enter` apply when a field has the focus; `swipe`, `back` and `home` are the steps that are not taps.
     `field`: taps on an empty text field where the screen has one. `app_by_name`: an app icon is named by its app, not
-    by its icon type. `absent`: the last item named is not on the screen, so the answer is `impossible`. `any_order`:
-    walks of taps alone whose goal lists them shuffled. `partially_named`: in a partial instruction, steps before the
-    last that the goal names although they are neither typed text nor reached by a swipe.
+    by its icon type. `absent`: the last element of the goal is not on the screen, so the answer is `impossible`.
+    `any_order`: walks of taps alone whose goal lists them shuffled. `partially_named`: in a partial instruction, steps
+    before the last that the goal names although they are neither typed text nor reached by a swipe.
     """
 
     app_in_front: Probability = 0.4
@@ -96,12 +96,12 @@ class InstructedWalkRecipe(Section):
 
 
 class ExplorationWalkRecipe(Section):
-    """Walks that search and swipe for what they tap (`pretraining/exploration_walk.py`).
+    """Walks that search and swipe before they tap (`pretraining/exploration_walk.py`).
 
-    `popup` and `leave`: an open app first shows a dialog, or is left for home. `seek`: taps on something that swipes
+    `popup` and `leave`: an open app first shows a dialog, or is left for home. `seek`: taps on an element that swipes
     bring into view; `seek_hidden` of those swipe towards a particular hidden element, at most `most_seek_swipes` times,
     the others `sideways_again` after each swipe, at most `most_sideways_swipes` times. `tap_typed`: the tap after
-    typing is on something with that text.
+    typing is on an element with that text.
     """
 
     popup: Probability = 0.15

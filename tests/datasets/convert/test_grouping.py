@@ -74,7 +74,7 @@ def test_a_complete_episode_is_returned_when_another_begins_and_the_last_at_the_
     assert list(groups.close()) == []
 
 
-def test_the_head_is_what_the_first_record_says_without_the_step():
+def test_the_head_is_the_first_record_without_its_step():
     groups = EpisodeGroups(())
     first = _step(7, "a", 0, 1, goal="open the settings")
     (*_, episode) = [*groups.add(first, "kept", 1), *groups.close()]

@@ -125,7 +125,7 @@ def test_a_flipped_byte_in_the_pixels_is_noticed(folder):
         ShardDataset(folder)[0]
 
 
-def test_the_schema_is_what_the_design_says(folder):
+def test_every_episode_is_one_row_group(folder):
     metadata = pq.read_metadata(folder / SHARDS[0])
     assert metadata.num_row_groups == metadata.num_rows == 3
 
@@ -295,7 +295,7 @@ def test_a_manifest_of_another_kind_is_refused(folder, manifest, reason):
         ShardDataset(folder)
 
 
-def test_a_shard_that_is_not_what_the_manifest_says_is_refused(folder):
+def test_a_shard_that_differs_from_the_manifest_is_refused(folder):
     manifest = json.loads((folder / "manifest.json").read_text())
     before = (folder / "manifest.json").read_bytes()
     manifest["files"][0]["episodes_written"] = 5

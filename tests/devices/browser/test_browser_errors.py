@@ -14,14 +14,14 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
 
 
-def test_without_playwright_it_says_what_to_install(monkeypatch):
+def test_the_error_without_playwright_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(NoBrowserError, match=r"pip install 'vlm-agent\[browser\]'"):
         BrowserPhone()
 
 
 @needs_browser
-def test_without_chromium_it_says_where_it_looked(monkeypatch, tmp_path):
+def test_the_error_without_chromium_names_where_it_was_searched(monkeypatch, tmp_path):
     monkeypatch.setenv("CHROMIUM", str(tmp_path / "nothing"))
     with pytest.raises(NoBrowserError, match=r"\$CHROMIUM is '.*nothing', which is not an executable"):
         BrowserPhone()
