@@ -49,7 +49,7 @@ QUICK_STEPS = 2
 QUICK_VOCABULARY = 4096
 PEER = {"trl": "1.16.0"}
 SHARED = ("torch", "torchvision", "transformers", "peft", "accelerate", "datasets", "pillow", "numpy", "tokenizers")
-"""Packages of which the peer's environment has the same releases as ours."""
+"""Packages whose releases must be equal in the peer's environment and in ours."""
 
 
 def main() -> None:

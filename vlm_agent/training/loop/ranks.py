@@ -39,8 +39,8 @@ def leave() -> None:
     aborts the process ("terminate called without an active exception", PyTorch #179291). The threads end only when
     nothing refers to the group any more.
     """
+    wait()
     if _is_distributed():
-        distributed.barrier()
         distributed.destroy_process_group()
 
 
