@@ -132,8 +132,8 @@ def test_a_key_without_a_default_is_required(path, content, key):
     [
         ({"training.epochs": "1"}, "epochs or steps"),
         ({"training.steps": "null"}, "epochs or steps"),
-        ({"model.base": "runs/x"}, "set one of base, vlm, or both"),
-        ({"model.vlm": "{checkpoint: x}"}, "set one of base, vlm, or both"),
+        ({"model.base": "runs/x"}, "set one of base, vlm, encoder_decoder, or both"),
+        ({"model.vlm": "{checkpoint: x}"}, "set one of base, vlm, encoder_decoder, or both"),
         ({"model.min_pixels": "3136"}, "remove min_pixels; it has no effect with language_model"),
         ({"training.batch_tokens": "4096"}, "either batch_size or batch_tokens"),
         ({"training.batch_size": "null", "training.batch_tokens": "100", "data.max_tokens": "101"}, "must fit"),
@@ -280,7 +280,7 @@ def test_a_recipe_of_a_whole_model_may_train_its_projector(path, whole):
     [
         ({"model.screen_size": "[896, 448]"}, "remove screen_size; it has no effect with vlm"),
         ({"model.visual_norm": "0.7", "model.element_loss": "0.5"}, "remove element_loss, visual_norm"),
-        ({"model.vision": "{checkpoint: x}"}, "set one of base, vlm, or both"),
+        ({"model.vision": "{checkpoint: x}"}, "set one of base, vlm, encoder_decoder, or both"),
         ({"model.min_pixels": "600000"}, "min_pixels is greater than max_pixels"),
         ({"model.vlm": "{config: {model_type: qwen2_vl}}"}, "needs word_tokenizer"),
         ({"model.word_tokenizer": "{vocabulary: 9}"}, "excludes word_tokenizer"),
@@ -303,3 +303,39 @@ def test_a_whole_model_with_random_weights_is_saved_with_its_configuration(path,
     saved = tmp_path / "saved.yaml"
     saved.write_text(recipe.to_yaml())
     assert read_recipe(saved) == recipe
+
+
+ENCODER_DECODER = {"encoder_decoder": {"checkpoint": "flan"}, "features": {"extractor": "blip2"}}
+
+
+@pytest.fixture
+def encoder_decoder(path, content) -> None:
+    content["model"] = dict(ENCODER_DECODER)
+    path.write_text(yaml.safe_dump(content))
+
+
+def test_an_encoder_decoder_trains_in_full_and_is_saved_with_its_features(path, encoder_decoder, tmp_path):
+    recipe = read_recipe(path)
+    trained = recipe.model.train.model_dump()
+    assert trained == dict.fromkeys(trained, "full") | {"vision": "frozen"}
+    assert recipe.model.features.form == "pooled"
+    saved = tmp_path / "saved.yaml"
+    saved.write_text(recipe.to_yaml())
+    assert read_recipe(saved) == recipe
+    assert read_recipe(path, {"model.train.language_model": "lora"}).model.train.projector == "full"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"model.features": "null"}, "set features"),
+        ({"model.train.vision": "full"}, "train.vision must be frozen with encoder_decoder"),
+        ({"model.quantisation": "nf4", "model.train.language_model": "lora"}, "remove quantisation"),
+        ({"model.word_embeddings": "phone_vlm_tiny"}, "word_embeddings is for encoder_decoder.config"),
+        ({"model.encoder_decoder": "{config: {model_type: t5}}"}, "needs word_tokenizer"),
+        ({"model.features.form": "patch"}, "form"),
+        ({"model.screen_size": "[896, 448]"}, "remove screen_size; it has no effect with encoder_decoder"),
+    ],
+)
+def test_keys_that_do_not_apply_to_an_encoder_decoder_are_refused(path, encoder_decoder, overrides, message):
+    assert message in problem(path, **overrides)

@@ -74,24 +74,51 @@ class WordTokenizer(Section):
     vocabulary: PositiveInt = 4096
 
 
-_WITH_ALL = {"train", "lora", "dtype", "quantisation"}
+class FeatureSettings(Section):
+    """Which screen features a model reads: numbers of a frozen vision encoder, computed once before training.
+
+    `checkpoint`: where the extractor's weights come from; None: the extractor's own default. `form`: one vector a
+    screen (`pooled`), or one for each patch of it (`patches`).
+    """
+
+    extractor: str
+    checkpoint: str | None = None
+    form: Literal["pooled", "patches"] = "pooled"
+
+
+SOURCES = ("vlm", "encoder_decoder", "language_model", "vision")
+"""The keys of a recipe whose value is a `Source`."""
+
+_WITH_ALL = {"train", "lora", "dtype"}
 _KEYS_WITH = {
-    "base": _WITH_ALL | {"base"},
-    "vlm": _WITH_ALL | {"vlm", "min_pixels", "max_pixels", "word_tokenizer"},
+    "base": _WITH_ALL | {"base", "quantisation"},
+    "vlm": _WITH_ALL | {"vlm", "min_pixels", "max_pixels", "word_tokenizer", "quantisation"},
+    "encoder_decoder": _WITH_ALL | {"encoder_decoder", "features", "word_tokenizer", "word_embeddings"},
     "language_model": _WITH_ALL
     | {
+        "quantisation",
         *("language_model", "vision", "word_tokenizer", "screen_size", "visual_grid", "image_mean", "image_std"),
         *("visual_merge", "visual_norm", "visual_positions", "element_loss"),
     },
 }
 """The keys that are allowed with each origin."""
 
+_TRAINED_BY_DEFAULT = {
+    "vlm": {"projector": "frozen"},
+    "encoder_decoder": dict.fromkeys(("projector", "embeddings", "language_model", "norm", "head"), "full"),
+}
+"""Origin → defaults of `train` that differ. The projector of a `vlm` is trained already; Auto-UI trains every weight
+(section 4.4 of its paper)."""
+
 
 class ModelRecipe(Section):
-    """The model, from one of three origins.
+    """The model, from one of four origins.
 
     `vlm`: a vision-language model; the `model_type` of its configuration selects the family. `min_pixels` and
     `max_pixels` bound the size of screens for Qwen-VL.
+    `encoder_decoder`: a T5, from a checkpoint (T5, FLAN, Alpaca, or one that convert-checkpoint wrote) or a
+    configuration; with `features`, the screen features that the model reads (Auto-UI). `word_embeddings`: an embedded
+    model or a run, whose embeddings start those of the words that both vocabularies contain.
     `language_model` and `vision`: a Llama+ViT composed of two checkpoints or configurations.
     `base`: a finished run, or an embedded model by name (models/run_layout.py), with its weights, tokenizer and screen
     format. Keys that describe the model are not allowed with it.
@@ -101,6 +128,9 @@ class ModelRecipe(Section):
     vlm: Source | None = None
     min_pixels: PositiveInt | None = None
     max_pixels: PositiveInt | None = None
+    encoder_decoder: Source | None = None
+    features: FeatureSettings | None = None
+    word_embeddings: str | None = None
     language_model: Source | None = None
     vision: Source | None = None
     word_tokenizer: WordTokenizer | None = None
@@ -119,19 +149,19 @@ class ModelRecipe(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _freeze_the_projector_of_a_vlm(cls, content: Any) -> Any:
-        """The projector of `vlm` is trained already, so the default of train.projector is `frozen`."""
-        if isinstance(content, dict) and content.get("vlm") is not None:
-            train = content.get("train", {})
-            if isinstance(train, dict):
-                content = content | {"train": {"projector": "frozen"} | train}
+    def _default_of_train(cls, content: Any) -> Any:
+        """The defaults of `train` depend on the origin."""
+        if isinstance(content, dict) and isinstance(train := content.get("train", {}), dict):
+            for origin, defaults in _TRAINED_BY_DEFAULT.items():
+                if content.get(origin) is not None:
+                    return content | {"train": defaults | train}
         return content
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
-        origins = [name for name in ("base", "vlm", "language_model") if getattr(self, name) is not None]
+        origins = [name for name in _KEYS_WITH if getattr(self, name) is not None]
         if len(origins) != 1 or (self.language_model is None) != (self.vision is None):
-            raise ValueError("set one of base, vlm, or both language_model and vision")
+            raise ValueError("set one of base, vlm, encoder_decoder, or both language_model and vision")
         excluded = self.model_fields_set - _KEYS_WITH[origins[0]]
         if self.base is not None and excluded:
             raise ValueError(f"base includes the whole model; remove {', '.join(sorted(excluded))}")
@@ -141,14 +171,26 @@ class ModelRecipe(Section):
             raise ValueError(
                 "a new projector has random weights; train.projector must be full unless base includes one"
             )
-        source = self.vlm or self.language_model
-        if source is not None and (self.word_tokenizer is None) != (source.config is None):
+        source = getattr(self, origins[0])
+        if isinstance(source, Source) and (self.word_tokenizer is None) != (source.config is None):
             raise ValueError(
                 f"{origins[0]}.config has random weights and needs word_tokenizer; {origins[0]}.checkpoint includes "
                 "its own tokenizer and excludes word_tokenizer"
             )
         if self.min_pixels is not None and self.max_pixels is not None and self.min_pixels > self.max_pixels:
             raise ValueError("min_pixels is greater than max_pixels")
+        return self
+
+    @model_validator(mode="after")
+    def _encoder_decoder_reads_features(self) -> Self:
+        if self.encoder_decoder is None:
+            return self
+        if self.features is None:
+            raise ValueError("encoder_decoder reads screen features; set features")
+        if self.train.vision != "frozen":
+            raise ValueError("train.vision must be frozen with encoder_decoder, which has no vision tower")
+        if self.word_embeddings is not None and self.word_tokenizer is None:
+            raise ValueError("word_embeddings is for encoder_decoder.config; a checkpoint has embeddings: remove it")
         return self
 
     @model_validator(mode="after")
@@ -159,7 +201,7 @@ class ModelRecipe(Section):
 
     @property
     def origin(self) -> str:
-        """Which of `base`, `vlm` and `language_model` (with `vision`) is set."""
+        """Which of `base`, `vlm`, `encoder_decoder` and `language_model` (with `vision`) is set."""
         return next(name for name in _KEYS_WITH if getattr(self, name) is not None)
 
     @model_serializer(mode="wrap")
@@ -171,5 +213,9 @@ class ModelRecipe(Section):
     @property
     def starts_random(self) -> bool:
         """Whether any sub-model starts from random weights, which cannot be loaded from a checkpoint again."""
-        sources = (self.vlm, self.language_model, self.vision)
-        return any(source is not None and source.config is not None for source in sources)
+        return any(source.config is not None for source in self.sources.values())
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Recipe key → source, of those that are set."""
+        return {key: source for key in SOURCES if (source := getattr(self, key)) is not None}

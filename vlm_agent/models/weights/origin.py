@@ -29,11 +29,10 @@ def sources_of(recipe: ModelRecipe) -> dict[str, dict[str, str]]:
     if recipe.base is not None:
         weights = [path for path in trained(base_folder(recipe.base)).files if path.suffix in _WEIGHTS]
         return {"base": {"checkpoint": recipe.base, _CONTENT: fingerprint(weights)}}
-    sources = {key: getattr(recipe, key) for key in ("vlm", "language_model", "vision")}
     return {
         key: {"checkpoint": source.location} | _identity(source)
-        for key, source in sources.items()
-        if source is not None and source.checkpoint is not None
+        for key, source in recipe.sources.items()
+        if source.checkpoint is not None
     }
 
 

@@ -30,6 +30,7 @@ _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
 _MAY_CHANGE = (
     "output",
     "model.vlm.revision",  # the commit in RUN/sources.json is compared instead
+    "model.encoder_decoder.revision",
     "model.language_model.revision",
     "model.vision.revision",
     "data.shards",
