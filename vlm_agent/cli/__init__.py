@@ -14,6 +14,7 @@
     vlm-agent evaluate --checkpoint RUN --shards DIR   score an agent; writes numbers and pictures
     vlm-agent act --agent RUN --device adb --goal "…"  run an agent on a phone
     vlm-agent score PREDICTIONS [--against OTHER]      score predictions again, by other scorers or against another run
+    vlm-agent transfer OUT… --output DIR               models of different subsets on every subset
     vlm-agent demo                                     all stages at a small size
 
 Exit status: 0 on success; 1 on an error, with one message that explains it; 2 when a conversion quarantined records; 75
@@ -46,6 +47,7 @@ COMMANDS = (
     "evaluate",
     "act",
     "score",
+    "transfer",
     "demo",
 )
 

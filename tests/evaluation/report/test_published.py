@@ -53,6 +53,20 @@ def test_every_number_is_in_a_paper(shared):
                 assert forms & printed, (table.title, row, value)
 
 
+def test_auto_uis_numbers_are_recorded_with_what_its_code_does_otherwise(tmp_path):
+    """Zhan and Zhang (2023), tables 2 to 5 and 7 and figure 4, and cooelf/Auto-GUI at 26ea0f2 and 0b37eba."""
+    tables = [table for table in TABLES if table.paper.startswith("Auto-UI")]
+    printed = " ".join(row.where for table in tables for row in table.rows)
+    assert all(number in printed for number in ("Table 2", "Tables 2, 3, 4", "Table 3", "Table 5", "4, 7", "Figure 4"))
+    (main,) = [table for table in tables if table.title == "AITW, Auto-UI's split"]
+    notes = " ".join(main.notes)
+    for fact in ("over all steps", "normalised gold", "July 2024", "74.22", "blip2_t5_instruct", "blip2-opt-2.7b"):
+        assert fact in notes
+    separate = next(row.values for row in main.rows if row.system == "Auto-UI separate")
+    assert (separate[0], round(sum(separate[1:]) / 5, 2)) == (74.07, 74.22)
+    assert main.notes[0] in " ".join(reported(tmp_path, {}).text.split())
+
+
 def test_a_run_on_the_whole_test_split_of_a_benchmark_is_next_to_its_published_results():
     on_aitz = on_the_same_split(TABLES, {"benchmark": "AitZ", **WHOLE})
     assert [table.benchmark for table in on_aitz] == ["AitZ"]

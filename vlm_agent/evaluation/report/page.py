@@ -117,13 +117,13 @@ def _render(output: Path, **content: object) -> None:
     """Writes the page atomically and panel by panel, so that only one episode's pictures are in memory."""
     script = (_TEMPLATE / "report.js").read_text(encoding="utf-8")
     page = (
-        _environment()
+        make_environment()
         .get_template("report.html.jinja")
         .stream(
             **content,
             action_names=ACTION_NAMES,
             view_width=VIEW_WIDTH,
-            style=Markup((_TEMPLATE / "report.css").read_text(encoding="utf-8")),  # noqa: S704 (our own file)
+            style=page_style(),
             script=Markup(script),  # noqa: S704 (our own file)
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
@@ -163,7 +163,13 @@ def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:
     }
 
 
-def _environment() -> Environment:
+def page_style() -> Markup:
+    """The style sheet of the pages."""
+    return Markup((_TEMPLATE / "report.css").read_text(encoding="utf-8"))  # noqa: S704 (our own file)
+
+
+def make_environment() -> Environment:
+    """Jinja with the templates and the filters of this package's pages; everything is escaped."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATE),
         autoescape=True,

@@ -13,7 +13,7 @@ _FILE = Path(__file__).with_name("published.yaml")
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """A system, the place where it is printed, and a percentage for each column; None if not printed or not legible."""
+    """A system, the place where it is printed, and a number for each column; None if not printed or not legible."""
 
     system: str
     where: str
@@ -24,7 +24,8 @@ class PublishedRow:
 class PublishedTable:
     """`benchmark` is the name of the `eval/*.yaml` over the same test episodes, None if they are not identified.
 
-    `dialect` is our scorer closest to the paper's `scorer`, None if none is close.
+    `dialect` is our scorer closest to the paper's `scorer`, None if none is close. `unit` is that of the numbers.
+    `notes` are facts about the numbers that the paper does not print.
     """
 
     title: str
@@ -34,6 +35,8 @@ class PublishedTable:
     rows: tuple[PublishedRow, ...]
     benchmark: str | None = None
     dialect: str | None = None
+    unit: str = "%"
+    notes: tuple[str, ...] = ()
 
     @property
     def decimals(self) -> int:
@@ -48,7 +51,8 @@ def published_tables() -> list[PublishedTable]:
 
 def _table(content: dict) -> PublishedTable:
     rows = tuple(PublishedRow(system, where, tuple(values)) for system, where, *values in content["rows"])
-    return PublishedTable(**content | {"columns": tuple(content["columns"]), "rows": rows})
+    sequences = {"columns": tuple(content["columns"]), "rows": rows, "notes": tuple(content.get("notes", ()))}
+    return PublishedTable(**content | sequences)
 
 
 def on_the_same_split(tables: list[PublishedTable], about: dict) -> list[PublishedTable]:

@@ -48,14 +48,24 @@ def compare(
     `metrics.score`.
     """
     notes = describe_scorers(scorers)
-    before, after = (_in_order(judge_steps(source, scorers)) for source in (first, second))
-    _check_same_gold(before, after)
+    before, after = _in_same_order(judge_steps(first, scorers), judge_steps(second, scorers))
     members, subsets = members_of(before, groups)
     return {
         **{scorer: _rows(before, after, scorer, members, subsets, seed) for scorer in scorers},
         "changed": {scorer: _changed(before, before.right[scorer], after.right[scorer]) for scorer in scorers},
         "scorers": notes,
     }
+
+
+def check_same_steps(first: JudgedSteps, second: JudgedSteps) -> None:
+    """Raises DatasetError naming the first difference if the gold steps of the runs differ."""
+    _in_same_order(first, second)
+
+
+def _in_same_order(first: JudgedSteps, second: JudgedSteps) -> tuple[JudgedSteps, JudgedSteps]:
+    ordered = _in_order(first), _in_order(second)
+    _check_same_gold(*ordered)
+    return ordered
 
 
 def _in_order(steps: JudgedSteps) -> JudgedSteps:

@@ -1,0 +1,64 @@
+"""`vlm-agent transfer`: models by subsets, from finished evaluations."""
+
+import argparse
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, Commands, add_command
+from vlm_agent.console import make_console
+from vlm_agent.errors import UserError
+
+_DESCRIPTION = """\
+Reads the evaluation folders of several models and scores their predictions again, by the same scorers on the same
+steps. Writes transfer.json and transfer.html, a heat map of models by subsets with 95 % intervals (figure 5 of
+Auto-UI):
+
+  vlm-agent train --config RECIPE --data.mixture '{install: 0, google_apps: 0, single: 0, web_shopping: 0}' \\
+    --output runs/general
+  vlm-agent evaluate --checkpoint runs/general --shards DIR --no-controls --output evaluations/general
+  …
+  vlm-agent transfer evaluations/* --output transfer
+
+A model is named after its folder; NAME=OUT chooses another name. A model with the name of a subset has this subset's
+column marked. Evaluations over other shards, splits, episodes or scorers are refused."""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "transfer", run, "compare models of different subsets on every subset", _DESCRIPTION)
+    parser.add_argument(
+        "evaluations", nargs="+", metavar="OUT", help="finished output folders of `evaluate`, or NAME=OUT"
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the matrix")
+
+
+def run(options: argparse.Namespace) -> int:
+    from vlm_agent.evaluation.transfer import read_evaluations, transfer_matrix, transfer_table, write_transfer
+
+    console = make_console()
+    evaluations = read_evaluations(_named(options.evaluations))
+    matrix = transfer_matrix(evaluations)
+    data = evaluations[0].data
+    facts = {
+        "evaluations": ", ".join(f"{evaluation.name}: {evaluation.folder}" for evaluation in evaluations),
+        "split": data["split"],
+        "limit": "all episodes" if data["limit"] is None else f"{data['limit']} episodes",
+        "shards": f"manifest {data['shards'][:12]}",
+    }
+    write_transfer(options.output, matrix, facts)
+    console.print(transfer_table(matrix))
+    console.print(f"Wrote {options.output}", highlight=False, markup=False, soft_wrap=True)
+    return OK
+
+
+def _named(arguments: list[str]) -> dict[str, Path]:
+    folders: dict[str, Path] = {}
+    for argument in arguments:
+        before, mark, after = argument.partition("=")
+        is_plain = not mark or Path(argument).exists()
+        folder = Path(argument if is_plain else after)
+        name = folder.resolve().name if is_plain else before
+        if name in folders:
+            raise UserError(
+                f"{folders[name]} and {folder} are both named {name!r}; name one of them with NAME={folder}"
+            )
+        folders[name] = folder
+    return folders
