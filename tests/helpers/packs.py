@@ -1,5 +1,6 @@
 """Packed batches and a model that is small enough to compute its figures by hand."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
@@ -8,6 +9,8 @@ from torch.nn import functional
 
 import vlm_agent.training  # noqa: F401 (makes torchvision importable before transformers' Trainer looks for it)
 from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.models.cost import NO_WORK, Flops, TrainingFlops, Workload
+from vlm_agent.recipe.model import TrainedParts
 from vlm_agent.sentences import IGNORED, NO_ACTION
 
 WORDS = 7
@@ -22,6 +25,19 @@ def pack(actions: list[tuple[str | None, list[int]]], gap: int = 2, first: int =
         kinds += [NO_ACTION] * gap + [NO_ACTION if name is None else ACTION_NAMES.index(name)] * len(tokens)
     row = {"input_ids": ids, "labels": labels, "kinds": kinds}
     return {name: torch.tensor([values]) for name, values in row.items()} | {"about": [f"{first}[0:{len(actions)}]"]}
+
+
+class CostOfTokens:
+    """1e9 FLOPs a token."""
+
+    def workload(self, batch: dict) -> Workload:
+        return replace(NO_WORK, tokens=batch["input_ids"].numel())
+
+    def flops(self, load: Workload, *_) -> Flops:
+        return Flops(forward=1e9 * load.tokens)
+
+
+FLOPS = TrainingFlops(CostOfTokens(), TrainedParts(), rank=8, checkpointing=False)
 
 
 class NextWord(nn.Module):

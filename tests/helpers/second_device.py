@@ -167,7 +167,10 @@ def train(name: str, device: torch.device) -> dict:
     """A whole step with activation checkpointing, as the trainer does it, then its log line and a validation. `reads`:
     of the forward pass; `waits`: of the step, by operation."""
     from helpers import families
+    from vlm_agent.models.cost import TrainingFlops
+    from vlm_agent.models.family import family_of
     from vlm_agent.models.loss import NOT_FOR_MODELS
+    from vlm_agent.recipe.model import TrainedParts
     from vlm_agent.training.loop.finite_loss import FiniteLoss
     from vlm_agent.training.loop.meter import Meter
     from vlm_agent.training.loop.validation import Validation
@@ -178,7 +181,9 @@ def train(name: str, device: torch.device) -> dict:
     batch = family.processor.collate([family.sentences.build(episode) for episode in episodes()])
     here = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.items()}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    finite, meter = FiniteLoss(), Meter(device, None)
+    base = model.get_base_model().config
+    flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointing=True)
+    finite, meter = FiniteLoss(), Meter(device, flops, None)
     SecondDevice.reads = 0
     SecondDevice.waits.clear()
     output = model(**{key: value for key, value in here.items() if key not in NOT_FOR_MODELS})

@@ -53,6 +53,14 @@ def test_a_packed_row_concatenates_sentences_and_restarts_positions(built):
     assert row["about"] == ["sentence 0", "sentence 1", "sentence 2"]
 
 
+def test_a_packed_row_has_the_numbers_from_which_its_cost_is_computed_outside_its_tensors(built):
+    """Tensors move to a GPU, and reading their values would wait for it."""
+    row = pack(built)
+    assert row["lengths"] == list(map(len, built))
+    assert row["supervised"] == sum(sentence.supervised for sentence in built) == int((row["labels"] != IGNORED).sum())
+    assert row["screen_sizes"] == [screen.shape[1:] for sentence in built for screen in sentence.screens]
+
+
 def test_each_supervised_token_has_the_kind_of_its_action(built):
     row = pack(built)
     ends = (row["labels"] == SENTENCES.tokenizer.eos_token_id).nonzero()[:, 1]

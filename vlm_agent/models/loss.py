@@ -16,7 +16,7 @@ from transformers.utils import ModelOutput
 
 from vlm_agent.sentences import ACTION_ROLE, IGNORED
 
-NOT_FOR_MODELS = ("kinds", "roles", "about", "flops")
+NOT_FOR_MODELS = ("kinds", "roles", "about", "lengths", "supervised", "screen_sizes")
 """Columns of a batch for metrics and messages, which no model's forward accepts."""
 
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,23 +31,31 @@ def fill_rows(lengths: Sequence[int], budget: int) -> list[list[int]]:
     return [sorted(row) for row in rows]
 
 
-def pack(sentences: Sequence[Sentence]) -> dict[str, torch.Tensor | list[str]]:
+def pack(sentences: Sequence[Sentence]) -> dict[str, Any]:
     """One row of L tokens.
 
     `input_ids`, `labels`, `kinds`, `position_ids`: int64 (1, L); positions restart at 0 in every sentence.
     `cu_seqlens`: int32 (sentences + 1,), the cumulative lengths, starting with 0. `about`: the source of each sentence.
     `roles` int64 (1, L) and `loss_weights` float32 (1, L) only where they differ from the default.
 
+    Plain numbers, which stay on the CPU when the tensors move to a GPU, so that reading them never waits for it:
+    `lengths`, the tokens of each sentence; `supervised`, the number of labels; `screen_sizes`, the (height, width) of
+    each screen as the model takes it.
+
     The first token of each sentence must have no label: the last token of the previous sentence would predict it.
     """
     lengths = [len(sentence) for sentence in sentences]
+    labels = _row([sentence.labels for sentence in sentences])
     return {
         "input_ids": _row([sentence.input_ids for sentence in sentences]),
-        "labels": _row([sentence.labels for sentence in sentences]),
+        "labels": labels,
         "kinds": _row([sentence.kinds for sentence in sentences]),
         "position_ids": _row([range(length) for length in lengths]),
         "cu_seqlens": torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32),
         "about": [sentence.about for sentence in sentences],
+        "lengths": lengths,
+        "supervised": int((labels != IGNORED).sum()),
+        "screen_sizes": [screen.shape[1:] for sentence in sentences for screen in sentence.screens],
         **supervision_columns([sentence.roles for sentence in sentences], [sentence.weights for sentence in sentences]),
     }
 

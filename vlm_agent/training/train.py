@@ -16,6 +16,7 @@ from transformers.trainer_callback import PrinterCallback
 
 from vlm_agent.errors import Stopped
 from vlm_agent.models.build import build, save
+from vlm_agent.models.cost import TrainingFlops, UnknownCostError
 from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.weights.device import describe_device, model_device
@@ -85,6 +86,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         validation=validation,
         callbacks=[ConsoleProgress(console), ProgressFile(run / PROGRESS), preemption, checkpoints],
         optimizer_recipe=recipe.training.optimizer,
+        flops=known_flops(data),
     )
     trainer.remove_callback(PrinterCallback)
     torch.manual_seed(recipe.seed + ranks.number())
@@ -107,6 +109,14 @@ def is_first_rank() -> bool:
 def make_validation(data: DataModule) -> Validation | None:
     settings = data.recipe.training.validation
     return None if settings is None else Validation(data.validation_rows(settings), data.recipe.data.workers)
+
+
+def known_flops(data: DataModule) -> TrainingFlops | None:
+    """None for a model whose cost is unknown: its log lines have no FLOPs."""
+    try:
+        return data.flops
+    except UnknownCostError:
+        return None
 
 
 def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:

@@ -49,7 +49,7 @@ def measure(options: argparse.Namespace) -> dict:
             train_step.train(run, row, items)
             tensors.restart()
             train_step.train(run, row, items)
-        peak, estimated = tensors.peak, train_step.estimate(run, row, options) - CUDA_BYTES
+        peak, estimated = tensors.peak, train_step.estimate(run, row, items, options) - CUDA_BYTES
     return {
         "tokens": row["input_ids"].numel(),
         "sentences": len(row["cu_seqlens"]) - 1,

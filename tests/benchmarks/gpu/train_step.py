@@ -27,7 +27,7 @@ from transformers import AttentionInterface
 
 from gpu.timing import wait_for
 from vlm_agent.models.attention import WITHIN_SENTENCES, varlen, within_sentences
-from vlm_agent.models.cost import Flops, Precision, TrainingFlops
+from vlm_agent.models.cost import NO_WORK, Precision, TrainingFlops, Workload, causal_pairs
 from vlm_agent.models.family import family_of
 from vlm_agent.models.qwen_vl.vision_kernels import use_fast_kernels
 from vlm_agent.recipe.model import Lora, TrainedParts
@@ -75,9 +75,9 @@ def measure(options: argparse.Namespace) -> dict:
     tokens = sum(row["input_ids"].numel() for row, _ in timed)
     config = run.model.get_base_model().config
     flops = TrainingFlops(family_of(config).cost(config), trained_parts(run.shape), LORA_RANK, options.checkpointing)
-    work = sum((flops.of_batch(row) for row, _ in timed), Flops())
+    work = flops.of(sum((workload(run, row, items) for row, items in timed), NO_WORK))
     peak = peak_flops(options.device)
-    largest = max((row for row, _ in rows), key=lambda row: row["input_ids"].numel())
+    largest = max(rows, key=lambda row: row[0]["input_ids"].numel())
     return {
         "attention": run.model.get_base_model().language_model.config._attn_implementation,
         "vision_attention": run.model.get_base_model().vision.config._attn_implementation,
@@ -90,7 +90,7 @@ def measure(options: argparse.Namespace) -> dict:
         "mfu": None if peak is None else work.model / clock.seconds / peak,
         "hfu": None if peak is None else work.hardware / clock.seconds / peak,
         "peak_bytes": torch.cuda.max_memory_allocated() if options.device == "cuda" else peak_resident(),
-        "estimated_peak_bytes": estimate(run, largest, options),
+        "estimated_peak_bytes": estimate(run, *largest, options),
         "losses": losses,
         "kernels": kernels(run, timed[0], options) if options.profile else None,
     }
@@ -165,14 +165,22 @@ def peak_flops(device: str) -> float | None:
     return None if gpu is None else gpu.peak(bf16=True)
 
 
-def estimate(run: Run, row: dict[str, torch.Tensor], options: argparse.Namespace) -> int:
+def workload(run: Run, row: dict[str, torch.Tensor], items: int) -> Workload:
+    """Of a row with `items` supervised tokens, whose screens all have the shape's size."""
+    lengths = row["cu_seqlens"].diff().cpu().numpy()
+    screens = len(row["screens" if "screens" in row else "grids"])
+    size = run.processor.screens.fitted(*run.shape.screen)
+    return Workload(int(lengths.sum()), causal_pairs(lengths), items, {size: screens})
+
+
+def estimate(run: Run, row: dict[str, torch.Tensor], items: int, options: argparse.Namespace) -> int:
     """What a dry run estimates for one GPU and this row, CUDA's own memory included."""
     base, train = run.model.get_base_model(), trained_parts(run.shape)
     weights = weigh(run.model, base.parts, run.optimizer, None, bf16=True)
     held = spread(weights, next(sharding for sharding in SHARDINGS if sharding.stage == 0), 1, bf16=True).total
     lora = Lora(rank=LORA_RANK, dropout=options.dropout)
     precision, cost = Precision(bf16=True, frozen_bf16=True), family_of(base.config).cost(base.config)
-    return held + cost.activation_bytes(cost.workload(row), train, lora, precision, options.checkpointing)
+    return held + cost.activation_bytes(workload(run, row, items), train, lora, precision, options.checkpointing)
 
 
 def kernels(run: Run, row: tuple[dict[str, torch.Tensor], int], options: argparse.Namespace) -> list[dict]:

@@ -152,7 +152,7 @@ def test_a_step_has_its_number_of_average_rows_and_time_is_proportional(tmp_path
     plan = data_module_of(tmp_path, {"epochs": 6, "batch_size": 1, "accumulation": 3})
     dry = dry_run(plan, H100)
     flops = TrainingFlops(family_of(plan.config).cost(plan.config), plan.recipe.model.train, 16, checkpointing=False)
-    a_pass = sum(flops.of_batch(plan.stream()[number]).model for number in range(5))
+    a_pass = sum(flops.of(flops.cost.workload(plan.stream()[number])).model for number in range(5))
     assert (dry.rows_a_pass, dry.step.rows, dry.steps) == (5, 6, 5)
     assert dry.step.work.model == pytest.approx(a_pass * 6 / 5)
     assert dry.step.tokens == pytest.approx(dry.reads.load.tokens * 6 / 5)

@@ -11,11 +11,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.cost import Flops, TrainingFlops, UnknownCostError, Workload, causal_pairs
+from vlm_agent.models.cost import NO_WORK, Flops, TrainingFlops, UnknownCostError, Workload, causal_pairs
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights
 from vlm_agent.recipe.model import Lora, TrainedParts
-from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
+from vlm_agent.sentences.packing import pack
 
 RANK = 4
 WITHIN = 0.02
@@ -214,18 +215,29 @@ def test_recomputation_by_checkpointing_is_counted_separately():
 
 def test_attention_is_counted_within_sentences_and_causally():
     assert causal_pairs(np.array([3, 1, 4])) == 6 + 1 + 10
-    batch = {
-        "input_ids": torch.zeros(1, 8, dtype=torch.int64),
-        "labels": torch.tensor([[-100, 5, 6, -100, -100, 7, 8, 9]]),
-        "cu_seqlens": torch.tensor([0, 3, 4, 8], dtype=torch.int32),
-    }
-    grids = torch.tensor([[1, 4, 6], [1, 2, 2], [1, 4, 6]])
-    _, config, _ = qwen("qwen2_5_vl")
-    qwen_row = family_of(config).cost(config).workload(batch | {"grids": grids})
-    assert qwen_row == Workload(8, 17, 5, {(16, 24): 2, (8, 8): 1})
-    config = tiny.model(8).config
-    row = family_of(config).cost(config).workload(batch | {"screens": torch.zeros(2, 3, 64, 32)})
-    assert row == Workload(8, 17, 5, {(64, 32): 2})
+    batch = {"lengths": [3, 1, 4], "supervised": 5, "screen_sizes": [(16, 24), [8, 8], (16, 24)]}
+    for config in (qwen("qwen2_5_vl")[1], tiny.model(8).config):
+        row = family_of(config).cost(config).workload(batch)
+        assert row == Workload(8, 17, 5, {(16, 24): 2, (8, 8): 1})
+
+
+def test_the_flops_of_a_sum_of_workloads_are_the_sum_of_their_flops():
+    """The meter adds up workloads and counts their FLOPs once for each log line."""
+    loads = [Workload(80, 900, 7, {(32, 48): 2}), Workload(50, 400, 3, {(32, 48): 1, (16, 16): 4})]
+    for config in (qwen("qwen2_5_vl")[1], tiny.model(8).config):
+        flops = flops_of(config, TrainedParts(**FROZEN | {"language_model": "lora"}), RANK, checkpointing=True)
+        assert flops.of(sum(loads, NO_WORK)) == sum(map(flops.of, loads), Flops())
+
+
+def test_a_workload_is_counted_without_reading_a_value_of_a_tensor():
+    sentence = Sentence()
+    sentence.read([1])
+    sentence.see(np.zeros((3, 16, 8), np.uint8), tokens=2)
+    sentence.learn([2, 3])
+    row = pack([sentence, sentence])
+    on_meta = {name: value.to("meta") if isinstance(value, torch.Tensor) else value for name, value in row.items()}
+    cost = family_of(tiny.model(8).config).cost(tiny.model(8).config)
+    assert cost.workload(on_meta) == cost.workload(row) == Workload(10, 15 + 15, 4, {(16, 8): 2})
 
 
 def test_lora_costs_about_four_operations_a_weight_and_token_and_full_training_six():

@@ -5,13 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from helpers import two_ranks
-from helpers.packs import pack
+from helpers.packs import FLOPS, pack
 
+from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.training.loop.meter import Meter
 
 
-def meter(peak_flops=None) -> Meter:
-    return Meter(torch.device("cpu"), peak_flops)
+def meter(flops: TrainingFlops | None = FLOPS, peak_flops: float | None = None) -> Meter:
+    return Meter(torch.device("cpu"), flops, peak_flops)
 
 
 def output(*losses: float, element_loss: float | None = None) -> SimpleNamespace:
@@ -53,7 +54,7 @@ def test_the_element_loss_is_logged_if_the_model_has_one():
 def test_speeds_share_one_clock():
     """Tokens, actions and operations of the same span of time, so that their ratios are exact."""
     counts = meter(peak_flops=1e12)
-    counts.count(pack([("tap", [1, 2]), ("type", [3])], gap=3) | {"flops": 9e9}, output(1.0, 1.0, 1.0))
+    counts.count(pack([("tap", [1, 2]), ("type", [3])], gap=3), output(1.0, 1.0, 1.0))
     figures = counts.read()
     assert figures["tokens_per_second"] / figures["actions_per_second"] == pytest.approx(9 / 2)
     assert figures["model_tflops_per_second"] * 1e12 == pytest.approx(figures["tokens_per_second"] * 1e9)
@@ -62,13 +63,13 @@ def test_speeds_share_one_clock():
 
 def test_mfu_is_not_reported_without_a_known_peak():
     counts = meter()
-    counts.count(pack([("tap", [1])]) | {"flops": 1e9}, output(1.0))
+    counts.count(pack([("tap", [1])]), output(1.0))
     figures = counts.read()
     assert "mfu" not in figures and figures["model_tflops_per_second"] > 0
 
 
 def test_flops_are_not_reported_for_an_unknown_model():
-    counts = meter(peak_flops=1e12)
+    counts = meter(flops=None, peak_flops=1e12)
     counts.count(pack([("tap", [1])]), output(1.0))
     assert not {"mfu", "model_tflops_per_second"} & counts.read().keys()
 
@@ -117,12 +118,12 @@ def test_figures_are_of_all_ranks_and_the_same_on_each(tmp_path):
         tmp_path,
         """
 from types import SimpleNamespace
-from helpers.packs import pack
+from helpers.packs import FLOPS, pack
 from vlm_agent.training.loop.meter import Meter
-meter = Meter(torch.device("cpu"), 1e12)
+meter = Meter(torch.device("cpu"), FLOPS, 1e12)
 row = [("tap", [1, 2])] if rank == 0 else [("tap", [1]), ("type", [2, 3])]
 losses = [1.0, 2.0] if rank == 0 else [6.0, 1.0, 3.0]
-meter.count(pack(row) | {"flops": 1e9}, SimpleNamespace(token_losses=torch.tensor(losses), element_loss=None))
+meter.count(pack(row), SimpleNamespace(token_losses=torch.tensor(losses), element_loss=None))
 figures = meter.read()
 ratio = figures["tokens_per_second"] / figures["actions_per_second"]
 mfu = figures["mfu"] * 2 / figures["model_tflops_per_second"]
@@ -138,7 +139,7 @@ def test_losses_are_weighted_and_thoughts_do_not_count_as_actions():
     row["loss_weights"] = torch.where(row["labels"] == 2, 3.0, 1.0)
     row["roles"] = torch.where(row["labels"] == 3, 1, 0)
     counts = meter()
-    counts.count(row | {"flops": 1.0}, output(1.0, 2.0, 10.0, 6.0))
+    counts.count(row, output(1.0, 2.0, 10.0, 6.0))
     figures = counts.read()
     assert figures["loss_tap"] == pytest.approx((1 + 3 * 2) / 4)
     assert figures["loss_thought"] == 10

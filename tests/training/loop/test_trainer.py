@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 def trainer() -> AgentTrainer:
     """Without model and arguments."""
     bare = AgentTrainer.__new__(AgentTrainer)
-    bare.meter = Meter(CPU, None)
+    bare.meter = Meter(CPU, None, None)
     return bare
 
 

@@ -13,11 +13,13 @@ embeddings, the optimiser, dequantisation, DoRA's norms, the loss on elements, a
 computes twice.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.model import Lora, TrainedParts, Training
@@ -63,6 +65,15 @@ class Workload:
     supervised: int
     screens: Mapping[tuple[int, int], float]
 
+    def __add__(self, other: "Workload") -> "Workload":
+        screens = Counter(self.screens)
+        screens.update(other.screens)
+        tokens, pairs = self.tokens + other.tokens, self.pairs + other.pairs
+        return Workload(tokens, pairs, self.supervised + other.supervised, screens)
+
+
+NO_WORK = Workload(tokens=0, pairs=0, supervised=0, screens={})
+
 
 @dataclass(frozen=True)
 class Precision:
@@ -80,7 +91,11 @@ class CostModel(Protocol):
     """The cost of one model, by its configuration. Every family brings one."""
 
     def workload(self, batch: Mapping[str, Any]) -> Workload:
-        """Of a batch as the family's processor collates it."""
+        """Of a batch as the family's processor collates it.
+
+        Called at every step with tensors on the model's device: it reads their shapes and plain numbers, never their
+        values, which would wait for a GPU.
+        """
 
     def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         """Of a training step's forward and backward passes. `rank` is LoRA's."""
@@ -103,14 +118,11 @@ class TrainingFlops:
     def of(self, load: Workload) -> Flops:
         return self.cost.flops(load, self.train, self.rank, self.checkpointing)
 
-    def of_batch(self, batch: Mapping[str, Any]) -> Flops:
-        return self.of(self.cost.workload(batch))
 
-
-def causal_pairs(lengths: np.ndarray) -> int:
+def causal_pairs(lengths: ArrayLike) -> int:
     """Pairs of a token and one that it attends to, itself included, in sentences of these lengths."""
-    lengths = np.asarray(lengths, np.int64)
-    return int((lengths * (lengths + 1) // 2).sum())
+    tokens = np.asarray(lengths, np.int64)
+    return int((tokens * (tokens + 1) // 2).sum())
 
 
 def linear_flops(maps: Iterable[tuple[int, int]], rows: int, training: Training, rank: int, reached: bool) -> Flops:

@@ -38,7 +38,6 @@ from vlm_agent.models.cost import (
     linear_flops,
 )
 from vlm_agent.recipe.model import Lora, TrainedParts
-from vlm_agent.sentences import IGNORED
 
 LLAMA_LIKE = {"llama", "mistral", "qwen2", "qwen3", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"}
 """Language models with grouped-query attention and a gated MLP of three matrices."""
@@ -104,10 +103,6 @@ class DecoderOnlyCost(CostModel):
     decoder: DecoderShape
 
     @abstractmethod
-    def screen_sizes(self, batch: Mapping[str, Any]) -> Counter[tuple[int, int]]:
-        """The number of screens of each (height, width) in pixels."""
-
-    @abstractmethod
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         """Of one screen of this size, from pixels or patches to projected tokens."""
 
@@ -119,12 +114,12 @@ class DecoderOnlyCost(CostModel):
         all."""
 
     def workload(self, batch: Mapping[str, Any]) -> Workload:
-        """Of a packed row: `input_ids`, `labels` (1, L), `cu_seqlens` (n+1,), and its screens."""
+        """Of a row of `sentences.packing.pack`."""
         return Workload(
-            tokens=batch["input_ids"].numel(),
-            pairs=causal_pairs(batch["cu_seqlens"].diff().cpu().numpy()),
-            supervised=int((batch["labels"] != IGNORED).sum()),
-            screens=self.screen_sizes(batch),
+            tokens=sum(batch["lengths"]),
+            pairs=causal_pairs(batch["lengths"]),
+            supervised=batch["supervised"],
+            screens=Counter(map(tuple, batch["screen_sizes"])),  # pinning memory turns tuples into lists
         )
 
     def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:

@@ -5,10 +5,8 @@ products and results are counted.
 """
 
 import json
-from collections import Counter
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -25,10 +23,6 @@ class LlamaViTCost(DecoderOnlyCost):
     def __init__(self, config: LlamaViTConfig) -> None:
         self.decoder = decoder_shape(config.text_config)
         self._config = config.to_json_string()
-
-    def screen_sizes(self, batch: Mapping[str, Any]) -> Counter[tuple[int, int]]:
-        height, width = batch["screens"].shape[-2:]
-        return Counter({(height, width): len(batch["screens"])})
 
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         return screen_flops(self._config, train, rank, checkpointing)

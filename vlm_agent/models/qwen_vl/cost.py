@@ -1,10 +1,8 @@
 """The cost of Qwen2-VL, Qwen2.5-VL and Qwen3-VL: the sizes of their vision towers, their FLOPs and activations."""
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from transformers import PretrainedConfig
 
@@ -69,10 +67,6 @@ class QwenVLCost(DecoderOnlyCost):
 
     def __init__(self, config: PretrainedConfig, tower: Callable[[PretrainedConfig], TowerShape]) -> None:
         self.decoder, self.tower = decoder_shape(config.text_config), tower(config.vision_config)
-
-    def screen_sizes(self, batch: Mapping[str, Any]) -> Counter[tuple[int, int]]:
-        patch = self.tower.patch
-        return Counter((rows * patch, columns * patch) for _, rows, columns in batch["grids"].tolist())
 
     def screen_flops(self, size: tuple[int, int], train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
         return tower_flops(self.tower, train, rank, self._patches(size), checkpointing)

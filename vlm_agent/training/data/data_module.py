@@ -9,30 +9,13 @@ from functools import cached_property
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
-from vlm_agent.models.cost import TrainingFlops, UnknownCostError
+from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.family import Processor, family_of, processor_of
 from vlm_agent.pretraining.stream import EndlessOrder
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
-from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.stream import RowOrder, RowStream
-
-
-@dataclass(frozen=True)
-class CountedRows:
-    """Collates sentences to a row, with the floating point operations of a training step on it as `flops`.
-
-    They are counted where rows are built: on a GPU, reading the lengths of a row would synchronise with the device.
-    """
-
-    rows: Callable[[list[Sentence]], dict]
-    flops: TrainingFlops | None
-
-    def __call__(self, sentences: list[Sentence]) -> dict:
-        row = self.rows(sentences)
-        return row if self.flops is None else row | {"flops": self.flops.of_batch(row).model}
-
 
 LISTED = 20
 """Actions that are not writable are counted, and so many of them listed."""
@@ -135,16 +118,13 @@ class DataModule(ABC):
         return self.steps_of(self.rows_per_step)
 
     def stream(self) -> RowStream:
-        rows = CountedRows(self.processor.collate, self._flops())
-        return RowStream(self.order, self.steps * self.rows_per_step, self.writer(), rows)
+        return RowStream(self.order, self.steps * self.rows_per_step, self.writer(), self.processor.collate)
 
-    def _flops(self) -> TrainingFlops | None:
-        """None if the cost of the model is unknown."""
+    @property
+    def flops(self) -> TrainingFlops:
+        """The FLOPs of training this model. Raises UnknownCostError if its cost is unknown."""
         model, training = self.recipe.model, self.recipe.training
-        try:
-            cost = family_of(self.config).cost(self.config)
-        except UnknownCostError:
-            return None
+        cost = family_of(self.config).cost(self.config)
         return TrainingFlops(cost, model.train, model.lora.rank, training.gradient_checkpointing)
 
     def label_grid(self) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from transformers import PretrainedConfig
 
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.cost import Flops, Precision, TrainingFlops, Workload
+from vlm_agent.models.cost import Flops, Precision, Workload
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.recipe.model import ModelRecipe
@@ -116,18 +116,14 @@ def empty_model(config: PretrainedConfig, recipe: ModelRecipe) -> nn.Module:
 
 
 def count_step(data: ShardDataModule, reads: PassCounts, rows_a_pass: int, gpus: int) -> StepCounts:
-    training, model = data.recipe.training, data.recipe.model
-    flops = TrainingFlops(
-        family_of(data.config).cost(data.config), model.train, model.lora.rank, training.gradient_checkpointing
-    )
-    rows = training.accumulation * gpus
+    rows = data.recipe.training.accumulation * gpus
     share = rows / rows_a_pass
     return StepCounts(
         rows=rows,
         tokens=reads.load.tokens * share,
         supervised=reads.load.supervised * share,
         actions=reads.actions * share,
-        work=flops.of(reads.load) * share,
+        work=data.flops.of(reads.load) * share,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.models.cost import NO_WORK, TrainingFlops
 from vlm_agent.models.loss import Targets
 from vlm_agent.sentences import ACTION_ROLE, NO_ACTION, ROLES
 from vlm_agent.training.loop import ranks
@@ -21,29 +22,30 @@ _SUMS = _KINDS + len(ROLES)
 class Meter:
     """Counts every batch and is read once per log line.
 
-    Sums stay on the device in between, so that no batch synchronises with a GPU. `peak_flops`: peak FLOP/s of one
-    device, None if unknown (a CPU).
+    Sums stay on the device in between, so that no batch synchronises with a GPU. `flops`: the FLOPs of training the
+    model, None if its cost is unknown. `peak_flops`: peak FLOP/s of one device, None if unknown (a CPU).
     """
 
-    def __init__(self, device: torch.device, peak_flops: float | None) -> None:
-        self.device, self.peak_flops = device, peak_flops
+    def __init__(self, device: torch.device, flops: TrainingFlops | None, peak_flops: float | None) -> None:
+        self.device, self.flops, self.peak_flops = device, flops, peak_flops
         self._reset()
 
     def _reset(self) -> None:
         self._started = time.monotonic()
         self._waited = 0.0
         self._tokens = self._element_batches = 0
-        self._flops: torch.Tensor | float = 0.0
+        self._load = NO_WORK
         self._actions = torch.zeros((), dtype=torch.int64, device=self.device)
         self._element_loss = torch.zeros((), dtype=torch.float64, device=self.device)
         self._losses = torch.zeros(_SUMS, dtype=torch.float64, device=self.device)
         self._weights = torch.zeros(_SUMS, dtype=torch.float64, device=self.device)
 
     def count(self, batch: dict[str, torch.Tensor], output: Any) -> None:
-        """A collated batch, with the model's `flops` for it where they are known, and the model's output:
-        `token_losses`, float (supervised,) in reading order, and `element_loss`, a scalar or None."""
+        """A collated batch and the model's output: `token_losses`, float (supervised,) in reading order, and
+        `element_loss`, a scalar or None."""
         self._tokens += batch["input_ids"].numel()
-        self._flops += batch.get("flops", 0)
+        if self.flops is not None:
+            self._load += self.flops.cost.workload(batch)
         targets = Targets.of(batch)
         self._actions += starts_of_actions(targets.in_actions).sum()
         losses = output.token_losses.double()
@@ -113,8 +115,9 @@ class Meter:
         """All sums in one tensor, for one all-reduce; the last elements are each rank's memory."""
         memory = torch.zeros(ranks.count(), dtype=torch.float64, device=self.device)
         memory[ranks.number()] = _peak_memory(self.device)
+        flops = 0 if self.flops is None else self.flops.of(self._load).model
         counts = torch.tensor(
-            [self._tokens, 0, self._waited, 0, self._element_batches, self._flops],
+            [self._tokens, 0, self._waited, 0, self._element_batches, flops],
             dtype=torch.float64,
             device=self.device,
         )

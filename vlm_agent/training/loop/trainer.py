@@ -14,6 +14,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.models.weights.adapters import save_trained_weights
 from vlm_agent.models.weights.zero3 import state_for_saving
@@ -30,7 +31,7 @@ from vlm_agent.training.run_folder.progress import append_progress, keep_steps
 
 
 class AgentTrainer(Trainer):
-    """Trains on a `RowStream` in its order."""
+    """Trains on a `RowStream` in its order. `flops`: those of training the model, None if its cost is unknown."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class AgentTrainer(Trainer):
         train_dataset: RowStream,
         optimizer_recipe: OptimizerRecipe,
         validation: Validation | None,
+        flops: TrainingFlops | None,
         **kwargs: Any,
     ) -> None:
         rows = None if validation is None else validation.packs
@@ -46,7 +48,7 @@ class AgentTrainer(Trainer):
         self.optimizer_recipe, self.validation = optimizer_recipe, validation
         self.finite_loss = FiniteLoss()
         self.add_callback(FiniteGradients(self.finite_loss))
-        self.meter = Meter(self.args.device, _peak_flops(self.args))
+        self.meter = Meter(self.args.device, flops, _peak_flops(self.args))
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         self.optimizer = optimizer_of(self._module, self.optimizer_recipe, self.args.bf16)
