@@ -127,6 +127,30 @@ class _Cache(EncoderDecoderCache):
     encoded: torch.Tensor
 
 
+class _Batch:
+    """A `SourceBatch`."""
+
+    def __init__(self, model: ScreenT5, columns: dict) -> None:
+        self._model, self._mask = model, columns["attention_mask"]
+        self._encoded = model.encode(columns["input_ids"], self._mask, columns["screens"])
+        self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        self.logits = self.next(torch.full((len(self._mask),), model.config.pad_token_id))
+
+    def next(self, ids: torch.Tensor) -> torch.Tensor:
+        hidden = self._model.t5.decoder(
+            input_ids=ids[:, None],
+            encoder_hidden_states=self._encoded,
+            encoder_attention_mask=self._mask,
+            past_key_values=self._cache,
+            use_cache=True,
+        ).last_hidden_state
+        return self._model.t5.lm_head(hidden)[:, -1]
+
+    def keep(self, rows: Sequence[int]) -> None:
+        self._encoded, self._mask = self._encoded[list(rows)], self._mask[list(rows)]
+        self._cache.batch_select_indices(torch.tensor(rows))
+
+
 class ScreenT5Decoder:
     def __init__(self, model: ScreenT5):
         self._model = model
@@ -149,6 +173,19 @@ class ScreenT5Decoder:
             input_ids=ids, encoder_hidden_states=cache.encoded, past_key_values=cache, use_cache=True
         ).last_hidden_state
         return t5.lm_head(hidden)
+
+    def begin_batch(self, sentences: Sequence[Sentence]) -> _Batch:
+        ids = [sentence.input_ids for sentence in sentences]
+        columns = {"input_ids": padded(ids, 0), "attention_mask": padded([[1] * len(row) for row in ids], 0)}
+        screens = [screen for sentence in sentences for screen in sentence.screens]
+        return _Batch(
+            self._model,
+            {name: torch.tensor(rows) for name, rows in columns.items()}
+            | {"screens": torch.from_numpy(np.stack(screens))},
+        )
+
+    def step_batch(self, ids: torch.Tensor, batch: _Batch) -> torch.Tensor:
+        return batch.next(ids)
 
 
 class ScreenT5Cost:

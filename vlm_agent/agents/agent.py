@@ -121,6 +121,9 @@ class AgentSettings(Section):
     VARIANTS: ClassVar[tuple[str, ...]] = ()
     """Names of the variants that `BatchedAgent.answer_episodes` answers together with the agent."""
 
+    SENTENCES: ClassVar[tuple[str, ...]] = ()
+    """Kinds of sentences (`data.sentences` of a recipe). A run that was trained on one of them is run by this agent."""
+
     agent: str
 
     @property

@@ -27,10 +27,11 @@ from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, an
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.agents.of_run import recipe_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
-from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 _TASK = (
@@ -137,10 +138,8 @@ class EndpointSettings(AgentSettings):
 
     @cached_property
     def _recipe(self) -> Recipe:
-        """The recipe of the run in `as_trained`."""
-        from vlm_agent.models.run_layout import trained
-
-        return read_recipe(trained(Path(str(self.as_trained))).recipe)
+        """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
+        return recipe_of(str(self.as_trained), ("trajectory", "elements"), "--as-trained")
 
     def identity(self) -> dict[str, Any]:
         """Excludes the address: the same model on another server is the same agent."""

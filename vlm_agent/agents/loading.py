@@ -3,7 +3,7 @@
 --agent RUN                    a run folder, or one of its checkpoints
 --agent phone_vlm_tiny         an embedded base
 --agent FILE.yaml              an agent file: `agent: NAME` (a name of AGENTS) and that agent's settings
---checkpoint RUN               agent: vlm, run: RUN
+--checkpoint RUN               agent: the one whose SENTENCES hold the run's data.sentences, run: RUN
 --endpoint URL --model NAME    agent: endpoint, endpoint: URL, model: NAME
 """
 
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlm_agent.agents import AGENTS, Agent, AgentSettings
+from vlm_agent.agents.of_run import run_of
 from vlm_agent.errors import UserError
+from vlm_agent.recipe.run import read_recipe
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 
@@ -47,7 +49,8 @@ def agent_settings(
                 f"--agent {agent}: this is a kind of agent, not an agent; write a YAML file with `agent: {agent}` and "
                 "its settings (examples are in eval/agents/), and use --agent FILE.yaml"
             )
-        where, content = "--agent", {"agent": "vlm", "run": checkpoint if agent is None else agent}
+        run = checkpoint if agent is None else agent
+        where, content = "--agent", {"agent": _agent_of_run(str(run)), "run": run}
     name = content.get("agent")
     if not isinstance(name, str) or name not in AGENTS:
         raise AgentError(f"{where}: agent {name!r} is unknown; choose one of {', '.join(sorted(AGENTS))}")
@@ -55,6 +58,15 @@ def agent_settings(
     if foreign := [key for key in overrides if key not in AGENTS[name].model_fields]:
         raise AgentError(f"--{foreign[0].replace('_', '-')} is not a setting of agent {name}")
     return validated(AGENTS[name], content | dict(overrides), where, AgentError)
+
+
+def _agent_of_run(run: str) -> str:
+    """The kind of agent that runs what `run` has trained."""
+    kind = read_recipe(run_of(run).recipe).data.sentences
+    for name, settings in AGENTS.items():
+        if kind in settings.SENTENCES:
+            return name
+    raise AgentError(f"{run} was trained on data.sentences: {kind}, and no kind of agent runs such a model")
 
 
 def load_agent(settings: AgentSettings, console: "Console") -> Agent:

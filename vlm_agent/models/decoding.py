@@ -6,7 +6,7 @@ writes a decoded token into spare room behind the history, and copies nothing el
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
@@ -59,6 +59,31 @@ class Decoder(Protocol):
         `positions`: int64 (B, S). `mask`: bool (B, S, cached + S), which of the cached tokens and of these each one
         attends to.
         """
+
+
+class SourceBatch(Protocol):
+    """The state of decoding from B encoded sources: encoder states, and keys and values of the decoder.
+
+    `logits`: (B, vocabulary) of the first token of each answer.
+    """
+
+    logits: torch.Tensor
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drops all rows except `rows`, which become rows 0, 1, … in this order."""
+
+
+@runtime_checkable
+class SourceDecoder(Decoder, Protocol):
+    """The interface of an encoder-decoder model, which writes the answers to many sources together.
+
+    A source is a sentence without supervised tokens.
+    """
+
+    def begin_batch(self, sentences: Sequence[Sentence]) -> SourceBatch: ...
+
+    def step_batch(self, ids: torch.Tensor, batch: SourceBatch) -> torch.Tensor:
+        """Logits (B, vocabulary) after one more token of each row, `ids` int64 (B,)."""
 
 
 _SPARE_TOKENS = 256

@@ -6,7 +6,7 @@ from helpers import tiny
 from helpers import tokenizers_of_all_kinds as kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from vlm_agent.action_languages import ActionLanguage
@@ -166,8 +166,11 @@ def test_the_bytes_of_tokens_equal_the_decoded_text(kind):
         assert (spelt.removeprefix(b" ") if drops_space else spelt).decode() == text_of(kind, ids) == text
 
 
-def test_an_unsupported_kind_of_tokenizer_is_an_error():
+def test_a_tokenizer_that_cannot_write_every_byte_is_refused_by_name():
     wordpiece = Tokenizer(models.WordPiece({"[UNK]": 0, "tap": 1}, unk_token="[UNK]"))  # noqa: S106
     wordpiece.pre_tokenizer = pre_tokenizers.Whitespace()
-    with pytest.raises(UserError, match="does not know how this tokenizer decodes"):
-        token_bytes(PreTrainedTokenizerFast(tokenizer_object=wordpiece))
+    like_t5 = Tokenizer(models.Unigram([("<unk>", 0.0), ("▁tap", -1.0)], unk_id=0))
+    like_t5.pre_tokenizer, like_t5.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    for tokenizer, name in ((wordpiece, "WordPiece"), (like_t5, "Unigram")):
+        with pytest.raises(UserError, match=f"can write every byte; this one, .* is {name} without bytes"):
+            token_bytes(PreTrainedTokenizerFast(tokenizer_object=tokenizer))

@@ -21,7 +21,8 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[list[bytes | None],
     Supports byte-level BPE (Qwen, Llama 3, tokenizers trained here) and SentencePiece with byte fallback (Llama 2).
     Raises CheckpointError for any other kind, and for a vocabulary that cannot write every text.
     """
-    decoder = json.loads(tokenizer.backend_tokenizer.to_str())["decoder"] or {}
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    decoder = backend["decoder"] or {}
     steps = {step["type"]: step for step in decoder.get("decoders", [decoder]) if step}
     if "ByteLevel" in steps:
         pieces, drops_space = _from_byte_level, False
@@ -29,7 +30,9 @@ def token_bytes(tokenizer: PreTrainedTokenizerBase) -> tuple[list[bytes | None],
         pieces, drops_space = _from_sentencepiece, "Strip" in steps or "Metaspace" in steps
     else:
         raise CheckpointError(
-            f"constrained decoding does not know how this tokenizer decodes: {', '.join(steps) or 'none'}"
+            f"constrained decoding needs a tokenizer that can write every byte; this one, {type(tokenizer).__name__}, "
+            f"is {backend['model']['type']} without bytes (decoder: {', '.join(steps) or 'none'}); decode freely, "
+            "without --constrained"
         )
     tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     table: list[bytes | None] = [pieces(token) for token in tokens]

@@ -1,0 +1,88 @@
+"""Settings that agents of trained runs share. Nothing here imports torch before the run is read."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vlm_agent.action_languages import LanguageSettings
+from vlm_agent.agents.agent import Agent, AgentSettings
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.errors import UserError
+from vlm_agent.files import sha256_of
+from vlm_agent.recipe.run import Recipe, read_recipe
+
+if TYPE_CHECKING:
+    from vlm_agent.models.run_layout import Trained
+
+
+class RunSettings(AgentSettings):
+    """`run`: a run folder, one of its checkpoints (RUN/checkpoints/checkpoint-N), or the name of an embedded base.
+
+    `bf16`: mixed precision, which is faster but not bit-exact. `constrained`: constrained decoding, so that every
+    answer is an action.
+    """
+
+    run: str
+    bf16: bool = False
+    constrained: bool = False
+
+    @property
+    def display_name(self) -> str:
+        return self.run
+
+    @property
+    def language(self) -> LanguageSettings:
+        return self.recipe.action_language
+
+    @cached_property
+    def _trained(self) -> "Trained":
+        return run_of(self.run)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe of the run. Raises UserError for a run that was trained on sentences of another kind."""
+        return recipe_of(self.run, self.SENTENCES, f"agent {self.agent}")
+
+    def identity(self) -> dict[str, Any]:
+        """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
+        identity = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16}
+        # Omitted by default, so that evaluations of versions without this setting can be resumed.
+        return identity | ({"constrained": True} if self.constrained else {})
+
+    def device(self) -> str:
+        from vlm_agent.models.weights.device import describe_device, model_device
+
+        return describe_device(model_device())
+
+    def load(self) -> Agent:
+        """The agent, under the control of the run's training (`data.control`), if any."""
+        from vlm_agent.models.run_layout import base_folder
+
+        control = self.recipe.data.control
+        agent = self.build(base_folder(self.run))
+        return agent if control is None else ControlledAgent(agent, CONTROLS[control])
+
+    def build(self, folder: Path) -> Agent:
+        """The agent of the run in `folder`, without a control."""
+        raise NotImplementedError
+
+
+def run_of(run: str) -> "Trained":
+    """The files of a run, one of its checkpoints or an embedded base. Raises FileNotFoundError if there are none."""
+    from vlm_agent.models.run_layout import base_folder, trained
+
+    return trained(base_folder(run))
+
+
+def recipe_of(run: str, sentences: tuple[str, ...], reader: str) -> Recipe:
+    """The recipe of `run`.
+
+    Raises UserError unless the run was trained on one of these kinds of `sentences`; `reader` is who reads only them.
+    """
+    recipe = read_recipe(run_of(run).recipe)
+    if recipe.data.sentences not in sentences:
+        raise UserError(
+            f"{run} was trained on data.sentences: {recipe.data.sentences}; {reader} needs a run of "
+            f"{' or '.join(sentences)}. `--agent {run}` chooses the agent of the run"
+        )
+    return recipe
