@@ -7,6 +7,7 @@ from helpers import tiny, tiny_qwen
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.loop.arguments import arguments
 
 NEXT_TO = {
     "trainin": "training",
@@ -74,6 +75,11 @@ def test_all_problems_of_a_recipe_are_reported_at_once(path):
         ("training.optimizer.learning_rate", "fast"),
         ("training.optimizer.learning_rate", "0"),
         ("training.max_grad_norm", "{a: 1}"),
+        ("training.warmup_steps", "1.5"),
+        ("training.warmup_steps", "-0.1"),
+        ("training.warmup_steps", "some"),
+        ("training.warmup_steps", ".inf"),
+        ("training.warmup_steps", ".nan"),
         ("action_language.bins", "1"),
         ("action_language.name", "morse"),
         ("model.screen_size", "[896]"),
@@ -90,6 +96,13 @@ def test_all_problems_of_a_recipe_are_reported_at_once(path):
 )
 def test_a_value_of_the_wrong_kind_is_refused_by_name(path, key, value):
     assert f"{path}: {key}" in problem(path, **{key: value})
+
+
+@pytest.mark.parametrize(("value", "steps"), [("30", 30), ("0", 0), ("0.05", 10), ("0.001", 1)])
+def test_warm_up_is_a_number_of_steps_or_a_fraction_of_all(path, tmp_path, value, steps):
+    recipe = read_recipe(path, {"training.warmup_steps": value})
+    assert arguments(recipe, tmp_path, 200).get_warmup_steps(200) == steps
+    assert f"warmup_steps: {value}\n" in recipe.to_yaml()
 
 
 @pytest.mark.parametrize("key", ["name_swipe_targets", "sought"])

@@ -1,9 +1,18 @@
 """`training` of a recipe: length, optimiser, checkpoints, validation."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    NonNegativeFloat,
+    PlainSerializer,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
 
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.settings import Section
@@ -14,6 +23,19 @@ NEWEST_KEPT = 2
 
 BETAS = (0.9, 0.98)
 Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
+def _steps_or_fraction(value: float) -> float:
+    if value < 1 and value != 0:
+        return value
+    if not math.isfinite(value) or value != int(value):
+        raise ValueError("must be a whole number of steps, or below 1 for a fraction of all steps")
+    return int(value)
+
+
+StepsOrFraction = Annotated[
+    NonNegativeFloat, AfterValidator(_steps_or_fraction), PlainSerializer(_steps_or_fraction, return_type=int | float)
+]
 
 
 class OptimizerRecipe(Section):
@@ -41,10 +63,11 @@ class TrainingRecipe(Section):
 
     A row packs `batch_size` sentences (default 1), or as many as fit into `batch_tokens`, which is the better choice
     where episodes differ in length. Set exactly one of `steps` and `epochs`. `schedule` starts after `warmup_steps` of
-    linear warm-up. `bf16`: mixed precision; `auto`: if the hardware supports it, so the last digits of a run depend on
-    the machine. `save_steps`: a checkpoint every so many steps; `save_seconds`: also when so many seconds have passed
-    since the last one, so that a killed run loses no more, however long a step takes. `keep_checkpoints`: how many of
-    the newest to keep, beside the best. `deepspeed`: a file of `deepspeed_configs/`, for several ranks.
+    linear warm-up; a value below 1 is a fraction of all steps. `bf16`: mixed precision; `auto`: if the hardware
+    supports it, so the last digits of a run depend on the machine. `save_steps`: a checkpoint every so many steps;
+    `save_seconds`: also when so many seconds have passed since the last one, so that a killed run loses no more,
+    however long a step takes. `keep_checkpoints`: how many of the newest to keep, beside the best. `deepspeed`: a file
+    of `deepspeed_configs/`, for several ranks.
     """
 
     epochs: PositiveFloat | None = None
@@ -54,7 +77,7 @@ class TrainingRecipe(Section):
     accumulation: PositiveInt = 1
     optimizer: OptimizerRecipe = OptimizerRecipe()
     schedule: Literal["constant", "linear", "cosine"] = "cosine"
-    warmup_steps: NonNegativeInt = 30
+    warmup_steps: StepsOrFraction = 30
     max_grad_norm: PositiveFloat = 1.0
     bf16: bool | Literal["auto"] = False
     gradient_checkpointing: bool = False
