@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter
 
+from vlm_agent.action_languages.auto_ui import AutoUiSettings
 from vlm_agent.action_languages.binned import BinnedSettings
 from vlm_agent.action_languages.language import ActionLanguage, Coordinate, LanguageSettings, LanguageVocabulary
 from vlm_agent.action_languages.named import NamedSettings
@@ -29,6 +30,7 @@ __all__ = [
 LANGUAGES: dict[str, type[LanguageSettings]] = {
     "binned": BinnedSettings,
     "named": NamedSettings,
+    "auto_ui": AutoUiSettings,
 }
 
 DEFAULT = "binned"

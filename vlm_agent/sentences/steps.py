@@ -1,0 +1,279 @@
+"""Each step as a source and a target of its own (Auto-UI, sections 3.1 and 3.2), with the spellings of its code.
+
+    source   Previous Actions: ACTION ACTION … Goal: GOAL Screen: ELEMENT ELEMENT …
+    target   Action Plan: [TYPE,TYPE,…] ; Action Decision: ACTION
+
+The source has up to `history` earlier actions, the oldest first, and the goal; with `elements` the screen as text
+(`html.py`). The target has the types of up to `future` actions from the current one, and the current action. With
+`history` or `future` 0, that part and its heading are absent.
+
+Token ids are built segment by segment with the same tokenizer calls in training and in acting. Each segment but the
+first begins with a space. T5's tokenizer splits at white space, so its ids are those of the whole text; other
+tokenizers may join characters across segments of a whole text, which here never happens.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Protocol, cast
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.episodes import ACTION_NAMES, ActionKind, Episode, Screen, Step, is_same_text
+from vlm_agent.errors import UserError
+from vlm_agent.sentences import Sentence, html
+
+HISTORY, GOAL, SCREEN = "Previous Actions:", "Goal:", "Screen:"
+PLAN, DECISION = "Action Plan:", "Action Decision:"
+_PLAN_OPENING, _PLAN_LINK = f"{PLAN} [", f" ; {DECISION} "
+_KINDS = tuple(kind.name for kind in ActionKind)
+
+PHRASES = (HISTORY, GOAL, SCREEN, _PLAN_OPENING, f"]{_PLAN_LINK.rstrip()}", DECISION, *_KINDS, *html.PHRASES)
+"""The fixed texts of sources and targets, for a tokenizer trained from scratch beside those of the language."""
+
+
+class TooLongError(UserError):
+    """A goal that does not fit in the source."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """`ids`: the tokens with the end mark. `dropped`: earlier actions left out, `cut`: tokens left out of the screen
+    description, because the source would be too long."""
+
+    ids: list[int]
+    dropped: int = 0
+    cut: int = 0
+
+
+@dataclass(frozen=True)
+class Target:
+    """`plan_ids`: the plan, up to and with the heading of the decision. `decision_ids`: the action and the end mark."""
+
+    plan_ids: list[int]
+    decision_ids: list[int]
+
+    def __len__(self) -> int:
+        return len(self.plan_ids) + len(self.decision_ids)
+
+
+class StepSettings(Protocol):
+    """The keys of `data` in a recipe that `StepSentences` needs, as fields of the same names."""
+
+    @property
+    def history(self) -> int: ...
+
+    @property
+    def future(self) -> int: ...
+
+    @property
+    def elements(self) -> bool: ...
+
+    @property
+    def past_screens(self) -> int: ...
+
+    @property
+    def max_source_tokens(self) -> int: ...
+
+    @property
+    def max_target_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class StepSentences:
+    """Builds the source and the target of each step.
+
+    `history`, `future`: numbers of actions, the current one included in `future`. `elements`: whether the source has
+    the screen as text. `past_screens`: number of earlier screens whose features the model sees. Limits include end
+    marks.
+
+    A decision is writable if the tokenizer decodes its tokens to the same text, up to NFC. T5 cannot write `<`, `{`,
+    `~`, emoji or CJK, so actions with such text are not learned; in a source they become the unknown token.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    language: ActionLanguage
+    history: int = 8
+    future: int = 4
+    elements: bool = False
+    past_screens: int = 0
+    max_source_tokens: int = 512
+    max_target_tokens: int = 128
+
+    def build(self, episode: Episode, number: int, screens: Sequence[np.ndarray]) -> Sentence:
+        """The sentence of step `number` (from 0): its source without a loss, then its target.
+
+        `screens`: the features of the steps `screen_numbers(number)`, float16 (tokens, width) each. Raises ValueError
+        for a step that `unlearnable` names, and for another number of screens; TooLongError as `source` does.
+        """
+        step, steps = episode.steps[number], episode.steps[number:]
+        if len(screens) != len(self.screen_numbers(number)):
+            raise ValueError(f"step {number} has {len(screens)} screens, expected {len(self.screen_numbers(number))}")
+        if reason := self.unlearnable(steps):
+            raise ValueError(f"episode {episode.id} step {number} cannot be learned: {reason}")
+        source, target = self.source(episode.goal, episode.steps[:number], step.screen), self.target(steps)
+        sentence = Sentence(about=f"episode {episode.id} step {number}")
+        sentence.read(source.ids)
+        for screen in screens:
+            sentence.see(screen, 0)
+        sentence.learn(target.plan_ids, role="plan")
+        sentence.learn(target.decision_ids, ACTION_NAMES.index(step.action.name))
+        return sentence
+
+    def screen_numbers(self, number: int) -> range:
+        """The numbers of the steps whose screens the model sees at step `number`, the oldest first."""
+        return range(max(0, number - self.past_screens), number + 1)
+
+    def source(self, goal: str, past: Sequence[Step], screen: Screen) -> Source:
+        """The source of a step after the steps `past`.
+
+        One that is too long loses its oldest actions, then the end of its screen description, but never the goal.
+        Raises TooLongError if the goal with its headings is too long by itself.
+        """
+        head, actions, goal_text, description = self._segments(goal, past, screen)
+        texts = [*head, goal_text]
+        first, fixed = self.ids(texts[0]), [self.ids(" " + text) for text in texts[1:]]
+        goal_ids, head_ids = (fixed[-1], first) if head else (first, [])
+        room = self.max_source_tokens - len(head_ids) - len(goal_ids) - 1
+        if room < 0:
+            raise TooLongError(
+                f"the goal {goal[:60]!r} takes {self.max_source_tokens - room} tokens with its headings, more than "
+                f"data.max_source_tokens ({self.max_source_tokens}); raise it to at least that number"
+            )
+        action_ids = [self.ids(" " + text) for text in actions]
+        screen_ids = [token for text in description for token in self.ids(" " + text)]
+        dropped, length = 0, sum(map(len, action_ids)) + len(screen_ids)
+        while dropped < len(action_ids) and length > room:
+            length -= len(action_ids[dropped])
+            dropped += 1
+        cut = max(0, length - room)
+        kept = [token for ids in action_ids[dropped:] for token in ids]
+        ids = [*head_ids, *kept, *goal_ids, *screen_ids[: len(screen_ids) - cut], self.end_mark]
+        return Source(ids, dropped, cut)
+
+    def source_text(self, goal: str, past: Sequence[Step], screen: Screen) -> str:
+        """The text of a source of any length."""
+        head, actions, goal_text, description = self._segments(goal, past, screen)
+        return " ".join([*head, *actions, goal_text, *description])
+
+    def target(self, steps: Sequence[Step]) -> Target:
+        """The target of the first of `steps`; the others are those that follow it."""
+        decision = self.ids(" " + self._decision(steps[0]))
+        return Target(self.ids(self._plan(steps)), [*decision, self.end_mark])
+
+    def target_text(self, steps: Sequence[Step]) -> str:
+        return f"{self._plan(steps)} {self._decision(steps[0])}"
+
+    def is_writable(self, step: Step) -> bool:
+        """Whether the tokenizer decodes the tokens of the step's decision to the same text, up to NFC."""
+        return self._cached_is_writable(self._decision(step))
+
+    def unlearnable(self, steps: Sequence[Step]) -> str | None:
+        """Why the first of `steps` cannot be learned; None if it can."""
+        if not self.is_writable(steps[0]):
+            return "the tokenizer cannot write its text"
+        length = len(self.target(steps))
+        if length > self.max_target_tokens:
+            return f"its target has {length} tokens, more than data.max_target_tokens ({self.max_target_tokens})"
+        return None
+
+    def plan_of(self, text: str) -> tuple[str, ...]:
+        """The action types of the plan in an answer, as they are in it; empty without a plan."""
+        plan, _, _ = text.partition(DECISION)
+        _, opening, entries = plan.partition(_PLAN_OPENING)
+        entries, closing, _ = entries.partition("]")
+        return tuple(entry for part in entries.split(",") if (entry := part.strip())) if opening and closing else ()
+
+    def decision_of(self, text: str) -> str:
+        """The text of the action in an answer: what follows its first heading, or all of it without one."""
+        _, heading, decision = text.partition(DECISION)
+        return decision.strip(" ") if heading else text
+
+    def ending(self, text: str) -> str | None:
+        """Text that completes `text` to a target, as `ActionLanguage.ending` does for an action."""
+        if not self.future:
+            return self._link_ending(text, f"{DECISION} ")
+        if _PLAN_OPENING.startswith(text):
+            return self._plan_ending(text, "", _PLAN_OPENING[len(text) :])
+        return self._plan_ending(text, text[len(_PLAN_OPENING) :], "") if text.startswith(_PLAN_OPENING) else None
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a segment as plain text, cached because segments repeat often."""
+        return list(self._cached_ids(text))
+
+    def text(self, ids: list[int]) -> str:
+        """`ids` decoded, without special tokens."""
+        return cast(str, self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    @property
+    def end_mark(self) -> int:
+        """The id of the token that ends sources and targets."""
+        return cast(int, self.tokenizer.eos_token_id)
+
+    def _segments(self, goal: str, past: Sequence[Step], screen: Screen) -> tuple[list[str], list[str], str, list[str]]:
+        """The texts of the heading of the history, its actions, the goal, and the screen."""
+        recent = past[-self.history :] if self.history else ()
+        actions = [self.language.encode(step.action, step.screen) for step in recent]
+        description = [SCREEN, *html.element_texts(screen.elements or ())] if self.elements else []
+        return [HISTORY] if self.history else [], actions, html.one_line(f"{GOAL} {goal}"), description
+
+    def _plan(self, steps: Sequence[Step]) -> str:
+        kinds = ",".join(step.action.kind.name for step in steps[: self.future])
+        return f"{_PLAN_OPENING}{kinds}]{_PLAN_LINK.rstrip()}" if self.future else DECISION
+
+    def _decision(self, step: Step) -> str:
+        return self.language.encode(step.action, step.screen)
+
+    def _plan_ending(self, text: str, entries: str, before: str) -> str | None:
+        """`before` and a completion of `text`, whose plan so far is `entries`."""
+        entries, closing, after = entries.partition("]")
+        *complete, last = entries.split(",")
+        names = [kind for kind in _KINDS if kind.startswith(last) and (kind == last or not closing)]
+        if not names or len(complete) >= self.future or not set(complete) <= set(_KINDS):
+            return None
+        ending = self._link_ending(after, _PLAN_LINK)
+        if closing or ending is None:
+            return ending
+        return before + min(names, key=len)[len(last) :] + "]" + ending
+
+    def _link_ending(self, text: str, link: str) -> str | None:
+        if link.startswith(text):
+            decision = self.language.ending("")
+            return None if decision is None else link[len(text) :] + decision
+        return self.language.ending(text[len(link) :]) if text.startswith(link) else None
+
+    @cached_property
+    def _cached_ids(self) -> Callable[[str], tuple[int, ...]]:
+        def tokenise(text: str) -> tuple[int, ...]:
+            # Special tokens are split: an end mark in typed text must not become the end of an action.
+            return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True).input_ids)
+
+        return lru_cache(maxsize=65536)(tokenise)
+
+    @cached_property
+    def _cached_is_writable(self) -> Callable[[str], bool]:
+        def is_writable(decision: str) -> bool:
+            return is_same_text(self.text(self.ids(DECISION) + self.ids(" " + decision)), f"{DECISION} {decision}")
+
+        return lru_cache(maxsize=65536)(is_writable)
+
+    def __getstate__(self) -> dict:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_cached_ids", "_cached_is_writable")}
+
+
+def step_sentences(
+    tokenizer: PreTrainedTokenizerBase, language: ActionLanguage, settings: StepSettings
+) -> StepSentences:
+    """`StepSentences` of a recipe's `data`."""
+    return StepSentences(
+        tokenizer,
+        language,
+        settings.history,
+        settings.future,
+        settings.elements,
+        settings.past_screens,
+        settings.max_source_tokens,
+        settings.max_target_tokens,
+    )
