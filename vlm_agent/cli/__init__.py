@@ -5,6 +5,8 @@
     vlm-agent convert --input PATHS --output DIR       convert AITW files into shards
     vlm-agent convert-checkpoint --input DIR --output DIR
                                                        convert a published Qwen-VL (2023): no remote code
+    vlm-agent features SHARDS --extractor NAME --output DIR
+                                                       extract frozen screen features
     vlm-agent inspect DIR                              statistics of shards; draws an episode
     vlm-agent recipes [NAME --output FILE]             list the shipped recipes, copy one
     vlm-agent train --config recipes/X.yaml            train a recipe into a run folder
@@ -38,6 +40,7 @@ COMMANDS = (
     "phone",
     "convert",
     "convert_checkpoint",
+    "features",
     "inspect",
     "recipes",
     "train",

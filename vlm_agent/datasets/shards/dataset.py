@@ -196,6 +196,28 @@ class ShardDataset:
         offsets = np.concatenate([[0], np.cumsum(pc.list_value_length(steps).to_numpy())])
         return ScreenSizes(offsets, *(sizes.field(name).to_numpy() for name in ("height", "width")))
 
+    def place(self, index: int) -> tuple[str, int]:
+        """The shard of an episode, and the number of steps before it in that shard."""
+        return self._index["shard"][index].as_py(), int(self._first_steps[index])
+
+    @cached_property
+    def steps_by_shard(self) -> dict[str, int]:
+        """The number of steps in each shard of the folder, of all splits and subsets, in the manifest's order."""
+        index = read_index(self._index_source, ("shard", "row_group", IN_STEPS + "height"))
+        starts = np.flatnonzero(index["row_group"].to_numpy() == 0)
+        lengths = pc.list_value_length(index["steps"]).to_numpy()
+        counts = np.add.reduceat(lengths, starts) if len(starts) else starts
+        return dict(zip(index["shard"].take(pa.array(starts)).to_pylist(), counts.tolist(), strict=True))
+
+    @cached_property
+    def _first_steps(self) -> np.ndarray:
+        """int64 (episodes,): the number of steps before each episode in its shard."""
+        index = read_index(self._index_source, ("row_group", IN_STEPS + "height"))
+        lengths = pc.list_value_length(index["steps"]).to_numpy().astype(np.int64)
+        before = np.cumsum(lengths) - lengths
+        starts = np.maximum.accumulate(np.where(index["row_group"].to_numpy() == 0, before, 0))
+        return (before - starts)[self._kept.to_numpy()]
+
     def table(self, columns: Sequence[str], episodes: Sequence[int] | None = None) -> pa.Table:
         """The columns of every episode, or of `episodes`, which are numbers in ascending order.
 

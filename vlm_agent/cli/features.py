@@ -1,0 +1,89 @@
+"""`vlm-agent features`: extract the screen features of a folder of shards."""
+
+import argparse
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, Commands, add_command, count
+
+_DESCRIPTION = """\
+Writes one memory-mapped file of float16 features for each shard, and a manifest at the end. Training of a model that
+reads features names the folder with data.features. Prints first how large the output will be.
+
+Run the same command again to resume; the result is the same to the byte. In a job array, each task extracts a part of
+the shards, and one command at the end checks and completes the result:
+
+  vlm-agent features SHARDS --extractor phone_vlm_tiny --form patches --output FEATURES
+  vlm-agent features SHARDS --extractor blip2 --output FEATURES --shard-index $SLURM_ARRAY_TASK_ID --shard-count 64
+  vlm-agent features --finish --output FEATURES"""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "features", run, "extract the screen features of shards", _DESCRIPTION)
+    parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
+    parser.add_argument("--extractor", metavar="NAME", help="a frozen vision model; a wrong NAME lists all")
+    parser.add_argument(
+        "--form",
+        default="pooled",
+        choices=("pooled", "patches"),
+        help="one vector a screen, or one for each patch (default pooled)",
+    )
+    parser.add_argument(
+        "--checkpoint", metavar="NAME", help="a folder or a name on the hub in place of the extractor's default"
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="a new folder, or one of this extraction to resume"
+    )
+    parser.add_argument("--batch-size", type=count, metavar="N", default=32, help="screens at a time (default 32)")
+    parser.add_argument(
+        "--bf16", action="store_true", help="compute in bfloat16 mixed precision: faster on GPUs, rounds to 3 digits"
+    )
+    parser.add_argument(
+        "--workers", type=count, metavar="N", help="threads that decode screens (default: half of the cores, at most 8)"
+    )
+    parser.add_argument("--shard-index", type=int, metavar="I", help="extract only part I (from 0) of the shards")
+    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
+    parser.add_argument(
+        "--finish", action="store_true", help="check that all parts are there, and write the manifest; needs --output"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    _check(options)
+    from vlm_agent.console import make_console, quiet_libraries
+    from vlm_agent.jobs import ArrayTask
+    from vlm_agent.models.features.job import Options, default_workers, extract_features, finish
+    from vlm_agent.models.weights.device import describe_device, model_device
+    from vlm_agent.recipe.model import FeatureSettings
+
+    quiet_libraries()
+    console = make_console()
+    if options.finish:
+        finish(options.output, console)
+        return OK
+    device = model_device()
+    console.print(describe_device(device), highlight=False)
+    extract_features(
+        options.shards,
+        FeatureSettings(extractor=options.extractor, checkpoint=options.checkpoint, form=options.form),
+        options.output,
+        console,
+        device,
+        Options(
+            options.batch_size,
+            "bfloat16" if options.bf16 else "float32",
+            default_workers() if options.workers is None else options.workers,
+        ),
+        None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+    )
+    return OK
+
+
+def _check(options: argparse.Namespace) -> None:
+    if (options.shard_index is None) != (options.shard_count is None):
+        options.parser.error("--shard-index and --shard-count must be used together")
+    if options.finish:
+        if options.shards is not None or options.extractor is not None or options.shard_index is not None:
+            options.parser.error("--finish reads shards and extractor from --output; remove the other options")
+        return
+    if options.shards is None or options.extractor is None:
+        options.parser.error("name a folder of shards and --extractor")

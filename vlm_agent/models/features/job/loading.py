@@ -1,0 +1,70 @@
+"""Reads the episodes of a shard ahead of the model: decoded, their pixels' digests computed, resized."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from PIL import UnidentifiedImageError
+
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import DatasetError
+from vlm_agent.models.features.store.pixels import pixel_digest
+
+Preprocess = Callable[[np.ndarray], np.ndarray]
+
+
+_MOST_WORKERS = 8
+
+
+def default_workers() -> int:
+    """Half of the cores that this process may use, at most eight. Decoding, resizing and hashing release the GIL."""
+    return max(1, min(_MOST_WORKERS, len(os.sched_getaffinity(0)) // 2))
+
+
+@dataclass(frozen=True)
+class LoadedEpisode:
+    """`screens`: for each step, uint8 (3, height, width) as the extractor takes it. `digests`: of the pixels before."""
+
+    id: str
+    screens: list[np.ndarray]
+    digests: list[bytes]
+
+
+def load_episode(dataset: ShardDataset, preprocess: Preprocess, index: int) -> LoadedEpisode:
+    """Raises DatasetError that names the episode, where a screen cannot be decoded."""
+    name = dataset.ids[index]
+    try:
+        pixels = [step.screenshot for step in dataset[index].steps if step.screenshot is not None]
+    except (UnidentifiedImageError, SyntaxError) as error:  # Pillow's, for a damaged image
+        raise DatasetError(f"{dataset.directory}: a screen of episode {name} cannot be decoded: {error}") from None
+    return LoadedEpisode(name, [preprocess(screen) for screen in pixels], [pixel_digest(screen) for screen in pixels])
+
+
+@contextmanager
+def loaded_episodes(
+    dataset: ShardDataset, episodes: Sequence[int], preprocess: Preprocess, workers: int
+) -> Iterator[Iterator[LoadedEpisode]]:
+    """The episodes in order, while `workers` threads load the next ones."""
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            yield _ahead(pool, partial(load_episode, dataset, preprocess), episodes, 2 * workers)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, load: Callable[[int], LoadedEpisode], episodes: Sequence[int], most: int
+) -> Generator[LoadedEpisode, None, None]:
+    """At most `most` episodes are in memory besides the one in use."""
+    waiting: deque[Future[LoadedEpisode]] = deque()
+    for index in episodes:
+        waiting.append(pool.submit(load, index))
+        if len(waiting) >= most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

@@ -1,0 +1,14 @@
+"""The features of all screens in a folder of shards, memory-mapped.
+
+    DIR/manifest.json                        written last: extractor, form, size, dtype, shards, sha256 of each file
+    DIR/google_apps/NAME.npy                 float16 (steps, T, D): the steps of shard google_apps/NAME.parquet in order
+    DIR/google_apps/NAME.pixels.npy          uint8 (steps, 16): a digest of each step's decoded pixels
+    DIR/.features/                           the plan, the lock, and an entry for each complete shard
+
+`layout.py` has the names and checks single files, `reading.py` has the `FeatureStore`, `pixels.py` finds features by
+pixels.
+"""
+
+from vlm_agent.models.features.store.reading import FeatureStore
+
+__all__ = ["FeatureStore"]

@@ -1,0 +1,98 @@
+"""Names and checks of the files in a folder of features."""
+
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import sha256_of
+
+VERSION = 1
+DTYPE = "float16"
+DIGEST_SIZE = 16
+REMEDY = "remove it and run the same `vlm-agent features` again to restore it"
+
+
+@dataclass(frozen=True)
+class FeatureFile:
+    """The features of one shard. `shard`: its path in the folder of shards. `steps`: the number of its steps."""
+
+    shard: str
+    steps: int
+    sha256: str
+    pixels_sha256: str
+
+    def content(self) -> dict:
+        """The file as an entry of the manifest."""
+        return {"shard": self.shard, "features": features_name(self.shard), "pixels": pixels_name(self.shard)} | {
+            key: value for key, value in asdict(self).items() if key != "shard"
+        }
+
+    @classmethod
+    def read(cls, content: dict) -> "FeatureFile":
+        return cls(content["shard"], content["steps"], content["sha256"], content["pixels_sha256"])
+
+
+def features_name(shard: str) -> str:
+    """The path of a shard's features in the folder."""
+    return str(PurePosixPath(shard).with_suffix(".npy"))
+
+
+def pixels_name(shard: str) -> str:
+    """The path of the digests of a shard's pixels in the folder."""
+    return str(PurePosixPath(shard).with_suffix(".pixels.npy"))
+
+
+def shards_digest(dataset: ShardDataset) -> str:
+    """The sha256 of the manifest of a folder of shards, which has the sha256 of each source file."""
+    return sha256_of([dataset.directory / MANIFEST])
+
+
+def read_feature_manifest(folder: Path) -> dict:
+    """The manifest of a complete folder. Raises DatasetError where it is missing, damaged or of another version."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise DatasetError(
+            f"{folder} has no {MANIFEST}: it is not a folder of features, or its extraction is incomplete; run the "
+            "same `vlm-agent features` again to resume"
+        )
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        version = manifest["features_version"]
+        _ = [FeatureFile.read(entry) for entry in manifest["files"]], manifest["extractor"]["extractor"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DatasetError(
+            f"{path} is not a manifest of features: {error!r}; choose the output of `vlm-agent features`"
+        ) from None
+    if version != VERSION:
+        raise DatasetError(
+            f"{path} has features_version {version}, this program reads {VERSION}; run `vlm-agent features` again into "
+            "another folder"
+        )
+    return manifest
+
+
+def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A memory-mapped array of this dtype and shape. Raises DatasetError for a file that is missing, cut short or
+    holds another array."""
+    try:
+        stat = path.stat()
+        array = _mapped(path, stat.st_size, stat.st_mtime_ns)
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing; {REMEDY.removeprefix('remove it and ')}") from None
+    except (ValueError, EOFError) as error:
+        raise DatasetError(f"{path} is damaged ({error}); {REMEDY}") from None
+    if array.dtype != np.dtype(dtype) or array.shape != shape:
+        raise DatasetError(f"{path} holds {array.dtype} {array.shape}, and {dtype} {shape} is expected; {REMEDY}")
+    return array
+
+
+@lru_cache(maxsize=128)
+def _mapped(path: Path, size: int, mtime_ns: int) -> np.ndarray:
+    """Cached, so that a step costs no system call. Few, because each mapping keeps a file descriptor. A fork may use
+    it."""
+    return np.load(path, mmap_mode="r", allow_pickle=False)

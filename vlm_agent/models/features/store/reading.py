@@ -1,0 +1,160 @@
+"""Reads a folder of features."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.errors import CheckpointError, DatasetError
+from vlm_agent.models.features import extractor_digest, feature_shape
+from vlm_agent.models.features.store.layout import (
+    DIGEST_SIZE,
+    DTYPE,
+    FeatureFile,
+    features_name,
+    open_array,
+    pixels_name,
+    read_feature_manifest,
+    shards_digest,
+)
+from vlm_agent.models.features.store.pixels import PixelIndex, pixel_digest
+from vlm_agent.recipe.model import FeatureSettings
+
+
+class FeatureStore:
+    """A complete folder of features. Safe to share between threads, to pickle, and to fork into DataLoader workers.
+
+    `manifest`: the content of its manifest.json. Raises DatasetError if the folder has none (an incomplete extraction).
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.manifest = read_feature_manifest(self.folder)
+        self._files = {file.shard: file for file in map(FeatureFile.read, self.manifest["files"])}
+
+    @property
+    def settings(self) -> FeatureSettings:
+        """The extractor, its checkpoint and the form."""
+        about = self.manifest["extractor"]
+        return FeatureSettings(extractor=about["extractor"], checkpoint=about["checkpoint"], form=about["form"])
+
+    @property
+    def digest(self) -> str:
+        """`Extractor.digest` of the extractor that computed the features."""
+        return self.manifest["extractor"]["digest"]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(T, D)."""
+        return self.manifest["tokens"], self.manifest["size"]
+
+    def check(self, dataset: ShardDataset, settings: FeatureSettings, digest: str | None = None) -> None:
+        """Raises DatasetError, which names file and remedy, unless the folder holds these features of all the shards.
+
+        `digest`: the extractor of a trained model (`Extractor.digest`), None before training. A checkpoint under
+        another name than in the manifest is compared by its weights. Files are checked by existence, header and size;
+        their sha256 in the manifest are not computed, which would read all of them.
+        """
+        self._check_extractor(settings, digest)
+        if self.manifest["shards"]["manifest_sha256"] != shards_digest(dataset):
+            raise DatasetError(
+                f"{self.folder / MANIFEST} is of other shards than {dataset.directory} ({MANIFEST} differs); "
+                f"{_remedy(settings, dataset.directory)}"
+            )
+        for shard, steps in dataset.steps_by_shard.items():
+            self._check_file(shard, steps, dataset.directory)
+
+    def _check_extractor(self, settings: FeatureSettings, digest: str | None) -> None:
+        own = self.settings
+        for key in ("extractor", "form"):
+            if getattr(own, key) != getattr(settings, key):
+                raise DatasetError(
+                    f"{self.folder / MANIFEST} has {key} {getattr(own, key)}, and model.features.{key} is "
+                    f"{getattr(settings, key)}; {_remedy(settings)}, or change model.features.{key}"
+                )
+        if self.shape != feature_shape(settings):
+            raise DatasetError(
+                f"{self.folder / MANIFEST} has features of size {self.shape} (tokens, numbers), and model.features has "
+                f"{feature_shape(settings)}; {_remedy(settings)}"
+            )
+        if (digest or self._digest_now(settings)) != self.digest:
+            raise DatasetError(
+                f"{self.folder / MANIFEST} is of another checkpoint of {own.extractor} ({own.checkpoint or 'default'}) "
+                f"than model.features ({settings.checkpoint or 'default'}); {_remedy(settings)}"
+            )
+
+    def _digest_now(self, settings: FeatureSettings) -> str:
+        if settings.checkpoint == self.settings.checkpoint:
+            return self.digest
+        try:
+            return extractor_digest(settings)
+        except CheckpointError as error:
+            raise DatasetError(
+                f"{self.folder / MANIFEST} is of checkpoint {self.settings.checkpoint or 'default'}, and "
+                f"model.features.checkpoint, {settings.checkpoint or 'default'}, cannot be compared: {error}"
+            ) from None
+
+    def _check_file(self, shard: str, steps: int, shards: Path) -> None:
+        path, file = self.folder / features_name(shard), self._files.get(shard)
+        if file is None:
+            raise DatasetError(f"{self.folder / MANIFEST} lacks {path.name}; {_remedy(self.settings, shards)}")
+        if file.steps != steps:
+            raise DatasetError(
+                f"{path} has the features of {file.steps} steps, and {shards / shard} has {steps}; "
+                f"{_remedy(self.settings, shards)}"
+            )
+        self._features(shard)
+        self._pixels(shard)
+
+    def steps(self, dataset: ShardDataset, index: int) -> np.ndarray:
+        """Memory-mapped float16 (steps, T, D): the features of an episode of the data set.
+
+        Raises DatasetError for a file that is missing, cut short or of another size.
+        """
+        shard, first = dataset.place(index)
+        return self._features(shard)[first : first + len(dataset.screen_sizes[index])]
+
+    def find(self, pixels: np.ndarray) -> np.ndarray | None:
+        """float16 (T, D) of a uint8 (height, width, 3) screen of the shards; None for other pixels, such as a grey
+        screen.
+
+        The first call reads the digests of all steps: 24 bytes of memory a step.
+        """
+        return self.find_all([pixels])[0]
+
+    def find_all(self, screens: Sequence[np.ndarray]) -> list[np.ndarray | None]:
+        """`find` for each screen."""
+        rows = self._index.rows([pixel_digest(screen) for screen in screens])
+        return [None if row is None else self._row(row) for row in rows]
+
+    def _row(self, row: int) -> np.ndarray:
+        number = int(np.searchsorted(self._ends, row, side="right"))
+        shard = list(self._files)[number]
+        return self._features(shard)[row - (self._ends[number] - self._files[shard].steps)]
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(file.steps for file in self._files.values()))
+
+    @cached_property
+    def _index(self) -> PixelIndex:
+        return PixelIndex([self._pixels(shard) for shard in self._files])
+
+    def _features(self, shard: str) -> np.ndarray:
+        return open_array(self.folder / features_name(shard), DTYPE, (self._files[shard].steps, *self.shape))
+
+    def _pixels(self, shard: str) -> np.ndarray:
+        return open_array(self.folder / pixels_name(shard), "uint8", (self._files[shard].steps, DIGEST_SIZE))
+
+    def __getstate__(self) -> dict:
+        """Without the index, which is larger than everything else and quick to read."""
+        return {"folder": self.folder, "manifest": self.manifest, "_files": self._files}
+
+
+def _remedy(settings: FeatureSettings, shards: Path | None = None) -> str:
+    words = f"`vlm-agent features {shards or 'SHARDS'} --extractor {settings.extractor} --form {settings.form}"
+    checkpoint = "" if settings.checkpoint is None else f" --checkpoint {settings.checkpoint}"
+    return f"extract them with {words}{checkpoint} --output DIR` and set data.features to DIR"
