@@ -1,18 +1,13 @@
-"""Predictions: one row per gold step with the agent's answer, and the check that no step is missing.
+"""Predictions: one row per gold step with the agent's answer.
 
 The file is self-contained: it holds the gold action, the screen's elements, the model's text and the cost of the
 answer, so that every score can be computed again without the model and without the shards.
-
-Every step of every episode must be answered exactly once. A missing answer must not shrink the denominator: this error
-has inflated published scores.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -100,24 +95,6 @@ def predictions_for(
     ]
 
 
-def check_complete(predictions: Sequence[Prediction], episode_ids: Collection[str] = ()) -> None:
-    """Raises DatasetError unless every step of every episode occurs exactly once; the message names the first gap.
-
-    `episode_ids` are the expected episodes; without them, an entirely missing episode is not detected.
-    """
-    numbers: dict[str, int] = {}
-    for row in predictions:
-        numbers.setdefault(row.episode_id, len(numbers))
-    check_present(numbers, episode_ids)
-    check_episodes(
-        list(numbers),
-        np.array([numbers[row.episode_id] for row in predictions], np.int64),
-        np.array([row.subset for row in predictions], str),
-        np.array([row.episode_length for row in predictions], np.int64),
-        np.array([row.step for row in predictions], np.int64),
-    )
-
-
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
     """Writes Parquet atomically (`files.atomic_write`), so that `path` is never incomplete."""
     batch: list[dict] = []
@@ -178,50 +155,3 @@ def _prediction(row: dict) -> Prediction:
 
 def _action(row: dict) -> Action:
     return Action(row["kind"], tuple(row["touch_yx"]), tuple(row["lift_yx"]), row["text"])
-
-
-_MAX_LISTED_STEPS = 10
-
-
-def check_episodes(
-    ids: Sequence[str], episode: np.ndarray, subset: np.ndarray, length: np.ndarray, step: np.ndarray
-) -> None:
-    """Raises DatasetError naming the first episode that is incomplete, or that occurs with two subsets or lengths.
-
-    Arrays have shape (N,) for N steps: `episode` numbers the episodes of `ids` in order of their first step, `subset`
-    is anything comparable, `length` the number of steps of the gold episode, `step` counts from 0.
-    """
-    first = np.unique(episode, return_index=True)[1]
-    conflicts = (subset != subset[first[episode]]) | (length != length[first[episode]])
-    if conflicts.any():
-        raise DatasetError(f"episode {ids[episode[conflicts.argmax()]]} occurs with two subsets or two lengths")
-    lengths = length[first]
-    complete = np.bincount(episode, minlength=len(ids)) == lengths
-    inside = complete[episode] & (step >= 0) & (step < length)
-    starts = np.cumsum(np.where(complete, lengths, 0)) - np.where(complete, lengths, 0)
-    present = np.zeros(lengths[complete].sum(), bool)
-    present[starts[episode[inside]] + step[inside]] = True
-    owner = np.repeat(np.flatnonzero(complete), lengths[complete])
-    complete[owner[~present]] = False
-    if not complete.all():
-        number = complete.argmin()
-        found = step[episode == number].tolist()
-        raise DatasetError(f"episode {ids[number]}, {lengths[number]} steps: {_gap(found, lengths[number])}")
-
-
-def check_present(ids: Collection[str], expected: Collection[str]) -> None:
-    """Raises DatasetError if an expected episode is not in `ids`."""
-    ids = set(ids)
-    absent = [episode_id for episode_id in expected if episode_id not in ids]
-    if absent:
-        raise DatasetError(f"no prediction of {len(absent)} episodes, the first {absent[0]}; run the evaluation again")
-
-
-def _gap(found: list[int], length: int) -> str:
-    known = set(found)
-    missing = list(islice((step for step in range(length) if step not in known), _MAX_LISTED_STEPS + 1))
-    if missing:
-        steps = ", ".join(map(str, missing[:_MAX_LISTED_STEPS])) + (" …" if len(missing) > _MAX_LISTED_STEPS else "")
-        return f"no prediction of step {steps}; run the evaluation again to complete it"
-    surplus = next(step for step in sorted(found) if found.count(step) > 1 or not 0 <= step < length)
-    return f"step {surplus} is predicted twice or does not exist; were two runs written into one file?"

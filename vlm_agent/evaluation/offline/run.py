@@ -25,7 +25,7 @@ from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predi
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
 from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
-from vlm_agent.evaluation.predictions import Prediction, check_complete, read_predictions
+from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.terminal import comparison_table
 from vlm_agent.evaluation.scoring.dialects import SCORERS
@@ -119,13 +119,13 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     agent_steps: JudgedSteps | None = None
     for run in plan.runs:
         steps = judge_steps(parts.merge(run), scorers)
+        steps.check_present(dataset.ids[index] for index in parts.chosen)
         agent_steps = steps if run == AGENT else agent_steps
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         scores[run]["about"] = about | {"settled_by_prefill": parts.share_from_prefill(run)}
         if unwritable := parts.unwritable(run):
             scores[run]["about"]["unwritable_actions"] = {"count": len(unwritable), "first": unwritable[:LISTED]}
     gold = read_predictions(parts.merged_path(AGENT))
-    check_complete(gold, [dataset.ids[index] for index in parts.chosen])
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     with atomic_write(output / "metrics.json") as part:
         part.write_text(json.dumps(scores, indent=2))

@@ -1,15 +1,20 @@
-"""Judged steps: the columns from which every metric is computed, without the screens' elements."""
+"""Judged steps: the columns from which every metric is computed, without the screens' elements.
+
+Every step of every episode must be answered exactly once. A missing answer must not shrink the denominator: this error
+has inflated published scores.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from vlm_agent.episodes import is_same_text
-from vlm_agent.evaluation.predictions import check_episodes
+from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
 from vlm_agent.evaluation.scoring.steps import Actions, Steps, StepTable, step_tables
 
@@ -40,6 +45,15 @@ class JudgedSteps:
     def __len__(self) -> int:
         return len(self.step)
 
+    def check_present(self, expected: Iterable[str]) -> None:
+        """Raises DatasetError if an expected episode has no step."""
+        found = set(self.episode_ids.tolist())
+        absent = [episode_id for episode_id in expected if episode_id not in found]
+        if absent:
+            raise DatasetError(
+                f"no prediction of {len(absent)} episodes, the first {absent[0]}; run the evaluation again"
+            )
+
     def row_of(self, episode_id: str, step: int) -> int:
         """The index of a step in the columns. KeyError if the run lacks the episode."""
         starts, order = self._by_episode
@@ -68,7 +82,7 @@ def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS)
     ids, episode = _numbered(part["episode_id"] for part in parts)
     subset_names, subset = _numbered(part["subset"] for part in parts)
     length, step = (np.concatenate([part[name] for part in parts]) for name in ("episode_length", "step"))
-    check_episodes(ids.tolist(), episode, subset, length, step)
+    check_steps(ids.tolist(), episode, subset, length, step)
     first = np.unique(episode, return_index=True)[1]
     return JudgedSteps(
         episode_ids=ids,
@@ -83,6 +97,45 @@ def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS)
         },
         right={scorer: np.concatenate([part["right"][scorer] for part in parts]) for scorer in scorers},
     )
+
+
+_MAX_LISTED_STEPS = 10
+
+
+def check_steps(
+    ids: Sequence[str], episode: np.ndarray, subset: np.ndarray, length: np.ndarray, step: np.ndarray
+) -> None:
+    """Raises DatasetError naming the first episode that is incomplete, or that occurs with two subsets or lengths.
+
+    Arrays have shape (N,) for N steps: `episode` numbers the episodes of `ids` in order of their first step, `subset`
+    is anything comparable, `length` the number of steps of the gold episode, `step` counts from 0.
+    """
+    first = np.unique(episode, return_index=True)[1]
+    conflicts = (subset != subset[first[episode]]) | (length != length[first[episode]])
+    if conflicts.any():
+        raise DatasetError(f"episode {ids[episode[conflicts.argmax()]]} occurs with two subsets or two lengths")
+    lengths = length[first]
+    complete = np.bincount(episode, minlength=len(ids)) == lengths
+    inside = complete[episode] & (step >= 0) & (step < length)
+    starts = np.cumsum(np.where(complete, lengths, 0)) - np.where(complete, lengths, 0)
+    present = np.zeros(lengths[complete].sum(), bool)
+    present[starts[episode[inside]] + step[inside]] = True
+    owner = np.repeat(np.flatnonzero(complete), lengths[complete])
+    complete[owner[~present]] = False
+    if not complete.all():
+        number = complete.argmin()
+        found = step[episode == number].tolist()
+        raise DatasetError(f"episode {ids[number]}, {lengths[number]} steps: {_gap(found, lengths[number])}")
+
+
+def _gap(found: list[int], length: int) -> str:
+    known = set(found)
+    missing = list(islice((step for step in range(length) if step not in known), _MAX_LISTED_STEPS + 1))
+    if missing:
+        steps = ", ".join(map(str, missing[:_MAX_LISTED_STEPS])) + (" …" if len(missing) > _MAX_LISTED_STEPS else "")
+        return f"no prediction of step {steps}; run the evaluation again to complete it"
+    surplus = next(step for step in sorted(found) if found.count(step) > 1 or not 0 <= step < length)
+    return f"step {surplus} is predicted twice or does not exist; were two runs written into one file?"
 
 
 def _columns(table: StepTable, scorers: Sequence[str]) -> dict:

@@ -1,12 +1,18 @@
-"""An episode is whole, or it is named."""
+"""Every step of every episode has one prediction, or the gap is named."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from helpers.gold_steps import episode as episode_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.predictions import check_episodes
+from vlm_agent.evaluation.scoring.judged import check_steps, judge_steps
+
+GOLD = episode_of("e1", "single", [Action.tap(0.1, 0.2), Action.type_text("käse\n"), Action.complete()])
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 4), st.integers(1, 4)), max_size=12)
 
@@ -16,7 +22,7 @@ def check(rows):
     numbers = list(dict.fromkeys(episode for episode, _, _ in rows))
     episode, step, length = (np.array(column, np.int64) for column in (*zip(*rows, strict=True),) or ((), (), ()))
     position = np.array([numbers.index(number) for number in episode], np.int64)
-    check_episodes([f"e{number}" for number in numbers], position, np.zeros(len(rows)), length, step)
+    check_steps([f"e{number}" for number in numbers], position, np.zeros(len(rows)), length, step)
 
 
 @settings(max_examples=300, deadline=None)
@@ -39,3 +45,24 @@ def test_only_complete_episodes_pass(rows):
 def test_a_huge_episode_length_is_only_a_missing_step():
     with pytest.raises(DatasetError, match=r"episode e0, \d+ steps: no prediction of step 1, 2, .* …;"):
         check([(0, 0, 2**31 - 1)])
+
+
+def test_a_missing_step_is_named():
+    with pytest.raises(DatasetError, match="episode e1, 3 steps: no prediction of step 1;"):
+        judge_steps([GOLD[0], GOLD[2]])
+
+
+def test_a_step_predicted_twice_is_named():
+    with pytest.raises(DatasetError, match="episode e1, 3 steps: step 2 is predicted twice"):
+        judge_steps([*GOLD, GOLD[2]])
+
+
+def test_a_missing_episode_is_named():
+    judge_steps(GOLD).check_present(["e1"])
+    with pytest.raises(DatasetError, match="no prediction of 2 episodes, the first e2"):
+        judge_steps(GOLD).check_present(["e1", "e2", "e3"])
+
+
+def test_one_episode_has_one_subset():
+    with pytest.raises(DatasetError, match="episode e1 occurs with two subsets"):
+        judge_steps([GOLD[0], replace(GOLD[1], subset="general"), GOLD[2]])
