@@ -17,7 +17,7 @@ from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.offline.parts import lock_output
 from vlm_agent.evaluation.offline.run import evaluate, finish
-from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.evaluation.predictions import read_predictions, write_predictions
 from vlm_agent.jobs import ArrayTask
 
 RUNS = ("predictions.parquet", "predictions_constrained.parquet", "predictions_grey_screens.parquet")
@@ -110,6 +110,16 @@ def test_finish_refuses_an_evaluation_with_missing_predictions(world, tmp_path):
     _evaluate(world, tmp_path / "out", task=ArrayTask(1, 3))
     with pytest.raises(DatasetError, match="6 part"):
         finish(tmp_path / "out", Console(file=StringIO()))
+
+
+@pytest.mark.parametrize("run", ["predictions.parquet", "predictions_grey_screens.parquet"])
+def test_a_run_that_lacks_an_episode_is_not_scored(world, tmp_path, run):
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    rows = read_predictions(output / run)
+    write_predictions(output / run, [row for row in rows if row.episode_id != rows[0].episode_id])
+    with pytest.raises(DatasetError, match=f"no prediction of 1 episodes, the first {rows[0].episode_id}"):
+        _evaluate(world, output)
 
 
 def test_a_task_started_again_predicts_nothing_more(world, tmp_path):
