@@ -6,7 +6,9 @@ from helpers import tiny, tiny_qwen
 
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.data import SENTENCES
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
 from vlm_agent.training.loop.arguments import arguments
 
 NEXT_TO = {
@@ -103,6 +105,11 @@ def test_warm_up_is_a_number_of_steps_or_a_fraction_of_all(path, tmp_path, value
     recipe = read_recipe(path, {"training.warmup_steps": value})
     assert arguments(recipe, tmp_path, 200).get_warmup_steps(200) == steps
     assert f"warmup_steps: {value}\n" in recipe.to_yaml()
+
+
+def test_an_unknown_kind_of_sentences_is_refused_with_the_known_ones(path):
+    assert "'words' is unknown; choose one of" in problem(path, **{"data.sentences": "words"})
+    assert set(SENTENCES) == set(SENTENCE_KINDS)
 
 
 @pytest.mark.parametrize("key", ["name_swipe_targets", "sought"])

@@ -1,5 +1,6 @@
 """`data` of a recipe: what a run reads."""
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -7,6 +8,7 @@ from pydantic import (
     NonNegativeInt,
     PositiveInt,
     SerializerFunctionWrapHandler,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -15,6 +17,29 @@ from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.settings import Section
 
 _WITH_DRAWN = ("drawn", "workers")
+
+
+@dataclass(frozen=True)
+class SentenceOptions:
+    """What a recipe may set for one kind of sentences.
+
+    `controls`: whether `data.control` may be set. `unknown_lengths`: the error for `training.batch_tokens` and
+    `data.max_tokens`; None where they are allowed.
+    """
+
+    controls: bool = True
+    unknown_lengths: str | None = None
+
+
+SENTENCES: dict[str, SentenceOptions] = {
+    "trajectory": SentenceOptions(),
+    "elements": SentenceOptions(
+        controls=False,
+        unknown_lengths="the lengths of sentences of elements are unknown in advance; give training.batch_size in "
+        "place of training.batch_tokens and data.max_tokens",
+    ),
+}
+"""The kinds of sentences by their name in `data.sentences`; `training/data/sentence_kinds/` builds them."""
 
 
 class DataRecipe(Section):
@@ -32,7 +57,7 @@ class DataRecipe(Section):
     shards: str | None = None
     drawn: DrawnRecipe | None = None
     split: str = "train"
-    sentences: Literal["trajectory", "elements"] = "trajectory"
+    sentences: str = "trajectory"
     items: PositiveInt = 12
     control: Literal["grey_screens", "no_history"] | None = None
     max_tokens: PositiveInt | None = None
@@ -40,12 +65,24 @@ class DataRecipe(Section):
     limit: PositiveInt | None = None
     workers: NonNegativeInt = 0
 
+    @field_validator("sentences")
+    @classmethod
+    def _known_sentences(cls, name: str) -> str:
+        if name not in SENTENCES:
+            raise ValueError(f"{name!r} is unknown; choose one of {', '.join(sorted(SENTENCES))}")
+        return name
+
+    @property
+    def sentence_options(self) -> SentenceOptions:
+        return SENTENCES[self.sentences]
+
     @model_validator(mode="after")
     def _one_source(self) -> "DataRecipe":
         if (self.shards is None) == (self.drawn is None):
             raise ValueError("set either shards or drawn")
-        if self.control is not None and self.sentences != "trajectory":
-            raise ValueError("control needs sentences: trajectory")
+        if self.control is not None and not self.sentence_options.controls:
+            allowed = " or ".join(name for name, options in SENTENCES.items() if options.controls)
+            raise ValueError(f"control needs sentences: {allowed}")
         if self.drawn is not None and (excluded := self.model_fields_set - {"shards", *_WITH_DRAWN}):
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with drawn")
         return self

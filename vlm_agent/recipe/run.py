@@ -36,11 +36,9 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _known_lengths(self) -> "Recipe":
-        if self.data.sentences == "elements" and (self.training.batch_tokens or self.data.max_tokens):
-            raise ValueError(
-                "the lengths of sentences of elements are unknown in advance; give training.batch_size in place of "
-                "training.batch_tokens and data.max_tokens"
-            )
+        unknown_lengths = self.data.sentence_options.unknown_lengths
+        if unknown_lengths is not None and (self.training.batch_tokens or self.data.max_tokens):
+            raise ValueError(unknown_lengths)
         if self.data.drawn is not None and (self.training.batch_tokens or self.training.epochs):
             raise ValueError("drawn screens are endless and of unknown length; give training.steps and .batch_size")
         validation = self.training.validation

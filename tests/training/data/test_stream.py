@@ -18,13 +18,13 @@ from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import IGNORED
 from vlm_agent.sentences.elements import ElementSentences
 from vlm_agent.sentences.windows import Window, windows
+from vlm_agent.training.data.sentence_kinds.elements import Elements
+from vlm_agent.training.data.sentence_kinds.trajectory import Trajectories
 from vlm_agent.training.data.stream import (
-    Elements,
     Item,
     RowOrder,
     RowSize,
     RowStream,
-    Trajectories,
     chosen_episodes,
     only_row,
 )

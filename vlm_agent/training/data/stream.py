@@ -19,12 +19,8 @@ from vlm_agent.datasets.sources.registry import check_subsets
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.elements import ElementSentences, label_elements
 from vlm_agent.sentences.packing import fill_rows
-from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import Window
-
-_EMPTY_CELLS_NAMED = 0.1
 
 _PACKING_BUFFER = 512
 """Shuffled sentences that are packed into rows together: more waste fewer tokens, fewer keep rows better mixed."""
@@ -156,49 +152,6 @@ class RowStream(Dataset):
             self.sentence(self.order.items[item], random.Random(f"{self.order.seed}/{place}"))  # noqa: S311 (no secret)
             for item, place in self.order.row(number)
         ]
-
-
-@dataclass(frozen=True)
-class Trajectories:
-    """Sentences of episodes or windows of them. `grid`: (rows, columns) of element labels, None without them."""
-
-    shards: ShardDataset
-    sentences: TrajectorySentences
-    grid: tuple[int, int] | None = None
-
-    def __call__(self, item: Item, rng: random.Random) -> Sentence:
-        window = item.window
-        if window is None:
-            episode, supervised, first = self.shards[item.episode], 0, 0
-        else:
-            episode = self.shards.steps(item.episode, window.first, window.last)
-            supervised, first = window.first_supervised - window.first, window.first
-        sentence = self.sentences.build(episode, first_supervised_step=supervised, with_swipe_targets=True)
-        sentence.about = f"{episode.id} steps {first + supervised}-{first + len(episode) - 1}"
-        if self.grid:
-            sentence.element_labels = [
-                label_elements(step, self.grid, self.sentences, _EMPTY_CELLS_NAMED, rng) for step in episode.steps
-            ]
-        return sentence
-
-
-@dataclass(frozen=True)
-class Elements:
-    """Sentences about the elements of one screen of an episode, drawn at random."""
-
-    shards: ShardDataset
-    sentences: ElementSentences
-    grid: tuple[int, int] | None = None
-
-    def __call__(self, item: Item, rng: random.Random) -> Sentence:
-        number = rng.randrange(len(self.shards.screen_sizes[item.episode]))
-        step = self.shards.step(item.episode, number)
-        sentence = self.sentences.build(step, rng)
-        sentence.about = f"{self.shards.ids[item.episode]} screen {number}"
-        if self.grid:
-            labels = label_elements(step, self.grid, self.sentences.trajectory, _EMPTY_CELLS_NAMED, rng)
-            sentence.element_labels = [labels]
-        return sentence
 
 
 def only_row(rows: list[dict]) -> dict:

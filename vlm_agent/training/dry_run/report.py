@@ -3,14 +3,12 @@
 The model is built on the meta device from its configuration: its parameters have shapes and no data.
 """
 
-from collections import Counter
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 from transformers import PretrainedConfig
 
-from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import Flops, Precision, Workload
 from vlm_agent.models.family import family_of
@@ -18,10 +16,10 @@ from vlm_agent.models.weights.adapters import choose_trained_weights, count_para
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.data_module import Unwritable
+from vlm_agent.training.data.sentence_kinds import PassCounts
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS, Memory, spread, weigh
-from vlm_agent.training.dry_run.pass_counts import PassCounts, count_pass, seen_sizes
 from vlm_agent.training.loop.optimizers import optimizer_of
 
 
@@ -81,16 +79,12 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
     """Raises the errors of `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
     for a GPU without the recipe's dtype, RecipeError for sentences that are drawn during the run."""
     recipe = data.recipe
-    if recipe.data.drawn is not None or recipe.data.sentences != "trajectory":
-        raise RecipeError("a dry run needs data.shards and data.sentences: trajectory; others are drawn during the run")
+    if recipe.data.drawn is not None:
+        raise RecipeError("a dry run needs data.shards; drawn screens are unknown before the run")
     bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
     peak = target.gpu.peak(bf16)
     model = empty_model(data.config, recipe.model)
-    reads = count_pass(
-        data.order.items,
-        data.token_counts,
-        seen_sizes(read_columns(data.shards, data.episodes), data.processor.screens),
-    )
+    reads = data.kind.count_pass(data.order.items)
     rows = data.order.rows_in(1)
     steps, step = data.steps_of(recipe.training.accumulation * target.gpus), count_step(data, reads, rows, target.gpus)
     return DryRun(
@@ -103,7 +97,7 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
         steps=steps,
         step=step,
         memory=memory_by_sharding(model, data.config, recipe, target.gpus, bf16),
-        activations=activations_by_checkpointing(data, largest_row(data, reads), bf16),
+        activations=activations_by_checkpointing(data, reads.largest_row(data.row_size), bf16),
         hours=steps * step.work.hardware / (target.gpus * peak * target.utilisation) / 3600,
     )
 
@@ -134,16 +128,6 @@ def memory_by_sharding(
     optimizer = optimizer_of(model, recipe.training.optimizer)
     weights = weigh(model, family_of(config).parts, optimizer, recipe.model.quantisation, bf16)
     return {sharding.name: spread(weights, sharding, gpus, bf16) for sharding in SHARDINGS}
-
-
-def largest_row(data: ShardDataModule, reads: PassCounts) -> Workload:
-    """The largest possible row, with the average density of actions and screens."""
-    size = data.row_size
-    at_most = (size.sentences or 1) * reads.longest if size.tokens is None else max(size.tokens, reads.longest)
-    share = min(at_most, reads.load.tokens) / reads.load.tokens
-    whole = reads.load
-    screens = Counter({size: count * share for size, count in whole.screens.items()})
-    return Workload(round(whole.tokens * share), round(whole.pairs * share), round(whole.supervised * share), screens)
 
 
 def activations_by_checkpointing(data: ShardDataModule, row: Workload, bf16: bool) -> dict[bool, int]:

@@ -47,15 +47,11 @@ def _run(dry: DryRun) -> Table:
 def run_rows(dry: DryRun) -> dict[str, str]:
     """The rows of the table "Run"."""
     reads, step, target = dry.reads, dry.step, dry.target
-    fewest, mean, most = reads.screen_tokens
     passes = dry.steps * step.rows / dry.rows_a_pass
     work = step.work
     return {
         "episodes": f"{reads.episodes:,}, {reads.actions:,} actions to learn",
-        "over the budget": f"{reads.over_budget:,} episodes, cut into {reads.windows:,} windows"
-        if reads.over_budget
-        else "none",
-        "tokens a screen": f"{mean:,.0f}" if fewest == most else f"{mean:,.0f} ({fewest:,} to {most:,})",
+        **reads.rows(),
         "tokens a pass": f"{_short(reads.load.tokens)} in {dry.rows_a_pass:,} rows",
         "a step": f"{step.rows:,} rows: {step.tokens:,.0f} tokens, {step.supervised:,.0f} supervised, "
         f"{step.actions:,.0f} actions",

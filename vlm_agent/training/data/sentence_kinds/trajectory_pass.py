@@ -1,4 +1,4 @@
-"""The size of one pass over a recipe's episodes, from columns alone."""
+"""The size of one pass over trajectories, from columns alone."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -9,26 +9,30 @@ import numpy as np
 from vlm_agent.datasets.shards.columns import Columns
 from vlm_agent.models.cost import Workload, causal_pairs
 from vlm_agent.sentences.image_sizes import ScreenRule
+from vlm_agent.training.data.sentence_kinds.kind import PassCounts
 from vlm_agent.training.data.stream import Item
 from vlm_agent.training.data.token_counts import TokenCounts
 
 
 @dataclass(frozen=True)
-class PassCounts:
-    """`load`: the workload of the whole pass. `longest`: tokens of its longest sentence. `screen_tokens`: minimum, mean
-    and maximum of a screen. `over_budget`: episodes that are split into `windows`. `actions`: supervised actions."""
+class TrajectoryPass(PassCounts):
+    """`screen_tokens`: minimum, mean and maximum of a screen. `over_budget`: episodes that are split into `windows`."""
 
-    episodes: int
     over_budget: int
     windows: int
-    sentences: int
-    longest: int
-    actions: int
     screen_tokens: tuple[int, float, int]
-    load: Workload
+
+    def rows(self) -> dict[str, str]:
+        fewest, mean, most = self.screen_tokens
+        return {
+            "over the budget": f"{self.over_budget:,} episodes, cut into {self.windows:,} windows"
+            if self.over_budget
+            else "none",
+            "tokens a screen": f"{mean:,.0f}" if fewest == most else f"{mean:,.0f} ({fewest:,} to {most:,})",
+        }
 
 
-def count_pass(items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray) -> PassCounts:
+def count_trajectories(items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray) -> TrajectoryPass:
     """`items`: the sentences of a pass, of episodes of `counts`. `sizes`: int64 (S, 2), of each step's screen as the
     model sees it (`seen_sizes`)."""
     begins = np.cumsum(counts.lengths) - counts.lengths
@@ -41,7 +45,7 @@ def count_pass(items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray) ->
     supervised = np.concatenate([[0], np.cumsum(counts.action)])
     writable = np.concatenate([[0], np.cumsum(counts.is_writable)])
     read = counts.screen[times > 0]
-    return PassCounts(
+    return TrajectoryPass(
         episodes=len(parts),
         over_budget=len(cut),
         windows=sum(cut),

@@ -1,0 +1,78 @@
+"""The protocol of kinds of sentences, and the size of a pass over them."""
+
+import random
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import RecipeError
+from vlm_agent.models.cost import Workload
+from vlm_agent.sentences import Sentence
+from vlm_agent.training.data.data_module import DataModule, Unwritable
+from vlm_agent.training.data.stream import Item, RowSize
+
+EMPTY_CELLS_NAMED = 0.1
+"""The probability of a label for a blank cell of a screen (`label_elements`)."""
+
+Writer = Callable[[Item, random.Random], Sentence]
+"""Builds the sentence of an item. Pickles, for the workers of data loaders. The generator is the sentence's own."""
+
+
+@dataclass(frozen=True)
+class PassCounts:
+    """The size of one pass over a recipe's episodes. `load`: the workload of the whole pass. `longest`: tokens of its
+    longest sentence. `actions`: supervised actions."""
+
+    episodes: int
+    sentences: int
+    longest: int
+    actions: int
+    load: Workload
+
+    def rows(self) -> dict[str, str]:
+        """The rows of a dry run's table that only this kind of sentences has."""
+        return {}
+
+    def largest_row(self, size: RowSize) -> Workload:
+        """The largest possible row, with the average density of actions and screens."""
+        at_most = (size.sentences or 1) * self.longest if size.tokens is None else max(size.tokens, self.longest)
+        share = min(at_most, self.load.tokens) / self.load.tokens
+        screens = Counter({size: count * share for size, count in self.load.screens.items()})
+        tokens, pairs, supervised = (
+            round(count * share) for count in (self.load.tokens, self.load.pairs, self.load.supervised)
+        )
+        return Workload(tokens, pairs, supervised, screens)
+
+
+@dataclass(frozen=True)
+class SentenceKind(ABC):
+    """One kind of sentences in a run on shards. `shards` and `episodes` (indices) are those of the run."""
+
+    run: DataModule
+    shards: ShardDataset
+    episodes: Sequence[int]
+
+    @abstractmethod
+    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
+        """The items of episodes of the run or of its validation. Raises RecipeError for an episode that the recipe does
+        not allow, and for episodes without an item."""
+
+    @abstractmethod
+    def writer(self, shards: ShardDataset) -> Writer: ...
+
+    def unwritable(self) -> Unwritable:
+        """The actions of the run's episodes that the tokenizer cannot write."""
+        return Unwritable()
+
+    def sentences_per_row(self, batch_size: int) -> int:
+        """For rows that are not packed to a number of tokens."""
+        return batch_size
+
+    def count_pass(self, items: Sequence[Item]) -> PassCounts:
+        """Of the run's items, without pixels. Raises RecipeError if the sentences are unknown before the run."""
+        raise RecipeError(
+            "a dry run needs data.shards and sentences of known length, such as data.sentences: trajectory; those of "
+            f"{self.run.recipe.data.sentences} are drawn during the run"
+        )

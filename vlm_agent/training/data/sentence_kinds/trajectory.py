@@ -1,0 +1,122 @@
+"""Whole trajectories or windows of them (`sentences/trajectory.py`)."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from vlm_agent.datasets.shards.columns import read_columns
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import RecipeError
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.elements import label_elements
+from vlm_agent.sentences.trajectory import TrajectorySentences, unwritable_line
+from vlm_agent.sentences.windows import TooLongError, single_steps, windows
+from vlm_agent.training.data.count_cache import CountCache, cache_folder
+from vlm_agent.training.data.data_module import LISTED, Unwritable
+from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind
+from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories, seen_sizes
+from vlm_agent.training.data.stream import Item
+from vlm_agent.training.data.token_counts import TokenCounts, columns_for, count_tokens
+
+
+class TrajectoryKind(SentenceKind):
+    """One sentence an episode; several where it is longer than the budget."""
+
+    @cached_property
+    def token_counts(self) -> TokenCounts:
+        """The tokens of the episodes of the run."""
+        return self._counted(self.shards, self.episodes)
+
+    def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> TokenCounts:
+        """`episodes`: numbers in ascending order."""
+        sentences = self.run.sentences
+        columns = columns_for(shards, sentences, episodes=episodes)
+        cache = CountCache(cache_folder(), self.run.recipe.action_language.model_dump(mode="json"))
+        return count_tokens(columns, sentences, episodes, cache)
+
+    @property
+    def longest(self) -> int | None:
+        """The maximum number of tokens of a sentence; None without a limit."""
+        data, training = self.run.recipe.data, self.run.recipe.training
+        return training.batch_tokens if data.max_tokens is None else data.max_tokens
+
+    def sentences_per_row(self, batch_size: int) -> int:
+        if self.run.recipe.data.control != "no_history":
+            return batch_size
+        # As many single steps as the episodes have, or a row of the control would hold fewer supervised actions.
+        return round(batch_size * float(self.token_counts.lengths.mean()))
+
+    def unwritable(self) -> Unwritable:
+        steps = self.token_counts.unwritable_steps()
+        return Unwritable(len(steps), tuple(self._unwritable_line(*each) for each in steps[:LISTED]))
+
+    def _unwritable_line(self, episode: int, step: int) -> str:
+        return unwritable_line(self.shards.ids[episode], step, self.shards.without_pixels(episode).steps[step].action)
+
+    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
+        counts = self.token_counts if shards is self.shards else self._counted(shards, sorted(episodes))
+        cutter = single_steps if self.run.recipe.data.control == "no_history" else windows
+        sentences = self.run.sentences
+        saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
+        found = []
+        for episode, row in zip(episodes, counts.rows_of(np.array(episodes)).tolist(), strict=True):
+            goal, steps = int(counts.goal[row]), counts.steps_of(row).tolist()
+            try:
+                cut = cutter(goal, steps, self.longest, saved)
+            except TooLongError as error:
+                raise RecipeError(
+                    f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or "
+                    "lower the tokens of a screen"
+                ) from None
+            self._check_context(shards.ids[episode], max(window.tokens for window in cut))
+            writable = counts.writable_steps_of(row)
+            found += [Item(episode, window) for window in cut if writable[window.first_supervised : window.last].any()]
+        if not found:
+            raise RecipeError(
+                f"the tokenizer can write none of the actions in {shards.directory}; choose another tokenizer or "
+                "action_language"
+            )
+        return found
+
+    def _check_context(self, episode_id: str, tokens: int) -> None:
+        """Longer sentences run without an error, and the model predicts worse without a sign of it."""
+        context = getattr(self.run.config.get_text_config(), "max_position_embeddings", None)
+        if context is not None and tokens > context:
+            raise RecipeError(
+                f"episode {episode_id} has {tokens} tokens, and the language model was made for {context}; cut such "
+                f"episodes into windows by data.max_tokens: {context}"
+            )
+
+    def writer(self, shards: ShardDataset) -> "Trajectories":
+        return Trajectories(shards, self.run.sentences, self.run.label_grid())
+
+    def count_pass(self, items: Sequence[Item]) -> TrajectoryPass:
+        sizes = seen_sizes(read_columns(self.shards, self.episodes), self.run.processor.screens)
+        return count_trajectories(items, self.token_counts, sizes)
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """Sentences of episodes or windows of them. `grid`: (rows, columns) of element labels, None without them."""
+
+    shards: ShardDataset
+    sentences: TrajectorySentences
+    grid: tuple[int, int] | None = None
+
+    def __call__(self, item: Item, rng: random.Random) -> Sentence:
+        window = item.window
+        if window is None:
+            episode, supervised, first = self.shards[item.episode], 0, 0
+        else:
+            episode = self.shards.steps(item.episode, window.first, window.last)
+            supervised, first = window.first_supervised - window.first, window.first
+        sentence = self.sentences.build(episode, first_supervised_step=supervised, with_swipe_targets=True)
+        sentence.about = f"{episode.id} steps {first + supervised}-{first + len(episode) - 1}"
+        if self.grid:
+            sentence.element_labels = [
+                label_elements(step, self.grid, self.sentences, EMPTY_CELLS_NAMED, rng) for step in episode.steps
+            ]
+        return sentence
