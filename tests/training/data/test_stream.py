@@ -79,7 +79,11 @@ every_stream = pytest.mark.parametrize("make", [trajectories, packed, elements])
 def same(one: dict, other: dict) -> bool:
     if one.keys() != other.keys() or one["about"] != other["about"]:
         return False
-    return all(torch.equal(one[name], other[name]) for name in one if name != "about")
+    columns = one.keys() - {"about"}
+    tensors = {name for name in columns if isinstance(one[name], torch.Tensor)}
+    return all(torch.equal(one[name], other[name]) for name in tensors) and all(
+        one[name] == other[name] for name in columns - tensors
+    )
 
 
 def items_of(order: RowOrder, rows: range) -> list[int]:
