@@ -6,6 +6,7 @@ from helpers import tiny, two_ranks
 from helpers.muon_moves import moved
 from pydantic import ValidationError
 from torch.optim.lr_scheduler import LambdaLR
+from transformers import T5Config, T5ForConditionalGeneration
 
 from vlm_agent.recipe.training import OptimizerRecipe
 from vlm_agent.training.loop.optimizers import Muon, adamw, muon, optimizer_of, orthogonal
@@ -35,6 +36,16 @@ def test_muon_takes_weight_matrices_and_adamw_the_rest(model):
     assert "language_model.model.norm.weight" in others
     assert matrices | others == set(names.values())
     assert not matrices & others
+
+
+def test_muon_leaves_the_embeddings_of_a_t5_to_adamw():
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 20}
+    t5 = T5ForConditionalGeneration(T5Config(**sizes))
+    optimizer = muon(t5, 1e-3, 1e-2, 0.0)
+    names = {id(parameter): name for name, parameter in t5.named_parameters()}
+    matrices = {names[id(p)] for group in optimizer.parts[0].param_groups for p in group["params"]}
+    assert "encoder.block.0.layer.0.SelfAttention.q.weight" in matrices
+    assert not [name for name in matrices if "shared" in name or "relative_attention_bias" in name]
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

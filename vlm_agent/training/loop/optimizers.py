@@ -43,7 +43,12 @@ def muon(
 ) -> torch.optim.Optimizer:
     """Muon for 2-D weights; embeddings, the head, positions, convolutions and vectors go to AdamW, with `betas`."""
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    matrices = [parameter for name, parameter in named if parameter.dim() == 2 and not _is_table(name)]
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    matrices = [
+        parameter
+        for name, parameter in named
+        if parameter.dim() == 2 and id(parameter) not in tables and not _is_table(name)
+    ]
     chosen = {id(parameter) for parameter in matrices}
     others = [parameter for _, parameter in named if id(parameter) not in chosen]
     parts: list[torch.optim.Optimizer] = []  # an optimiser refuses an empty list of parameters
@@ -55,7 +60,8 @@ def muon(
 
 
 def _is_table(name: str) -> bool:
-    """Whether rows of a 2-D weight stand for tokens or positions, also inside an adapter's wrapper."""
+    """Whether rows of a 2-D weight stand for tokens or positions, also inside an adapter's wrapper. Embeddings are
+    recognised by their type as well: in T5 they are `shared` and `relative_attention_bias`."""
     return not {"embed_tokens", "lm_head", "positions"}.isdisjoint(name.split("."))
 
 
