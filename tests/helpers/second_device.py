@@ -1,9 +1,9 @@
 """A device beside the CPU, for machines without one: its tensors lie in main memory, and no operation mixes the two.
 
 What fails on a GPU with "expected all tensors to be on the same device" fails here, too. What makes a program wait for
-a GPU is counted: values and tensors read back, and operations whose results have a size that only the device knows.
-Not visible here is what depends on CUDA itself: its kernels, their precision and dtypes, what the package does for CUDA
-alone (variable-length attention), pinned and asynchronous copies, several GPUs.
+a GPU is counted: values and tensors read back, operations whose results have a size that only the device knows, and
+copies to the device that are not asynchronous. Not visible here is what depends on CUDA itself: its kernels, their
+precision and dtypes, what the package does for CUDA alone (variable-length attention), pinned memory, several GPUs.
 
 Built on PyTorch's interface for backends written in Python; for a process of its own, because a backend cannot be
 unregistered and `torch.tensor` is replaced.
@@ -27,8 +27,17 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 
 NAME = "second"
 MOVES = {"to", "_to_copy", "copy_", "copy"}
-UNKNOWN_SIZE = {"nonzero", "masked_select", "_unique2", "unique_consecutive", "unique_dim"}
-"""Operations after which CUDA waits for the size of the result."""
+UNKNOWN_SIZE = {
+    "nonzero",
+    "masked_select",
+    "_unique2",
+    "unique_consecutive",
+    "unique_dim",
+    "repeat_interleave",
+    "bincount",
+    "equal",
+}
+"""Operations after which CUDA waits for the size of the result, or for a value."""
 INDEXING = ("index", "_index_put", "_unsafe_index")  # these take indices from the CPU on every device
 
 
@@ -83,6 +92,8 @@ def _run(operator, args, kwargs):
         SecondDevice.reads += 1
     if any(there) and _waits(name, tensors, result_is_there):
         SecondDevice.waits[name] += 1
+    if _waits_for_copy(name, there, result_is_there, kwargs):
+        SecondDevice.waits["copy to the device"] += 1
     here, here_options = pytree.tree_map(_held, (args, kwargs))
     result = operator(*here, **here_options)
     if not result_is_there:
@@ -97,9 +108,15 @@ def _run(operator, args, kwargs):
 
 
 def _waits(name: str, tensors: list[torch.Tensor], result_is_there: bool) -> bool:
-    masked = name.startswith(INDEXING) and any(tensor.dtype == torch.bool for tensor in tensors[1:])
+    indexed = name.startswith(INDEXING)
+    masked = indexed and any(tensor.dtype == torch.bool for tensor in tensors[1:])
+    copied = indexed and not all(isinstance(tensor, OnSecondDevice) for tensor in tensors)
     back = name in MOVES and not result_is_there
-    return masked or back or name in UNKNOWN_SIZE or name == "_local_scalar_dense"
+    return masked or copied or back or name in UNKNOWN_SIZE or name == "_local_scalar_dense"
+
+
+def _waits_for_copy(name: str, there: list[bool], result_is_there: bool, options: dict) -> bool:
+    return name in MOVES and result_is_there and not all(there) and not options.get("non_blocking", False)
 
 
 def _check(operator, name: str, tensors: list[torch.Tensor]) -> None:
@@ -165,7 +182,9 @@ def episodes() -> list:
 
 def train(name: str, device: torch.device) -> dict:
     """A whole step with activation checkpointing, as the trainer does it, then its log line and a validation. `reads`:
-    of the forward pass; `waits`: of the step, by operation."""
+    values read back by the forward pass; `waits`: of the forward pass, and of the step by operation."""
+    from accelerate.utils import send_to_device
+
     from helpers import families
     from vlm_agent.models.cost import TrainingFlops
     from vlm_agent.models.family import family_of
@@ -179,7 +198,7 @@ def train(name: str, device: torch.device) -> dict:
     model = family.model.to(device).train()
     model.activation_checkpointing_enable()
     batch = family.processor.collate([family.sentences.build(episode) for episode in episodes()])
-    here = {key: value.to(device) if isinstance(value, torch.Tensor) else value for key, value in batch.items()}
+    here = send_to_device(batch, device)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     base = model.get_base_model().config
     flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointing=True)
@@ -189,13 +208,12 @@ def train(name: str, device: torch.device) -> dict:
     output = model(**{key: value for key, value in here.items() if key not in NOT_FOR_MODELS})
     reads, forward = SecondDevice.reads, SecondDevice.waits.total()
     finite.watch(output.loss, here["about"])
-    finite.check(0)
     meter.count(here, output)
     output.loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(trained, 1.0)
-    finite.check_gradients(trained, 0)
+    finite.check(0, trained)
     torch.optim.AdamW(trained, foreach=False).step()
-    waits = {"forward": forward, "step": SecondDevice.waits.total()}
+    waits = {"forward": forward, "step": dict(SecondDevice.waits)}
     logged = {key: value for key, value in meter.read().items() if "loss" in key}
     validation = Validation([batch], workers=0).run(model, device)
     figures = {"loss": output.loss.item(), "norm": norm.item()} | logged | validation

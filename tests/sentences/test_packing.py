@@ -71,7 +71,7 @@ def test_each_supervised_token_has_the_kind_of_its_action(built):
 
 def test_the_first_token_of_every_sentence_has_no_label(built):
     row = pack(built)
-    assert (row["labels"][0, row["cu_seqlens"][:-1].long()] == IGNORED).all()
+    assert (row["labels"][0, row["cu_seqlens"][:-1]] == IGNORED).all()
 
 
 def test_pad_pads_each_sentence_on_the_right_without_labels(built):

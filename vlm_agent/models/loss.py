@@ -15,6 +15,7 @@ from torch.nn import functional
 from transformers.utils import ModelOutput
 
 from vlm_agent.sentences import ACTION_ROLE, IGNORED
+from vlm_agent.sentences.packing import target_places
 
 NOT_FOR_MODELS = ("kinds", "roles", "about", "lengths", "supervised", "screen_sizes")
 """Columns of a batch for metrics and messages, which no model's forward accepts."""
@@ -44,24 +45,25 @@ def supervise(
     items: torch.Tensor | float | None,
     weights: torch.Tensor | None = None,
     shift: bool = True,
+    places: torch.Tensor | None = None,
 ) -> SupervisedOutput:
     """Logits and loss at supervised positions only; elsewhere the head, most of the memory of a pass, never runs.
 
     `hidden` (B, L, width). `labels` int64 (B, L), `IGNORED` at positions without loss. `weights` float (B, L), None:
     all 1. `shift`: labels are beside the input tokens, else beside the outputs. `items`: the sum of the weights of all
-    batches whose gradients are summed; None: of this one.
+    batches whose gradients are summed; None: of this one. `places`: `target_places` of the labels; None: found here,
+    where a GPU must be waited for.
     """
-    if shift:
-        hidden, labels = hidden[:, :-1], labels[:, 1:]
-        weights = None if weights is None else weights[:, 1:]
-    supervised = labels != IGNORED
-    logits = logits_of(hidden[supervised])
-    losses = functional.cross_entropy(logits.float(), labels[supervised], reduction="none")
+    places = target_places(labels, shift) if places is None else places
+    predicted = places + int(shift)
+    logits = logits_of(hidden.flatten(0, 1).index_select(0, places))
+    losses = functional.cross_entropy(logits.float(), labels.flatten()[predicted], reduction="none")
     if weights is None:
         weighted = losses
         count: torch.Tensor | int = max(len(losses), 1)  # the loss of a batch without targets is 0, not 0/0
     else:
-        weighted, count = losses * weights[supervised], _one_for_zero(weights[supervised].sum())
+        weights = weights.flatten()[predicted]
+        weighted, count = losses * weights, _one_for_zero(weights.sum())
     total = count if items is None else _one_for_zero(torch.as_tensor(items, device=losses.device))
     return SupervisedOutput(
         loss=weighted.sum() / total,

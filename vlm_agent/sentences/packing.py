@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 
-from vlm_agent.sentences import ACTION_ROLE, IGNORED, Sentence
+from vlm_agent.sentences import ACTION_ROLE, IGNORED, SCREEN_TOKEN, Sentence
 
 
 def fill_rows(lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -35,29 +36,47 @@ def pack(sentences: Sequence[Sentence]) -> dict[str, Any]:
     """One row of L tokens.
 
     `input_ids`, `labels`, `kinds`, `position_ids`: int64 (1, L); positions restart at 0 in every sentence.
-    `cu_seqlens`: int32 (sentences + 1,), the cumulative lengths, starting with 0. `about`: the source of each sentence.
+    `screen_places`, `target_places`: int64 (n,), the positions of visual tokens, and of outputs that predict a label.
+    Found later, they would make a step wait for the GPU. `about`: the source of each sentence.
     `roles` int64 (1, L) and `loss_weights` float32 (1, L) only where they differ from the default.
 
     Plain numbers, which stay on the CPU when the tensors move to a GPU, so that reading them never waits for it:
-    `lengths`, the tokens of each sentence; `supervised`, the number of labels; `screen_sizes`, the (height, width) of
-    each screen as the model takes it.
+    `lengths`, the tokens of each sentence, and `cu_seqlens`, NumPy int32 (sentences + 1,), their cumulative sum from 0;
+    `supervised`, the number of labels; `screen_sizes`, the (height, width) of each screen as the model takes it.
 
     The first token of each sentence must have no label: the last token of the previous sentence would predict it.
     """
     lengths = [len(sentence) for sentence in sentences]
-    labels = _row([sentence.labels for sentence in sentences])
+    ids, labels = (_row([getattr(sentence, name) for sentence in sentences]) for name in ("input_ids", "labels"))
     return {
-        "input_ids": _row([sentence.input_ids for sentence in sentences]),
+        "input_ids": ids,
         "labels": labels,
         "kinds": _row([sentence.kinds for sentence in sentences]),
         "position_ids": _row([range(length) for length in lengths]),
-        "cu_seqlens": torch.tensor(np.cumsum([0, *lengths]), dtype=torch.int32),
+        "cu_seqlens": np.cumsum([0, *lengths], dtype=np.int32),
+        "screen_places": places(ids == SCREEN_TOKEN),
+        "target_places": target_places(labels),
         "about": [sentence.about for sentence in sentences],
         "lengths": lengths,
         "supervised": int((labels != IGNORED).sum()),
         "screen_sizes": [screen.shape[1:] for sentence in sentences for screen in sentence.screens],
         **supervision_columns([sentence.roles for sentence in sentences], [sentence.weights for sentence in sentences]),
     }
+
+
+def places(mask: torch.Tensor) -> torch.Tensor:
+    """int64 (n,): the indices of the True elements of a mask, flattened. Its size depends on values of the device."""
+    return mask.flatten().nonzero().squeeze(1)
+
+
+def target_places(labels: torch.Tensor, shift: bool = True) -> torch.Tensor:
+    """int64 (n,): the places of outputs that predict a label, among all B * L, in reading order.
+
+    `labels` int64 (B, L). `shift`: labels are beside the input tokens, so that output i predicts label i + 1; else
+    beside the outputs.
+    """
+    supervised = labels != IGNORED
+    return places(functional.pad(supervised[:, 1:], (0, 1)) if shift else supervised)
 
 
 def supervision_columns(roles: Sequence[Sequence[int]], weights: Sequence[Sequence[float]]) -> dict[str, torch.Tensor]:

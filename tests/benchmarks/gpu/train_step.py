@@ -16,6 +16,7 @@ import torch
 from peft.tuners.lora import Linear as LoraLinear
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
+from torch.utils._pytree import tree_map_only
 from training import packed, padded
 from training.episodes import STEPS, read_episodes, write_episodes
 from training.measure import Clock, peak_resident
@@ -145,7 +146,7 @@ def make_row(run: Run, episodes: list, number: int) -> tuple[dict[str, torch.Ten
     batch = run.shape.batch
     batches, items = run.batches([episodes[(number * batch + place) % len(episodes)] for place in range(batch)])
     (row,) = batches
-    return {name: value.pin_memory() if run.device == "cuda" else value for name, value in row.items()}, items
+    return tree_map_only(torch.Tensor, torch.Tensor.pin_memory, row) if run.device == "cuda" else row, items
 
 
 def train(run: Run, row: dict[str, torch.Tensor], items: int) -> float:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 
 import torch
+from accelerate.utils import send_to_device
 
 import vlm_agent.models  # noqa: F401 (before peft, which imports torchvision)
 from training import packed, padded
@@ -108,7 +109,7 @@ class Run:
     ) -> float:
         total = 0.0
         for batch in batches:
-            loss = self.loss({name: value.to(self.device) for name, value in batch.items()}, items)
+            loss = self.loss(send_to_device(batch, self.device), items)
             loss.backward()
             total += loss.item()
             self.stopwatch.lap("decoder")

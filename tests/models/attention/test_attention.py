@@ -1,5 +1,6 @@
 """In every family, packed sentences have the losses and gradients of separate rows."""
 
+import numpy as np
 import pytest
 import torch
 from helpers import families, tiny
@@ -42,9 +43,9 @@ def language_model(family: families.Family):
     return (model.get_base_model() if hasattr(model, "get_base_model") else model).language_model
 
 
-def block_diagonal(cu_seqlens: torch.Tensor) -> torch.Tensor:
+def block_diagonal(cu_seqlens: np.ndarray) -> torch.Tensor:
     """bool (1, 1, L, L): causal, and within sentences."""
-    owner = torch.repeat_interleave(torch.arange(len(cu_seqlens) - 1), cu_seqlens.diff())
+    owner = torch.repeat_interleave(torch.arange(len(cu_seqlens) - 1), torch.from_numpy(np.diff(cu_seqlens)))
     return (owner[:, None] == owner).tril()[None, None]
 
 
@@ -52,7 +53,7 @@ def with_mask(family: families.Family, row: dict, mask: torch.Tensor):
     base = family.model.get_base_model()
     if isinstance(base, LlamaViT):
         return base(**row, attention_mask=mask)
-    labels = row.pop("labels")
+    labels, _ = row.pop("labels"), row.pop("target_places")
     return supervise(base.read(**row, attention_mask=mask).last_hidden_state, labels, base.lm_head, None)
 
 
@@ -143,7 +144,7 @@ def test_attention_that_would_mix_sentences_is_refused(name):
     language_model(family).set_attn_implementation("sdpa")
     with pytest.raises(ValueError, match="'sdpa' would let packed sentences see each other"):
         family.model(**family.row(*built(family)))
-    assert packed_options(language_model(family), torch.tensor([0, 9])) == {}
+    assert packed_options(language_model(family), np.array([0, 9]), torch.device("cpu")) == {}
 
 
 @every_family

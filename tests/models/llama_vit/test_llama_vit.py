@@ -269,7 +269,7 @@ def test_element_loss_is_for_training_only():
 @pytest.mark.parametrize("items", [None, 0, torch.tensor(0)])
 def test_a_batch_with_nothing_to_learn_has_no_loss_and_no_gradient(batch, items):
     model = tiny.model(len(WORDS)).train()
-    nothing = batch | {"labels": torch.full_like(batch["labels"], IGNORED)}
+    nothing = batch | {"labels": torch.full_like(batch["labels"], IGNORED), "target_places": torch.arange(0)}
     loss = model(**nothing, num_items_in_batch=items).loss
     assert loss.item() == 0
     loss.backward()

@@ -31,7 +31,8 @@ def samples(model, tokenizer) -> list[dict]:
 
 def no_samples(model, tokenizer) -> list[dict]:
     batches = samples(model, tokenizer)
-    return [batch | {"labels": torch.full_like(batch["labels"], -100)} for batch in batches]
+    nothing = {"target_places": torch.empty(0, dtype=torch.int64)}
+    return [batch | {"labels": torch.full_like(batch["labels"], -100)} | nothing for batch in batches]
 
 
 def left(run) -> set[str]:

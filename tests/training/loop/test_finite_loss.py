@@ -24,11 +24,20 @@ def test_a_nan_gradient_stops_the_step_and_names_all_its_episodes(gradient):
     for weight in weights[:2]:
         weight.grad = torch.ones(3)
     watch.watch(torch.tensor(0.5), ["one", "two"])
-    watch.check(7)
-    watch.check_gradients(weights, 7)
+    watch.check(7, weights)
     weights[1].grad[2] = float(gradient)
+    watch.watch(torch.tensor(0.5), ["one", "two"])
     with pytest.raises(TrainingError, match=r"gradients are no finite numbers after 7 steps.* read one, two\. "):
-        watch.check_gradients(weights, 7)
+        watch.check(7, weights)
+
+
+def test_a_nan_loss_with_its_nan_gradients_names_only_the_batch_with_that_loss():
+    watch, weight = FiniteLoss(), torch.nn.Parameter(torch.zeros(3))
+    weight.grad = torch.full((3,), float("nan"))
+    watch.watch(torch.tensor(0.5), ["fine"])
+    watch.watch(torch.tensor(float("nan")), ["one"])
+    with pytest.raises(TrainingError, match=r"the loss is no finite number after 2 steps: nan from one\."):
+        watch.check(2, [weight])
 
 
 def test_finite_losses_pass_and_are_not_kept():

@@ -9,6 +9,7 @@ out.
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
@@ -68,23 +69,29 @@ def _check_mixing(language_model: PreTrainedModel) -> None:
     )
 
 
-def packed_options(language_model: PreTrainedModel, cu_seqlens: torch.Tensor | None) -> dict:
-    """The keyword arguments that keep attention within the sentences of a row; empty for a single sentence."""
-    if cu_seqlens is None or len(cu_seqlens) <= 2:
+def packed_options(language_model: PreTrainedModel, cu_seqlens: np.ndarray | None, device: torch.device) -> dict:
+    """The keyword arguments that keep attention within the sentences of a row.
+
+    `cu_seqlens` int32 (sentences + 1,), on the host; None: one sentence, or several behind a mask of the caller. Single
+    sentences need no bounds, but with them transformers does not look for several in `position_ids`, which would wait
+    for the device, with flash-attn in every layer.
+    """
+    implementation = language_model.config._attn_implementation
+    if cu_seqlens is None or (len(cu_seqlens) <= 2 and implementation not in (WITHIN_SENTENCES, _FLASH)):
         return {}
-    if language_model.config._attn_implementation == WITHIN_SENTENCES:
-        return {"sentence_bounds": Bounds.of(cu_seqlens)}
-    if language_model.config._attn_implementation != _FLASH:
+    if implementation not in (WITHIN_SENTENCES, _FLASH):
         raise ValueError(
-            f"attention {language_model.config._attn_implementation!r} would let packed sentences see each other; "
+            f"attention {implementation!r} would let packed sentences see each other; "
             f"use {WITHIN_SENTENCES!r} or {_FLASH!r}"
         )
-    longest = int(cu_seqlens.diff().max())
+    bounds = Bounds.on(device, cu_seqlens)
+    if implementation == WITHIN_SENTENCES:
+        return {"sentence_bounds": bounds, "attention_mask": torch.empty(1, 1, 1, 1, device=device)}
     return {
-        "cu_seq_lens_q": cu_seqlens,
-        "cu_seq_lens_k": cu_seqlens,
-        "max_length_q": longest,
-        "max_length_k": longest,
+        "cu_seq_lens_q": bounds.device,
+        "cu_seq_lens_k": bounds.device,
+        "max_length_q": bounds.longest,
+        "max_length_k": bounds.longest,
     }
 
 
@@ -99,6 +106,7 @@ def within_sentences(
 ) -> tuple[torch.Tensor, None]:
     """Causal attention within each sentence of one row; without bounds, PyTorch's SDPA.
 
+    With bounds, `attention_mask` is ignored: transformers passes on a mask of 4 dimensions and builds none.
     `query` (1, heads, L, width); `key`, `value` (1, key heads, L, width). Returns (1, L, heads, width).
     Raises ValueError for several tokens behind a cache without a mask: which of the cached tokens each
     attends to would be undefined.

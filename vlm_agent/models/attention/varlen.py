@@ -10,8 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch.nn.attention.varlen import varlen_attn
+
+from vlm_agent.models.transfer import to_device
 
 _LOG = logging.getLogger(__name__)
 _HALF = (torch.bfloat16, torch.float16)
@@ -36,7 +39,17 @@ class Bounds:
     def of(cls, cu_seqlens: torch.Tensor) -> "Bounds":
         """`cu_seqlens` (segments + 1,), on any device; its values are read back once."""
         host = tuple(cu_seqlens.tolist())
-        return cls(host, cu_seqlens.to(torch.int32), max(end - begin for begin, end in pairwise(host)))
+        return cls(host, cu_seqlens.to(torch.int32), _longest(host))
+
+    @classmethod
+    def on(cls, device: torch.device, cu_seqlens: np.ndarray) -> "Bounds":
+        """`cu_seqlens` (segments + 1,) of the host; nothing waits for the device."""
+        host = tuple(cu_seqlens.tolist())
+        return cls(host, to_device(cu_seqlens, device, torch.int32), _longest(host))
+
+
+def _longest(host: tuple[int, ...]) -> int:
+    return max(end - begin for begin, end in pairwise(host))
 
 
 def can_run(query: torch.Tensor, dropout: float = 0.0) -> bool:

@@ -18,9 +18,9 @@ from vlm_agent.models.llama_vit.projectors import projector_kind
 from vlm_agent.models.pretrained import language_configuration, language_model, vision_configuration, vision_tower
 from vlm_agent.models.weights.precision import cast, exact_depthwise
 from vlm_agent.recipe.model import ModelRecipe
-from vlm_agent.sentences import Sentence
+from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.image_sizes import FixedScreens
-from vlm_agent.sentences.packing import pack
+from vlm_agent.sentences.packing import pack, places
 
 _SHARED_KEYS = (
     "screen_size",
@@ -96,12 +96,13 @@ def _own(model: PreTrainedModel) -> LlamaViT:
 
 def collate(sentences: list[Sentence]) -> dict:
     """A packed row for `LlamaViT.forward`: `pack`, `screens` uint8 (N, 3, height, width) and, where there are any,
-    `element_labels` int64 (N, tokens a screen)."""
+    `element_labels` int64 (N, tokens a screen) with `element_places`."""
     row = pack(sentences)
     row["screens"] = torch.from_numpy(np.stack([screen for sentence in sentences for screen in sentence.screens]))
     if sentences[0].element_labels:
         labels = [labels for sentence in sentences for labels in sentence.element_labels]
-        row["element_labels"] = torch.from_numpy(np.stack(labels))
+        row["element_labels"] = element_labels = torch.from_numpy(np.stack(labels))
+        row["element_places"] = places(torch.ne(element_labels, IGNORED))
     return row
 
 

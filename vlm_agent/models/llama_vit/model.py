@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -21,8 +22,10 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options
 from vlm_agent.models.llama_vit.projectors import merged, projector_kind
 from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.transfer import filled, to_device
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
+from vlm_agent.sentences.packing import places
 
 
 class LlamaViTConfig(PretrainedConfig):
@@ -157,7 +160,7 @@ class LlamaViT(PreTrainedModel):
         )
         pixels = screens.to(dtype=dtype, memory_format=torch.channels_last)
         scale, shift = (
-            torch.tensor(values, device=screens.device, dtype=dtype).view(3, 1, 1)
+            to_device(values, screens.device, dtype).view(3, 1, 1)
             for values in (
                 [1 / (255 * std) for std in self.config.image_std],
                 [-mean / std for mean, std in zip(self.config.image_mean, self.config.image_std, strict=True)],
@@ -180,30 +183,34 @@ class LlamaViT(PreTrainedModel):
             )
         return hidden[:, others:].transpose(1, 2).unflatten(2, (rows, columns))
 
-    def embed(self, input_ids: torch.Tensor, screens: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def embed(
+        self, input_ids: torch.Tensor, screens: torch.Tensor | None, screen_places: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Embeddings (B, L, hidden) with visual tokens inserted, and those tokens before positions (N, tokens, hidden).
 
-        Screens fill the `SCREEN_TOKEN` positions in reading order of the batch. Raises ValueError when the two do not
-        match in number.
+        Screens fill the `SCREEN_TOKEN` positions in reading order of the batch. `screen_places`: those positions, int64
+        (visual tokens,) of B * L; None: found here, where a GPU must be waited for. Raises ValueError when screens and
+        positions do not match in number.
         """
-        is_screen, embeddings = self._embed_words(input_ids)
-        places, tokens = int(is_screen.sum()), 0 if screens is None else len(screens) * self.config.tokens_per_screen
-        if places != tokens:
-            raise ValueError(f"the sequence has places for {places} visual tokens, the screens have {tokens}")
+        at = places(input_ids == SCREEN_TOKEN) if screen_places is None else screen_places
+        embeddings, tokens = self._embed_words(input_ids), self._tokens(screens)
+        if len(at) != tokens:
+            raise ValueError(f"the sequence has places for {len(at)} visual tokens, the screens have {tokens}")
         if screens is None or not tokens:
             return embeddings, None
         seen, positioned = self.see(screens)
-        return _filled(embeddings, is_screen, positioned), seen
+        return filled(embeddings, at, positioned.flatten(0, 1)), seen
 
     def embed_seen(self, input_ids: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
         """`embed` from cached visual tokens (N, tokens, hidden), positions added."""
-        is_screen, embeddings = self._embed_words(input_ids)
-        return _filled(embeddings, is_screen, tokens)
+        return filled(self._embed_words(input_ids), places(input_ids == SCREEN_TOKEN), tokens.flatten(0, 1))
 
-    def _embed_words(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The positions of visual tokens, bool (B, L), and the embeddings of all other tokens (B, L, hidden)."""
-        is_screen = input_ids == SCREEN_TOKEN
-        return is_screen, self.get_input_embeddings()(input_ids.masked_fill(is_screen, 0))
+    def _embed_words(self, input_ids: torch.Tensor) -> torch.Tensor:
+        """Embeddings (B, L, hidden), those of visual tokens to be replaced."""
+        return self.get_input_embeddings()(input_ids.masked_fill(input_ids == SCREEN_TOKEN, 0))
+
+    def _tokens(self, screens: torch.Tensor | None) -> int:
+        return 0 if screens is None else len(screens) * self.config.tokens_per_screen
 
     def forward(
         self,
@@ -217,8 +224,11 @@ class LlamaViT(PreTrainedModel):
         use_cache: bool = False,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
-        cu_seqlens: torch.Tensor | None = None,
+        cu_seqlens: np.ndarray | None = None,
         loss_weights: torch.Tensor | None = None,
+        screen_places: torch.Tensor | None = None,
+        target_places: torch.Tensor | None = None,
+        element_places: torch.Tensor | None = None,
     ) -> SupervisedOutput:
         """`input_ids` int64 (B, L) with `SCREEN_TOKEN`s; `screens` uint8 (N, 3, height, width); `labels` int64 (B, L).
 
@@ -227,25 +237,26 @@ class LlamaViT(PreTrainedModel):
         selects: 0 all positions, n the last n, a tensor those indices.
         `loss_weights` float (B, L) weighs the loss of each token, all 1 by default. `num_items_in_batch`: the sum of
         the weights of all batches whose gradients are summed; the losses of these batches add up to the weighted mean.
-        `cu_seqlens`: the bounds of the sentences that the one row holds end to end (`sentences/packing.py`).
+        `cu_seqlens`: the bounds of the sentences that the one row holds end to end, `screen_places`, `target_places`:
+        see `sentences/packing.py`; `element_places`: see `name_elements`. Without places, a GPU must be waited for.
         """
-        embeddings, seen = self.embed(input_ids, screens)
+        embeddings, seen = self.embed(input_ids, screens, screen_places)
+        packed = packed_options(self.language_model, cu_seqlens, embeddings.device)
         decoded = self.language_model.model(
             inputs_embeds=embeddings,
-            attention_mask=attention_mask,
             position_ids=position_ids,
             past_key_values=past_key_values,
             use_cache=use_cache,
-            **packed_options(self.language_model, cu_seqlens),
+            **{"attention_mask": attention_mask} | packed,
         )
         hidden = decoded.last_hidden_state
         if labels is None:
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             kept = slice(None) if isinstance(kept, slice) and logits_to_keep == 0 else kept
             return SupervisedOutput(logits=self.logits(hidden[:, kept]), past_key_values=decoded.past_key_values)
-        output = supervise(hidden, labels, self.logits, num_items_in_batch, loss_weights)
+        output = supervise(hidden, labels, self.logits, num_items_in_batch, loss_weights, places=target_places)
         if self.config.element_loss and self.training and element_labels is not None and seen is not None:
-            element_loss = self.name_elements(seen, element_labels)
+            element_loss = self.name_elements(seen, element_labels, element_places)
             output.loss = output.loss + self.config.element_loss * element_loss * output.share
             output.element_loss = element_loss.detach()
         return output
@@ -253,21 +264,22 @@ class LlamaViT(PreTrainedModel):
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.get_output_embeddings()(hidden * self.config.logit_scale)
 
-    def name_elements(self, seen: torch.Tensor, element_labels: torch.Tensor) -> torch.Tensor:
+    def name_elements(
+        self, seen: torch.Tensor, element_labels: torch.Tensor, element_places: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Cross entropy of each visual token against the language model's own embeddings of words.
 
         `element_labels` int64 (N, tokens): the token id of the word or icon type under the visual token, `IGNORED`
-        where none is certain. From random weights, this loss ties the image of a word to its embedding.
+        where none is certain. `element_places` int64 (labels,): where it is not, of N * tokens; None: found here. From
+        random weights, this loss ties the image of a word to its embedding.
         """
-        known = element_labels != IGNORED
+        known = places(element_labels != IGNORED) if element_places is None else element_places
+        if not len(known):
+            return seen.sum() * 0
         table = self.get_input_embeddings().weight
         scale = 1 / ((self.config.visual_norm or 1.0) * math.sqrt(table.shape[-1]))
-        logits = (seen[known] @ table.t()).float() * scale
-        return functional.cross_entropy(logits, element_labels[known]) if known.any() else seen.sum() * 0
-
-
-def _filled(embeddings: torch.Tensor, is_screen: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    return embeddings.masked_scatter(is_screen.unsqueeze(-1), tokens.to(embeddings.dtype))
+        logits = (seen.flatten(0, 1).index_select(0, known) @ table.t()).float() * scale
+        return functional.cross_entropy(logits, element_labels.flatten()[known])
 
 
 def _feature_width(vision: Any) -> int:

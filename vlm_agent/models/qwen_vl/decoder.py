@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from torch.nn import functional
 from transformers import Cache
 
 from vlm_agent.models.decoding import LOGITS_AT_ONCE, Prefill, PrefilledSequence, growing_cache
 from vlm_agent.models.qwen_vl.model import ReadsRows
 from vlm_agent.models.qwen_vl.processor import QwenVLCollator
-from vlm_agent.sentences import IGNORED, Sentence
-from vlm_agent.sentences.packing import pad
+from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
+from vlm_agent.sentences.packing import pad, places
 
 
 class QwenVLDecoder:
@@ -43,8 +44,9 @@ class QwenVLDecoder:
         batch = self._collate.screens(sentences) | {
             "input_ids": ids,
             "position_ids": _padded(positions, ids.shape[1]),
+            "screen_places": places(ids == SCREEN_TOKEN),
         }
-        batch = {name: tensor.to(model.language_model.device) for name, tensor in batch.items()}
+        batch = send_to_device(batch, model.language_model.device)
         decoded = model.read(**batch, past_key_values=cache, use_cache=True)
         return cache, decoded.last_hidden_state, positions
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
 import torch
 import transformers
 from torch import nn
@@ -16,8 +17,12 @@ from transformers import PreTrainedModel
 
 from vlm_agent.models.attention import packed_options
 from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.qwen_vl.tower_inputs import tower_options
+from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index
+from vlm_agent.models.transfer import filled, to_device
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import SCREEN_TOKEN
+from vlm_agent.sentences.packing import places
 
 IMAGE_MEAN = (0.48145466, 0.4578275, 0.40821073)
 IMAGE_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -95,15 +100,20 @@ class ReadsRows(nn.Module):
         input_ids: torch.Tensor,
         position_ids: torch.Tensor,
         labels: torch.Tensor,
-        cu_seqlens: torch.Tensor | None = None,
+        cu_seqlens: np.ndarray | None = None,
         num_items_in_batch: torch.Tensor | int | None = None,
         loss_weights: torch.Tensor | None = None,
+        tower: dict | None = None,
+        screen_places: torch.Tensor | None = None,
+        target_places: torch.Tensor | None = None,
     ) -> SupervisedOutput:
-        """The loss of `supervise` for the inputs of `read`."""
-        packed = packed_options(self.language_model, cu_seqlens)
+        """The loss of `supervise` for the inputs of `read`; `cu_seqlens`, `target_places`: see
+        `sentences/packing.py`."""
+        packed = packed_options(self.language_model, cu_seqlens, input_ids.device)
         # The default of the configuration is a cache, which would copy all keys and values.
-        hidden = self.read(patches, grids, input_ids, position_ids, use_cache=False, **packed).last_hidden_state
-        return supervise(hidden, labels, self.lm_head, num_items_in_batch, loss_weights)
+        options = {"use_cache": False, "tower": tower, "screen_places": screen_places} | packed
+        hidden = self.read(patches, grids, input_ids, position_ids, **options).last_hidden_state
+        return supervise(hidden, labels, self.lm_head, num_items_in_batch, loss_weights, places=target_places)
 
     def read(
         self,
@@ -111,23 +121,43 @@ class ReadsRows(nn.Module):
         grids: torch.Tensor,
         input_ids: torch.Tensor,
         position_ids: torch.Tensor,
+        tower: dict | None = None,
+        screen_places: torch.Tensor | None = None,
         **decoding: Any,
     ) -> Any:
         """transformers' output without the head: `last_hidden_state` (B, L, width), and the cache of `decoding`.
 
         `patches` uint8 (P, 3, patch, patch), `grids` int64 (screens, 3); `input_ids` int64 (B, L) with `SCREEN_TOKEN`s;
-        `position_ids` int64 (4, B, L): the index in the sentence, then time, row and column (M-RoPE).
+        `position_ids` int64 (3 or 4, B, L): time, row and column (M-RoPE), and the index in the sentence before them.
+        `tower` (`tower_inputs`), `screen_places` int64 (visual tokens,) of B * L: None: found here, where a GPU must be
+        waited for. Raises ValueError when screens and positions do not match in number.
+
+        The forward pass of transformers' model around tower and language model, which reads back what it checks. It
+        would also search the index in the sentence for several sentences.
         """
+        at = places(input_ids == SCREEN_TOKEN) if screen_places is None else screen_places
+        seen = self.see(patches, grids, tower)
+        if len(at) != len(seen.pooler_output):
+            raise ValueError(
+                f"the sequence has places for {len(at)} visual tokens, the screens have {len(seen.pooler_output)}"
+            )
         ids = input_ids.masked_fill(input_ids == SCREEN_TOKEN, self.config.image_token_id)
+        embeddings = filled(self.language_model.get_input_embeddings()(ids), at, seen.pooler_output)
+        deepstack = getattr(seen, "deepstack_features", None)
+        if deepstack is not None:
+            decoding |= {"visual_pos_masks": at, "deepstack_visual_embeds": deepstack}
+        return self.language_model(inputs_embeds=embeddings, position_ids=position_ids[-3:], **decoding)
+
+    def see(self, patches: torch.Tensor, grids: torch.Tensor, tower: dict | None) -> Any:
+        """transformers' output of the vision tower: `pooler_output` (visual tokens, width), for Qwen3-VL also
+        `deepstack_features`, of the same shape each. A frozen tower builds no graph."""
+        options = {} if tower is None else tower_options(tower, patches.device)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self._sees_with_graph()):
-            seen = self.model.get_image_features(self._pixels(patches), grids, return_dict=True)
-        return self.model(input_ids=ids, mm_encoder_outputs={"image": seen}, position_ids=position_ids, **decoding)
+            return self.vision(self._pixels(patches), grid_thw=grids, return_dict=True, **options)
 
     def _pixels(self, patches: torch.Tensor) -> torch.Tensor:
         """Normalised patches (P, 3 * frames * patch * patch) for the vision tower; every frame is the same screen."""
-        mean, std = (
-            torch.tensor(values, device=patches.device).view(3, 1, 1, 1) for values in (self.image_mean, self.image_std)
-        )
+        mean, std = (to_device(values, patches.device).view(3, 1, 1, 1) for values in (self.image_mean, self.image_std))
         frames = self.config.vision_config.temporal_patch_size
         pixels = ((patches.unsqueeze(2) / 255 - mean) / std).expand(-1, -1, frames, -1, -1)
         return pixels.flatten(1).to(zero3.dtype(next(self.vision.parameters())))
@@ -145,3 +175,7 @@ class Qwen3VLForConditionalGeneration(ReadsRows, transformers.Qwen3VLForConditio
     """Has the name of transformers' class, because the name is saved with the weights."""
 
     image_mean, image_std = IMAGE_MEAN_3, IMAGE_STD_3
+
+    def __init__(self, config: Any, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
+        add_deepstack_by_index(self.language_model)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from transformers import PretrainedConfig
 
+from vlm_agent.models.qwen_vl.tower_inputs import tower_inputs
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import pack
 from vlm_agent.sentences.templates import ChatTemplate
@@ -44,6 +45,7 @@ class QwenVLCollator:
     """Collates packed rows; `patch` pixels a side of a patch, `merge` × `merge` patches a visual token."""
 
     def __init__(self, config: PretrainedConfig) -> None:
+        self.vision = config.vision_config
         self.patch, self.merge = config.vision_config.patch_size, config.vision_config.spatial_merge_size
 
     def __call__(self, sentences: list[Sentence]) -> dict:
@@ -52,12 +54,14 @@ class QwenVLCollator:
         row = pack(sentences) | self.screens(sentences)
         return row | {"position_ids": torch.from_numpy(positions)[:, None]}
 
-    def screens(self, sentences: Sequence[Sentence]) -> dict[str, torch.Tensor]:
-        """`patches` and `grids` of all screens."""
+    def screens(self, sentences: Sequence[Sentence]) -> dict:
+        """`patches`, `grids` and `tower` (`tower_inputs`) of all screens."""
         screens = [screen for sentence in sentences for screen in sentence.screens]
+        grids = torch.tensor([self._grid(screen) for screen in screens])
         return {
             "patches": torch.from_numpy(np.concatenate([self._patches(screen) for screen in screens])),
-            "grids": torch.tensor([self._grid(screen) for screen in screens]),
+            "grids": grids,
+            "tower": tower_inputs(grids, self.vision),
         }
 
     def prepare_screen(self, screen: np.ndarray) -> Patches:

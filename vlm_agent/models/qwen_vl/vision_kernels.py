@@ -4,9 +4,11 @@ Patch embedding: a Conv3d whose stride is its kernel is a matrix product of flat
 times slower than that product (pytorch/pytorch#174051).
 Attention: without flash-attn, transformers calls SDPA once per segment (a screen, or a window of Qwen2.5-VL) and reads
 the segment bounds back from the GPU in every layer. Here a layer is one call of torch's variable-length kernel
-(`models/attention/varlen.py`); where that cannot run, all segments of equal length share one SDPA call. The bounds are
-read once per forward pass. A CPU keeps the loop: a call costs little there, and sorting tokens by the length of their
-segment takes longer than it saves.
+(`models/attention/varlen.py`); where that cannot run, all segments of equal length share one SDPA call. The bounds come
+from the host (`tower_inputs.py`), else they are read back once per forward pass. A CPU keeps the loop: a call costs
+little there, and sorting tokens by the length of their segment takes longer than it saves.
+Deepstack (Qwen3-VL): transformers adds features to the visual tokens under a mask, and waits for the GPU to count it;
+here they are added by index.
 """
 
 import inspect
@@ -25,6 +27,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from vlm_agent.models.attention import varlen
 from vlm_agent.models.attention.varlen import Bounds
+from vlm_agent.models.transfer import to_device
 
 LOOP_DEVICES = {"cpu"}
 
@@ -83,7 +86,7 @@ class Segments:
     def order(self) -> torch.Tensor | None:
         if len(self.groups) == 1:
             return None
-        return torch.cat([torch.arange(*bound) for bound in self._sorted]).to(self.bounds.device.device)
+        return to_device(torch.cat([torch.arange(*bound) for bound in self._sorted]), self.bounds.device.device)
 
     @cached_property
     def inverse(self) -> torch.Tensor | None:
@@ -102,6 +105,11 @@ def _length(bound: tuple[int, int]) -> int:
 
 _SEGMENTS: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 """Bounds tensor -> its Segments: all layers of a forward pass share the same tensors."""
+
+
+def remember(bounds: Bounds) -> None:
+    """Lets attention layers that read `bounds.device` find its values on the host."""
+    _SEGMENTS[bounds.device] = Segments(bounds)
 
 
 def batch_segments(vision: nn.Module) -> bool:
@@ -128,6 +136,22 @@ def _attend(layer: Any, hidden_states: torch.Tensor, cu_seqlens: torch.Tensor, *
         _SEGMENTS[cu_seqlens] = Segments.from_bounds(cu_seqlens)
     whole = torch.tensor([0, len(hidden_states)])  # on the CPU, so that reading it does not wait for the GPU
     return type(layer).forward(layer, hidden_states, whole, segments=_SEGMENTS[cu_seqlens], **options)
+
+
+def add_deepstack_by_index(language_model: nn.Module) -> None:
+    """Lets a language model with deepstack, in place, also take indices of visual tokens as its `visual_pos_masks`:
+    int64 (n,), of the B * L flattened positions."""
+    if hasattr(language_model, "_deepstack_process"):
+        vars(language_model)["_deepstack_process"] = MethodType(_add_deepstack, language_model)
+
+
+def _add_deepstack(
+    language_model: Any, hidden_states: torch.Tensor, visual_pos_masks: torch.Tensor, visual_embeds: torch.Tensor
+) -> torch.Tensor:
+    if visual_pos_masks.dtype == torch.bool:
+        return type(language_model)._deepstack_process(language_model, hidden_states, visual_pos_masks, visual_embeds)
+    rows = hidden_states.flatten(0, 1)
+    return rows.index_add(0, visual_pos_masks, visual_embeds.to(rows.dtype)).view_as(hidden_states)
 
 
 def batched_segments(

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from accelerate.utils import send_to_device
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -167,7 +168,7 @@ def _logits(model: PreTrainedModel | PeftModel, batches: Sequence[dict], float32
     """
     device = model_device()
     module = cast("torch.nn.Module", model).to(device)
-    there = ({name: value.to(device) for name, value in batch.items()} for batch in batches)
+    there = (send_to_device(batch, device) for batch in batches)
     with float32_arithmetic(module) if float32 else nullcontext():
         if float32:
             base = without_adapter(model)

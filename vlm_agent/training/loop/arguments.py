@@ -45,6 +45,7 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         logging_first_step=True,
         logging_nan_inf_filter=False,  # it waits for the GPU after every batch; `FiniteLoss` checks every step
         dataloader_num_workers=recipe.data.workers,
+        accelerator_config={"non_blocking": True},  # batches lie in pinned memory on their way to a GPU
         # A vision tower that trains may have layers that its feature map does not depend on, such as a pooler.
         ddp_find_unused_parameters=recipe.model.train.vision != "frozen",
         ddp_timeout=int(TIMEOUT.total_seconds()),

@@ -49,6 +49,15 @@ def any_rank(flag: bool) -> bool:
     return bool(highest(int(flag)))
 
 
+def anywhere(flag: torch.Tensor) -> bool:
+    """Whether a bool tensor () of the run's device is true on any rank. Waits for the device once."""
+    if not _is_distributed():
+        return bool(flag)
+    flags = flag.to(torch.int64)
+    distributed.all_reduce(flags, distributed.ReduceOp.MAX)
+    return bool(flags)
+
+
 def highest(value: int) -> int:
     """The highest value of all ranks."""
     if not _is_distributed():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
+from accelerate.utils import send_to_device
 from peft import PeftModel
 from rich.console import Console
 from torch import nn
@@ -22,7 +23,7 @@ from vlm_agent.recipe.training import OptimizerRecipe
 from vlm_agent.training.data.stream import RowStream, only_row
 from vlm_agent.training.dry_run.hardware import gpu_of_device
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.loop.finite_loss import FiniteGradients, FiniteLoss
+from vlm_agent.training.loop.finite_loss import BeforeUpdate, FiniteLoss
 from vlm_agent.training.loop.meter import Meter
 from vlm_agent.training.loop.optimizers import optimizer_of
 from vlm_agent.training.loop.preemption import leave_stopping_to_parent
@@ -47,7 +48,7 @@ class AgentTrainer(Trainer):
         self._stream = train_dataset
         self.optimizer_recipe, self.validation = optimizer_recipe, validation
         self.finite_loss = FiniteLoss()
-        self.add_callback(FiniteGradients(self.finite_loss))
+        self.add_callback(BeforeUpdate(self.finite_loss))
         self.meter = Meter(self.args.device, flops, _peak_flops(self.args))
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
@@ -82,12 +83,16 @@ class AgentTrainer(Trainer):
         model_inputs = {name: value for name, value in inputs.items() if name not in NOT_FOR_MODELS}
         outputs = model(**model_inputs, num_items_in_batch=num_items_in_batch)
         self.finite_loss.watch(outputs.loss, inputs["about"])
-        if self.accelerator.sync_gradients:
+        if self.is_deepspeed_enabled and self.accelerator.sync_gradients:
             self.finite_loss.check(self.state.global_step)
         self.meter.count(inputs, outputs)
         # The loss is this rank's part of the mean over all ranks; gradients are averaged over ranks, not summed.
         loss = outputs.loss * self.accelerator.num_processes
         return (loss, outputs) if return_outputs else loss
+
+    def _prepare_input(self, data: Any) -> Any:
+        """Trainer's method without a cast: under DeepSpeed it would round the weights of losses to bfloat16."""
+        return send_to_device(data, self.args.device, non_blocking=True)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator, num_batches: int, device: torch.device

@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
+from accelerate.utils import send_to_device
 from torch.utils.data import DataLoader, Dataset
 
 from vlm_agent.episodes import ACTION_NAMES
@@ -63,7 +64,7 @@ class Validation:
             model.eval()
             try:
                 for batch, counts in self._share():
-                    figures = _figures(model, {name: _moved(value, device) for name, value in batch.items()})
+                    figures = _figures(model, send_to_device(batch, device))
                     sums += figures * counts
             finally:
                 model.train(training)
@@ -77,6 +78,7 @@ class Validation:
             cast("Dataset", self.packs),
             batch_size=None,
             sampler=[number % total for number in numbers],
+            collate_fn=_unchanged,
             num_workers=self.workers,
             worker_init_fn=leave_stopping_to_parent,
             generator=torch.Generator(),  # a DataLoader draws a seed from its generator
@@ -84,8 +86,9 @@ class Validation:
         return zip(loader, [number < total for number in numbers], strict=True)
 
 
-def _moved(value: Any, device: torch.device) -> Any:
-    return value.to(device) if isinstance(value, torch.Tensor) else value
+def _unchanged(batch: Any) -> Any:
+    """Without it, a DataLoader makes tensors of NumPy arrays, which stay on the host (`models/transfer.py`)."""
+    return batch
 
 
 def _figures(model: torch.nn.Module, batch: dict) -> torch.Tensor:
