@@ -29,6 +29,10 @@ from vlm_agent.models.features.extractor import Extractor, ExtractorKind
 from vlm_agent.recipe.model import FeatureSettings
 
 EXTRACTORS = {
+    "blip2": "vlm_agent.models.features.towers:BLIP2",
+    "clip": "vlm_agent.models.features.towers:CLIP",
+    "vit": "vlm_agent.models.features.towers:VIT",
+    "dinov2": "vlm_agent.models.features.towers:DINOV2",
     "phone_vlm_tiny": "vlm_agent.models.features.visual_tokens:PHONE_VLM_TINY",
 }
 """Name → module:object of an `ExtractorKind`. A kind is imported at its first use."""

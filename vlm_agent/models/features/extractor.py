@@ -22,19 +22,31 @@ class NonFiniteFeaturesError(UserError):
         self.screen = screen
 
 
+class Preprocess(Protocol):
+    """Makes of a screen what the model takes. Used from several threads."""
+
+    def __call__(self, screenshot: np.ndarray) -> np.ndarray:
+        """uint8 (height, width, 3) → uint8 (3, height', width') of a fixed size."""
+        ...
+
+    def share(self, height: int, width: int) -> float:
+        """The share of a screen of `height` x `width` pixels that the model sees; below 1 where it is cropped."""
+        ...
+
+
 @dataclass(frozen=True)
 class Extractor:
     """A frozen vision model on its device.
 
     `digest`: sha256 of the weights that are used, the preprocessing and the form; the same digest means the same
-    features. `shape`: (T, D). `preprocess`: uint8 (height, width, 3) → uint8 (3, height', width'), which pickles.
-    `forward`: uint8 (N, 3, height', width') on `device` → (N, T, D). `precision`: float32, or bfloat16 (autocast).
+    features. `shape`: (T, D). `forward`: uint8 (N, 3, height', width') on `device` → (N, T, D). `precision`: float32,
+    or bfloat16 (autocast).
     """
 
     settings: FeatureSettings
     digest: str
     shape: tuple[int, int]
-    preprocess: Callable[[np.ndarray], np.ndarray]
+    preprocess: Preprocess
     forward: Callable[[torch.Tensor], torch.Tensor]
     device: torch.device
     precision: str = "float32"

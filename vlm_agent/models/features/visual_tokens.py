@@ -46,18 +46,23 @@ class VisualTokens:
             _, tokens = model.see(screens)
             return tokens.float().mean(1, keepdim=True) if settings.form == "pooled" else tokens
 
-        return Extractor(settings, digest, shape, _Preprocess(rule), forward, device, precision)
+        return Extractor(settings, digest, shape, Stretched(rule), forward, device, precision)
 
 
 PHONE_VLM_TINY = VisualTokens()
 
 
 @dataclass(frozen=True)
-class _Preprocess:
+class Stretched:
+    """Screens of the model's size, whole."""
+
     rule: ScreenRule
 
     def __call__(self, screenshot: np.ndarray) -> np.ndarray:
         return self.rule.prepare(screenshot)
+
+    def share(self, height: int, width: int) -> float:
+        return 1.0
 
 
 def _folder(settings: FeatureSettings) -> Path:

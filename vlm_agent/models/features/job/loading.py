@@ -13,10 +13,8 @@ from PIL import UnidentifiedImageError
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
+from vlm_agent.models.features.extractor import Preprocess
 from vlm_agent.models.features.store.pixels import pixel_digest
-
-Preprocess = Callable[[np.ndarray], np.ndarray]
-
 
 _MOST_WORKERS = 8
 

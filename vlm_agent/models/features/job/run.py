@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ def extract_features(
     _announce(console, dataset, shape, output, sum(sizes.values()))
     _check_room(output, sum(sizes[shard] for shard in missing))
     extractor = load_extractor(settings, device, options.precision)
+    _warn_of_crop(console, dataset, extractor)
     plan = plan_of(dataset, settings, extractor.digest, shape, options.precision, options.batch_size)
     with _locked(output, shared=task is not None):
         job(output).write_or_verify_plan(plan.content())
@@ -143,6 +145,23 @@ def _announce(console: Console, dataset: ShardDataset, shape: tuple[int, int], o
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _warn_of_crop(console: Console, dataset: ShardDataset, extractor: Extractor) -> None:
+    sizes = Counter(size for episode in dataset.screen_sizes for size in episode)
+    for (height, width), _ in sizes.most_common(1):
+        share = extractor.preprocess.share(height, width)
+        if share < _NEARLY_ALL:
+            console.print(
+                f"{extractor.settings.extractor} crops the centre: of screens of {height} x {width} pixels it sees "
+                f"{share:.0%}. A copy of the checkpoint whose preprocessor_config.json has do_center_crop: false and "
+                "size: {height, width} sees all of them",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+_NEARLY_ALL = 0.99
 
 
 def _check_room(output: Path, needed: int) -> None:

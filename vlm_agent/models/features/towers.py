@@ -1,0 +1,203 @@
+"""Vision transformers of transformers, without the models around them: BLIP-2, CLIP, ViT, DINOv2."""
+
+from dataclasses import asdict, dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import torch
+from transformers import Blip2VisionModel, CLIPVisionModel, Dinov2Model, PreTrainedModel, ViTModel
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.models.features.checkpoint import CheckpointFiles
+from vlm_agent.models.features.extractor import Extractor, digest_of
+from vlm_agent.models.features.preprocessing import (
+    BICUBIC,
+    BILINEAR,
+    CLIP_MEAN,
+    CLIP_STD,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    PREPROCESSOR,
+    PROCESSOR,
+    Preprocessing,
+    processor_content,
+    read_preprocessing,
+)
+from vlm_agent.recipe.model import FeatureSettings
+
+
+@dataclass(frozen=True)
+class Published:
+    """The default checkpoint, whose shape is known without its files. Sizes in pixels; `width`: numbers a patch."""
+
+    checkpoint: str
+    image_size: int
+    patch_size: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Tower:
+    """One class of vision transformer. Its first token is the class token, the others are patches in reading order.
+
+    `prefixes`: of its tensors in checkpoints of larger models. `model_types`: of configurations that hold a tower.
+    `has_pooler_output`: pooled features are the output of that name, else the class token's last hidden state.
+    `interpolates`: it adapts its position table to other screen sizes only on request. `crops`: its published processor
+    resizes the shortest edge and crops the centre. `resize`: that edge, where it is not the size of the crop.
+    """
+
+    model: type[PreTrainedModel]
+    model_types: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    published: Published
+    resample: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+    crops: bool = False
+    resize: int | None = None
+    has_pooler_output: bool = True
+    interpolates: bool = True
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def shape(self, settings: FeatureSettings) -> tuple[int, int]:
+        config = self._configuration(settings)
+        return self._shape(settings, config, self._preprocessing(settings, config))
+
+    def digest(self, settings: FeatureSettings) -> str:
+        config = self._configuration(settings, reads_files=True)
+        return self._digest(settings, config, self._preprocessing(settings, config, True), self._tensors(settings))
+
+    def load(self, settings: FeatureSettings, device: torch.device, precision: str) -> Extractor:
+        config = self._configuration(settings, reads_files=True)
+        preprocessing = self._preprocessing(settings, config, reads_files=True)
+        tensors = self._tensors(settings)
+        digest = self._digest(settings, config, preprocessing, tensors)
+        model: Any = self._model(settings, config, tensors)
+        model.to(device)
+        mean, std = (
+            torch.tensor(values, device=device).view(3, 1, 1) for values in (preprocessing.mean, preprocessing.std)
+        )
+
+        def forward(screens: torch.Tensor) -> torch.Tensor:
+            pixels = (screens.float() * preprocessing.rescale - mean) / std
+            output = model(pixels, **({"interpolate_pos_encoding": True} if self.interpolates else {}))
+            if settings.form == "patches":
+                return output.last_hidden_state[:, 1:]
+            pooled = output.pooler_output if self.has_pooler_output else output.last_hidden_state[:, 0]
+            return pooled[:, None]
+
+        shape = self._shape(settings, config, preprocessing)
+        return Extractor(settings, digest, shape, preprocessing, forward, device, precision)
+
+    def _checkpoint(self, settings: FeatureSettings) -> str:
+        return self.published.checkpoint if settings.checkpoint is None else settings.checkpoint
+
+    def _configuration(self, settings: FeatureSettings, reads_files: bool = False) -> Any:
+        """The tower's configuration, or of the default checkpoint its sizes alone unless `reads_files`."""
+        published = self.published
+        if settings.checkpoint is None and not reads_files:
+            return SimpleNamespace(
+                image_size=published.image_size, patch_size=published.patch_size, hidden_size=published.width
+            )
+        config = CheckpointFiles(self._checkpoint(settings)).configuration()
+        if config.model_type not in self.model_types:
+            raise CheckpointError(
+                f"features.checkpoint {self._checkpoint(settings)!r} is a {config.model_type}; extractor "
+                f"{settings.extractor} reads {', '.join(self.model_types)}"
+            )
+        return getattr(config, "vision_config", config)
+
+    def _preprocessing(self, settings: FeatureSettings, config: Any, reads_files: bool = False) -> Preprocessing:
+        default = self._published_preprocessing(config.image_size)
+        if settings.checkpoint is None and not reads_files:
+            return default
+        files = CheckpointFiles(self._checkpoint(settings))
+        content = processor_content(files.optional(PREPROCESSOR), files.optional(PROCESSOR))
+        return read_preprocessing(content, default, f"{PREPROCESSOR} of {files.name}")
+
+    def _published_preprocessing(self, image_size: int) -> Preprocessing:
+        """As the published processors, at the size that the tower was trained with."""
+        if not self.crops:
+            return Preprocessing((image_size, image_size), None, self.resample, self.mean, self.std)
+        if self.resize is None:
+            return Preprocessing(image_size, (image_size, image_size), self.resample, self.mean, self.std)
+        return Preprocessing(self.resize, (_CROP, _CROP), self.resample, self.mean, self.std)
+
+    def _shape(self, settings: FeatureSettings, config: Any, preprocessing: Preprocessing) -> tuple[int, int]:
+        height, width = preprocessing.output
+        patches = (height // config.patch_size) * (width // config.patch_size)
+        return 1 if settings.form == "pooled" else patches, config.hidden_size
+
+    def _tensors(self, settings: FeatureSettings) -> dict[str, torch.Tensor]:
+        """Without those of the pooler, a layer that only pre-training used."""
+        tensors = CheckpointFiles(self._checkpoint(settings)).tensors(self.prefixes)
+        return {name: tensor for name, tensor in tensors.items() if not name.startswith("pooler.")}
+
+    def _digest(
+        self, settings: FeatureSettings, config: Any, preprocessing: Preprocessing, tensors: dict[str, torch.Tensor]
+    ) -> str:
+        about = {
+            "extractor": settings.extractor,
+            "form": settings.form,
+            "preprocessing": asdict(preprocessing),
+            "config": {key: getattr(config, key) for key in _DECISIVE if hasattr(config, key)},
+        }
+        return digest_of(tensors.items(), about)
+
+    def _model(self, settings: FeatureSettings, config: Any, tensors: dict[str, torch.Tensor]) -> PreTrainedModel:
+        loaded: Any = cast("Any", self.model).from_pretrained(
+            None, config=config, state_dict=tensors, dtype=torch.float32, output_loading_info=True, **self.options
+        )
+        model, report = loaded
+        if missing := sorted(report["missing_keys"]):
+            raise CheckpointError(
+                f"features.checkpoint {self._checkpoint(settings)!r} lacks {len(missing)} of the weights of "
+                f"{self.model.__name__}, {missing[0]} first; it is incomplete, or of another model than its "
+                "config.json says"
+            )
+        return model.eval().requires_grad_(False)
+
+
+_CROP = 224
+"""DINOv2's table of positions is of 518 pixels, its published processor crops 224."""
+
+_DECISIVE = (
+    *("hidden_act", "hidden_size", "image_size", "layer_norm_eps", "num_attention_heads", "num_hidden_layers"),
+    *("patch_size", "use_swiglu_ffn"),
+)
+"""Keys of a configuration that affect features."""
+
+BLIP2 = Tower(
+    Blip2VisionModel,
+    ("blip-2", "blip_2_vision_model"),
+    ("vision_model.",),
+    Published("Salesforce/blip2-opt-2.7b", 224, 14, 1408),
+    *(BICUBIC, CLIP_MEAN, CLIP_STD),
+)
+CLIP = Tower(
+    CLIPVisionModel,
+    ("clip", "clip_vision_model"),
+    ("vision_model.",),
+    Published("openai/clip-vit-base-patch32", 224, 32, 768),
+    *(BICUBIC, CLIP_MEAN, CLIP_STD),
+    crops=True,
+)
+VIT = Tower(
+    ViTModel,
+    ("vit",),
+    ("vit.",),
+    Published("google/vit-base-patch16-224-in21k", 224, 16, 768),
+    *(BILINEAR, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    has_pooler_output=False,
+    options={"add_pooling_layer": False},
+)
+DINOV2 = Tower(
+    Dinov2Model,
+    ("dinov2",),
+    ("dinov2.",),
+    Published("facebook/dinov2-small", 518, 14, 384),
+    *(BICUBIC, IMAGENET_MEAN, IMAGENET_STD),
+    crops=True,
+    resize=256,
+    interpolates=False,
+)
