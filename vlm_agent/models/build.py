@@ -88,9 +88,8 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
         words = build_word_tokenizer(vocabulary.texts, vocabulary.language, recipe.word_tokenizer.vocabulary)
         words.add_special_tokens({"additional_special_tokens": [*family_of_recipe(recipe).special_tokens]})
         return words
-    source, part = (recipe.language_model, "language_model") if recipe.vlm is None else (recipe.vlm, "vlm")
-    assert source is not None  # noqa: S101 (a recipe has an origin)
-    with explain_load_errors(source, part):
+    source = recipe.sources[recipe.origin]
+    with explain_load_errors(source, recipe.origin):
         return AutoTokenizer.from_pretrained(source.location, **hub_options(source))
 
 

@@ -3,7 +3,7 @@
 A family is a folder with a subclass of `ModelFamily` and a line in `FAMILIES`. It is imported at its first use.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -34,13 +34,14 @@ class Processor:
     `screens`: the sizes of prepared screens, and the visual tokens of each. `template`: the text around goals, screens
     and actions. `collate`: sentences to a batch, which holds the keyword arguments of the model's forward and the
     columns `loss.NOT_FOR_MODELS`. `label_grid`: (rows, columns) of a screen's element labels, None for a model without
-    an element loss.
+    an element loss. `sentence_kinds`: the values of `data.sentences` that the family can collate.
     """
 
     screens: ScreenRule
     template: ChatTemplate
     collate: Callable[[list[Sentence]], dict]
     label_grid: tuple[int, int] | None = None
+    sentence_kinds: tuple[str, ...] = ("trajectory", "elements")
 
     def sentences(self, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage) -> TrajectorySentences:
         return TrajectorySentences(tokenizer, language, self.screens, self.template)
@@ -83,6 +84,10 @@ class ModelFamily(Protocol):
         """Initialises a model with random weights and a word tokenizer; by default, as transformers did."""
         return model
 
+    def notes(self, model: PreTrainedModel) -> Sequence[str]:
+        """What a user should know about the model that `build` returned; by default nothing."""
+        return ()
+
     def load(self, folder: Path) -> PreTrainedModel:
         """Loads a whole model from a folder written by `save_pretrained`."""
         return self.prepare(self.model.from_pretrained(folder))
@@ -109,6 +114,7 @@ class ModelFamily(Protocol):
 
 
 FAMILIES = {
+    "auto_ui": "vlm_agent.models.auto_ui.family:AUTO_UI",
     "llama_vit": "vlm_agent.models.llama_vit.family:LLAMA_VIT",
     "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
     "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
@@ -117,8 +123,8 @@ FAMILIES = {
 """`model_type` of a configuration → module:object of its family. The published Qwen-VL (2023) is converted to a
 llama_vit."""
 
-COMPOSED = "llama_vit"
-"""The family of recipes with `language_model` and `vision`."""
+FAMILY_OF_ORIGIN = {"language_model": "llama_vit", "encoder_decoder": "auto_ui"}
+"""Origin of a recipe → the one family that it describes. A `vlm` is absent: its `model_type` selects the family."""
 
 
 def family(model_type: Any, key: str = "") -> ModelFamily:
@@ -139,13 +145,12 @@ def family_of(config: PretrainedConfig) -> ModelFamily:
 def family_of_recipe(recipe: ModelRecipe) -> ModelFamily:
     """The family of a recipe without `base`. Raises CheckpointError if its configuration cannot be loaded or belongs to
     no family."""
-    if recipe.vlm is None:
-        return family(COMPOSED)
-    if recipe.vlm.config is None:
-        with explain_load_errors(recipe.vlm, "vlm"):
-            model_type = _saved_model_type(recipe.vlm.location, **hub_options(recipe.vlm))
-        return family(model_type, "model.vlm")
-    model_type = recipe.vlm.config["model_type"]
+    if recipe.origin in FAMILY_OF_ORIGIN:
+        return family(FAMILY_OF_ORIGIN[recipe.origin])
+    source = source_of(recipe)
+    if source.config is None:
+        return family(saved_model_type(source, "vlm"), "model.vlm")
+    model_type = source.config["model_type"]
     if model_type not in FAMILIES and model_type not in CONFIG_MAPPING:
         raise CheckpointError(
             f"model.vlm.config: model_type {model_type!r} is unknown; did you mean {nearest(model_type, FAMILIES)!r}?"
@@ -172,6 +177,12 @@ def decoder_of(model: PreTrainedModel | PeftModel) -> Decoder:
     """For a model with or without an adapter."""
     base = without_adapter(model)
     return family_of(base.config).decoder(base)
+
+
+def saved_model_type(source: Source, key: str) -> str | None:
+    """The `model_type` of a checkpoint. `key`: the recipe's key of it. Raises CheckpointError if it cannot be read."""
+    with explain_load_errors(source, key):
+        return _saved_model_type(source.location, **hub_options(source))
 
 
 def _saved_model_type(checkpoint: str | Path, **options: str) -> str | None:

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
@@ -13,35 +13,45 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from vlm_agent.errors import CheckpointError
 from vlm_agent.recipe.model import Source
 
+Model = TypeVar("Model", bound=PreTrainedModel)
 
-def whole_configuration(source: Source, **overrides: Any) -> PretrainedConfig:
-    """The configuration of a whole model. `overrides`: keys that replace those of a source with random weights."""
+
+def whole_configuration(source: Source, key: str = "vlm", **overrides: Any) -> PretrainedConfig:
+    """The configuration of a whole model. `key`: the recipe's key of the source. `overrides`: keys that replace those
+    of a source with random weights."""
     if source.config is not None:
-        return configuration(source, "vlm", **overrides)
-    with explain_load_errors(source, "vlm"):
+        return configuration(source, key, **overrides)
+    with explain_load_errors(source, key):
         return AutoConfig.from_pretrained(source.location, **hub_options(source))
 
 
 def whole_model(
-    model_class: type[PreTrainedModel], source: Source, config: PretrainedConfig, dtype: str
-) -> PreTrainedModel:
-    """The model of a source. `config` replaces the configuration of a checkpoint."""
+    model_class: type[Model], source: Source, config: PretrainedConfig, dtype: str, key: str = "vlm"
+) -> Model:
+    """The model of a source. `config` replaces the configuration of a checkpoint. `key`: the recipe's key of it."""
     if source.config is not None:
         return model_class._from_config(config, dtype=getattr(torch, dtype))
-    with explain_load_errors(source, "vlm"):
-        loaded: Any = model_class.from_pretrained(
+    with explain_load_errors(source, key):
+        return complete_model(
+            model_class,
             source.location,
+            f"model.{key}.checkpoint {source.checkpoint!r}",
             config=config,
             dtype=getattr(torch, dtype),
             use_safetensors=True,
-            output_loading_info=True,
             **hub_options(source),
         )
+
+
+def complete_model(model_class: type[Model], checkpoint: str | Path, name: str, **options: Any) -> Model:
+    """`from_pretrained` with `options`. Raises CheckpointError, which names the checkpoint by `name`, if it lacks
+    weights: transformers leaves them random and warns."""
+    loaded: Any = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
     model, report = loaded
-    if report["missing_keys"]:  # transformers leaves them random and warns
+    if report["missing_keys"]:
         missing = sorted(report["missing_keys"])
         raise CheckpointError(
-            f"model.vlm.checkpoint {source.checkpoint!r} lacks {len(missing)} of the model's weights, {missing[0]} "
+            f"{name} lacks {len(missing)} of the model's weights, {missing[0]} "
             "first: it is incomplete, or of another model than its config.json says; download it again"
         )
     return model

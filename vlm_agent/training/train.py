@@ -17,6 +17,7 @@ from transformers.trainer_callback import PrinterCallback
 from vlm_agent.errors import Stopped
 from vlm_agent.models.build import build, save
 from vlm_agent.models.cost import TrainingFlops, UnknownCostError
+from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.weights.device import describe_device, model_device
@@ -66,6 +67,8 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     base = load_base(recipe, data, run)
     model = adapt(base, recipe, training_args)
     if is_first_rank():
+        for note in family_of(base.config).notes(base):
+            console.print(note, highlight=False, markup=False, soft_wrap=True)
         describe(console, model, data)
         prepare_run_folder(run, recipe, data)
 

@@ -1,0 +1,184 @@
+"""Auto-UI's model: T5's encoder, a fusion of its states with screen features, and T5's decoder on the result.
+
+Equations 3 to 8 of the paper, as its published code implements them: the features are mapped linearly to the width of
+the T5; attention with one head, whose queries are the encoded tokens and whose keys and values are the features; a gate
+mixes both. With a single feature vector the softmax is 1, so every token attends to the same vector.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+from transformers import AutoModel, Cache, PreTrainedModel, T5Config
+from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration, T5Stack
+
+from vlm_agent.models.auto_ui.configuration import AutoUiConfig
+from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.weights import zero3
+
+
+class Attention(nn.Module):
+    """Attention with one head: what `nn.MultiheadAttention` computes, from layers that LoRA and ZeRO-3 can wrap."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(width, width) for _ in range(4))
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            # As nn.MultiheadAttention initialises its one matrix (3 width, width).
+            nn.init.xavier_uniform_(projection.weight, gain=0.5**0.5)
+            nn.init.zeros_(projection.bias)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(self, queries: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """(B, L, width) and (B, K, width) to (B, L, width). `mask`: bool (B, K), None: all True."""
+        attended = functional.scaled_dot_product_attention(
+            self.q_proj(queries)[:, None],
+            self.k_proj(values)[:, None],
+            self.v_proj(values)[:, None],
+            attn_mask=None if mask is None else mask[:, None, None],
+        )
+        return self.out_proj(attended[:, 0])
+
+
+class Fusion(nn.Module):
+    """Mixes screen features into encoded text. Layers have their published names."""
+
+    def __init__(self, size: int, width: int) -> None:
+        super().__init__()
+        self.image_dense = nn.Linear(size, width)
+        self.mha_layer = Attention(width)
+        self.gate_dense = nn.Linear(2 * width, width)
+
+    def forward(self, text: torch.Tensor, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """(B, L, width), (B, K, size) to (B, L, width). `mask`: bool (B, K), which features are attended to."""
+        seen = self.image_dense(features.to(zero3.dtype(self.image_dense.weight)))
+        attended = self.mha_layer(text, seen, mask)
+        gate = torch.sigmoid(self.gate_dense(torch.cat([text, attended], dim=-1)))
+        return (1 - gate) * text + gate * attended
+
+
+class T5(nn.Module):
+    """The parts of a `T5ForConditionalGeneration`: embeddings, two stacks and a head.
+
+    The stacks have no embeddings of their own, so that each weight has one place that LoRA can adapt.
+    """
+
+    def __init__(self, config: T5Config, trained: T5ForConditionalGeneration | None = None) -> None:
+        super().__init__()
+        if trained is None:
+            self.shared = nn.Embedding(config.vocab_size, config.d_model)
+            self.encoder, self.decoder = T5Stack(_stack(config, False)), T5Stack(_stack(config, True))
+            self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+            nn.init.normal_(self.shared.weight, std=config.initializer_factor)
+            # Logits start as large as those of a tied head, whose input is scaled by this.
+            nn.init.normal_(self.lm_head.weight, std=config.initializer_factor * config.d_model**-0.5)
+        else:
+            self.shared, self.lm_head = trained.shared, trained.lm_head
+            self.encoder, self.decoder = trained.encoder, trained.decoder
+        for stack in (self.encoder, self.decoder):
+            stack.embed_tokens = None
+
+
+def _stack(config: T5Config, is_decoder: bool) -> T5Config:
+    own = deepcopy(config)
+    own.is_decoder = is_decoder
+    own.use_cache = False
+    if is_decoder:
+        own.num_layers = config.num_decoder_layers
+    return own
+
+
+class AutoUi(PreTrainedModel):
+    """`parts`: the module path of each part that a recipe freezes, adapts or trains in full."""
+
+    config_class = AutoUiConfig
+    parts = {  # noqa: RUF012 (a constant)
+        "projector": "fusion",
+        "embeddings": "t5.shared",
+        "language_model": "t5",
+        "norm": "t5.decoder.final_layer_norm",
+        "head": "t5.lm_head",
+    }
+    base_model_prefix = ""
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
+    _no_split_modules = ["T5Block"]  # noqa: RUF012 (transformers' own shape)
+    _tied_weights_keys = {"t5.lm_head.weight": "t5.shared.weight"}  # noqa: RUF012 (transformers' own shape)
+    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
+    accepts_loss_kwargs = True
+
+    def __init__(self, config: AutoUiConfig, t5: T5ForConditionalGeneration | None = None) -> None:
+        """`t5`: trained weights; None: random ones."""
+        super().__init__(config)
+        self.notes: tuple[str, ...] = ()  # what a user should know about its initial weights
+        self.t5 = T5(config.text_config, t5)
+        self.fusion = Fusion(config.features["size"], config.text_config.d_model)
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """The modules initialise themselves."""
+
+    def get_input_embeddings(self) -> Any:
+        return self.t5.shared
+
+    def get_output_embeddings(self) -> Any:
+        return self.t5.lm_head
+
+    def encode(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        features: torch.Tensor,
+        feature_mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`input_ids`, `attention_mask` int64 (B, L), `features` (B, K, size), `feature_mask` bool (B, K).
+
+        Returns (B, L, width).
+        """
+        encoded = self.t5.encoder(inputs_embeds=self.t5.shared(input_ids), attention_mask=attention_mask)
+        return self.fusion(encoded.last_hidden_state, features, feature_mask)
+
+    def decode(
+        self, ids: torch.Tensor, encoded: torch.Tensor, attention_mask: torch.Tensor, cache: Cache | None = None
+    ) -> torch.Tensor:
+        """Hidden states (B, T, width) after the tokens `ids` int64 (B, T); the first ones of all is the start token.
+
+        `attention_mask` int64 (B, L) is that of `encoded`. `cache` grows by T tokens.
+        """
+        return self.t5.decoder(
+            inputs_embeds=self.t5.shared(ids),
+            encoder_hidden_states=encoded,
+            encoder_attention_mask=attention_mask,
+            past_key_values=cache,
+            use_cache=cache is not None,
+        ).last_hidden_state
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        features: torch.Tensor,
+        shift_labels: torch.Tensor,
+        feature_mask: torch.Tensor | None = None,
+        loss_weights: torch.Tensor | None = None,
+        num_items_in_batch: torch.Tensor | None = None,
+    ) -> SupervisedOutput:
+        """`shift_labels` int64 (B, T): the targets, `IGNORED` behind their ends. Other arguments as of `encode`.
+
+        Logits exist at supervised positions only, flattened in reading order. `loss_weights` float (B, T) weighs the
+        loss of each token. `num_items_in_batch`: the sum of the weights of all batches whose gradients are summed.
+        """
+        encoded = self.encode(input_ids, attention_mask, features, feature_mask)
+        start = shift_labels.new_full((len(shift_labels), 1), self.config.start_token_id)
+        before = torch.cat([start, shift_labels[:, :-1].clamp(min=0)], dim=1)
+        hidden = self.decode(before, encoded, attention_mask)
+        return supervise(hidden, shift_labels, self.logits, num_items_in_batch, loss_weights, shift=False)
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        text = self.config.text_config
+        return self.t5.lm_head(hidden * text.d_model**-0.5 if text.scale_decoder_outputs else hidden)
+
+
+AutoModel.register(AutoUiConfig, AutoUi)

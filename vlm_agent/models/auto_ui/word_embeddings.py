@@ -1,0 +1,35 @@
+"""Starts the word embeddings of a new model from those of a trained one."""
+
+from typing import cast
+
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.models.auto_ui.model import AutoUi
+from vlm_agent.models.build import build_model
+from vlm_agent.models.run_layout import base_folder, trained
+from vlm_agent.recipe.model import ModelRecipe
+
+
+@torch.no_grad()
+def copy_word_embeddings(base: str, model: AutoUi, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Copies the embeddings of the tokens that both vocabularies contain, in place. Returns a line about them.
+
+    `base`: the name of an embedded model, or the path of a run. Raises CheckpointError if its embeddings have another
+    width, or no token is shared, and what `build_model` raises.
+    """
+    own = AutoTokenizer.from_pretrained(trained(base_folder(base)).tokenizer)
+    table = cast("torch.Tensor", build_model(ModelRecipe(base=base), own).get_input_embeddings().weight)
+    embeddings = cast("torch.Tensor", model.t5.shared.weight)
+    if table.shape[1] != embeddings.shape[1]:
+        raise CheckpointError(
+            f"model.word_embeddings {base}: its embeddings have {table.shape[1]} numbers and d_model is "
+            f"{embeddings.shape[1]}; set d_model to {table.shape[1]}, or remove word_embeddings"
+        )
+    theirs, ours = own.get_vocab(), tokenizer.get_vocab()
+    shared = sorted(theirs.keys() & ours.keys())
+    if not shared:
+        raise CheckpointError(f"model.word_embeddings {base}: no token is in both vocabularies; remove word_embeddings")
+    embeddings[[ours[token] for token in shared]] = table[[theirs[token] for token in shared]].to(embeddings.dtype)
+    return f"word embeddings: {len(shared)} of {len(ours)} tokens start from {base}'s"
