@@ -13,8 +13,9 @@ def add(commands: Commands) -> None:
         "convert-checkpoint",
         run,
         "convert a published checkpoint to one that needs no remote code",
-        "Only for Qwen-VL (2023), whose published folder contains code for an old version of transformers. This code\n"
-        "is not executed. See docs/qwen_vl_2023.md. Checkpoints that transformers supports need no conversion.",
+        "For Qwen-VL (2023), whose published folder contains code for an old version of transformers (it is not\n"
+        "executed; see docs/qwen_vl_2023.md), and for Auto-UI, as safetensors. The folder's content decides which.\n"
+        "Checkpoints that transformers supports need no conversion.",
     )
     parser.add_argument("--input", type=Path, required=True, metavar="FOLDER", help="the published folder")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="a new folder for the result")
@@ -23,16 +24,18 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
-    from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint
+    from vlm_agent.models.conversion import converter_of
 
     console = make_console()
 
-    def report(file: str) -> None:
-        console.print(f"Wrote {file}", highlight=False, markup=False, soft_wrap=True)
+    def report(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
-    convert_checkpoint(options.input, options.output, report)
+    converter = converter_of(options.input)
+    converter.convert(options.input, options.output, report)
     console.print(
-        f"Converted {options.input} to {options.output}; use it in a recipe as model.vlm.checkpoint",
+        f"Converted {options.input} ({converter.name}) to {options.output}; use it in a recipe as "
+        f"{converter.recipe_key}",
         highlight=False,
         markup=False,
         soft_wrap=True,

@@ -102,7 +102,9 @@ class ModelFamily(Protocol):
         return model
 
     def use_masked_attention(self, model: PreTrainedModel) -> None:
-        """Sets an attention that accepts the masks of decoding, in place; packed rows need another."""
+        """Sets an attention that accepts the masks of decoding, in place; packed rows need another. By default, the
+        model's own does."""
+        return
 
     def processor(self, config: PretrainedConfig) -> Processor: ...
 

@@ -17,7 +17,10 @@ from transformers.utils import ModelOutput
 from vlm_agent.sentences import ACTION_ROLE, IGNORED
 from vlm_agent.sentences.packing import target_places
 
-NOT_FOR_MODELS = ("kinds", "roles", "about", "lengths", "supervised", "screen_sizes")
+NOT_FOR_MODELS = (
+    *("kinds", "roles", "about", "lengths", "supervised", "screen_sizes"),
+    *("source_lengths", "target_lengths", "feature_counts"),
+)
 """Columns of a batch for metrics and messages, which no model's forward accepts."""
 
 

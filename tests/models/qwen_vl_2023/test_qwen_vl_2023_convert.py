@@ -8,8 +8,8 @@ from helpers import published_qwen_vl as published
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from vlm_agent.models.conversion.source_files import CheckpointFormatError
 from vlm_agent.models.llama_vit.model import LlamaViT
-from vlm_agent.models.qwen_vl_2023.configuration import CheckpointFormatError
 from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint
 
 NAME = "transformer.visual.attn_pool.kv_proj.weight"

@@ -12,7 +12,8 @@ from vlm_agent.sentences.packing import supervision_columns
 def collate(sentences: list[Sentence]) -> dict:
     """The keyword arguments of `AutoUi.forward`, and the columns beside `shift_labels`, (B, T).
 
-    The source of a sentence is what precedes its first label, the target is the rest.
+    The source of a sentence is what precedes its first label, the target is the rest. Plain numbers, which stay on the
+    CPU: `source_lengths`, `target_lengths` in tokens and `feature_counts`, the feature vectors, of each sentence.
     """
     starts = [source_length(sentence) for sentence in sentences]
     targets = [_target(sentence, start) for sentence, start in zip(sentences, starts, strict=True)]
@@ -24,6 +25,9 @@ def collate(sentences: list[Sentence]) -> dict:
         "shift_labels": torch.tensor(_padded([one.labels for one in targets], IGNORED)),
         "kinds": torch.tensor(_padded([one.kinds for one in targets], NO_ACTION)),
         "about": [sentence.about for sentence in sentences],
+        "source_lengths": starts,
+        "target_lengths": [len(one) for one in targets],
+        "feature_counts": [sum(len(screen) for screen in sentence.screens) for sentence in sentences],
         **{name: column.view(len(targets), -1) for name, column in columns.items()},
     }
 
@@ -41,8 +45,10 @@ def sources(ids: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
 
 
 def screen_features(screens: Sequence[Sequence[np.ndarray]]) -> dict[str, torch.Tensor]:
-    """`features` (B, K, size) of each sentence's screens, (T, size) each, behind one another; `feature_mask` bool (B, K)
-    where some have more screens than others."""
+    """`features` (B, K, size) of each sentence's screens, (T, size) each, behind one another.
+
+    Where some have more screens than others, also `feature_mask` bool (B, K).
+    """
     vectors = [torch.from_numpy(np.concatenate(some)) for some in screens]
     lengths = torch.tensor([len(one) for one in vectors])
     features = torch.nn.utils.rnn.pad_sequence(vectors, batch_first=True)

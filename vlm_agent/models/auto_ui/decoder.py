@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
 
 from vlm_agent.models.auto_ui.collate import screen_features, sources
 from vlm_agent.models.auto_ui.model import AutoUi
@@ -16,11 +16,12 @@ class EncodedCache(EncoderDecoderCache):
     """The decoder's keys and values, and what they were computed from: `encoded` (B, L, width) and its mask (B, L)."""
 
     def __init__(self, encoded: torch.Tensor, mask: torch.Tensor) -> None:
-        super().__init__(growing_cache(), growing_cache())
+        super().__init__(growing_cache(), DynamicCache())
         self.encoded, self.mask = encoded, mask
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        super().batch_select_indices(indices)
+        for cache in (self.self_attention_cache, self.cross_attention_cache):
+            cache.batch_select_indices(indices)
         self.encoded, self.mask = self.encoded[indices], self.mask[indices]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import cast as cast_type
 
 import torch
@@ -16,7 +17,6 @@ from vlm_agent.models.auto_ui.model import AutoUi
 from vlm_agent.models.auto_ui.word_embeddings import copy_word_embeddings
 from vlm_agent.models.cost import CostModel, UnknownCostError
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
-from vlm_agent.models.features import feature_shape
 from vlm_agent.models.pretrained import complete_model, configuration, whole_configuration, whole_model
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.recipe.model import FeatureSettings, ModelRecipe, Source
@@ -47,10 +47,11 @@ class AutoUiFamily(ModelFamily):
             config = AutoUiConfig(text, _described(features), tie_word_embeddings=tied)
         else:
             raise CheckpointError(f"model.{_KEY}.config: model_type must be t5, not {text.model_type!r}")
-        if len(tokenizer) > config.text_config.vocab_size:
+        embeddings = config.text_config.vocab_size
+        if len(tokenizer) > embeddings:
             raise CheckpointError(
-                f"model.{_KEY}.checkpoint {source.checkpoint!r}: its tokenizer has {len(tokenizer)} tokens and its model "
-                f"{config.text_config.vocab_size} embeddings: they are not of one checkpoint"
+                f"model.{_KEY}.checkpoint {source.checkpoint!r}: its tokenizer has {len(tokenizer)} tokens and its "
+                f"model {embeddings} embeddings: they are not of one checkpoint"
             )
         return config
 
@@ -104,8 +105,8 @@ def _check_model_type(source: Source) -> None:
     model_type = saved_model_type(source, _KEY)
     if model_type not in ("t5", AutoUiConfig.model_type):
         raise CheckpointError(
-            f"model.{_KEY}.checkpoint {source.checkpoint!r} is a {model_type!r}; take a T5, a FLAN-T5, an Alpaca on one, "
-            "or an Auto-UI that vlm-agent convert-checkpoint wrote"
+            f"model.{_KEY}.checkpoint {source.checkpoint!r} is a {model_type!r}; take a T5, a FLAN-T5, an Alpaca on "
+            "one, or an Auto-UI that vlm-agent convert-checkpoint wrote"
         )
 
 
@@ -118,7 +119,7 @@ def _check_dtype(weights: PretrainedConfig | PreTrainedModel, name: str) -> None
 
 
 def _described(features: FeatureSettings) -> dict:
-    tokens, size = feature_shape(features)
+    tokens, size = resolve_name("vlm_agent.models.features:feature_shape")(features)
     return features.model_dump() | {"tokens": tokens, "size": size}
 
 
@@ -139,8 +140,8 @@ def _around_t5(source: Source, config: AutoUiConfig, recipe: ModelRecipe) -> Aut
     """A T5 with a new fusion, whose random weights come from torch's global generator."""
     if recipe.train.projector != "full":
         raise CheckpointError(
-            f"model.{_KEY}.checkpoint {source.checkpoint!r} is a T5 without a fusion of screen features, and a new fusion "
-            "has random weights: set train.projector to full"
+            f"model.{_KEY}.checkpoint {source.checkpoint!r} is a T5 without a fusion of screen features, and a new "
+            "fusion has random weights: set train.projector to full"
         )
     t5 = whole_model(T5ForConditionalGeneration, source, config.text_config, recipe.dtype, _KEY)
     config.tie_word_embeddings = t5.lm_head.weight is t5.shared.weight

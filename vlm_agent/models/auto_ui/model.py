@@ -6,7 +6,7 @@ mixes both. With a single feature vector the softmax is 1, so every token attend
 """
 
 from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration, T5Sta
 from vlm_agent.models.auto_ui.configuration import AutoUiConfig
 from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.weights import zero3
+from vlm_agent.sentences import IGNORED
 
 
 class Attention(nn.Module):
@@ -34,10 +35,11 @@ class Attention(nn.Module):
     def forward(self, queries: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """(B, L, width) and (B, K, width) to (B, L, width). `mask`: bool (B, K), None: all True."""
         attended = functional.scaled_dot_product_attention(
-            self.q_proj(queries)[:, None],
+            self.q_proj(queries)[:, None] * queries.shape[-1] ** -0.5,  # first, as there: scores are rounded alike
             self.k_proj(values)[:, None],
             self.v_proj(values)[:, None],
             attn_mask=None if mask is None else mask[:, None, None],
+            scale=1.0,
         )
         return self.out_proj(attended[:, 0])
 
@@ -53,7 +55,7 @@ class Fusion(nn.Module):
 
     def forward(self, text: torch.Tensor, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """(B, L, width), (B, K, size) to (B, L, width). `mask`: bool (B, K), which features are attended to."""
-        seen = self.image_dense(features.to(zero3.dtype(self.image_dense.weight)))
+        seen = self.image_dense(features.to(zero3.dtype(cast("nn.Parameter", self.image_dense.weight))))
         attended = self.mha_layer(text, seen, mask)
         gate = torch.sigmoid(self.gate_dense(torch.cat([text, attended], dim=-1)))
         return (1 - gate) * text + gate * attended
@@ -78,14 +80,14 @@ class T5(nn.Module):
             self.shared, self.lm_head = trained.shared, trained.lm_head
             self.encoder, self.decoder = trained.encoder, trained.decoder
         for stack in (self.encoder, self.decoder):
-            stack.embed_tokens = None
+            stack.register_module("embed_tokens", None)
 
 
 def _stack(config: T5Config, is_decoder: bool) -> T5Config:
     own = deepcopy(config)
     own.is_decoder = is_decoder
     own.use_cache = False
-    if is_decoder:
+    if is_decoder and config.num_decoder_layers is not None:
         own.num_layers = config.num_decoder_layers
     return own
 
@@ -155,6 +157,12 @@ class AutoUi(PreTrainedModel):
             use_cache=cache is not None,
         ).last_hidden_state
 
+    def shifted(self, labels: torch.Tensor) -> torch.Tensor:
+        """What the decoder reads for the targets `labels` int64 (B, T): the start token, then all but the last."""
+        start = labels.new_full((len(labels), 1), self.config.start_token_id)
+        before = labels[:, :-1].masked_fill(labels[:, :-1] == IGNORED, self.config.pad_id)
+        return torch.cat([start, before], dim=1)
+
     def forward(
         self,
         input_ids: torch.Tensor,
@@ -171,9 +179,7 @@ class AutoUi(PreTrainedModel):
         loss of each token. `num_items_in_batch`: the sum of the weights of all batches whose gradients are summed.
         """
         encoded = self.encode(input_ids, attention_mask, features, feature_mask)
-        start = shift_labels.new_full((len(shift_labels), 1), self.config.start_token_id)
-        before = torch.cat([start, shift_labels[:, :-1].clamp(min=0)], dim=1)
-        hidden = self.decode(before, encoded, attention_mask)
+        hidden = self.decode(self.shifted(shift_labels), encoded, attention_mask)
         return supervise(hidden, shift_labels, self.logits, num_items_in_batch, loss_weights, shift=False)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

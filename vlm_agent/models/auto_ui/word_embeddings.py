@@ -21,7 +21,7 @@ def copy_word_embeddings(base: str, model: AutoUi, tokenizer: PreTrainedTokenize
     """
     own = AutoTokenizer.from_pretrained(trained(base_folder(base)).tokenizer)
     table = cast("torch.Tensor", build_model(ModelRecipe(base=base), own).get_input_embeddings().weight)
-    embeddings = cast("torch.Tensor", model.t5.shared.weight)
+    embeddings = model.t5.shared.weight
     if table.shape[1] != embeddings.shape[1]:
         raise CheckpointError(
             f"model.word_embeddings {base}: its embeddings have {table.shape[1]} numbers and d_model is "

@@ -6,7 +6,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt, ValidationError, model_validator
 from transformers import Qwen2Config
 
-from vlm_agent.errors import UserError
+from vlm_agent.models.conversion.source_files import CheckpointFormatError
 from vlm_agent.models.llama_vit.model import LlamaViTConfig
 from vlm_agent.models.qwen_vl_2023.resampler import HEAD_WIDTH
 from vlm_agent.models.qwen_vl_2023.tower import QwenVLTowerConfig
@@ -19,10 +19,6 @@ GRID = (16, 16)
 
 _CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-
-
-class CheckpointFormatError(UserError):
-    """A folder that is not the published checkpoint, or not all of it, with what to do."""
 
 
 class _Section(BaseModel):

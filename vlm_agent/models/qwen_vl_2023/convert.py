@@ -2,7 +2,7 @@
 
 import errno
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import cast
@@ -12,10 +12,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from vlm_agent.files import atomic_folder, atomic_write
+from vlm_agent.models.conversion import Converter, architectures
+from vlm_agent.models.conversion.source_files import BYTES, CheckpointFormatError, Stored, refuse, stored_weights
 from vlm_agent.models.llama_vit.model import LlamaViTConfig
-from vlm_agent.models.qwen_vl_2023.configuration import CheckpointFormatError, our_configuration, read_configuration
+from vlm_agent.models.qwen_vl_2023.configuration import ARCHITECTURE, our_configuration, read_configuration
 from vlm_agent.models.qwen_vl_2023.published import Weight, published_weights
-from vlm_agent.models.qwen_vl_2023.source_files import Stored, find_weights
 from vlm_agent.models.qwen_vl_2023.tokenizer import END, VOCABULARY_FILE, build_tokenizer
 
 SHARD_BYTES = 2 << 30
@@ -50,6 +51,33 @@ def convert_checkpoint(
         tokenizer.save_pretrained(folder)
         config.save_pretrained(folder)
     return config
+
+
+def find_weights(source: Path, expected: dict[str, Weight]) -> list[Stored]:
+    """The weights in the order of their files; only headers are read.
+
+    Raises CheckpointFormatError, which names them, for weights that are missing, unknown, twice there or of another
+    shape, and for a folder without safetensors.
+    """
+    found: dict[str, Stored] = {}
+    wrong: list[str] = []
+    for stored in stored_weights(source):
+        wrong += _complaints(stored, expected.get(stored.name), found.get(stored.name))
+        found[stored.name] = stored
+    wrong += [f"{name} is missing" for name in expected if name not in found]
+    refuse(source, "Qwen-VL's", wrong)
+    return list(found.values())
+
+
+def _complaints(stored: Stored, weight: Weight | None, other: Stored | None) -> Iterator[str]:
+    if weight is None:
+        yield f"{stored.name} is unknown"
+    elif stored.shape != weight.shape:
+        yield f"{stored.name} has shape {stored.shape}, where config.json asks for {weight.shape}"
+    elif stored.dtype not in BYTES:
+        yield f"{stored.name} is {stored.dtype}, not one of {', '.join(BYTES)}"
+    if other is not None:
+        yield f"{stored.name} is both in {other.file.name} and in {stored.file.name}"
 
 
 def _write_weights(
@@ -89,3 +117,17 @@ def _converted(shard: list[Stored], expected: dict[str, Weight]) -> dict[str, to
                 weight = expected[stored.name]
                 tensors |= zip(weight.targets, weight.convert(content.get_tensor(stored.name)), strict=True)
     return tensors
+
+
+class QwenVL2023Converter(Converter):
+    name = "Qwen-VL (2023)"
+    recipe_key = "model.vlm.checkpoint"
+
+    def recognises(self, folder: Path) -> bool:
+        return ARCHITECTURE in architectures(folder)
+
+    def convert(self, source: Path, target: Path, say: Callable[[str], None]) -> None:
+        convert_checkpoint(source, target, lambda name: say(f"Wrote {name}"))
+
+
+QWEN_VL_2023 = QwenVL2023Converter()

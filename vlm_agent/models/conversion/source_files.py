@@ -1,17 +1,22 @@
-"""Finds the published weights in a folder of safetensors, and checks them."""
+"""The weights in a folder of safetensors, by the headers of its files."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
-from vlm_agent.models.qwen_vl_2023.configuration import CheckpointFormatError
-from vlm_agent.models.qwen_vl_2023.published import Weight
+from vlm_agent.errors import UserError
 
-_BYTES = {"BF16": 2, "F16": 2, "F32": 4}
+BYTES = {"BF16": 2, "F16": 2, "F32": 4}
+"""Of a number, by the dtypes that are read."""
+
 _NAMED = 5
+
+
+class CheckpointFormatError(UserError):
+    """A folder that is not the published checkpoint, or not all of it, with what to do."""
 
 
 @dataclass(frozen=True)
@@ -26,43 +31,26 @@ class Stored:
     @property
     def size(self) -> int:
         """In bytes."""
-        return math.prod(self.shape) * _BYTES[self.dtype]
+        return math.prod(self.shape) * BYTES[self.dtype]
 
 
-def find_weights(source: Path, expected: dict[str, Weight]) -> list[Stored]:
-    """The weights in the order of their files; only headers are read.
-
-    Raises CheckpointFormatError, which names them, for weights that are missing, unknown, twice there or of another
-    shape, and for a folder without safetensors.
-    """
-    found: dict[str, Stored] = {}
-    wrong: list[str] = []
-    for stored in _headers(source):
-        wrong += _complaints(stored, expected.get(stored.name), found.get(stored.name))
-        found[stored.name] = stored
-    wrong += [f"{name} is missing" for name in expected if name not in found]
+def refuse(source: Path, name: str, wrong: Sequence[str]) -> None:
+    """Raises CheckpointFormatError if any weight is `wrong`; the first of them are listed. `name`: of the model, with
+    an apostrophe s."""
     if wrong:
         more = [f"… and {len(wrong) - _NAMED} more"] if len(wrong) > _NAMED else []
         raise CheckpointFormatError(
             "\n".join(
-                [f"the weights in {source} are not Qwen-VL's; is every file there, and whole?", *wrong[:_NAMED], *more]
+                [f"the weights in {source} are not {name}; is every file there, and whole?", *wrong[:_NAMED], *more]
             )
         )
-    return list(found.values())
 
 
-def _complaints(stored: Stored, weight: Weight | None, other: Stored | None) -> Iterator[str]:
-    if weight is None:
-        yield f"{stored.name} is unknown"
-    elif stored.shape != weight.shape:
-        yield f"{stored.name} has shape {stored.shape}, where config.json asks for {weight.shape}"
-    elif stored.dtype not in _BYTES:
-        yield f"{stored.name} is {stored.dtype}, not one of {', '.join(_BYTES)}"
-    if other is not None:
-        yield f"{stored.name} is both in {other.file.name} and in {stored.file.name}"
+def stored_weights(source: Path) -> Iterator[Stored]:
+    """In the order of the files; only headers are read.
 
-
-def _headers(source: Path) -> Iterator[Stored]:
+    Raises CheckpointFormatError for a folder without safetensors, and for a damaged file.
+    """
     files = sorted(source.glob("*.safetensors"))
     if not files:
         raise CheckpointFormatError(_without_safetensors(source))

@@ -1,0 +1,126 @@
+"""From a published Auto-UI, as safetensors, to a folder for `model.encoder_decoder.checkpoint`."""
+
+import errno
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.files import atomic_folder
+from vlm_agent.models.auto_ui.configuration import AutoUiConfig
+from vlm_agent.models.auto_ui.model import AutoUi
+from vlm_agent.models.auto_ui.published import FUSION, our_configuration, our_weights
+from vlm_agent.models.conversion import Converter, architectures, read_config
+from vlm_agent.models.conversion.source_files import CheckpointFormatError, refuse, stored_weights
+from vlm_agent.models.weights.adapters import save_trained_weights
+
+_ARCHITECTURE = "T5ForMultimodalGeneration"
+"""The name of the published class, in the config.json that it saves."""
+
+_TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "spiece.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+_DTYPES = {"BF16": torch.bfloat16, "F32": torch.float32}
+
+
+def convert_checkpoint(source: Path, target: Path, say: Callable[[str], None]) -> AutoUiConfig:
+    """Writes `target`, a new folder, as `Converter.convert` does; weights keep their dtype, float32 or bfloat16.
+
+    The tokenizer's files are copied if `source` has them.
+    """
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, "exists already; name a folder that does not", str(target))
+    dtype = _check_dtype(source)
+    config, weights = read_published(read_config(source), _read_weights(source), source)
+    config.dtype = dtype
+    model = model_of(config, weights)
+    with atomic_folder(target) as folder:
+        save_trained_weights(model, folder)
+        for file in sorted(folder.iterdir()):
+            say(f"Wrote {file.name}")
+        copied = [name for name in _TOKENIZER if (source / name).is_file()]
+        for name in copied:
+            shutil.copyfile(source / name, folder / name)
+            say(f"Copied {name}")
+    if not copied:
+        say(f"{source} holds no tokenizer; copy that of the T5 it was trained from to {target}")
+    return config
+
+
+def read_published(
+    content: dict, published: Mapping[str, torch.Tensor], source: Path
+) -> tuple[AutoUiConfig, dict[str, torch.Tensor]]:
+    """The configuration and weights of this package, from the keys of config.json and the published weights by name.
+
+    Raises CheckpointFormatError, which names them, for weights that are missing, unknown or of another shape.
+    """
+    try:
+        config = our_configuration(content, {name: tuple(weight.shape) for name, weight in published.items()})
+        weights = our_weights(published, config.tie_word_embeddings)
+    except CheckpointError as error:
+        raise CheckpointFormatError(f"{source}: {error}") from None
+    with torch.device("meta"):
+        expected = AutoUi(config).state_dict()
+    if config.tie_word_embeddings:
+        del expected["t5.lm_head.weight"]
+    wrong = [f"{name} is missing" for name in expected.keys() - weights.keys()]
+    for name, weight in weights.items():
+        if name not in expected:
+            wrong.append(f"{name} is unknown")
+        elif weight.shape != expected[name].shape:
+            shapes = tuple(weight.shape), tuple(expected[name].shape)
+            wrong.append(f"{name} has shape {shapes[0]}, where config.json asks for {shapes[1]}")
+    refuse(source, "Auto-UI's", sorted(wrong))
+    return config, weights
+
+
+def model_of(config: AutoUiConfig, weights: dict[str, torch.Tensor]) -> AutoUi:
+    """The model in evaluation mode; it shares memory with `weights`."""
+    with torch.device("meta"):
+        model = AutoUi(config)
+    model.load_state_dict(weights, strict=False, assign=True)
+    model.tie_weights()
+    return model.eval()
+
+
+def _check_dtype(source: Path) -> torch.dtype:
+    """The dtype of all weights."""
+    found = {stored.dtype for stored in stored_weights(source)}
+    if len(found) != 1 or not found <= _DTYPES.keys():
+        raise CheckpointFormatError(
+            f"the weights in {source} are {', '.join(sorted(found))}; all must be F32, or all BF16. In float16, T5's "
+            "activations overflow: convert weights that were trained in float32 or bfloat16"
+        )
+    return _DTYPES[found.pop()]
+
+
+def _read_weights(source: Path) -> dict[str, torch.Tensor]:
+    weights: dict[str, torch.Tensor] = {}
+    for file in sorted({stored.file for stored in stored_weights(source)}):
+        with safe_open(file, framework="pt") as content:
+            weights |= {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+    return weights
+
+
+class AutoUiConverter(Converter):
+    name = "Auto-UI"
+    recipe_key = "model.encoder_decoder.checkpoint, with model.features"
+
+    def recognises(self, folder: Path) -> bool:
+        if _ARCHITECTURE in architectures(folder):
+            return True
+        names = {stored.name for stored in stored_weights(folder)} if any(folder.glob("*.safetensors")) else set()
+        return any(name.startswith(FUSION) for name in names)
+
+    def convert(self, source: Path, target: Path, say: Callable[[str], None]) -> None:
+        convert_checkpoint(source, target, say)
+
+
+AUTO_UI = AutoUiConverter()
