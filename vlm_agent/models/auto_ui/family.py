@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import cast as cast_type
 
 import torch
@@ -17,6 +16,7 @@ from vlm_agent.models.auto_ui.model import AutoUi
 from vlm_agent.models.auto_ui.word_embeddings import copy_word_embeddings
 from vlm_agent.models.cost import CostModel, UnknownCostError
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
+from vlm_agent.models.features import feature_shape
 from vlm_agent.models.pretrained import complete_model, configuration, whole_configuration, whole_model
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.recipe.model import FeatureSettings, ModelRecipe, Source
@@ -119,7 +119,7 @@ def _check_dtype(weights: PretrainedConfig | PreTrainedModel, name: str) -> None
 
 
 def _described(features: FeatureSettings) -> dict:
-    tokens, size = resolve_name("vlm_agent.models.features:feature_shape")(features)
+    tokens, size = feature_shape(features)
     return features.model_dump() | {"tokens": tokens, "size": size}
 
 
