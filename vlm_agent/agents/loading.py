@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from vlm_agent.agents import AGENTS, Agent, AgentSettings
 from vlm_agent.agents.of_run import run_of
 from vlm_agent.errors import UserError
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping, validated
@@ -61,8 +62,12 @@ def agent_settings(
 
 
 def _agent_of_run(run: str) -> str:
-    """The kind of agent that runs what `run` has trained."""
-    kind = read_recipe(run_of(run).recipe).data.sentences
+    """The kind of agent that runs what `run` has trained. Without a model there, the one for a recipe's defaults, whose
+    `identity` and `load` report what is missing."""
+    try:
+        kind = read_recipe(run_of(run).recipe).data.sentences
+    except FileNotFoundError:
+        kind = DataRecipe.model_fields["sentences"].default
     for name, settings in AGENTS.items():
         if kind in settings.SENTENCES:
             return name
