@@ -101,9 +101,13 @@ def compare_episodes(content: dict[str, Any]) -> Comparison:
     return comparison
 
 
-def compare_json(path: Path) -> Comparison:
+def read_json(path: Path) -> Any:
     content = path.read_bytes()
-    parsed = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+    return json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+
+
+def compare_json(path: Path) -> Comparison:
+    parsed = read_json(path)
     return compare_rows(parsed) if isinstance(parsed, list) else compare_episodes(parsed)
 
 
