@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors
+import safetensors.torch
 import torch
 from helpers import vision_towers
 from PIL import Image
@@ -170,6 +170,18 @@ def test_preprocessing_that_cannot_be_followed_is_an_error(content, complaint, t
 def test_a_checkpoint_of_another_model_is_refused(checkpoints):
     with pytest.raises(CheckpointError, match=r"is a dinov2; extractor clip reads clip, clip_vision_model"):
         feature_shape(settings("clip", checkpoints["dinov2"]))
+
+
+@pytest.mark.parametrize("content", ["{}", '{"model_type": "unknown"}'])
+def test_a_configuration_of_no_known_model_is_an_error(content, tmp_path):
+    (tmp_path / "config.json").write_text(content)
+    with pytest.raises(CheckpointError, match=r"config.json cannot be read"):
+        feature_shape(settings("clip", tmp_path))
+
+
+def test_a_missing_checkpoint_is_an_error(tmp_path):
+    with pytest.raises(CheckpointError, match=r"model.features.checkpoint .* cannot be loaded"):
+        feature_shape(settings("clip", tmp_path / "none"))
 
 
 def test_a_checkpoint_without_some_weights_is_refused(tmp_path):

@@ -28,8 +28,12 @@ class CheckpointFiles:
         self.name = checkpoint
 
     def configuration(self) -> PretrainedConfig:
-        with explain_load_errors(self._source, "features"):
-            return AutoConfig.from_pretrained(self.name)
+        try:
+            with explain_load_errors(self._source, "features"):
+                return AutoConfig.from_pretrained(self.name)
+        except ValueError as error:  # no model_type, or one that is unknown
+            reason = str(error).partition("\n")[0]
+            raise CheckpointError(f"checkpoint {self.name!r}: config.json cannot be read: {reason}") from None
 
     def optional(self, name: str) -> Path | None:
         """A file, or None if the checkpoint does not have it."""
@@ -57,7 +61,7 @@ class CheckpointFiles:
             return read_json(index, "download the checkpoint again")["weight_map"]
         if (path := self.optional(WEIGHTS)) is None:
             raise CheckpointError(
-                f"features.checkpoint {self.name!r} has no {WEIGHTS}. Weights are read from safetensors only; "
+                f"checkpoint {self.name!r} has no {WEIGHTS}. Weights are read from safetensors only; "
                 f"transformers converts .bin files: AutoModel.from_pretrained({self.name!r}).save_pretrained(FOLDER)"
             )
         with self._opened(path) as file:
@@ -65,9 +69,7 @@ class CheckpointFiles:
 
     def _read(self, name: str, wanted: set[str]) -> Iterator[tuple[str, torch.Tensor]]:
         if (path := self.optional(name)) is None:
-            raise CheckpointError(
-                f"features.checkpoint {self.name!r} lacks {name}, which holds weights; download it again"
-            )
+            raise CheckpointError(f"checkpoint {self.name!r} lacks {name}, which holds weights; download it again")
         with self._opened(path) as file:
             yield from ((key, file.get_tensor(key)) for key in sorted(wanted))
 

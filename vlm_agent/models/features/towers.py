@@ -102,7 +102,7 @@ class Tower:
         config = CheckpointFiles(self._checkpoint(settings)).configuration()
         if config.model_type not in self.model_types:
             raise CheckpointError(
-                f"features.checkpoint {self._checkpoint(settings)!r} is a {config.model_type}; extractor "
+                f"checkpoint {self._checkpoint(settings)!r} is a {config.model_type}; extractor "
                 f"{settings.extractor} reads {', '.join(self.model_types)}"
             )
         return getattr(config, "vision_config", config)
@@ -151,7 +151,7 @@ class Tower:
         model, report = loaded
         if missing := sorted(report["missing_keys"]):
             raise CheckpointError(
-                f"features.checkpoint {self._checkpoint(settings)!r} lacks {len(missing)} of the weights of "
+                f"checkpoint {self._checkpoint(settings)!r} lacks {len(missing)} of the weights of "
                 f"{self.model.__name__}, {missing[0]} first; it is incomplete, or of another model than its "
                 "config.json says"
             )

@@ -76,13 +76,13 @@ def _configuration(settings: FeatureSettings) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(trained(folder).tokenizer)
     except FileNotFoundError as error:
         raise CheckpointError(
-            f"features.checkpoint {settings.checkpoint!r}: {error.strerror}; extractor {BASE} reads {BASE} or a "
+            f"checkpoint {settings.checkpoint!r}: {error.strerror}; extractor {BASE} reads {BASE} or a "
             "finished run of a Llama+ViT"
         ) from None
     config: PretrainedConfig = configuration_of(ModelRecipe(base=str(folder)), tokenizer)
     if config.model_type != MODEL_TYPE:
         raise CheckpointError(
-            f"features.checkpoint {settings.checkpoint!r} is a {config.model_type}; extractor {BASE} reads a Llama+ViT "
+            f"checkpoint {settings.checkpoint!r} is a {config.model_type}; extractor {BASE} reads a Llama+ViT "
             f"({MODEL_TYPE})"
         )
     return config

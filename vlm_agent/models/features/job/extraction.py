@@ -91,10 +91,17 @@ class ShardExtraction:
         with ExitStack() as stack:
             writer = stack.enter_context(_array_file(features, DTYPE, (steps, *self._extractor.shape)))
             pixel_writer = stack.enter_context(_array_file(pixels, "uint8", (steps, DIGEST_SIZE)))
+            done = 0
             for batch in self._batches(episodes):
+                done += len(batch)
                 writer.append(self._features(batch))
                 pixel_writer.append(np.frombuffer(b"".join(digest for *_, digest in batch), np.uint8))
                 self._report(len(batch))
+            if done != steps:
+                raise DatasetError(
+                    f"{self._dataset.directory / shard} has {done} steps, and its index has {steps}; run the same "
+                    "`vlm-agent convert` again to restore it"
+                )
             file = FeatureFile(shard, steps, writer.close(), pixel_writer.close())
         sizes = {path.relative_to(self._output).as_posix(): path.stat().st_size for path in (features, pixels)}
         write_json(entry_path(self._output, shard), {"file": file.content(), "sizes": sizes})

@@ -1,0 +1,193 @@
+"""`vlm-agent features`: resumed after a kill, divided among tasks, refused where it cannot be completed."""
+
+import signal
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from helpers import vision_towers
+from helpers.feature_shards import write_several
+
+from vlm_agent.cli import FAILED, main
+from vlm_agent.models.features.job import extraction
+
+SHARDS = 2
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return vision_towers.write("dinov2", tmp_path_factory.mktemp("dinov2"))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    return write_several(tmp_path_factory.mktemp("data") / "shards")
+
+
+@pytest.fixture(scope="module")
+def words(shards, checkpoint):
+    """The command without --output."""
+    return ["features", str(shards), "--extractor", "dinov2", "--checkpoint", str(checkpoint), "--batch-size", "4"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(words, tmp_path_factory):
+    output = tmp_path_factory.mktemp("whole") / "out"
+    assert main([*words, "--output", str(output)]) == 0
+    return _tree(output)
+
+
+def _tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def _output(words, *more):
+    return [*words, "--output", *map(str, more)]
+
+
+def test_the_output_does_not_depend_on_the_number_of_workers(words, uninterrupted, tmp_path):
+    assert main(_output(words, tmp_path / "out", "--workers", 5)) == 0
+    assert _tree(tmp_path / "out") == uninterrupted
+
+
+_KILLED = """
+import os, signal, sys
+from vlm_agent.cli import main
+from vlm_agent.models.features.job import extraction
+batches, extract = int(sys.argv[1]), extraction.ShardExtraction._features
+def dying(self, batch):
+    global batches
+    if batches == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    batches -= 1
+    return extract(self, batch)
+extraction.ShardExtraction._features = dying
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+def test_a_killed_extraction_resumes_and_ends_with_the_same_bytes(words, uninterrupted, tmp_path, monkeypatch):
+    command = _output(words, tmp_path / "out")
+    for batches in (4, 1):  # in the second shard; and again in the resumed one
+        died = subprocess.run([sys.executable, "-c", _KILLED, str(batches), *command], capture_output=True, check=False)
+        assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+        assert not (tmp_path / "out" / "manifest.json").exists()
+        assert list((tmp_path / "out").rglob(".*.partial"))
+    started = []
+    one_shard = extraction.ShardExtraction.extract
+    monkeypatch.setattr(
+        extraction.ShardExtraction, "extract", lambda self, *of: (started.append(of[0]), one_shard(self, *of))[1]
+    )
+    assert main(command) == 0
+    assert started == ["single/single-00000-of-00001.parquet"]
+    assert _tree(tmp_path / "out") == uninterrupted
+
+
+def test_a_complete_extraction_is_not_repeated(words, tmp_path, monkeypatch):
+    assert main(_output(words, tmp_path / "out")) == 0
+    before = _tree(tmp_path / "out")
+    monkeypatch.setattr(extraction.ShardExtraction, "extract", None)
+    assert main(_output(words, tmp_path / "out")) == 0
+    assert _tree(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_tasks_of_an_array_share_the_shards_and_finish_completes_them(
+    words, uninterrupted, tmp_path, capsys, count
+):
+    output, extracted = tmp_path / "out", []
+    for task in range(count):
+        before = set(output.rglob("*.npy"))
+        assert main(_output(words, output, "--shard-index", task, "--shard-count", count)) == 0
+        extracted.append(set(output.rglob("*.npy")) - before)
+        assert not (output / "manifest.json").exists()
+    assert [len(files) for files in extracted] == [2, 2, 0][:count]
+    assert main(["features", "--finish", "--output", str(output)]) == 0
+    assert _tree(output) == uninterrupted
+
+
+def test_finish_before_all_tasks_names_the_missing_shards(words, tmp_path, capsys):
+    assert main(_output(words, tmp_path / "out", "--shard-index", 0, "--shard-count", 2)) == 0
+    assert main(["features", "--finish", "--output", str(tmp_path / "out")]) == FAILED
+    complaint = capsys.readouterr().err
+    assert "the features of 1 of 2 shards are not extracted yet (single/single-00000-of-00001.parquet)" in complaint
+
+
+def test_finish_in_a_folder_without_an_extraction_is_an_error(tmp_path, capsys):
+    assert main(["features", "--finish", "--output", str(tmp_path)]) == FAILED
+    assert f"{tmp_path} does not hold an extraction of features" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (["--form", "patches"], 'extractor.form was "pooled", and is "patches"'),
+        (["--bf16"], 'extractor.precision was "float32", and is "bfloat16"'),
+        (["--batch-size", "8"], "batch_size was 4, and is 8"),
+    ],
+)
+def test_other_settings_are_refused_in_the_same_folder(words, tmp_path, capsys, change, complaint):
+    command = _output(words, tmp_path / "out")
+    assert main(command) == 0
+    assert main([*command, *change]) == FAILED
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_refused(words, tmp_path, capsys):
+    (tmp_path / "notes.txt").touch()
+    assert main(_output(words, tmp_path)) == FAILED
+    assert "is not empty and does not hold an extraction of features" in capsys.readouterr().err
+
+
+def test_a_disk_without_room_is_refused_before_weights_are_read(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: namedtuple("usage", "total used free")(0, 0, 100))
+    monkeypatch.setattr("vlm_agent.models.features.job.run.load_extractor", None)
+    assert main(_output(words, tmp_path / "out")) == FAILED
+    printed = capsys.readouterr()
+    size = 20 * (32 * 2 + 16) + SHARDS * 2 * 128
+    assert f"{size:,} bytes" in printed.out
+    assert f"needs {size:,} more bytes, and its disk has 100 free" in printed.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_features_that_are_not_finite_are_an_error_that_names_the_step(words, shards, tmp_path, capsys):
+    damaged = vision_towers.write("dinov2", tmp_path / "damaged")
+    weights = safetensors.numpy.load_file(damaged / "model.safetensors")
+    weights["layernorm.bias"][3] = np.inf
+    safetensors.numpy.save_file(weights, damaged / "model.safetensors", {"format": "pt"})
+    command = ["features", str(shards), "--extractor", "dinov2", "--checkpoint", str(damaged)]
+    assert main([*command, "--output", str(tmp_path / "out")]) == FAILED
+    assert f"{shards}: episode 0, step 0: the features of dinov2 are not finite" in capsys.readouterr().err
+    assert not list((tmp_path / "out").rglob("*.npy"))
+
+
+def test_a_second_extraction_into_the_folder_is_refused_while_one_runs(words, tmp_path, capsys):
+    from vlm_agent.models.features.job.plan import job
+
+    with job(tmp_path / "out").locked():
+        assert main(_output(words, tmp_path / "out")) == FAILED
+    assert "another process is writing an extraction of features" in capsys.readouterr().err
+
+
+def test_a_crop_of_the_centre_is_reported(words, tmp_path, capsys):
+    assert main(_output(words, tmp_path / "out")) == 0
+    assert "dinov2 crops the centre: of screens of 64 x 32 pixels it sees 38%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["shards"], "name a folder of shards and --extractor"),
+        (["--extractor", "vit"], "name a folder of shards and --extractor"),
+        (["shards", "--extractor", "vit", "--shard-index", "0"], "must be used together"),
+        (["shards", "--finish"], "--finish reads shards and extractor from --output"),
+    ],
+)
+def test_incomplete_options_are_refused(arguments, complaint, capsys):
+    with pytest.raises(SystemExit):
+        main(["features", *arguments, "--output", "out"])
+    assert complaint in capsys.readouterr().err
