@@ -1,5 +1,7 @@
 """A NaN or infinite loss stops every rank before the update, and names the episodes of the batch."""
 
+import weakref
+
 import pytest
 import torch
 from helpers import two_ranks
@@ -41,10 +43,17 @@ def test_a_nan_loss_with_its_nan_gradients_names_only_the_batch_with_that_loss()
 
 
 def test_finite_losses_pass_and_are_not_kept():
-    watch = FiniteLoss()
-    for step in range(2):
-        watch.watch(torch.tensor(1e30, requires_grad=True), ["large"])
-        watch.check(step)
+    watch, weight = FiniteLoss(), torch.nn.Parameter(torch.zeros(3))
+    loss = torch.tensor(1e30, requires_grad=True) * 1
+    graph = weakref.ref(loss)
+    watch.watch(loss, ["large"])
+    del loss
+    assert graph() is None
+    watch.check(0)
+    weight.grad = torch.full((3,), float("nan"))
+    watch.watch(torch.tensor(0.5), ["next"])
+    with pytest.raises(TrainingError, match=r"after 1 steps.* read next\. "):
+        watch.check(1, [weight])
 
 
 def test_half_precision_overflows_are_found():

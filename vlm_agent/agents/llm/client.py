@@ -94,24 +94,14 @@ class ChatEndpoint:
 
         Some servers list one id per screen. Raises EndpointError if the server cannot be reached.
         """
-        from openai import APIConnectionError, APIStatusError
-
-        from vlm_agent.agents.llm.http import headers, response_type
+        from openai import APIStatusError
 
         root = self._client.with_options(base_url=self._base.removesuffix("/v1"))
         body = {"model": self.model, "messages": list(messages), "add_generation_prompt": True}
         try:
-            response = root.post(
-                "/tokenize",
-                cast_to=response_type(),
-                body=body,
-                options={"headers": headers(os.environ.get(KEY))},
-            )
-            content = json.loads(response.content)
+            content = self._json(root.post, "/tokenize", body=body)
         except (APIStatusError, ValueError, RecursionError):
             return None
-        except APIConnectionError as error:
-            raise EndpointError(f"{self._address} cannot be reached ({error.__cause__})") from None
         ids = content.get("tokens") if isinstance(content, dict) else None
         if not isinstance(ids, list) or content.get("count") != len(ids) or not all(type(id_) is int for id_ in ids):
             return None
@@ -119,26 +109,37 @@ class ChatEndpoint:
 
     def served_models(self) -> list[str]:
         """The names of the server's models. Raises EndpointError if the server does not list them."""
-        from openai import APIConnectionError, APIStatusError
+        from openai import APIStatusError
 
-        from vlm_agent.agents.llm.http import headers, response_type
-
+        unlisted = f"{self._base}/models does not list the server's models; name one with --model"
         try:
-            response = self._client.get(
-                "/models", cast_to=response_type(), options={"headers": headers(os.environ.get(KEY))}
-            )
-            names = [one["id"] for one in json.loads(response.content)["data"]]
+            names = [one["id"] for one in self._json(self._client.get, "/models")["data"]]
         except APIStatusError as error:
             raise EndpointError(
                 f"{self._base}/models: status {error.status_code}: {_shown(error.response.content)}"
             ) from None
-        except APIConnectionError as error:
-            raise EndpointError(f"{self._base}/models cannot be reached ({error.__cause__})") from None
         except (ValueError, KeyError, TypeError, RecursionError):
-            names = [None]
+            raise EndpointError(unlisted) from None
         if not all(isinstance(name, str) for name in names):
-            raise EndpointError(f"{self._base}/models does not list the server's models; name one with --model")
+            raise EndpointError(unlisted)
         return names
+
+    def _json(self, request: Callable, path: str, **arguments: Any) -> Any:
+        """The JSON of a response. `request`: `get` or `post` of an `openai` client.
+
+        Raises EndpointError if the server cannot be reached, openai's APIStatusError if it refuses the request, and
+        ValueError or RecursionError if the response is not JSON.
+        """
+        from openai import APIConnectionError
+
+        from vlm_agent.agents.llm.http import headers, response_type
+
+        options = {"headers": headers(os.environ.get(KEY))}
+        try:
+            response = request(path, cast_to=response_type(), options=options, **arguments)
+        except APIConnectionError as error:
+            raise EndpointError(f"{error.request.url} cannot be reached ({error.__cause__})") from None
+        return json.loads(response.content)
 
     @property
     def _base(self) -> str:
