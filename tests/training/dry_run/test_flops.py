@@ -1,16 +1,19 @@
 """The counted operations are those that torch counts while tiny models run forward and backward."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from helpers import tiny
+from helpers import tiny, tiny_auto_ui
 from peft import LoraConfig, get_peft_model
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoConfig, AutoModelForImageTextToText
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.models.auto_ui.cost import workload
 from vlm_agent.models.cost import NO_WORK, Flops, TrainingFlops, UnknownCostError, Workload, causal_pairs
 from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights
@@ -134,6 +137,34 @@ def check_llama_vit(vision: dict, parts: dict[str, str]) -> None:
     screens = torch.zeros(2, 3, *tiny.SCREEN, dtype=torch.uint8)
     seen = counted(lambda: adapted(input_ids=ids, screens=screens, labels=labels).loss)
     load = Workload(len(tokens) * 2, every_pair([len(tokens) * 2]), 3, Counter({tiny.SCREEN: 2}))
+    agree(flops_of(model.config, train, RANK, checkpointing=False).of(load), seen)
+
+
+AUTO_UI = {
+    "everything": FULL,
+    "adapters": {"projector": "full", "language_model": "lora"},
+    "only adapters": {"language_model": "lora"},
+    "adapters of the fusion": {"projector": "lora", "head": "lora"},
+    "only the fusion": {"projector": "full"},
+    "only the embeddings": {"embeddings": "lora", "norm": "full"},
+    "head and norm": {"norm": "full", "head": "full"},
+}
+
+
+@pytest.mark.parametrize("proj", ["relu", "gated-gelu"])
+@pytest.mark.parametrize("parts", AUTO_UI.values(), ids=AUTO_UI)
+def test_counted_flops_of_auto_ui_equal_measured_ones(parts, proj):
+    model = tiny_auto_ui.model(64, d_model=32, d_ff=64, feed_forward_proj=proj)
+    for stack in (model.t5.encoder, model.t5.decoder):
+        stack.set_attn_implementation("eager")
+    sources, targets, vectors, features = 12, 7, 5, model.config.features["size"]
+    train = TrainedParts(**FROZEN | parts)
+    adapted = choose_trained_weights(model, train, Lora(rank=RANK)).train()
+    ids, labels = torch.ones(2, sources, dtype=torch.int64), torch.ones(2, targets, dtype=torch.int64)
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "features": torch.ones(2, vectors, features)}
+    with sdpa_kernel(SDPBackend.MATH):
+        seen = counted(lambda: adapted(**inputs, shift_labels=labels).loss)
+    load = replace(workload([sources] * 2, [targets] * 2, [vectors] * 2), pairs=2 * targets**2)
     agree(flops_of(model.config, train, RANK, checkpointing=False).of(load), seen)
 
 

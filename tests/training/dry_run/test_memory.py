@@ -205,7 +205,7 @@ def test_checkpointing_keeps_one_layer_and_the_inputs_of_all():
         cost.activation_bytes(row, PAPERS, NO_DROPOUT, numbers, checkpointing) for checkpointing in (False, True)
     )
     one = 100 * layer_bytes(decoder, PAPERS, NO_DROPOUT, numbers)
-    logits = logit_bytes(decoder, numbers, 10)
+    logits = logit_bytes(decoder.vocabulary, numbers, 10)
     assert (plain, light) == (8 * one + logits, one + 8 * 100 * 128 * 2 + logits)
 
 

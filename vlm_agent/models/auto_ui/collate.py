@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from vlm_agent.sentences import IGNORED, NO_ACTION, Sentence
-from vlm_agent.sentences.packing import supervision_columns
+from vlm_agent.sentences.packing import supervision_columns, target_places
 
 
 def collate(sentences: list[Sentence]) -> dict:
@@ -19,10 +19,12 @@ def collate(sentences: list[Sentence]) -> dict:
     targets = [_target(sentence, start) for sentence, start in zip(sentences, starts, strict=True)]
     roles, weights = (_padded([getattr(one, name) for one in targets], fill) for name, fill in _COLUMNS)
     columns = supervision_columns(roles, weights)
+    labels = torch.tensor(_padded([one.labels for one in targets], IGNORED))
     return {
         **sources([sentence.input_ids[:start] for sentence, start in zip(sentences, starts, strict=True)]),
         **screen_features([sentence.screens for sentence in sentences]),
-        "shift_labels": torch.tensor(_padded([one.labels for one in targets], IGNORED)),
+        "shift_labels": labels,
+        "target_places": target_places(labels, shift=False),
         "kinds": torch.tensor(_padded([one.kinds for one in targets], NO_ACTION)),
         "about": [sentence.about for sentence in sentences],
         "source_lengths": starts,

@@ -11,10 +11,10 @@ from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.collate import collate
 from vlm_agent.models.auto_ui.configuration import AutoUiConfig
+from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.decoder import AutoUiDecoder
 from vlm_agent.models.auto_ui.model import AutoUi
 from vlm_agent.models.auto_ui.word_embeddings import copy_word_embeddings
-from vlm_agent.models.cost import CostModel, UnknownCostError
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
 from vlm_agent.models.pretrained import complete_model, configuration, whole_configuration, whole_model
@@ -82,8 +82,8 @@ class AutoUiFamily(ModelFamily):
     def decoder(self, model: PreTrainedModel) -> AutoUiDecoder:
         return AutoUiDecoder(_own(model))
 
-    def cost(self, config: PretrainedConfig) -> CostModel:
-        raise UnknownCostError("the cost of an Auto-UI model is not known yet")
+    def cost(self, config: PretrainedConfig) -> AutoUiCost:
+        return AutoUiCost(cast_type("AutoUiConfig", config))
 
 
 AUTO_UI = AutoUiFamily()

@@ -172,15 +172,19 @@ class AutoUi(PreTrainedModel):
         feature_mask: torch.Tensor | None = None,
         loss_weights: torch.Tensor | None = None,
         num_items_in_batch: torch.Tensor | None = None,
+        target_places: torch.Tensor | None = None,
     ) -> SupervisedOutput:
         """`shift_labels` int64 (B, T): the targets, `IGNORED` behind their ends. Other arguments as of `encode`.
 
         Logits exist at supervised positions only, flattened in reading order. `loss_weights` float (B, T) weighs the
         loss of each token. `num_items_in_batch`: the sum of the weights of all batches whose gradients are summed.
+        `target_places`: `sentences.packing.target_places` of the labels, if known.
         """
         encoded = self.encode(input_ids, attention_mask, features, feature_mask)
         hidden = self.decode(self.shifted(shift_labels), encoded, attention_mask)
-        return supervise(hidden, shift_labels, self.logits, num_items_in_batch, loss_weights, shift=False)
+        return supervise(
+            hidden, shift_labels, self.logits, num_items_in_batch, loss_weights, shift=False, places=target_places
+        )
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         text = self.config.text_config

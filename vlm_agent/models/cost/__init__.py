@@ -15,7 +15,7 @@ computes twice.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -53,23 +53,52 @@ class Flops:
 
 
 @dataclass(frozen=True)
+class SourceLoad:
+    """What the encoder of an encoder-decoder reads.
+
+    `pairs`: of a query and a key under bidirectional attention; `cross_pairs`: of a target's token and a source's.
+    `vectors`: screen features; `vector_pairs`: of a source's token and a feature.
+    """
+
+    tokens: int = 0
+    pairs: int = 0
+    cross_pairs: int = 0
+    vectors: int = 0
+    vector_pairs: int = 0
+
+    def __add__(self, other: "SourceLoad") -> "SourceLoad":
+        return SourceLoad(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+    def __mul__(self, times: float) -> "SourceLoad":
+        return SourceLoad(*(round(one * times) for one in astuple(self)))
+
+
+@dataclass(frozen=True)
 class Workload:
     """The input of one or many forward passes.
 
-    `tokens`: visual ones included; `pairs`: of a query and a key under causal attention; `supervised`: tokens with a
-    loss; `screens`: the number of screens of each size, (height, width) in pixels as the model takes them.
+    `tokens`: visual ones and those of sources included; `pairs`: of a query and a key under causal attention;
+    `supervised`: tokens with a loss; `screens`: the number of screens of each size, (height, width) in pixels as the
+    model takes them. `source`: for encoder-decoders.
     """
 
     tokens: int
     pairs: int
     supervised: int
     screens: Mapping[tuple[int, int], float]
+    source: SourceLoad = SourceLoad()
 
     def __add__(self, other: "Workload") -> "Workload":
         screens = Counter(self.screens)
         screens.update(other.screens)
         tokens, pairs = self.tokens + other.tokens, self.pairs + other.pairs
-        return Workload(tokens, pairs, self.supervised + other.supervised, screens)
+        return Workload(tokens, pairs, self.supervised + other.supervised, screens, self.source + other.source)
+
+    def __mul__(self, times: float) -> "Workload":
+        """Counts are rounded, except those of screens."""
+        tokens, pairs, supervised = (round(one * times) for one in (self.tokens, self.pairs, self.supervised))
+        screens = Counter({size: count * times for size, count in self.screens.items()})
+        return Workload(tokens, pairs, supervised, screens, self.source * times)
 
 
 NO_WORK = Workload(tokens=0, pairs=0, supervised=0, screens={})

@@ -135,7 +135,7 @@ class DecoderOnlyCost(CostModel):
         screens = load.screens.items()
         vision = sum(self.screen_bytes(size, train, precision, checkpointing) * count for size, count in screens)
         language = decoder_bytes(self.decoder, train, lora, precision, load.tokens, checkpointing)
-        language += logit_bytes(self.decoder, precision, load.supervised)
+        language += logit_bytes(self.decoder.vocabulary, precision, load.supervised)
         return round(language + vision if train.vision != "frozen" else max(language, vision))
 
 
@@ -197,6 +197,6 @@ def layer_bytes(decoder: DecoderShape, train: TrainedParts, lora: Lora, precisio
     return norms + inputs + adapters + attention + 3 * width * wide
 
 
-def logit_bytes(decoder: DecoderShape, precision: Precision, supervised: int) -> int:
+def logit_bytes(vocabulary: int, precision: Precision, supervised: int) -> int:
     """Logits at supervised positions: as computed, in float32, their log-softmax, the gradients of the first two."""
-    return supervised * decoder.vocabulary * (2 + 4 + 4 + 4 + 2 if precision.bf16 else 4 + 4 + 4)
+    return supervised * vocabulary * (2 + 4 + 4 + 4 + 2 if precision.bf16 else 4 + 4 + 4)

@@ -2,7 +2,6 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -39,11 +38,7 @@ class PassCounts:
         """The largest possible row, with the average density of actions and screens."""
         at_most = (size.sentences or 1) * self.longest if size.tokens is None else max(size.tokens, self.longest)
         share = min(at_most, self.load.tokens) / self.load.tokens
-        screens = Counter({size: count * share for size, count in self.load.screens.items()})
-        tokens, pairs, supervised = (
-            round(count * share) for count in (self.load.tokens, self.load.pairs, self.load.supervised)
-        )
-        return Workload(tokens, pairs, supervised, screens)
+        return self.load * share
 
 
 @dataclass(frozen=True)

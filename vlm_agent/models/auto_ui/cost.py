@@ -1,0 +1,178 @@
+"""The cost of an Auto-UI model: T5's encoder, the fusion, T5's decoder and the head.
+
+Padding is not counted: a batch costs what its sentences cost. T5's attention adds a trained bias to its scores, so each
+layer keeps a bias of every head, query and key for the backward pass: 4 bytes, in mixed precision 2 more for a copy. It
+is the largest part for long sources. An attention without a fused kernel, as on a CPU, keeps the scores, too.
+
+Activations of a layer and token, with d wide states, i inner and f feed-forward numbers, e bytes a number (2 in
+bfloat16, else 4):
+
+    norms         8 d        each: float32 copies of its input and its result
+    inputs        e d        of each map; in mixed precision every map has a cast copy, in float32 maps share it
+    attention     4 e i      queries, keys, values, result; cross-attention keeps keys and values by source token
+    feed-forward  2 e f, 5 e f if gated: results of the maps, of the activation and of the product
+    dropout       2 d + f    bytes of masks, and one for each score
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vlm_agent.models.auto_ui.configuration import AutoUiConfig
+from vlm_agent.models.cost import CostModel, Flops, Precision, SourceLoad, Workload, causal_pairs, linear_flops
+from vlm_agent.models.cost.decoder import logit_bytes
+from vlm_agent.recipe.model import Lora, TrainedParts
+
+Map = tuple[int, int]
+"""(inputs, outputs) of a linear map."""
+
+
+def workload(sources: Sequence[int], targets: Sequence[int], vectors: Sequence[int]) -> Workload:
+    """Of sentences with these numbers of source tokens, target tokens and feature vectors."""
+    source, target, seen = (np.asarray(counts, np.int64) for counts in (sources, targets, vectors))
+    read = SourceLoad(
+        tokens=int(source.sum()),
+        pairs=int((source**2).sum()),
+        cross_pairs=int((source * target).sum()),
+        vectors=int(seen.sum()),
+        vector_pairs=int((source * seen).sum()),
+    )
+    return Workload(read.tokens + int(target.sum()), causal_pairs(target), int(target.sum()), {}, read)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Which states need a gradient: those before the first layers, the encoder's, the fused ones, the decoder's."""
+
+    first: bool
+    encoded: bool
+    fused: bool
+
+    @classmethod
+    def by(cls, train: TrainedParts) -> "Reached":
+        first = train.embeddings != "frozen"
+        encoded = first or train.language_model != "frozen"
+        return cls(first, encoded, encoded or train.projector != "frozen")
+
+
+class AutoUiCost(CostModel):
+    def __init__(self, config: AutoUiConfig) -> None:
+        text = config.text_config
+        self.width, self.inner, self.ffn = text.d_model, text.num_heads * text.d_kv, text.d_ff
+        self.heads, self.vocabulary, self.size = text.num_heads, text.vocab_size, config.features["size"]
+        self.encoder_layers, self.decoder_layers = text.num_layers, text.num_decoder_layers or text.num_layers
+        self.gates = 2 if text.is_gated_act else 1
+
+    def workload(self, batch: Mapping[str, Any]) -> Workload:
+        return workload(batch["source_lengths"], batch["target_lengths"], batch["feature_counts"])
+
+    def flops(self, load: Workload, train: TrainedParts, rank: int, checkpointing: bool) -> Flops:
+        reached = Reached.by(train)
+        encoder = self._encoder(load, train, rank, reached)
+        decoder = self._decoder(load, train, rank, reached)
+        above = reached.fused or train.norm != "frozen"
+        head = linear_flops([(self.width, self.vocabulary)], load.supervised, train.head, rank, above)
+        again = (encoder.forward if reached.encoded else 0) + (decoder.forward if reached.fused else 0)
+        table = 2 * rank * self.width * load.tokens if train.embeddings == "lora" else 0
+        return sum(
+            (self._fusion(load, train, rank, reached), decoder, head, Flops(table, 2 * table)),
+            encoder + Flops(recomputed=again if checkpointing else 0),
+        )
+
+    def _encoder(self, load: Workload, train: TrainedParts, rank: int, reached: Reached) -> Flops:
+        kind, rows, layers = train.language_model, load.source.tokens, self.encoder_layers
+        lowest = linear_flops(self._projections, rows, kind, rank, reached.first or kind == "full")
+        others = linear_flops(self._projections, rows, kind, rank, reached.encoded) * (layers - 1)
+        later = linear_flops([self._output, *self._feed_forward], rows, kind, rank, reached.encoded) * layers
+        attention = _attention(self.inner, load.source.pairs, reached.encoded, reached.encoded) * layers
+        return lowest + others + later + attention
+
+    def _decoder(self, load: Workload, train: TrainedParts, rank: int, reached: Reached) -> Flops:
+        """The first layer's self-attention precedes the encoder's states; everything after its cross-attention depends
+        on them."""
+        kind, rows, others = train.language_model, load.tokens - load.source.tokens, self.decoder_layers - 1
+        query, key_value = self._projections[:1], self._projections[1:]
+        after = [self._output, *self._feed_forward]
+        first = linear_flops(self._projections, rows, kind, rank, reached.first or kind == "full")
+        first += linear_flops([self._output, *query], rows, kind, rank, reached.encoded)
+        first += _attention(self.inner, load.pairs, reached.encoded, reached.encoded)
+        first += _attention(self.inner, load.source.cross_pairs, reached.encoded, reached.fused)
+        later = linear_flops([*self._projections, self._output, *query], rows, kind, rank, reached.fused)
+        later += _attention(self.inner, load.pairs + load.source.cross_pairs, reached.fused, reached.fused)
+        every = linear_flops(after, rows, kind, rank, reached.fused)
+        every += linear_flops(key_value, load.source.tokens, kind, rank, reached.fused)
+        return first + later * others + every * (others + 1)
+
+    def _fusion(self, load: Workload, train: TrainedParts, rank: int, reached: Reached) -> Flops:
+        kind, square, source = train.projector, (self.width, self.width), load.source
+        trained = kind != "frozen"
+        vectors = linear_flops([(self.size, self.width)], source.vectors, kind, rank, False)
+        vectors += linear_flops([square, square], source.vectors, kind, rank, trained)
+        query = linear_flops([square], source.tokens, kind, rank, reached.encoded)
+        mixed = linear_flops([square, (2 * self.width, self.width)], source.tokens, kind, rank, reached.fused)
+        return vectors + query + mixed + _attention(self.width, source.vector_pairs, reached.fused, trained)
+
+    @property
+    def _projections(self) -> list[Map]:
+        """Queries, keys and values."""
+        return [(self.width, self.inner)] * 3
+
+    @property
+    def _output(self) -> Map:
+        return self.inner, self.width
+
+    @property
+    def _feed_forward(self) -> list[Map]:
+        return [*[(self.width, self.ffn)] * self.gates, (self.ffn, self.width)]
+
+    def activation_bytes(
+        self, load: Workload, train: TrainedParts, lora: Lora, precision: Precision, checkpointing: bool
+    ) -> int:
+        source, reached = load.source, Reached.by(train)
+        encoder = source.tokens * self.token_bytes(train, lora, precision) + self.score_bytes(source.pairs, precision)
+        decoder = (load.tokens - source.tokens) * self.token_bytes(train, lora, precision, cross=True)
+        decoder += source.tokens * self.cross_bytes(train, precision)
+        decoder += self.score_bytes(load.pairs + source.cross_pairs, precision)
+        fusion = self.fusion_bytes(load, precision) if reached.fused else 0
+        logits = logit_bytes(self.vocabulary, precision, load.supervised)
+        if not checkpointing:
+            encoders = self.encoder_layers * encoder if reached.encoded else encoder
+            return round(encoders + fusion + (self.decoder_layers if reached.fused else 1) * decoder + logits)
+        state = self.width * (2 if precision.frozen_bf16 else 4)
+        kept = state * (self.encoder_layers * source.tokens + self.decoder_layers * (load.tokens - source.tokens))
+        return round(kept + max(encoder, decoder) + fusion + logits)
+
+    def token_bytes(self, train: TrainedParts, lora: Lora, precision: Precision, cross: bool = False) -> int:
+        """Of one layer and token, without scores. `cross`: of the decoder, keys and values of the source excluded."""
+        width, attentions = precision.bytes, 2 if cross else 1
+        copies = 1 + attentions if not precision.bf16 else 3 + self.gates + 2 * (attentions - 1)
+        inputs = 0 if train.language_model == "frozen" else width * copies * self.width
+        maps = (3 if not cross else 4) + attentions + self.gates + 1
+        adapters = maps * lora.rank * width if train.language_model == "lora" else 0
+        norms = 8 * self.width * (1 + attentions)
+        heads = width * self.inner * (4 + 2 * (attentions - 1))
+        forward = width * self.ffn * (5 if self.gates == 2 else 2)
+        return norms + inputs + adapters + heads + forward + self.width * (1 + attentions) + self.ffn
+
+    def cross_bytes(self, train: TrainedParts, precision: Precision) -> int:
+        """Of one decoder layer and source token: keys, values and, in mixed precision, copies of their input."""
+        copies = 2 if precision.bf16 and train.language_model != "frozen" else 0
+        return precision.bytes * (2 * self.inner + copies * self.width)
+
+    def score_bytes(self, pairs: int, precision: Precision) -> int:
+        """Of one layer: the bias of each score, and a mask of dropout."""
+        return pairs * self.heads * (4 + (2 if precision.bf16 else 0) + 1)
+
+    def fusion_bytes(self, load: Workload, precision: Precision) -> int:
+        """Inputs of the maps, queries, keys, values, both sides of the gate and the gate."""
+        source, width = load.source, precision.bytes
+        return source.tokens * self.width * (6 * width + 3 * 4) + source.vectors * width * (self.size + 3 * self.width)
+
+
+def _attention(width: int, pairs: int, queries: bool, others: bool) -> Flops:
+    """`queries`, `others`: whether queries, and keys and values, need a gradient. Four products: scores, weighted
+    values; backward those of the weights, of queries, of keys and of values."""
+    product = 2 * width * pairs
+    return Flops(2 * product, product * ((queries or others) + queries + 2 * others))
