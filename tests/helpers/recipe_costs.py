@@ -1,4 +1,4 @@
-"""What the headers of recipes say under Cost: dry runs on made-up episodes that are as many and as long as AITW's.
+"""The paragraph Cost in the headers of recipes: dry runs on synthetic episodes, as many and as long as AITW's.
 
     python tests/helpers/recipe_costs.py            prints the lines of every recipe for a real model
     python tests/helpers/recipe_costs.py --write    and puts them into the headers
@@ -64,7 +64,7 @@ _TYPED = ("weather tomorrow", "wireless mouse", "bank")
 _SYSTEM = "system\nYou operate a phone by its screen, one action at a time."
 _FRAME = ("Goal: ", "\nAction: ", _SYSTEM, "user", "assistant")
 TEXTS = [*_GOALS, *(f" {goal}" for goal in _GOALS), *_TYPED, *PHRASES, *_FRAME, *(f" {text}" for text in _TYPED)]
-_COST = re.compile(r"^# Cost, computed.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+_COST = re.compile(r"^# Cost, estimated.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 
 
 def write_shards(folder: Path, share: float = MADE * TRAIN) -> Path:
@@ -140,20 +140,20 @@ def cost_lines(name: str, dry: DryRun) -> str:
     plural = "s" if target.gpus > 1 else ""
     windows = reads.over_budget / reads.episodes
     lines = [
-        "Cost, computed by a dry run and not measured (`python tests/helpers/recipe_costs.py` states the assumptions):",
+        "Cost, estimated by a dry run, not measured (assumptions: `python tests/helpers/recipe_costs.py`):",
         f"  parameters  {trained:,.1f} M trained, {frozen:,.1f} M frozen",
         f"  data        AITW's train split, google_apps cut to 10 %: {_round(everything)} episodes of "
         f"{reads.actions / reads.episodes:.1f} steps",
-        f"  tokens      {mean:.0f}{'' if fewest == most else f' ({fewest} to {most})'} a screen, "
-        f"{_round(reads.load.tokens / reads.episodes)} an episode; {100 * windows:.1f} % of episodes become windows",
-        f"  a pass      {_short(reads.load.tokens * grown)} tokens in {_round(dry.rows_a_pass * grown)} rows",
-        f"  a step      {step.rows} rows on {target.gpus} GPU{plural}: "
+        f"  tokens      {mean:.0f}{'' if fewest == most else f' ({fewest} to {most})'} per screen, "
+        f"{_round(reads.load.tokens / reads.episodes)} per episode; {100 * windows:.1f} % of episodes become windows",
+        f"  per epoch   {_short(reads.load.tokens * grown)} tokens in {_round(dry.rows_a_pass * grown)} rows",
+        f"  per step    {step.rows} rows on {target.gpus} GPU{plural}: "
         f"{step.rows / dry.rows_a_pass * reads.episodes:.0f} episodes, {_round(step.tokens)} tokens, "
-        f"{_round(step.supervised)} of them learned",
-        f"  FLOPs       {_short(step.work.model)} a step{_with_recomputation(step.work)}",
+        f"{_round(step.supervised)} of them supervised",
+        f"  FLOPs       {_short(step.work.model)} per step{_with_recomputation(step.work)}",
         f"  time        {_times(name, dry, grown)} of peak (assumed: docs/training.md);",
         f"              {_recomputed(dry)}",
-        f"  memory      GB a GPU, estimated, {with_or_without} gradient checkpointing: {_memory(dry)}",
+        f"  memory      GB per GPU, {with_or_without} gradient checkpointing: {_memory(dry)}",
     ]
     return "".join(f"# {line}\n" for line in lines)
 
@@ -168,17 +168,19 @@ def _times(name: str, dry: DryRun, grown: float) -> str:
 
 
 def _with_recomputation(work: Flops) -> str:
-    return f"; {_short(work.hardware)} with what is computed again" if work.recomputed else ""
+    return f"; {_short(work.hardware)} with recomputation" if work.recomputed else ""
 
 
 def _recomputed(dry: DryRun) -> str:
     """What a header's percentages of peak are, and the length of the run."""
     work, epochs = dry.step.work, dry.recipe.training.epochs
     share = (
-        f"{100 * work.recomputed / work.hardware:.0f} % of it recomputed" if work.recomputed else "nothing recomputed"
+        f"{100 * work.recomputed / work.hardware:.0f} % of the FLOPs are recomputation"
+        if work.recomputed
+        else "no recomputation"
     )
     extra = "" if dry.recipe.model.quantisation is None else ", dequantisation not counted"
-    return f"{share}{extra}; {_round(dry.steps * _grown(dry))} steps, {epochs:g} pass{'' if epochs == 1 else 'es'}"
+    return f"{share}{extra}; {_round(dry.steps * _grown(dry))} steps, {epochs:g} epoch{'' if epochs == 1 else 's'}"
 
 
 def _grown(dry: DryRun) -> float:
@@ -216,7 +218,7 @@ def with_cost(header: str, lines: str) -> str:
     """A recipe's text with these lines in the place of its Cost. Raises ValueError where it has none."""
     changed, times = _COST.subn(lambda _: lines, header)
     if times != 1:
-        raise ValueError("a header needs one paragraph that begins with `# Cost, computed`, its last")
+        raise ValueError("a header needs one paragraph that begins with `# Cost, estimated`, its last")
     return changed
 
 
