@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from peft.tuners.lora import Linear as LoraLinear
 from torch import nn
@@ -168,7 +169,7 @@ def peak_flops(device: str) -> float | None:
 
 def workload(run: Run, row: dict[str, torch.Tensor], items: int) -> Workload:
     """Of a row with `items` supervised tokens, whose screens all have the shape's size."""
-    lengths = row["cu_seqlens"].diff().cpu().numpy()
+    lengths = np.diff(row["cu_seqlens"])
     screens = len(row["screens" if "screens" in row else "grids"])
     size = run.processor.screens.fitted(*run.shape.screen)
     return Workload(int(lengths.sum()), causal_pairs(lengths), items, {size: screens})

@@ -109,7 +109,7 @@ class Run:
     ) -> float:
         total = 0.0
         for batch in batches:
-            loss = self.loss(send_to_device(batch, self.device), items)
+            loss = self.loss(send_to_device(batch, self.device, non_blocking=True), items)
             loss.backward()
             total += loss.item()
             self.stopwatch.lap("decoder")
