@@ -33,8 +33,9 @@ class Processor:
 
     `screens`: the sizes of prepared screens, and the visual tokens of each. `template`: the text around goals, screens
     and actions. `collate`: sentences to a batch, which holds the keyword arguments of the model's forward and the
-    columns `loss.NOT_FOR_MODELS`. `label_grid`: (rows, columns) of a screen's element labels, None for a model without
-    an element loss. `sentence_kinds`: the values of `data.sentences` that the family can collate.
+    columns `loss.NOT_FOR_MODELS`; see `models/transfer.py` for what of it moves to the device. `label_grid`: (rows,
+    columns) of a screen's element labels, None for a model without an element loss.
+    `sentence_kinds`: the values of `data.sentences` that the family can collate.
     """
 
     screens: ScreenRule

@@ -1,8 +1,9 @@
 """Copies between host and device that do not wait for the GPU.
 
 A training step that reads a value back, or copies from pageable memory, waits until the GPU has finished everything
-before. So what decides shapes is computed where batches are collated. In a batch, tensors are moved to the device, and
-NumPy arrays stay on the host: neither accelerate nor Trainer, DDP or DeepSpeed moves them.
+before. So what decides shapes is computed where batches are collated. Of a batch, tensors, also those in dictionaries,
+move to the device; NumPy arrays and numbers stay on the host: neither accelerate nor Trainer, DDP or DeepSpeed moves
+them.
 """
 
 from collections.abc import Sequence

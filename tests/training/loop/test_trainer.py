@@ -1,5 +1,9 @@
 """The normalisation of the loss over accumulated batches and ranks."""
 
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
 import torch
 from helpers import two_ranks
 from helpers.packs import pack
@@ -42,3 +46,13 @@ print("weight", trainer().get_batch_samples(iter(ROWS[ranks.number() :]), 1, CPU
 """,
     )
     assert all("weight 3.5" in text for text in printed)
+
+
+def test_loss_weights_keep_their_dtype_under_deepspeed():
+    """Trainer's own method casts them to that of the weights, so that 0.3 would count as 0.30078125."""
+    bare = trainer()
+    bare.args, bare.is_deepspeed_enabled = SimpleNamespace(device=CPU), True
+    bounds = np.array([0, 4])
+    moved = bare._prepare_inputs(weighted(ROWS[0], 0.3) | {"cu_seqlens": bounds})
+    assert (moved["loss_weights"].dtype, moved["loss_weights"][0, 0].item()) == (torch.float32, pytest.approx(0.3))
+    assert moved["cu_seqlens"] is bounds
