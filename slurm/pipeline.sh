@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Submits convert, train and evaluate as a chain, each after the success of the one before, and prints the job numbers.
+# Submits convert, features, train and evaluate as a chain, each after the success of the one before, and prints the job
+# numbers.
 #
 #   slurm/pipeline.sh [--dry-run] [--nodes N] \
 #       convert --input AITW --splits FILE --output SHARDS \
@@ -7,7 +8,10 @@
 #       then evaluate --benchmark eval/X.yaml
 #
 # Every stage takes the arguments of `vlm-agent STAGE`. Outputs of earlier stages are defaults: training reads SHARDS,
-# evaluation scores RUN on SHARDS into RUN/evaluation. One or two of the stages can be submitted alone.
+# evaluation scores RUN on SHARDS into RUN/evaluation. Some of the stages can be submitted alone.
+#
+# A recipe whose sentences are chain_of_actions reads screen features: before train, `then features --output FEATURES`
+# extracts those that the recipe's model.features names, of SHARDS.
 #
 #   --dry-run  print the submissions
 #   --nodes N  training nodes (default: NODES of slurm/site.sh)
@@ -32,7 +36,7 @@ default() {
 
 read_command() {
     local stage=""
-    dry_run="" convert=() train=() evaluate=() stages=()
+    dry_run="" convert=() features=() train=() evaluate=() stages=()
     while [ $# -gt 0 ]; do
         case $1 in
             --dry-run) dry_run=1 ;;
@@ -45,8 +49,9 @@ read_command() {
     [[ $NODES =~ ^[1-9][0-9]*$ ]] || fail "--nodes must be 1 or greater, not $NODES"
     while [ $# -gt 0 ]; do
         case ${stages[*]},$1 in
-            ,convert | ,train | ,evaluate | convert,train | *train,evaluate | convert,evaluate) ;;
-            *) fail "unexpected stage ${1@Q}; the order is convert, train, evaluate, separated by \`then\`" ;;
+            ,convert | ,features | ,train | ,evaluate) ;;
+            convert,features | convert,train | *features,train | *train,evaluate | convert,evaluate) ;;
+            *) fail "unexpected stage ${1@Q}; the order is convert, features, train, evaluate, separated by \`then\`" ;;
         esac
         stage=$1
         stages+=("$stage")
@@ -59,7 +64,7 @@ read_command() {
         if [ $# -eq 1 ]; then fail "a stage must follow \`then\`"; fi
         [ $# -eq 0 ] || shift
     done
-    [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, train or evaluate (see --help)"
+    [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, features, train or evaluate (see --help)"
 }
 
 # Reports errors at submission that would otherwise show only after waiting in the queue.
@@ -71,11 +76,13 @@ check_command() {
         if ! option --benchmark "${evaluate[@]}" >/dev/null; then default --shards "$shards" evaluate; fi
         ;;
     esac
+    case " ${stages[*]} " in *" features "*) check_features ;; esac
     case " ${stages[*]} " in *" train "*)
         run=$(option --output "${train[@]}") || fail "train needs --output, the run folder"
         config=$(option --config "${train[@]}") || fail "train needs --config, a recipe"
         [ -f "$config" ] || fail "the recipe $config does not exist"
         [ ! -e "$run/run.json" ] || fail "$run holds a finished run: omit train, or choose another --output"
+        check_features_of_recipe "$config"
         default --checkpoint "$run" evaluate
         default --output "$run/evaluation" evaluate
         ;;
@@ -86,6 +93,27 @@ check_command() {
     esac
     if [ -n "$VENV" ] && [ ! -x "$VENV/bin/vlm-agent" ]; then
         fail "VENV of slurm/site.sh is $VENV, which lacks bin/vlm-agent: see slurm/README.md for the installation"
+    fi
+}
+
+# The shards of the conversion, and the recipe of the training, are defaults.
+check_features() {
+    local config
+    extracted=$(option --output "${features[@]}") || fail "features needs --output, the folder of the features"
+    if [[ " ${stages[*]} " = *" convert "* && ${features[0]} = --* ]]; then features=("$shards" "${features[@]}"); fi
+    if [[ ${features[0]} = --* ]]; then fail "features needs the folder of the shards as its first argument"; fi
+    if ! option --extractor "${features[@]}" >/dev/null; then
+        config=$(option --config "${train[@]}") || true
+        default --config "$config" features
+    fi
+    default --data.features "$extracted" train
+}
+
+check_features_of_recipe() {
+    if grep -Eq '^ *sentences: *chain_of_actions' "$1" && ! grep -Eq '^  features: *[^ {#]' "$1" &&
+        ! option --data.features "${train[@]}" >/dev/null; then
+        fail "the recipe $1 reads screen features: add \`then features --output FEATURES\` before train, or set" \
+            "--data.features FEATURES"
     fi
 }
 
@@ -129,6 +157,15 @@ submit_convert() {
     submit convert "$CPU_PARTITION" "$array" "${size[@]}" -- slurm/convert.sbatch "${convert[@]}" \
         --shard-count "$CONVERT_TASKS"
     submit finish "$CPU_PARTITION" "${size[@]}" -- slurm/convert.sbatch --finish --output "$shards"
+}
+
+submit_features() {
+    local array="--array=0-$((FEATURES_TASKS - 1))%$FEATURES_AT_ONCE" gpu
+    local size=("--cpus-per-task=$CPUS_PER_GPU" "--mem=$FEATURES_MEMORY" "--time=$FEATURES_TIME")
+    mapfile -t gpu < <(gpus 1)
+    submit features "$GPU_PARTITION" "$array" "${size[@]}" "${gpu[@]}" -- slurm/features.sbatch "${features[@]}" \
+        --shard-count "$FEATURES_TASKS"
+    submit features_finish "$CPU_PARTITION" "${size[@]}" -- slurm/features.sbatch --finish --output "$extracted"
 }
 
 submit_train() {

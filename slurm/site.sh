@@ -19,12 +19,16 @@ CONVERT_TASKS=64     # tasks of the conversion array
 CONVERT_AT_ONCE=16   # tasks that run at the same time: limited by the file system, not by Slurm
 CONVERT_CPUS=8       # CPUs per task, one process each
 CONVERT_MEMORY=16G
+FEATURES_TASKS=8     # tasks of the array that extracts screen features, one GPU each
+FEATURES_AT_ONCE=8
+FEATURES_MEMORY=32G
 EVALUATE_TASKS=8     # tasks of the evaluation array, one GPU each; a task predicts at least 16 episodes
 EVALUATE_AT_ONCE=8
 EVALUATE_MEMORY=64G
 
 # ---- Time limits ------------------------------------------------------------------------------------------------------
 CONVERT_TIME=04:00:00
+FEATURES_TIME=04:00:00
 TRAIN_TIME=24:00:00  # longer training is requeued and resumes, so choose a limit that is scheduled soon
 EVALUATE_TIME=04:00:00
 NOTICE_SECONDS=300   # notice before the time limit; longer than one step and one checkpoint, and more than 60

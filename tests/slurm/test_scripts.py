@@ -12,6 +12,10 @@ EVERYTHING = shlex.split(
     "--nodes 2 convert --input 'my files' --output shards "
     "then train --config recipe.yaml --output runs/x then evaluate --split test"
 )
+WITH_FEATURES = shlex.split(
+    "convert --input a --output shards then features --output features "
+    "then train --config recipe.yaml --output runs/x then evaluate"
+)
 
 
 @pytest.fixture
@@ -53,10 +57,11 @@ def test_slurm_accepts_every_script_unchanged(workplace, script):
 
 
 @pytest.mark.parametrize("gpus", [0, 8])
-def test_slurm_accepts_every_job_of_a_pipeline(workplace, gpus):
+@pytest.mark.parametrize("stages", [EVERYTHING, WITH_FEATURES])
+def test_slurm_accepts_every_job_of_a_pipeline(workplace, gpus, stages):
     (workplace.folder / "recipe.yaml").touch()
     workplace.set(GPUS_PER_NODE=gpus)
-    for words in _submissions(workplace, *EVERYTHING):
+    for words in _submissions(workplace, *stages):
         kept = [word for word in words if not word.startswith("--dependency")]
         assert "to start at" in workplace.run(*kept[:1], "--test-only", *kept[1:])
     assert not workplace.run("squeue", "--noheader")
@@ -85,6 +90,40 @@ def test_a_stage_receives_the_output_of_the_previous_one(alone):
     ]
 
 
+def test_features_are_extracted_between_conversion_and_training(alone):
+    commands = _submissions(alone, *WITH_FEATURES)
+    chain = _chain(commands)
+    assert chain["features"] == "afterok:ID_OF_FINISH"
+    assert chain["features_finish"] == "afterok:ID_OF_FEATURES"
+    assert chain["train"] == "afterok:ID_OF_FEATURES_FINISH"
+    by_name = {_option(words, "--job-name"): words for words in commands}
+    extraction = by_name["features"]
+    assert extraction[extraction.index("slurm/features.sbatch") + 1 :] == [
+        *("shards", "--output", "features", "--config", "recipe.yaml", "--shard-count", "2")
+    ]
+    train = by_name["train"]
+    assert train[train.index("--data.features") + 1] == "features"
+    assert by_name["features_finish"][-3:] == ["--finish", "--output", "features"]
+
+
+def test_explicit_options_of_features_are_not_replaced(alone):
+    own = ("features", "other", "--extractor", "vit", "--output", "f")
+    features, *_ = _submissions(alone, *own, "then", "train", "--config", "recipe.yaml", "--output", "r")
+    assert features[features.index("slurm/features.sbatch") + 1 :][:5] == ["other", *own[2:]]
+    assert "--config" not in features
+
+
+def test_a_recipe_that_reads_features_needs_them_before_submission(alone):
+    (alone.folder / "recipe.yaml").write_text("data:\n  sentences: chain_of_actions\n")
+    train = ("train", "--config", "recipe.yaml", "--output", "r")
+    done = alone.pipeline_alone("--dry-run", *train)
+    assert done.returncode == 1
+    assert "the recipe recipe.yaml reads screen features: add `then features" in done.stderr
+    assert len(_submissions(alone, *train, "--data.features", "f")) == 2
+    (alone.folder / "recipe.yaml").write_text("data:\n  sentences: chain_of_actions\n  features: f\n")
+    assert len(_submissions(alone, *train)) == 2
+
+
 def test_explicit_options_are_not_replaced(alone):
     train_words = ("train", "--config", "recipe.yaml", "--output", "r", "--data.shards", "other")
     train = _submissions(alone, "convert", "--input", "a", "--output", "s", "then", *train_words)[2]
@@ -107,6 +146,9 @@ def test_training_gets_the_requested_nodes_and_gpus(alone, nodes, gpus):
         ("evaluate --output e then train --config recipe.yaml --output r", "unexpected stage 'train'"),
         ("convert --input a --output s then", "a stage must follow `then`"),
         ("convert --input a", "convert needs --output"),
+        ("features shards --extractor vit", "features needs --output"),
+        ("features --extractor vit --output f", "features needs the folder of the shards"),
+        ("features s --output f then evaluate --output e", "unexpected stage 'evaluate'"),
         ("train --output r", "train needs --config"),
         ("train --config nowhere.yaml --output r", "the recipe nowhere.yaml does not exist"),
         ("evaluate --checkpoint r", "evaluate needs --output"),

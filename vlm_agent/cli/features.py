@@ -2,8 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, add_command, count
+from vlm_agent.cli.parser import OK, Commands, add_command, count, shipped_file
+
+if TYPE_CHECKING:
+    from vlm_agent.recipe.model import FeatureSettings
 
 _DESCRIPTION = """\
 Writes one memory-mapped file of float16 features for each shard, and a manifest at the end. Training of a model that
@@ -22,8 +26,13 @@ def add(commands: Commands) -> None:
     parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
     parser.add_argument("--extractor", metavar="NAME", help="a frozen vision model; a wrong NAME lists all")
     parser.add_argument(
+        "--config",
+        type=shipped_file,
+        metavar="FILE",
+        help="a recipe whose model.features is extracted, in place of --extractor, --form and --checkpoint",
+    )
+    parser.add_argument(
         "--form",
-        default="pooled",
         choices=("pooled", "patches"),
         help="one vector a screen, or one for each patch (default pooled)",
     )
@@ -53,7 +62,6 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.jobs import ArrayTask
     from vlm_agent.models.features.job import Options, default_workers, extract_features, finish
     from vlm_agent.models.weights.device import describe_device, model_device
-    from vlm_agent.recipe.model import FeatureSettings
 
     quiet_libraries()
     console = make_console()
@@ -64,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     console.print(describe_device(device), highlight=False)
     extract_features(
         options.shards,
-        FeatureSettings(extractor=options.extractor, checkpoint=options.checkpoint, form=options.form),
+        _settings(options),
         options.output,
         console,
         device,
@@ -81,9 +89,26 @@ def run(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> None:
     if (options.shard_index is None) != (options.shard_count is None):
         options.parser.error("--shard-index and --shard-count must be used together")
+    chosen = [options.extractor, options.form, options.checkpoint]
     if options.finish:
-        if options.shards is not None or options.extractor is not None or options.shard_index is not None:
+        if any(value is not None for value in (options.shards, options.config, options.shard_index, *chosen)):
             options.parser.error("--finish reads shards and extractor from --output; remove the other options")
         return
-    if options.shards is None or options.extractor is None:
-        options.parser.error("name a folder of shards and --extractor")
+    if options.shards is None or (options.extractor is None) == (options.config is None):
+        options.parser.error("name a folder of shards, and --extractor or --config")
+    if options.config is not None and any(value is not None for value in chosen):
+        options.parser.error("--config has extractor, form and checkpoint; remove the other options")
+
+
+def _settings(options: argparse.Namespace) -> "FeatureSettings":
+    from vlm_agent.errors import RecipeError
+    from vlm_agent.recipe.model import FeatureSettings
+    from vlm_agent.recipe.run import read_recipe
+
+    if options.config is None:
+        form = "pooled" if options.form is None else options.form
+        return FeatureSettings(extractor=options.extractor, checkpoint=options.checkpoint, form=form)
+    settings = read_recipe(options.config).model.features
+    if settings is None:
+        raise RecipeError(f"{options.config} has no model.features; its model reads no screen features")
+    return settings
