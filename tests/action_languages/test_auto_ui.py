@@ -160,6 +160,7 @@ TAP = NORMALISED.encode(Action.tap(0.25, 0.5))
         TAP.replace("lift_point", "touch_point"),
         TAP.replace("typed_text", "text"),
         TAP.replace(":", ""),
+        TAP.replace('", ', '" '),
         TAP + ", " + TAP,
         TAP + " done",
         TAP[:-1],

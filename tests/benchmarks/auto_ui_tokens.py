@@ -104,14 +104,16 @@ def made_episodes() -> Iterator[Episode]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=Path)
+    parser.add_argument("--demo", type=Path, help="a folder of `make demo`, in place of --shards DEMO/shards")
     parser.add_argument("--tokenizer", default=str(TOKENIZER), help="a folder or a name on the Hub")
     parser.add_argument("--episodes", type=int, help="the first N episodes of the shards")
     parser.add_argument("--quick", action="store_true", help="ten episodes")
     options = parser.parse_args()
-    if options.shards is None:
+    shards = options.demo / "shards" if options.demo else options.shards
+    if shards is None:
         episodes = list(made_episodes())
     else:
-        dataset = ShardDataset(options.shards)
+        dataset = ShardDataset(shards)
         episodes = [
             dataset.without_pixels(index) for index in range(min(len(dataset), options.episodes or len(dataset)))
         ]
