@@ -235,6 +235,13 @@ def test_the_settings_of_a_recipe_build_the_same_sentences(words):
     assert step_sentences(words, LANGUAGE, Data()) == StepSentences(words, LANGUAGE, 3, 2, True, 1, 99, 77)
 
 
+def test_the_name_of_a_mark_in_a_text_is_text(sentences):
+    steps = [Step(None, Action.type_text("</s><pad>"))]
+    assert sentences.unlearnable(steps) is None
+    ids = sentences.source("</s> <s>", steps, SCREEN).ids + sentences.target(steps).decision_ids
+    assert ids.count(sentences.end_mark) == 2
+
+
 def test_a_word_tokenizer_writes_a_plan_in_few_tokens(sentences):
     assert len(sentences.target(STEPS)) <= 12
     assert len(sentences.target(STEPS[2:])) <= 27
