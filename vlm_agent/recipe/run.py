@@ -36,9 +36,9 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _known_lengths(self) -> "Recipe":
-        unknown_lengths = self.data.sentence_options.unknown_lengths
-        if unknown_lengths is not None and (self.training.batch_tokens or self.data.max_tokens):
-            raise ValueError(unknown_lengths)
+        no_packing = self.data.sentence_options.no_packing
+        if no_packing is not None and (self.training.batch_tokens or self.data.max_tokens):
+            raise ValueError(no_packing)
         if self.data.drawn is not None and (self.training.batch_tokens or self.training.epochs):
             raise ValueError("drawn screens are endless and of unknown length; give training.steps and .batch_size")
         validation = self.training.validation

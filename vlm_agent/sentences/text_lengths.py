@@ -8,15 +8,26 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from vlm_agent.episodes import is_same_text
-from vlm_agent.sentences.trajectory import TrajectorySentences
 
 _TEXTS_AT_ONCE = 8192
 _PARALLELISM = "TOKENIZERS_PARALLELISM"
+
+
+class TokenizedTexts(Protocol):
+    """What `text_lengths` needs of sentences."""
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase: ...
+
+    def ids(self, text: str) -> list[int]: ...
+
+    def text(self, ids: list[int]) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -27,8 +38,13 @@ class TextLengths:
     is_writable: np.ndarray
 
 
-def text_lengths(sentences: TrajectorySentences, texts: Sequence[str]) -> TextLengths:
-    """`len(sentences.ids(text))` and `sentences.is_writable(text)` of each text."""
+def text_lengths(sentences: TokenizedTexts, texts: Sequence[str], before: str = "") -> TextLengths:
+    """`len(sentences.ids(text))` of each text, and whether its tokens decode to the same text.
+
+    `before`: the segment before each text, which is decoded with it and not counted: some tokenizers drop a space at
+    the start of what they decode.
+    """
+    first = sentences.ids(before) if before else []
     tokens, is_writable = np.zeros(len(texts), np.int32), np.ones(len(texts), bool)
     with _parallel_tokenizers():
         for start in range(0, len(texts), _TEXTS_AT_ONCE):
@@ -37,19 +53,20 @@ def text_lengths(sentences: TrajectorySentences, texts: Sequence[str]) -> TextLe
             here = slice(start, start + len(part))
             tokens[here] = [len(of_text) for of_text in ids]
             is_writable[here] = [
-                is_same_text(decoded, text) for decoded, text in zip(_decoded(sentences, ids), part, strict=True)
+                is_same_text(decoded, before + text)
+                for decoded, text in zip(_decoded(sentences, [first + of_text for of_text in ids]), part, strict=True)
             ]
     return TextLengths(tokens, is_writable)
 
 
-def _ids(sentences: TrajectorySentences, texts: Sequence[str]) -> list[list[int]]:
+def _ids(sentences: TokenizedTexts, texts: Sequence[str]) -> list[list[int]]:
     options = {"add_special_tokens": False, "split_special_tokens": True}
     return sentences.tokenizer(
         list(texts), return_attention_mask=False, return_token_type_ids=False, **options
     ).input_ids
 
 
-def _decoded(sentences: TrajectorySentences, ids: list[list[int]]) -> list[str]:
+def _decoded(sentences: TokenizedTexts, ids: list[list[int]]) -> list[str]:
     tokenizer = sentences.tokenizer
     # The backend is equivalent only if no subclass overrides decoding.
     if getattr(type(tokenizer), "_decode", None) is PreTrainedTokenizerFast._decode:

@@ -126,6 +126,7 @@ def load_base(recipe: Recipe, data: DataModule, run: Path) -> PreTrainedModel:
     """The model before training. Random weights under an adapter are saved to RUN/base: no checkpoint holds them."""
     with without_zero3_partitioning(recipe.model.starts_random):
         base = build(recipe.model, data.tokenizer, recipe.action_language.build())
+    data.complete(base.config)
     has_adapter = "lora" in recipe.model.train.model_dump().values()
     if is_first_rank() and recipe.model.starts_random and has_adapter:
         base.save_pretrained(run / BASE_FOLDER)
@@ -150,6 +151,8 @@ def describe(console: Console, model: nn.Module, data: DataModule) -> None:
     console.print(f"{data.recipe.output}: {data.reads}; {data.steps} steps of {data.rows_per_step} rows")
     if (unwritable := data.unwritable_actions).count:
         console.print(unwritable_report(unwritable), highlight=False, markup=False, soft_wrap=True)
+    for note in data.notes:
+        console.print(note.text, highlight=False, markup=False, soft_wrap=True)
     for part, counts in count_parameters(model).items():
         console.print(f"  {part:15} {counts['trained']:>13,} trained  {counts['frozen']:>13,} frozen", highlight=False)
 
@@ -177,6 +180,7 @@ def finish(
         }
         if (unwritable := data.unwritable_actions).count:
             figures["unwritable_actions"] = asdict(unwritable)
+        figures |= {note.name: note.figures for note in data.notes}
         mark_finished(run, recipe, data.manifest, figures)
         console.print(f"{run}: {steps} steps, {seconds:.0f} s since the last start")
 

@@ -25,8 +25,7 @@ import numpy as np
 
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write, file_lock
-from vlm_agent.sentences.text_lengths import TextLengths
-from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.text_lengths import TextLengths, TokenizedTexts
 
 _LOG = logging.getLogger(__name__)
 _VERSION = 1
@@ -52,7 +51,7 @@ class CountCache:
 
     def lengths(
         self,
-        sentences: TrajectorySentences,
+        sentences: TokenizedTexts,
         content: bytes,
         count: int,
         measure: Callable[[Sequence[int]], TextLengths],
@@ -79,9 +78,10 @@ class CountCache:
             _write(path, found)
             return found
 
-    def _key(self, sentences: TrajectorySentences, content: bytes) -> str:
-        decisive = json.dumps([_VERSION, self.language, astuple(sentences.template)], sort_keys=True)
-        digest = hashlib.sha256(decisive.encode())
+    def _key(self, sentences: TokenizedTexts, content: bytes) -> str:
+        template = getattr(sentences, "template", None)  # sentences of single steps have none
+        decisive = [_VERSION, self.language, *([] if template is None else [astuple(template)])]
+        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode())
         digest.update(_tokenizer_digest(sentences.tokenizer))
         digest.update(content)
         return digest.hexdigest()[:32]

@@ -2,9 +2,10 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
@@ -31,9 +32,28 @@ class Unwritable:
 
 def unwritable_report(unwritable: Unwritable) -> str:
     """Some lines for the terminal."""
-    more = unwritable.count - len(unwritable.first)
     head = f"{unwritable.count:,} actions that this tokenizer cannot write are read, and not learned:"
-    return "\n".join([head, *(f"  {line}" for line in unwritable.first), *([f"  … and {more:,} more"] if more else [])])
+    return _listing(head, unwritable.count, unwritable.first)
+
+
+def _listing(head: str, count: int, first: Sequence[str]) -> str:
+    more = count - len(first)
+    return "\n".join([head, *(f"  {line}" for line in first), *([f"  … and {more:,} more"] if more else [])])
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a user should know about the data. `text`: lines for the terminal. `figures`: JSON values, `name`d in the
+    figures of run.json."""
+
+    name: str
+    text: str
+    figures: dict[str, Any]
+
+    @classmethod
+    def of_list(cls, name: str, head: str, count: int, first: Sequence[str]) -> "Note":
+        """`count` cases under the line `head`; `first`: a line for each of the first."""
+        return cls(name, _listing(head, count, first), {"count": count, "first": list(first)})
 
 
 @dataclass(frozen=True)
@@ -84,6 +104,15 @@ class DataModule(ABC):
     def unwritable_actions(self) -> Unwritable:
         """Those of the run's episodes. They stay in the history and are not supervised."""
         return Unwritable()
+
+    @property
+    def notes(self) -> list[Note]:
+        """What a user should know about the data before the run starts."""
+        return []
+
+    def complete(self, config: PretrainedConfig) -> None:
+        """Adds to the model's configuration what is known from the data, in place."""
+        return
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:

@@ -1,16 +1,18 @@
 """The data module of a run on shards."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+
+from transformers import PretrainedConfig
 
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
-from vlm_agent.training.data.data_module import DataModule, Unwritable
+from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
 from vlm_agent.training.data.drawn_data import DrawnDataModule
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS, SentenceKind, Writer
 from vlm_agent.training.data.stream import RowOrder, RowSize, RowStream, chosen_episodes
@@ -46,19 +48,28 @@ class ShardDataModule(DataModule):
 
     @property
     def data_digest(self) -> str:
-        """sha256 of the manifest of the shards."""
-        return hashlib.sha256((self.folder / MANIFEST).read_bytes()).hexdigest()
+        """sha256 of the manifest of the shards, and of other data that the kind of sentences reads."""
+        return hashlib.sha256((self.folder / MANIFEST).read_bytes() + self.kind.digest()).hexdigest()
 
     @property
     def reads(self) -> str:
         return f"{len(self.episodes)} episodes, {len(self.order.items)} sentences"
 
     def vocabulary(self) -> Vocabulary:
-        return vocabulary_of(self.recipe, self.shards, self.episodes)
+        words = vocabulary_of(self.recipe, self.shards, self.episodes)
+        phrases = SENTENCE_KINDS[self.recipe.data.sentences].phrases
+        return replace(words, language=replace(words.language, phrases=(*words.language.phrases, *phrases)))
 
     @cached_property
     def kind(self) -> SentenceKind:
-        return SENTENCE_KINDS[self.recipe.data.sentences](self, self.shards, self.episodes)
+        """Raises RecipeError for a kind of sentences that the model cannot read."""
+        name, model, readable = self.recipe.data.sentences, self.recipe.model, self.processor.sentence_kinds
+        if name not in readable:
+            raise RecipeError(
+                f"data.sentences: {name} does not fit model.{model.origin}, a {self.config.model_type}, which reads "
+                f"{' or '.join(readable)}; change data.sentences or the model"
+            )
+        return SENTENCE_KINDS[name](self, self.shards, self.episodes)
 
     @cached_property
     def row_size(self) -> RowSize:
@@ -70,6 +81,13 @@ class ShardDataModule(DataModule):
     @cached_property
     def unwritable_actions(self) -> Unwritable:
         return self.kind.unwritable()
+
+    @property
+    def notes(self) -> list[Note]:
+        return self.kind.notes()
+
+    def complete(self, config: PretrainedConfig) -> None:
+        self.kind.complete(config)
 
     @cached_property
     def order(self) -> RowOrder:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from transformers import PretrainedConfig
 
+from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name
 from vlm_agent.datasets.shards.columns import Columns, read_columns, touched_names
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -25,6 +26,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.sentences.steps import StepSentences
 from vlm_agent.sentences.text_lengths import TextLengths, text_lengths
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.count_cache import CountCache
@@ -84,7 +86,7 @@ class TokenCounts:
 
 def columns_for(
     dataset: ShardDataset,
-    sentences: TrajectorySentences,
+    sentences: TrajectorySentences | StepSentences,
     columns: Columns | None = None,
     episodes: Sequence[int] | None = None,
 ) -> Columns:
@@ -158,60 +160,87 @@ def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarr
 
 
 @dataclass(frozen=True)
-class DifferentTexts:
-    """The different goals and actions of E episodes with S steps, each written when it is asked for.
+class DifferentActions:
+    """The different actions of S steps, each written when it is asked for.
 
-    Numbers count the goals first. `goals`: the texts. `goal_of`: int (E,), the number of each episode's goal. `first`:
+    `names`: str objects (S,), the name that an action's text may contain, None for a language without names. `first`:
     int (A,), the first step with each different action. `action_of`: int (S,), which of these each step's action is.
-    `names`: str objects (S,), the name that an action's text may contain, None for a language without names.
     """
 
     columns: Columns
+    language: ActionLanguage
+    names: np.ndarray | None
+    first: np.ndarray
+    action_of: np.ndarray
+
+    @classmethod
+    def of(cls, columns: Columns, language: ActionLanguage) -> "DifferentActions":
+        names = None if columns.touched is None else _names(columns, columns.touched, language.name_swipe_targets)
+        _, first, action_of = np.unique(language.text_keys(columns, names), return_index=True, return_inverse=True)
+        return cls(columns, language, names, first, action_of)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def text(self, number: int) -> str:
+        """The text of the action with this number."""
+        return self.language.encode(*_encode_arguments(self.columns, int(self.first[number]), self.names))
+
+    def digest(self, goals: Sequence[str] = ()) -> bytes:
+        """sha256 of everything that the texts are written from, and of `goals`."""
+        columns, first = self.columns, self.first
+        texts = [list(goals), columns.text.take(pa.array(first)).to_pylist()]
+        texts += [] if self.names is None else [self.names[first].tolist()]
+        digest = hashlib.sha256(json.dumps(texts).encode())
+        for column in (columns.action_kind, columns.touch_yx, columns.lift_yx):
+            digest.update(np.ascontiguousarray(column[first]).tobytes())
+        return digest.digest()
+
+
+@dataclass(frozen=True)
+class DifferentTexts:
+    """The different goals and actions of E episodes with S steps. Numbers count the goals first.
+
+    `goals`: the texts. `goal_of`: int (E,), the number of each episode's goal.
+    """
+
     sentences: TrajectorySentences
     goals: list[str]
     goal_of: np.ndarray
-    first: np.ndarray
-    action_of: np.ndarray
-    names: np.ndarray | None
+    actions: DifferentActions
 
     @classmethod
     def of(cls, columns: Columns, sentences: TrajectorySentences) -> "DifferentTexts":
-        language = sentences.language
         goals = pa.array(columns.goal, pa.string()).dictionary_encode()
-        names = None if columns.touched is None else _names(columns, columns.touched, language.name_swipe_targets)
-        _, first, action_of = np.unique(language.text_keys(columns, names), return_index=True, return_inverse=True)
         written = [sentences.goal_text(goal) for goal in goals.dictionary.to_pylist()]
-        return cls(columns, sentences, written, goals.indices.to_numpy(), first, action_of, names)
+        return cls(sentences, written, goals.indices.to_numpy(), DifferentActions.of(columns, sentences.language))
 
     def __len__(self) -> int:
-        return len(self.goals) + len(self.first)
+        return len(self.goals) + len(self.actions)
 
     def measure(self, numbers: Sequence[int]) -> TextLengths:
         """The lengths of the texts with these numbers."""
         return text_lengths(self.sentences, list(map(self._text, numbers)))
 
     def _text(self, number: int) -> str:
-        if number < len(self.goals):
-            return self.goals[number]
-        step = int(self.first[number - len(self.goals)])
-        return self.sentences.language.encode(*_encode_arguments(self.columns, step, self.names))
+        return self.goals[number] if number < len(self.goals) else self.actions.text(number - len(self.goals))
 
     def spread(self, lengths: TextLengths) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """int64 (E,), tokens before the first step; int64 (S,), tokens of an action and its end mark; bool (S,),
         whether the action is writable."""
-        tokens, count = lengths.tokens.astype(np.int64), len(self.goals)
+        tokens, count, action_of = lengths.tokens.astype(np.int64), len(self.goals), self.actions.action_of
         of_goals = tokens[:count] + len(self.sentences.start_ids())
-        return of_goals[self.goal_of], tokens[count:][self.action_of] + 1, lengths.is_writable[count:][self.action_of]
+        return of_goals[self.goal_of], tokens[count:][action_of] + 1, lengths.is_writable[count:][action_of]
 
     def digest(self) -> bytes:
         """sha256 of everything that the texts are written from."""
-        columns, first = self.columns, self.first
-        texts = [self.goals, columns.text.take(pa.array(first)).to_pylist()]
-        texts += [] if self.names is None else [self.names[first].tolist()]
-        digest = hashlib.sha256(json.dumps(texts).encode())
-        for column in (columns.action_kind, columns.touch_yx, columns.lift_yx):
-            digest.update(np.ascontiguousarray(column[first]).tobytes())
-        return digest.digest()
+        return self.actions.digest(self.goals)
+
+
+def action_at(columns: Columns, step: int) -> Action:
+    kind = ActionKind(columns.action_kind[step])
+    touch_yx, lift_yx = columns.touch_yx[step].tolist(), columns.lift_yx[step].tolist()
+    return Action(kind, (touch_yx[0], touch_yx[1]), (lift_yx[0], lift_yx[1]), columns.text[step].as_py())
 
 
 def _names(columns: Columns, touched: np.ndarray, name_swipe_targets: bool) -> np.ndarray:
@@ -234,9 +263,7 @@ def _encode_arguments(
     columns: Columns, step: int, names: np.ndarray | None
 ) -> tuple[Action, Screen | None, str | None]:
     """The arguments of `ActionLanguage.encode`: a screen shows what is touched and nothing else."""
-    kind = ActionKind(columns.action_kind[step])
-    touch_yx, lift_yx = columns.touch_yx[step].tolist(), columns.lift_yx[step].tolist()
-    action = Action(kind, (touch_yx[0], touch_yx[1]), (lift_yx[0], lift_yx[1]), columns.text[step].as_py())
+    action = action_at(columns, step)
     element = UiElement((0.0, 0.0, 1.0, 1.0), "" if names is None else names[step])
     if action.is_swipe:
         return action, None, spoken_name(element)

@@ -15,7 +15,7 @@ from vlm_agent.models.family import family_of
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.training.data.data_module import Unwritable
+from vlm_agent.training.data.data_module import Note, Unwritable
 from vlm_agent.training.data.sentence_kinds import PassCounts
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
@@ -58,6 +58,7 @@ class DryRun:
     parameters: dict[str, dict[str, int]]
     reads: PassCounts
     unwritable: Unwritable
+    notes: list[Note]
     rows_a_pass: int
     steps: int
     step: StepCounts
@@ -93,6 +94,7 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
         parameters=count_parameters(model),
         reads=reads,
         unwritable=data.unwritable_actions,
+        notes=data.notes,
         rows_a_pass=rows,
         steps=steps,
         step=step,

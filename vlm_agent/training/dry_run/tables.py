@@ -22,6 +22,8 @@ def print_dry_run(console: Console, dry: DryRun) -> None:
     console.print(_memory(dry))
     if dry.unwritable.count:
         console.print(Text(unwritable_report(dry.unwritable)))
+    for note in dry.notes:
+        console.print(Text(note.text))
     advice = checkpointing_advice(dry)
     if advice is not None:
         console.print(Text(advice, "bold"))

@@ -34,6 +34,7 @@ _MAY_CHANGE = (
     "model.language_model.revision",
     "model.vision.revision",
     "data.shards",
+    "data.features",  # the sha256 of its files is in that of the data
     "data.workers",
     "training.log_steps",
     "training.save_steps",

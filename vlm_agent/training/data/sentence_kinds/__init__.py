@@ -4,6 +4,7 @@ To add one: write a file with a `SentenceKind`, import it here and add it to `SE
 in `recipe/data.py` has what a recipe may set with it.
 """
 
+from vlm_agent.training.data.sentence_kinds.chain_of_actions import ChainOfActionsKind
 from vlm_agent.training.data.sentence_kinds.elements import ElementKind
 from vlm_agent.training.data.sentence_kinds.kind import PassCounts, SentenceKind, Writer
 from vlm_agent.training.data.sentence_kinds.trajectory import TrajectoryKind
@@ -13,4 +14,5 @@ __all__ = ["SENTENCE_KINDS", "PassCounts", "SentenceKind", "Writer"]
 SENTENCE_KINDS: dict[str, type[SentenceKind]] = {
     "trajectory": TrajectoryKind,
     "elements": ElementKind,
+    "chain_of_actions": ChainOfActionsKind,
 }

@@ -4,12 +4,15 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
+
+from transformers import PretrainedConfig
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import Workload
 from vlm_agent.sentences import Sentence
-from vlm_agent.training.data.data_module import DataModule, Unwritable
+from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
 from vlm_agent.training.data.stream import Item, RowSize
 
 EMPTY_CELLS_NAMED = 0.1
@@ -43,14 +46,17 @@ class PassCounts:
 
 @dataclass(frozen=True)
 class SentenceKind(ABC):
-    """One kind of sentences in a run on shards. `shards` and `episodes` (indices) are those of the run."""
+    """One kind of sentences in a run on shards. `shards` and `episodes` (indices, ascending) are those of the run."""
 
     run: DataModule
     shards: ShardDataset
     episodes: Sequence[int]
 
+    phrases: ClassVar[tuple[str, ...]] = ()
+    """Fixed texts for a tokenizer from scratch, beside those of the action language."""
+
     @abstractmethod
-    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
+    def items(self, shards: ShardDataset, episodes: Sequence[int]) -> Sequence[Item]:
         """The items of episodes of the run or of its validation. Raises RecipeError for an episode that the recipe does
         not allow, and for episodes without an item."""
 
@@ -60,6 +66,18 @@ class SentenceKind(ABC):
     def unwritable(self) -> Unwritable:
         """The actions of the run's episodes that the tokenizer cannot write."""
         return Unwritable()
+
+    def notes(self) -> list[Note]:
+        """What a user should know about the data before the run starts."""
+        return []
+
+    def digest(self) -> bytes:
+        """Of data beside the shards that decides the sentences; empty without any."""
+        return b""
+
+    def complete(self, config: PretrainedConfig) -> None:
+        """Adds to the model's configuration what is known from the data, in place."""
+        return
 
     def sentences_per_row(self, batch_size: int) -> int:
         """For rows that are not packed to a number of tokens."""
