@@ -232,3 +232,18 @@ def test_real_dinov2_features_of_real_screens_equal_transformers(shared):
     pooled, patches = vision_towers.reference("dinov2", model, pixels)
     assert_rounded(load_extractor(settings("dinov2", folder)).extract(screens), pooled[:, None])
     assert_rounded(load_extractor(settings("dinov2", folder, "patches")).extract(screens), patches)
+
+
+def test_bfloat16_differs_by_its_rounding_alone(checkpoints):
+    exact, rounded = (
+        load_extractor(settings("clip", checkpoints["clip"]), precision=precision).extract(DRAWN).astype(np.float32)
+        for precision in ("float32", "bfloat16")
+    )
+    assert 0 < np.abs(exact - rounded).max() < 0.1 * np.abs(exact).max()
+
+
+def test_the_features_of_a_screen_do_not_depend_on_its_batch(checkpoints):
+    extractor = load_extractor(settings("blip2", checkpoints["blip2"], "patches"))
+    together = extractor.extract(DRAWN)
+    assert all(np.array_equal(extractor.extract([screen])[0], one) for screen, one in zip(DRAWN, together, strict=True))
+    assert extractor.extract([]).shape == (0, 16, 32)
