@@ -180,27 +180,40 @@ def episodes() -> list:
     ]
 
 
+AUTO_UI = "auto_ui"
+
+
+def model_and_batch(name: str) -> tuple[torch.nn.Module, dict]:
+    from helpers import families, tiny, tiny_auto_ui
+    from vlm_agent.models.auto_ui.collate import collate
+
+    if name == AUTO_UI:
+        words = tiny.tokenizer()
+        return tiny_auto_ui.model(len(words)), collate(tiny_auto_ui.sentences(words, screens=(1, 2)))
+    family = families.adapted(name)
+    return family.model, family.processor.collate([family.sentences.build(episode) for episode in episodes()])
+
+
 def train(name: str, device: torch.device) -> dict:
     """A whole step with activation checkpointing, as the trainer does it, then its log line and a validation. `reads`:
     values read back by the forward pass; `waits`: of the forward pass, and of the step by operation."""
     from accelerate.utils import send_to_device
 
-    from helpers import families
     from vlm_agent.models.cost import TrainingFlops
     from vlm_agent.models.family import family_of
     from vlm_agent.models.loss import NOT_FOR_MODELS
+    from vlm_agent.models.weights.adapters import without_adapter
     from vlm_agent.recipe.model import TrainedParts
     from vlm_agent.training.loop.finite_loss import FiniteLoss
     from vlm_agent.training.loop.meter import Meter
     from vlm_agent.training.loop.validation import Validation
 
-    family = families.adapted(name)
-    model = family.model.to(device).train()
+    model, batch = model_and_batch(name)
+    model = model.to(device).train()
     model.activation_checkpointing_enable()
-    batch = family.processor.collate([family.sentences.build(episode) for episode in episodes()])
     here = send_to_device(batch, device)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    base = model.get_base_model().config
+    base = without_adapter(model).config
     flops = TrainingFlops(family_of(base).cost(base), TrainedParts(), rank=4, checkpointing=True)
     finite, meter = FiniteLoss(), Meter(device, flops, None)
     SecondDevice.reads = 0
@@ -245,7 +258,9 @@ def main() -> None:
     found = {}
     with SecondDevice():
         for name in sys.argv[1:]:
-            found[name] = {"train": train(name, device), "answers": evaluate(name, device)}
+            found[name] = {"train": train(name, device)}
+            if name != AUTO_UI:
+                found[name]["answers"] = evaluate(name, device)
     print(json.dumps(found), flush=True)
     os._exit(0)  # autograd's thread for a device written in Python aborts an orderly exit
 

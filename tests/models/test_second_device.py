@@ -9,7 +9,8 @@ import torch
 from helpers import families, second_device
 
 CPU = torch.device("cpu")
-NAMES = (*families.NAMES, families.QWEN_VL_2023)
+AGENTS = (*families.NAMES, families.QWEN_VL_2023)
+NAMES = (*AGENTS, second_device.AUTO_UI)
 every_family = pytest.mark.parametrize("name", NAMES)
 
 
@@ -28,7 +29,7 @@ def test_a_training_step_computes_the_same_on_another_device(name, there):
     assert there[name]["train"]["figures"] == pytest.approx(second_device.train(name, CPU)["figures"], rel=1e-5)
 
 
-@every_family
+@pytest.mark.parametrize("name", AGENTS)
 def test_an_agent_answers_the_same_on_another_device(name, there):
     assert there[name]["answers"] == second_device.evaluate(name, CPU)
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from transformers import AutoModel, Cache, PreTrainedModel, T5Config
+from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration, T5Stack
 
 from vlm_agent.models.auto_ui.configuration import AutoUiConfig
@@ -137,6 +138,8 @@ class AutoUi(PreTrainedModel):
     ) -> torch.Tensor:
         """`input_ids`, `attention_mask` int64 (B, L), `features` (B, K, size), `feature_mask` bool (B, K).
 
+        transformers also takes an `attention_mask` of 4 dimensions, prepared for its layers.
+
         Returns (B, L, width).
         """
         encoded = self.t5.encoder(inputs_embeds=self.t5.shared(input_ids), attention_mask=attention_mask)
@@ -180,11 +183,28 @@ class AutoUi(PreTrainedModel):
         loss of each token. `num_items_in_batch`: the sum of the weights of all batches whose gradients are summed.
         `target_places`: `sentences.packing.target_places` of the labels, if known.
         """
-        encoded = self.encode(input_ids, attention_mask, features, feature_mask)
-        hidden = self.decode(self.shifted(shift_labels), encoded, attention_mask)
+        read = self.shifted(shift_labels)
+        encoded = self.encode(input_ids, self._prepared(attention_mask, input_ids), features, feature_mask)
+        hidden = self.decode(read, encoded, self._prepared(attention_mask, read))
         return supervise(
             hidden, shift_labels, self.logits, num_items_in_batch, loss_weights, shift=False, places=target_places
         )
+
+    def _prepared(self, attention_mask: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        """`attention_mask` int64 (B, L) for queries at `ids` int64 (B, T), as transformers prepares it for its layers.
+
+        transformers would read back whether it is all True, once per stack.
+        """
+        dtype = zero3.dtype(cast("nn.Parameter", self.t5.shared.weight))
+        queries, keys = (torch.empty(*one.shape, 0, dtype=dtype, device=ids.device) for one in (ids, attention_mask))
+        prepared = create_bidirectional_mask(
+            self.t5.encoder.config,
+            queries,
+            attention_mask,
+            encoder_hidden_states=keys,
+            allow_is_bidirectional_skip=False,
+        )
+        return cast("torch.Tensor", prepared)
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         text = self.config.text_config
