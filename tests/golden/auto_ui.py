@@ -6,7 +6,8 @@ Prints each difference and a line per file; the exit status is 1 if anything dif
 
 - JSON, a list of rows: source and target strings of the steps of one real episode (`tests/data/auto_ui`), each row with
   its setting;
-- JSON, an object with `episodes` and `settings`: the same for the episodes in the file. Either may be gzip-compressed.
+- JSON, an object with `episodes` and `settings`: the same for the episodes in the file. Either may be gzip-compressed;
+- safetensors: logits and losses of the published model (auto_ui_model.py).
 """
 
 import gzip
@@ -111,7 +112,23 @@ def compare_json(path: Path) -> Comparison:
     return compare_rows(parsed) if isinstance(parsed, list) else compare_episodes(parsed)
 
 
-FORMATS: dict[str, Callable[[Path], Comparison]] = {".json": compare_json, ".gz": compare_json}
+def compare_model(path: Path) -> Comparison:
+    from auto_ui_model import TOLERANCE, model_differences  # imports torch
+
+    comparison = Comparison()
+    for what, difference in model_differences(path).items():
+        comparison.compared += 1
+        print(f"{path}: {what}: largest difference {difference:.2g}")
+        if not difference <= TOLERANCE:  # NaN, too
+            comparison.differences.append(f"{what} differ by up to {difference:.2g}; {TOLERANCE:g} is accepted")
+    return comparison
+
+
+FORMATS: dict[str, Callable[[Path], Comparison]] = {
+    ".json": compare_json,
+    ".gz": compare_json,
+    ".safetensors": compare_model,
+}
 """Last suffix of a file's name → its comparison."""
 
 
