@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from helpers import auto_ui_run
 from helpers.knowing_agent import write_shards
 
 from vlm_agent.agents import AGENTS, Agent, AgentSettings, Answer, Turn, Usage
@@ -192,8 +193,11 @@ AGENT_FILES = sorted(AGENT_FOLDER.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", AGENT_FILES, ids=lambda path: path.stem)
-def test_the_published_agent_files_are_valid(path):
+def test_the_published_agent_files_are_valid(path, tmp_path, monkeypatch):
     settings = agent_settings(str(path))
+    if path.stem == "auto_ui":  # its run is the user's
+        auto_ui_run.register(monkeypatch)
+        monkeypatch.chdir(auto_ui_run.write_run(tmp_path / settings.run).parents[1])
     assert settings.identity()
     assert settings.language.build()
     assert f"--agent eval/agents/{path.name} --shards" in path.read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from vlm_agent.agents.agent import (
     answer_step_by_step,
     demonstrated,
 )
+from vlm_agent.agents.auto_ui import AutoUiSettings
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vlm import VlmSettings
@@ -36,6 +37,7 @@ __all__ = [
 
 AGENTS: dict[str, type[AgentSettings]] = {
     "vlm": VlmSettings,
+    "auto_ui": AutoUiSettings,
     "endpoint": EndpointSettings,
     "scripted": ScriptedSettings,
 }

@@ -69,6 +69,14 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--batch-tokens", type=count, metavar="N", help="run: tokens per forward pass, as memory allows (default 8192)"
     )
     parser.add_argument(
+        "--batch-size", type=count, metavar="N", help="run of Auto-UI: steps that are decoded together (default 32)"
+    )
+    parser.add_argument(
+        "--features",
+        metavar="DIR",
+        help="run of Auto-UI: output of `vlm-agent features`; features of screens that it lacks are computed",
+    )
+    parser.add_argument(
         "--past-screens", type=_count_or_0, metavar="N", help="endpoint: earlier screens in the prompt (default 2)"
     )
     parser.add_argument(
@@ -155,7 +163,16 @@ def _check_online(options: argparse.Namespace) -> None:
 
 
 def _agent(options: argparse.Namespace) -> "AgentSettings":
-    names = ("bf16", "batch_tokens", "past_screens", "max_tokens", "concurrency", "as_trained")
+    names = (
+        "bf16",
+        "batch_tokens",
+        "batch_size",
+        "features",
+        "past_screens",
+        "max_tokens",
+        "concurrency",
+        "as_trained",
+    )
     return chosen_agent(options, **{name: getattr(options, name) for name in names})
 
 

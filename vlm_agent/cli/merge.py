@@ -1,19 +1,21 @@
 """`vlm-agent merge`: merges a run's adapter into its base and verifies the result."""
 
 import argparse
-from itertools import islice
+import random
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, count
-from vlm_agent.cli.run_shards import run_episodes
 from vlm_agent.console import make_console, quiet_libraries
+from vlm_agent.errors import UserError
 
 if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from vlm_agent.models.weights.merge import Samples
+    from vlm_agent.recipe.run import Recipe
 
 _DESCRIPTION = """\
 Writes an ordinary checkpoint, loads it and compares its logits with those of base and adapter on episodes of the run's
@@ -54,19 +56,34 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _samples(options: argparse.Namespace) -> "Samples":
-    """The run's first episodes, as batches for its model."""
-    from vlm_agent.models.family import processor_of
+    """The run's first episodes, as batches for its model: of each episode the sentences that the run learns."""
     from vlm_agent.models.loss import NOT_FOR_MODELS
-    from vlm_agent.models.run_layout import trained
-    from vlm_agent.recipe.run import read_recipe
+    from vlm_agent.training.data.shard_data import ShardDataModule
 
-    recipe = read_recipe(trained(options.run_folder).recipe)
-    episodes = list(islice(run_episodes(options.run_folder, options.shards), options.samples))
+    data = ShardDataModule(_recipe(options))
+    episodes = data.episodes[: options.samples]
 
     def batches(model: "PreTrainedModel | PeftModel", tokenizer: "PreTrainedTokenizerBase") -> list[dict]:
-        processor = processor_of(model.config)
-        sentences = processor.sentences(tokenizer, recipe.action_language.build())
-        rows = [processor.collate([sentences.build(episode)]) for episode in episodes]
+        write, rng = data.writer(), random.Random(0)  # noqa: S311 (no secret)
+        items = groupby(data.kind.items(data.shards, episodes), key=lambda item: item.episode)
+        rows = [data.processor.collate([write(item, rng) for item in of_episode]) for _, of_episode in items]
         return [{name: value for name, value in row.items() if name not in NOT_FOR_MODELS} for row in rows]
 
     return batches
+
+
+def _recipe(options: argparse.Namespace) -> "Recipe":
+    """The run's recipe with the run as its base. Raises UserError for drawn data without `--shards`."""
+    from vlm_agent.models.run_layout import trained
+    from vlm_agent.recipe.data import DataRecipe
+    from vlm_agent.recipe.model import ModelRecipe
+    from vlm_agent.recipe.run import read_recipe
+
+    recipe = read_recipe(trained(options.run_folder).recipe)
+    data = recipe.data
+    if options.shards is not None:
+        shards = {"shards": str(options.shards)}
+        data = data.model_copy(update=shards) if data.drawn is None else DataRecipe(**shards)
+    if data.shards is None:
+        raise UserError(f"{options.run_folder} drew its data; name shards to compare on with --shards")
+    return recipe.model_copy(update={"model": ModelRecipe(base=str(options.run_folder)), "data": data})

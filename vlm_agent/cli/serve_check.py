@@ -29,9 +29,12 @@ def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.agents.llm.client import ChatEndpoint
+    from vlm_agent.agents.of_run import recipe_of
     from vlm_agent.agents.serve_check import serve_check
+    from vlm_agent.agents.vlm import VlmSettings
     from vlm_agent.agents.vlm.agent import VlmAgent
 
+    recipe_of(str(options.run_folder), VlmSettings.SENTENCES, "serve-check")
     episodes = run_episodes(options.run_folder, options.shards)
     chat = ChatEndpoint(options.endpoint, _only_model(options.endpoint) if options.model is None else options.model)
     check = serve_check(VlmAgent.from_run(options.run_folder), chat, episodes, options.steps)

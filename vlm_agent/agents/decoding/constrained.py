@@ -27,20 +27,28 @@ _BEYOND_ASCII = "ü"
 
 
 class Constrained:
-    """A `Choice` for `greedy.py`.
+    """A `Choice` for `greedy.py` and `sources.py`.
+
+    `ending`: completes an answer that has more than an action, such as a plan; None: `language.ending`.
 
     Raises UserError for a language without `ending`, and CheckpointError for a tokenizer that `token_bytes` does not
     support.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage, limits: Limits) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        language: ActionLanguage,
+        limits: Limits,
+        ending: Callable[[str], str | None] | None = None,
+    ) -> None:
         if not language.has_ending:
             raise UserError(
                 f"{type(language).__name__} does not define ending(), which constrained decoding needs; decode freely "
                 "(without --constrained), or choose another action language"
             )
         self._bytes, self._drops_space = token_bytes(tokenizer)
-        self._language, self._limits = language, limits
+        self._ending, self._limits = language.ending if ending is None else ending, limits
 
     def __call__(self, written: list[int], best: int, logits: Callable[[], torch.Tensor]) -> int:
         if self.allows(written, best):
@@ -73,7 +81,7 @@ class Constrained:
             unfinished[:1] == b"\xed" and unfinished[1:] >= b"\xa0"
         ):  # a surrogate, which the decoder detects a byte late
             return None
-        ending = self._language.ending(text + _BEYOND_ASCII if unfinished else text)
+        ending = self._ending(text + _BEYOND_ASCII if unfinished else text)
         return None if ending is None else len(ending.encode()) + _bytes_missing(unfinished)
 
     def _spelt(self, written: list[int]) -> bytes:

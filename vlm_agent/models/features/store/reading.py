@@ -58,7 +58,7 @@ class FeatureStore:
         another name than in the manifest is compared by its weights. Files are checked by existence, header and size;
         their sha256 in the manifest are not computed, which would read all of them.
         """
-        self._check_extractor(settings, digest)
+        self.check_extractor(settings, digest)
         if self.manifest["shards"]["manifest_sha256"] != shards_digest(dataset):
             raise DatasetError(
                 f"{self.folder / MANIFEST} is of other shards than {dataset.directory} ({MANIFEST} differs); "
@@ -67,7 +67,8 @@ class FeatureStore:
         for shard, steps in dataset.steps_by_shard.items():
             self._check_file(shard, steps, dataset.directory)
 
-    def _check_extractor(self, settings: FeatureSettings, digest: str | None) -> None:
+    def check_extractor(self, settings: FeatureSettings, digest: str | None = None) -> None:
+        """The checks of `check` that need no shards."""
         own = self.settings
         for key in ("extractor", "form"):
             if getattr(own, key) != getattr(settings, key):

@@ -1,0 +1,349 @@
+"""The agent of Auto-UI: batched answers equal single ones, and its inputs are those that its run was trained on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from helpers import auto_ui_run, tiny
+from helpers.adapted_run import write_run as write_llama_run
+from helpers.tokenizers_of_all_kinds import normalising
+from tokenizers import normalizers
+
+from vlm_agent.agents import answer_step_by_step
+from vlm_agent.agents.agent import demonstrated
+from vlm_agent.agents.auto_ui import AutoUiSettings
+from vlm_agent.agents.auto_ui.agent import AutoUiAgent, AutoUiPreparation
+from vlm_agent.agents.auto_ui.features import ScreenFeatures
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.decoding import constrained
+from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
+from vlm_agent.agents.loading import AgentError, agent_settings
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.episodes import Action
+from vlm_agent.errors import CheckpointError, UserError
+from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.models.features import load_extractor
+from vlm_agent.recipe.model import FeatureSettings
+from vlm_agent.sentences import Sentence
+
+EPISODES = [
+    *(tiny.episode(number) for number in range(2)),
+    tiny.episode(2, (Action.complete(),)),
+    tiny.episode(3, tiny.ACTIONS[::-1] + tiny.ACTIONS),
+]
+RECORDED = EPISODES[1:3]
+STEPS = sum(map(len, RECORDED))
+SETTINGS = FeatureSettings(extractor=auto_ui_run.EXTRACTOR, form="patches")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    auto_ui_run.register(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        auto_ui_run.register(patch)
+        return auto_ui_run.write_run(tmp_path_factory.mktemp("run") / "run")
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    return tiny.write_shards(tmp_path_factory.mktemp("shards"), RECORDED, split="test")
+
+
+def agent_of(folder: Path, **data) -> AutoUiAgent:
+    return AutoUiAgent.from_run(auto_ui_run.write_run(folder / "run", **data))
+
+
+class Recorder:
+    """A decoder that keeps the sentences that it begins."""
+
+    def __init__(self, decoder) -> None:
+        self._decoder, self.sentences = decoder, list[Sentence]()
+
+    def begin(self, sentence):
+        self.sentences.append(sentence)
+        return self._decoder.begin(sentence)
+
+    def begin_batch(self, sentences):
+        self.sentences += sentences
+        return self._decoder.begin_batch(sentences)
+
+    def __getattr__(self, name):
+        return getattr(self._decoder, name)
+
+
+def recorded(agent: AutoUiAgent) -> tuple[AutoUiAgent, list[Sentence]]:
+    recorder = Recorder(agent.decoder)
+    return replace(agent, decoder=recorder), recorder.sentences
+
+
+def features_of(pixels: np.ndarray) -> np.ndarray:
+    return load_extractor(SETTINGS).extract([pixels])[0]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{}, {"past_screens": 2, "elements": True}, {"history": 0, "future": 0}, {"max_source_tokens": 30}],
+    ids=["paper", "screens", "no_chains", "cut"],
+)
+def test_batched_answers_are_those_of_each_step_alone(tmp_path, data):
+    agent = agent_of(tmp_path, **data)
+    alone = answer_step_by_step(agent, EPISODES)
+    for batch_size in (4, 32):
+        (together,) = replace(agent, batch_size=batch_size).answer_episodes(EPISODES)
+        assert together == alone
+        assert [[one.usage.tokens for one in answers] for answers in together] == [
+            [one.usage.tokens for one in answers] for answers in alone
+        ]
+    assert len({answer.text for answers in alone for answer in answers}) > 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_batched_tokens_are_those_of_decoding_one_by_one_at_any_lengths(tmp_path, seed):
+    agent, sentences = recorded(AutoUiAgent.from_run(auto_ui_run.write_run(tmp_path / "run", seed=seed)))
+    for episodes in (EPISODES[:1], EPISODES):
+        agent.answer_episodes(episodes)
+    sentences = list(sentences)  # decoding records more
+    assert len({len(sentence) for sentence in sentences}) > 4
+    decoder, limits = agent.decoder, Limits(agent.sentences.end_mark, 20)
+    with torch.inference_mode():
+        alone = [decode_sentence(decoder, sentence, most_likely, limits) for sentence in sentences]
+        assert alone == decoded_together(agent, sentences, 20)
+    assert len({tuple(ids) for ids in alone}) > 2
+
+
+def decoded_together(agent: AutoUiAgent, sentences: list[Sentence], max_tokens: int) -> list[list[int]]:
+    short = replace(agent, sentences=replace(agent.sentences, max_target_tokens=max_tokens), batch_size=5)
+    return short._decode(sentences, constrained=False)
+
+
+def test_constrained_answers_are_actions_behind_a_plan_in_batches_and_alone(run):
+    agent = AutoUiAgent.from_run(run)
+    free, constrained = agent.answer_episodes(RECORDED, ("constrained",))
+    assert constrained == answer_step_by_step(replace(agent, constrained=True), RECORDED)
+    assert all(answer.action is None for answers in free for answer in answers)
+    for answer in (answer for answers in constrained for answer in answers):
+        assert answer.action is not None
+        assert 1 <= len(answer.plan) <= 4
+        assert answer.text.startswith(f"Action Plan: [{','.join(answer.plan)}] ; Action Decision: ")
+
+
+def test_a_free_answer_has_the_plan_and_the_action_of_its_text(run, monkeypatch):
+    agent = AutoUiAgent.from_run(run)
+    target = agent.sentences.target(EPISODES[0].steps)
+    monkeypatch.setattr(type(agent), "_decode", lambda *_: [[*target.plan_ids, *target.decision_ids]] * STEPS)
+    ((_, answers),) = agent.answer_episodes(RECORDED[::-1])
+    first = answers[0]
+    assert first.plan == ("DUAL_POINT", "DUAL_POINT", "TYPE", "PRESS_ENTER")
+    assert first.action == EPISODES[0].steps[0].action
+
+
+def test_the_source_has_the_earlier_actions_and_the_features_of_its_screens(tmp_path):
+    agent, sentences = recorded(agent_of(tmp_path, past_screens=1))
+    episode = EPISODES[0]
+    agent.answer_episodes([episode])
+    for number, sentence in enumerate(sorted(sentences, key=lambda one: one.input_ids.count(0) or len(one))):
+        expected = agent.sentences.source(episode.goal, episode.steps[:number], episode.steps[number].screen)
+        assert sentence.input_ids == expected.ids
+        seen = [episode.steps[place].screenshot for place in range(max(0, number - 1), number + 1)]
+        assert np.array_equal(np.stack(sentence.screens), np.stack([features_of(pixels) for pixels in seen]))
+
+
+@pytest.mark.parametrize("in_batches", [True, False], ids=["batched", "act"])
+def test_the_grey_control_reads_grey_features_and_no_history_neither_actions_nor_earlier_screens(tmp_path, in_batches):
+    agent, sentences = recorded(agent_of(tmp_path, past_screens=2))
+    episode = EPISODES[0]
+    goal_alone = agent.sentences.source(episode.goal, [], episode.steps[0].screen).ids
+
+    def inputs(control: str | None) -> list[tuple[list[int], list[np.ndarray]]]:
+        under = agent if control is None else ControlledAgent(agent, CONTROLS[control])
+        sentences.clear()
+        under.answer_episodes([episode]) if in_batches else answer_step_by_step(under, [episode])
+        return sorted(((one.input_ids, one.screens) for one in sentences), key=lambda pair: len(pair[0]))
+
+    own, grey, no_history = inputs(None), inputs("grey_screens"), inputs("no_history")
+    assert [ids for ids, _ in grey] == [ids for ids, _ in own]
+    blank = features_of(np.full((*tiny.SCREEN, 3), 128, np.uint8))
+    assert all(np.array_equal(screen, blank) for _, screens in grey for screen in screens)
+    assert not any(np.array_equal(screen, blank) for _, screens in own for screen in screens)
+    assert sorted(len(screens) for _, screens in own) == [1, 2, 3, 3, 3]
+    assert [ids for ids, _ in no_history] == [goal_alone] * len(episode)
+    current = sorted(screens[-1].tobytes() for _, screens in own)
+    assert sorted(screen.tobytes() for _, screens in no_history for screen in screens) == current
+
+
+def test_a_run_trained_under_a_control_is_under_it(tmp_path):
+    folder = auto_ui_run.write_run(tmp_path / "run", control="grey_screens")
+    agent = AutoUiSettings(run=str(folder)).load()
+    assert isinstance(agent, ControlledAgent)
+    assert agent.control is CONTROLS["grey_screens"]
+
+
+def test_screens_are_extracted_once_also_over_a_history(tmp_path):
+    agent, episode = agent_of(tmp_path, past_screens=4), EPISODES[3]
+    for number, step in enumerate(episode.steps):
+        agent.act(episode.goal, demonstrated(episode, number), step.screen)
+    assert auto_ui_run.COLOURS.screens == len(episode)
+    agent.answer_episodes([episode])
+    ControlledAgent(agent, CONTROLS["grey_screens"]).answer_episodes([episode])
+    assert auto_ui_run.COLOURS.screens == len(episode) + 1
+
+
+def test_the_cache_of_features_has_a_limit():
+    extractor = load_extractor(SETTINGS)
+    screens = [step.screenshot for step in EPISODES[3].steps]
+    own = ScreenFeatures(lambda: extractor, cache_bytes=3 * 8 * 3 * 2)  # three screens
+    for _ in range(2):
+        features = own.of([own.lookup(screen) for screen in screens])
+        assert np.array_equal(np.stack(features), extractor.extract(screens))
+    assert len(own._computed) == 3
+
+
+def test_missing_pixels_and_missing_elements_are_errors_that_say_so(tmp_path):
+    agent = agent_of(tmp_path, elements=True)
+    screen = EPISODES[0].steps[0].screen
+    with pytest.raises(UserError, match=r"data\.elements: true\), and this source provides none"):
+        agent.act("open settings", [], replace(screen, elements=None))
+    with pytest.raises(UserError, match="this agent reads screenshots, and this source has none"):
+        agent.act("open settings", [], replace(screen, pixels=None))
+    assert agent.act("open settings", [], replace(screen, elements=())).text
+
+
+def test_a_goal_that_is_too_long_is_an_error_that_names_the_episode(run):
+    agent, episode = AutoUiAgent.from_run(run), replace(EPISODES[0], goal="open settings " * 300)
+    with pytest.raises(UserError, match=r"episode 0: the goal .* more than data\.max_source_tokens \(512\)"):
+        agent.answer_episodes([episode])
+
+
+def test_an_action_that_the_tokenizer_cannot_write_is_marked(run):
+    agent = AutoUiAgent.from_run(run)
+    loud = normalising(normalizers.Replace("LOUD", "loud"))
+    prepared = AutoUiPreparation(auto_ui_run.sentences(loud), agent.features.lookup)(
+        tiny.episode(0, (Action.type_text("LOUD"), Action.complete()))
+    )
+    assert prepared.unwritable == [True, False]
+    prepared = replace(
+        prepared, sources=[agent.sentences.source("open settings", [], EPISODES[0].steps[0].screen).ids] * 2
+    )
+    ((answers,),) = agent.answer_prepared([prepared])
+    assert [answer.unwritable for answer in answers] == [True, False]
+
+
+def evaluate(run: Path, shards: Path, output: Path, *options: str) -> int:
+    return main(["evaluate", "--agent", str(run), "--shards", str(shards), "--output", str(output), *options])
+
+
+def test_evaluate_resumes_and_writes_the_same_with_loader_processes_and_any_batch_size(run, shards, tmp_path, capsys):
+    outputs = [tmp_path / name for name in ("whole", "workers", "resumed")]
+    assert evaluate(run, shards, outputs[0], "--constrained") == OK
+    assert evaluate(run, shards, outputs[1], "--constrained", "--workers", "2") == OK
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ControlledAgent, "answer_episodes", interrupted)
+        assert evaluate(run, shards, outputs[2], "--constrained", "--workers", "0") == FAILED
+    assert "stopped before the controls" in capsys.readouterr().err
+    written = list((outputs[2] / "parts").rglob("*trained*"))
+    assert written
+    assert evaluate(run, shards, outputs[2], "--constrained") == OK
+    whole, *others = [
+        [read_predictions(output / name) for name in ("predictions.parquet", *OTHER_RUNS)] for output in outputs
+    ]
+    assert [whole] * 2 == others
+    assert len(whole[0]) == STEPS
+    scores = json.loads((outputs[0] / "metrics.json").read_text())
+    assert [*scores][:4] == ["trained", "constrained", *CONTROLS]
+    assert scores["trained"]["about"]["settled_by_prefill"] == 0
+    assert evaluate(run, shards, outputs[0], "--constrained", "--batch-size", "7") == FAILED
+    assert "batch_size" in capsys.readouterr().err
+
+
+OTHER_RUNS = tuple(f"predictions_{name}.parquet" for name in ("constrained", *CONTROLS))
+
+
+def interrupted(*_):
+    raise InterruptedError("stopped before the controls")
+
+
+def test_evaluate_reads_stored_features_and_computes_only_those_of_grey_screens(run, shards, tmp_path, capsys):
+    assert evaluate(run, shards, tmp_path / "computed") == OK
+    write_features(shards, tmp_path / "features")
+    auto_ui_run.COLOURS.screens = 0
+    options = ("--features", str(tmp_path / "features"))
+    assert evaluate(run, shards, tmp_path / "stored", *options) == OK
+    assert auto_ui_run.COLOURS.screens == 1
+    # An evaluation may be resumed with or without them, because they are equal.
+    assert evaluate(run, shards, tmp_path / "computed", *options) == OK
+    for name in ("predictions.parquet", *OTHER_RUNS[1:]):
+        assert read_predictions(tmp_path / "stored" / name) == read_predictions(tmp_path / "computed" / name)
+
+
+def write_features(shards: Path, output: Path, form: str = "patches") -> None:
+    where = ["--output", str(output), "--form", form]
+    assert main(["features", str(shards), "--extractor", auto_ui_run.EXTRACTOR, *where]) == OK
+
+
+def test_stored_features_of_another_form_are_an_error_that_names_them(run, shards, tmp_path, capsys):
+    write_features(shards, tmp_path / "pooled", "pooled")
+    assert evaluate(run, shards, tmp_path / "out", "--features", str(tmp_path / "pooled")) == FAILED
+    error = capsys.readouterr().err
+    assert "pooled" in error and "patches" in error and str(tmp_path / "pooled") in error
+
+
+@pytest.mark.parametrize("data", [{}, {"elements": True, "past_screens": 1}], ids=["paper", "screens"])
+def test_it_acts_on_a_simulated_phone(tmp_path, data, monkeypatch):
+    folder = auto_ui_run.write_run(tmp_path / "run", **data)
+    file = tmp_path / "agent.yaml"
+    file.write_text(yaml.safe_dump({"agent": "auto_ui", "run": str(folder), "constrained": True}))
+    trace = tmp_path / "trace"
+    command = ["act", "--agent", str(file), "--device", "simulated:general/test/7", "--trace", str(trace)]
+    assert main([*command, "--steps", "2"]) in (OK, FAILED)
+    assert read_trace(trace).steps[0].answer.startswith("Action Plan: [")
+    output = tmp_path / "online"
+    assert main(["evaluate", "--online", "--agent", str(file), "--tasks", "1", "--output", str(output)]) == OK
+    runs = json.loads((output / "online.json").read_text())["runs"]
+    assert runs["trained"]["overall"]["unparsed"] == 0
+    assert set(CONTROLS) < set(runs)
+
+
+def test_the_agent_of_a_run_follows_from_its_sentences(run, tmp_path):
+    assert isinstance(agent_settings(str(run)), AutoUiSettings)
+    assert isinstance(agent_settings(checkpoint=str(run)), AutoUiSettings)
+    other = str(write_llama_run(tmp_path))
+    assert agent_settings(other).agent == "vlm"
+    file = tmp_path / "agent.yaml"
+    for kind, folder, words in (("auto_ui", other, "trajectory"), ("vlm", str(run), "chain_of_actions")):
+        file.write_text(yaml.safe_dump({"agent": kind, "run": folder}))
+        with pytest.raises(UserError, match=rf"{folder} was trained on data\.sentences: {words}; agent {kind} needs"):
+            agent_settings(str(file)).load()
+    with pytest.raises(AgentError, match="--batch-tokens is not a setting of agent auto_ui"):
+        agent_settings(str(run), overrides={"batch_tokens": 1024})
+
+
+def test_commands_for_chat_turns_refuse_such_a_run_with_one_line(run, shards, tmp_path, capsys):
+    as_trained = ["--endpoint", "http://localhost:1", "--model", "mine", "--as-trained", str(run)]
+    assert main(["evaluate", *as_trained, "--shards", str(shards), "--output", str(tmp_path / "out")]) == FAILED
+    assert f"{run} was trained on data.sentences: chain_of_actions" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    command = ["serve-check", str(run), "--endpoint", "http://localhost:1", "--model", "mine", "--shards", str(shards)]
+    assert main(command) == FAILED
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "chain_of_actions" in line
+
+
+def test_constrained_decoding_with_a_tokenizer_without_bytes_is_an_error_before_any_prediction(
+    run, shards, tmp_path, monkeypatch, capsys
+):
+    def refuse(tokenizer):
+        raise CheckpointError("this tokenizer cannot write every byte")
+
+    monkeypatch.setattr(constrained, "token_bytes", refuse)
+    assert evaluate(run, shards, tmp_path / "out", "--constrained") == FAILED
+    assert "this tokenizer cannot write every byte" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.parquet"))

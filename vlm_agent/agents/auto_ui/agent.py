@@ -1,0 +1,222 @@
+"""The agent of Auto-UI: an encoder-decoder that writes a plan and an action from earlier actions, goal and screen."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from vlm_agent.agents.agent import Answer, Turn, Usage
+from vlm_agent.agents.auto_ui import BATCH_SIZE, AutoUiSettings
+from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
+from vlm_agent.agents.decoding.constrained import Constrained
+from vlm_agent.agents.decoding.greedy import Choice, Limits, decode_sentence, most_likely
+from vlm_agent.agents.decoding.sources import answer_sources
+from vlm_agent.episodes import Action, Episode, Screen, Step, without_pixels
+from vlm_agent.errors import UserError
+from vlm_agent.models.build import load
+from vlm_agent.models.decoding import SourceDecoder
+from vlm_agent.models.family import decoder_of
+from vlm_agent.models.features.store import FeatureStore
+from vlm_agent.models.run_layout import trained
+from vlm_agent.models.weights.device import model_device
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.steps import StepSentences, TooLongError, step_sentences
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+    from transformers import PreTrainedModel
+
+CONSTRAINED_TOKENS = 256
+"""Tokens that a constrained answer may have beyond `max_target_tokens`. Constrained decoding counts a token for each
+byte of the text that completes an answer, at most about 150 bytes here, so no answer of a usual length is affected."""
+
+
+@dataclass
+class AutoUiAgent:
+    """An encoder-decoder with greedy decoding.
+
+    `bf16`: mixed precision, which is faster but not bit-exact between batches and single steps. `constrained`: every
+    answer is a plan and an action. `batch_size`: steps that are decoded together. `decoder`: by default the decoder of
+    the model's family.
+    """
+
+    model: "PreTrainedModel | PeftModel"
+    tokenizer: PreTrainedTokenizerBase
+    sentences: StepSentences
+    features: ScreenFeatures
+    bf16: bool = False
+    constrained: bool = False
+    batch_size: int = BATCH_SIZE
+    decoder: SourceDecoder | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.decoder is None:
+            self.decoder = cast(SourceDecoder, decoder_of(self.model))
+
+    @classmethod
+    def from_run(
+        cls,
+        run: Path,
+        bf16: bool = False,
+        batch_size: int = BATCH_SIZE,
+        constrained: bool = False,
+        features: Path | None = None,
+    ) -> "AutoUiAgent":
+        """The agent of a finished run or of a checkpoint (RUN/checkpoints/checkpoint-N), without a control.
+
+        `features`: a folder of `vlm-agent features`, where screens are looked up. Raises DatasetError if it is of
+        another extractor than the run's.
+        """
+        recipe, device = read_recipe(trained(run).recipe), model_device()
+        store = None if features is None else FeatureStore(features)
+        model, tokenizer = load(run, merged=True, device=device)
+        screens = ScreenFeatures.of_model(model.config.features, store, device)
+        sentences = step_sentences(tokenizer, recipe.action_language.build(), recipe.data)
+        return cls(model, tokenizer, sentences, screens, bf16, constrained, batch_size)
+
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        """Raises UserError for a screen without pixels, and without elements where the run reads them."""
+        start = time.perf_counter()
+        if self.sentences.elements and screen.elements is None:
+            raise UserError(
+                "this run reads the elements of screens (data.elements: true), and this source provides none; choose a "
+                "device or source that does, or a run with data.elements: false"
+            )
+        turns = [*history, Turn(screen, None, Action.impossible())]  # the last action is ignored
+        steps = [Step(turn.screen.pixels, turn.action, tuple(turn.screen.elements or ())) for turn in turns]
+        seen = [steps[number].screenshot for number in self.sentences.screen_numbers(len(history))]
+        features = self.features.of([self.features.lookup(screenshot) for screenshot in seen])
+        sentence = _sentence(self.sentences.source(goal, steps[:-1], screen).ids, features)
+        with torch.inference_mode(), self._precision():
+            ids = decode_sentence(self._decoder, sentence, *self._decoding(self.constrained))
+        return self._answer(ids, screen, Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
+
+    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """Answers as [run][episode][step], where run 0 is the agent itself.
+
+        The tokens equal those of `act` step by step. `Usage.seconds` is None, so that equal runs write equal
+        predictions.
+        """
+        return self.answer_prepared([self.preparation()(episode) for episode in episodes], variants)
+
+    def preparation(self) -> "AutoUiPreparation":
+        """Prepares episodes in other processes."""
+        return AutoUiPreparation(self.sentences, self.features.lookup)
+
+    def answer_prepared(
+        self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
+    ) -> list[list[list[Answer]]]:
+        features = iter(self.features.of([screen for one in prepared for screen in one.screens]))
+        sentences = [self._sentences(one, [next(features) for _ in one.screens]) for one in prepared]
+        runs = []
+        for constrained in (self.constrained, *map(_is_constrained, variants)):
+            decoded = iter(self._decode([sentence for each in sentences for sentence in each], constrained))
+            runs.append([self._answers(one, each, decoded) for one, each in zip(prepared, sentences, strict=True)])
+        return runs
+
+    def _sentences(self, prepared: "PreparedEpisode", features: Sequence[np.ndarray]) -> list[Sentence]:
+        return [
+            _sentence(source, [features[place] for place in self.sentences.screen_numbers(number)])
+            for number, source in enumerate(prepared.sources)
+        ]
+
+    def _decode(self, sentences: Sequence[Sentence], constrained: bool) -> list[list[int]]:
+        """The tokens of the answer to each source. Sources of similar length share a batch."""
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
+        choose, limits = self._decoding(constrained)
+        decoded: list[list[int]] = [[] for _ in sentences]
+        with torch.inference_mode(), self._precision():
+            for start in range(0, len(order), self.batch_size):
+                batch = order[start : start + self.batch_size]
+                answers = answer_sources(self._decoder, [sentences[index] for index in batch], choose, limits)
+                for index, ids in zip(batch, answers, strict=True):
+                    decoded[index] = ids
+        return decoded
+
+    def _answers(
+        self, prepared: "PreparedEpisode", sentences: Sequence[Sentence], decoded: Iterator[list[int]]
+    ) -> list[Answer]:
+        """Takes the episode's answers from `decoded`."""
+        return [
+            self._answer(ids, step.screen, Usage(len(sentence), len(ids), from_prefill=False), is_unwritable)
+            for step, sentence, is_unwritable, ids in zip(
+                prepared.episode.steps, sentences, prepared.unwritable, decoded, strict=False
+            )
+        ]
+
+    def _answer(self, ids: list[int], screen: Screen, usage: Usage, is_unwritable: bool = False) -> Answer:
+        text = self.sentences.text(ids)
+        action, plan = self.sentences.language.decode(text, screen), self.sentences.plan_of(text)
+        return Answer(text, action, plan=plan, usage=usage, unwritable=is_unwritable)
+
+    def _decoding(self, constrained: bool) -> tuple[Choice, Limits]:
+        return self._constrained if constrained else (most_likely, self._limits(self.sentences.max_target_tokens))
+
+    @cached_property
+    def _constrained(self) -> tuple[Choice, Limits]:
+        limits = self._limits(self.sentences.max_target_tokens + CONSTRAINED_TOKENS)
+        return Constrained(self.tokenizer, self.sentences.language, limits, self.sentences.ending), limits
+
+    def _limits(self, max_tokens: int) -> Limits:
+        return Limits(self.sentences.end_mark, max_tokens)
+
+    @property
+    def _decoder(self) -> SourceDecoder:
+        return cast(SourceDecoder, self.decoder)  # set by __post_init__
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(cast(torch.device, self.model.device).type, torch.bfloat16, enabled=self.bf16)
+
+
+@dataclass(frozen=True)
+class PreparedEpisode:
+    """An episode without pixels; of each step the tokens of its source, its screen, and whether the tokenizer cannot
+    write its action."""
+
+    episode: Episode
+    sources: list[list[int]]
+    screens: list[LookedUp]
+    unwritable: list[bool]
+
+
+@dataclass(frozen=True)
+class AutoUiPreparation:
+    sentences: StepSentences
+    lookup: FeatureLookup
+
+    def __call__(self, episode: Episode) -> PreparedEpisode:
+        """Raises UserError for a goal that is too long, and for screens without pixels."""
+        steps, sentences = episode.steps, self.sentences
+        try:
+            sources = [
+                sentences.source(episode.goal, steps[:number], step.screen).ids for number, step in enumerate(steps)
+            ]
+        except TooLongError as error:
+            raise UserError(f"episode {episode.id}: {error}") from None
+        screens = [self.lookup(step.screenshot) for step in steps]
+        unwritable = [not sentences.is_writable(step) for step in steps]
+        return PreparedEpisode(without_pixels(episode), sources, screens, unwritable)
+
+
+def _sentence(source: list[int], features: Sequence[np.ndarray]) -> Sentence:
+    """A sentence to decode from: `features` of the screens that the model sees, the current one last."""
+    sentence = Sentence()
+    sentence.read(source)
+    for screen in features:
+        sentence.see(screen, 0)
+    return sentence
+
+
+def _is_constrained(variant: str) -> bool:
+    if variant not in AutoUiSettings.VARIANTS:
+        raise UserError(
+            f"an auto_ui agent has no variant {variant!r}; choose from {', '.join(AutoUiSettings.VARIANTS)}"
+        )
+    return True
