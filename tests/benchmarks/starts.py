@@ -193,8 +193,8 @@ def sentences_of(vocabulary: Path | None) -> TrajectorySentences:
 
 def count_one_by_one(shards: ShardDataset, sentences: TrajectorySentences) -> TokenCounts:
     """The token counts of all episodes of the split, with one encode and one decode call per distinct text."""
-    from vlm_agent.sentences.text_lengths import TextLengths
     from vlm_agent.training.data import token_counts
+    from vlm_agent.training.data.text_lengths import TextLengths
 
     def one_by_one(sentences: TrajectorySentences, texts: list[str]) -> TextLengths:
         ids = [sentences.ids(text) for text in texts]

@@ -13,7 +13,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
 from vlm_agent.models.qwen_vl_2023.tokenizer import build_tokenizer
 from vlm_agent.sentences import IGNORED
-from vlm_agent.sentences.text_lengths import text_lengths
+from vlm_agent.training.data.text_lengths import text_lengths
 from vlm_agent.training.data.token_counts import columns_for, count_tokens
 
 NOT_NFC = ("cafe\u0301", "\u212b", "\u2126 ohm")

@@ -12,9 +12,9 @@ from helpers.tokenizers_of_all_kinds import byte_level
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
-from vlm_agent.sentences.text_lengths import TextLengths
 from vlm_agent.training.data import count_cache, token_counts
 from vlm_agent.training.data.count_cache import CountCache, cache_folder
+from vlm_agent.training.data.text_lengths import TextLengths
 from vlm_agent.training.data.token_counts import columns_for, count_tokens
 
 BINNED = {"name": "binned", "bins": tiny.BINS}

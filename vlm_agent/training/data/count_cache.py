@@ -25,7 +25,7 @@ import numpy as np
 
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write, file_lock
-from vlm_agent.sentences.text_lengths import TextLengths, TokenizedTexts
+from vlm_agent.training.data.text_lengths import TextLengths, TokenizedTexts
 
 _LOG = logging.getLogger(__name__)
 _VERSION = 1

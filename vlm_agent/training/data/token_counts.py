@@ -27,11 +27,11 @@ from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.steps import StepSentences
-from vlm_agent.sentences.text_lengths import TextLengths, text_lengths
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.stream import chosen_episodes
+from vlm_agent.training.data.text_lengths import TextLengths, text_lengths
 from vlm_agent.training.data.vocabulary import vocabulary_of
 
 

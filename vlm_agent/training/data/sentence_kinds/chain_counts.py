@@ -11,8 +11,8 @@ import pyarrow as pa
 from vlm_agent.datasets.shards.columns import Columns
 from vlm_agent.episodes import Screen, Step
 from vlm_agent.sentences.steps import DECISION, StepSentences, TooLongError
-from vlm_agent.sentences.text_lengths import TextLengths, text_lengths
 from vlm_agent.training.data.count_cache import CountCache
+from vlm_agent.training.data.text_lengths import TextLengths, text_lengths
 from vlm_agent.training.data.token_counts import DifferentActions, action_at
 
 _NO_SCREEN = Screen(None, ())
