@@ -357,7 +357,9 @@ from vlm_agent.training.run_folder.checkpoint_record import seal
 from vlm_agent.training.run_folder.checkpoints import resume_point
 
 read, genuine = [], digests._digest
-digests._digest = lambda path, durable: read.append(path.name) or genuine(path, durable)
+digests._digest = lambda path: read.append(path.name) or genuine(path)
+persisted, genuine_persist = [], digests._persist
+digests._persist = lambda path: persisted.append(path.name) or genuine_persist(path)
 checkpoint = folder / "checkpoints" / "checkpoint-2"
 checkpoint.mkdir(parents=True, exist_ok=True)
 mine = checkpoint / f"bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
@@ -368,6 +370,8 @@ if rank == 0:
 ranks.wait()
 seal(checkpoint, 2, 8, {"seed": 0}, None)
 assert mine.name in read and len(read) == 3
+others = [f"model-{number}.safetensors" for number in range(4)] if rank == 0 else []
+assert sorted(persisted) == sorted([mine.name, *others])  # each by the rank that wrote it
 assert len(set(ranks.gathered(read))) == len(ranks.gathered(read)) == 6
 ranks.wait()
 read.clear()
@@ -387,7 +391,7 @@ print("agreed")
 
 
 def test_a_temporary_read_error_does_not_count_as_damage(folder, monkeypatch):
-    def unreadable(path, durable):
+    def unreadable(path):
         raise OSError(errno.ESTALE, "Stale file handle")
 
     monkeypatch.setattr(digests, "_digest", unreadable)
@@ -397,7 +401,7 @@ def test_a_temporary_read_error_does_not_count_as_damage(folder, monkeypatch):
 
 
 def test_a_permanent_read_error_counts_as_damage(folder, monkeypatch):
-    def unreadable(path, durable):
+    def unreadable(path):
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(digests, "_digest", unreadable)
