@@ -1,6 +1,9 @@
 """Converting Qwen-VL (2023): all or nothing, and a wrong checkpoint is named."""
 
 import json
+import re
+import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -178,3 +181,19 @@ def test_an_interrupted_conversion_leaves_no_file_and_a_killed_one_does_not_bloc
     convert(source, target)
     assert [path.name for path in target.parent.iterdir()] == [target.name]
     assert not (target / "model-00001-of-00009.safetensors").exists()
+
+
+@pytest.mark.parametrize("files", [1, 3], ids=["single file", "sharded"])
+def test_the_documented_lines_rewrite_pickles_so_that_they_convert(files, source, target, monkeypatch):
+    whole = {}
+    for path in source.glob("*.safetensors"):
+        whole |= load_file(path)
+        path.unlink()
+    for number in range(files):
+        name = "pytorch_model.bin" if files == 1 else f"pytorch_model-{number + 1:05}-of-{files:05}.bin"
+        torch.save(dict(list(whole.items())[number::files]), source / name)
+    page = (Path(__file__).parents[3] / "docs" / "qwen_vl_2023.md").read_text(encoding="utf-8")
+    lines = re.search(r"(?m)^    import glob, torch\n(?:    .*\n)+", page)
+    monkeypatch.chdir(source)
+    exec(textwrap.dedent(lines[0]))  # noqa: S102 (the documented lines are what is tested)
+    assert convert(source, target)
