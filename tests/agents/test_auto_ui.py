@@ -25,9 +25,11 @@ from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action
-from vlm_agent.errors import CheckpointError, UserError
+from vlm_agent.errors import CheckpointError, DatasetError, UserError
 from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.models.build import load_sentences
 from vlm_agent.models.features import load_extractor
+from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.sentences import Sentence
 
@@ -237,6 +239,20 @@ def test_an_action_that_the_tokenizer_cannot_write_is_marked(run):
     assert [answer.unwritable for answer in answers] == [True, False]
 
 
+def test_features_of_other_weights_than_in_training_are_refused(run, shards, tmp_path):
+    write_features(shards, tmp_path / "features")
+    about = AutoUiAgent.from_run(run).model.config.features
+    store = FeatureStore(tmp_path / "features")
+    right, wrong = about | {"digest": store.digest}, about | {"digest": "0" * 64}
+    cpu = torch.device("cpu")
+    assert ScreenFeatures.of_model(right, store, cpu).lookup(RECORDED[0].steps[0].screenshot).features is not None
+    assert ScreenFeatures.of_model(right, None, cpu).lookup(RECORDED[0].steps[0].screenshot).features is None
+    with pytest.raises(DatasetError, match=f"{tmp_path / 'features' / 'manifest.json'} is of another checkpoint"):
+        ScreenFeatures.of_model(wrong, store, cpu)
+    with pytest.raises(CheckpointError, match="are not those that computed the features of this model's training"):
+        ScreenFeatures.of_model(wrong, None, cpu)
+
+
 def evaluate(run: Path, shards: Path, output: Path, *options: str) -> int:
     return main(["evaluate", "--agent", str(run), "--shards", str(shards), "--output", str(output), *options])
 
@@ -335,6 +351,8 @@ def test_commands_for_chat_turns_refuse_such_a_run_with_one_line(run, shards, tm
     assert main(command) == FAILED
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert "chain_of_actions" in line
+    with pytest.raises(CheckpointError, match="reads sentences of kind chain_of_actions; trajectories are needed"):
+        load_sentences(run, tiny.LANGUAGE)
 
 
 def test_constrained_decoding_with_a_tokenizer_without_bytes_is_an_error_before_any_prediction(

@@ -57,15 +57,17 @@ def run(options: argparse.Namespace) -> int:
 
 def _samples(options: argparse.Namespace) -> "Samples":
     """The run's first episodes, as batches for its model: of each episode the sentences that the run learns."""
+    from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.models.loss import NOT_FOR_MODELS
     from vlm_agent.training.data.shard_data import ShardDataModule
 
     data = ShardDataModule(_recipe(options))
+    shards = ShardDataset(data.folder, split=data.recipe.data.split)  # like a validation's, of a part of the episodes
     episodes = data.episodes[: options.samples]
 
     def batches(model: "PreTrainedModel | PeftModel", tokenizer: "PreTrainedTokenizerBase") -> list[dict]:
-        write, rng = data.writer(), random.Random(0)  # noqa: S311 (no secret)
-        items = groupby(data.kind.items(data.shards, episodes), key=lambda item: item.episode)
+        write, rng = data.kind.writer(shards), random.Random(0)  # noqa: S311 (no secret)
+        items = groupby(data.kind.items(shards, episodes), key=lambda item: item.episode)
         rows = [data.processor.collate([write(item, rng) for item in of_episode]) for _, of_episode in items]
         return [{name: value for name, value in row.items() if name not in NOT_FOR_MODELS} for row in rows]
 

@@ -45,6 +45,11 @@ class Processor:
     sentence_kinds: tuple[str, ...] = ("trajectory", "elements")
 
     def sentences(self, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage) -> TrajectorySentences:
+        """Raises CheckpointError for a family that does not read trajectories."""
+        if "trajectory" not in self.sentence_kinds:
+            raise CheckpointError(
+                f"this model reads sentences of kind {' or '.join(self.sentence_kinds)}; trajectories are needed here"
+            )
         return TrajectorySentences(tokenizer, language, self.screens, self.template)
 
 

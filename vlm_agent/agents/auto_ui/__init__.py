@@ -30,7 +30,7 @@ class AutoUiSettings(RunSettings):
 
     def identity(self) -> dict[str, Any]:
         """`features` is left out: stored features are refused unless their extractor is that of the run, so they equal
-        those that are computed here, up to the rounding of another device."""
+        those that are computed here, up to the rounding of another device or precision."""
         return super().identity() | {"batch_size": self.batch_size}
 
     def build(self, folder: Path) -> Agent:
