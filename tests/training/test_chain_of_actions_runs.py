@@ -14,9 +14,12 @@ from helpers import chain_runs, tiny
 from rich.console import Console
 from safetensors.torch import load_file
 
+from vlm_agent.agents.auto_ui import AutoUiSettings
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.convert import convert
 from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.run import AGENT, evaluate
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training.train import train
 
@@ -116,7 +119,7 @@ def test_other_features_are_not_mixed_into_a_run(folder, alone):
 
 
 def test_the_real_episode_is_learned_4_of_4(shared, tmp_path):
-    """Teacher-forced, with patches: every token of every action is the most likely one."""
+    """In validation and by its agent, with patches."""
     convert("aitw", [shared / "data/aitw_tfrecord"], tmp_path / "shards", console=Console(file=io.StringIO()))
     features = chain_runs.write_features(tmp_path / "shards", tmp_path / "features", "patches")
     content = chain_runs.recipe(tmp_path / "shards", features, tmp_path / "run", "patches")
@@ -129,6 +132,11 @@ def test_the_real_episode_is_learned_4_of_4(shared, tmp_path):
     }
     path = tmp_path / "recipe.yaml"
     path.write_text(yaml.safe_dump(content))
-    train(read_recipe(path), Console(file=io.StringIO()))
+    console = Console(file=io.StringIO())
+    run = train(read_recipe(path), console)
     lines = [json.loads(line) for line in (tmp_path / "run" / "progress.jsonl").read_text().splitlines()]
     assert [line["eval_accuracy"] for line in lines if "eval_accuracy" in line][-1] == 1
+    settings, benchmark = AutoUiSettings(run=str(run)), Benchmark(shards=tmp_path / "shards", split="train")
+    scores = evaluate(settings, benchmark, tmp_path / "scores", console, controls=False)[AGENT]
+    assert scores["official"]["google_apps"]["steps"] == 4
+    assert scores["official"]["google_apps"]["partial_match"] == scores["strict"]["google_apps"]["partial_match"] == 100
