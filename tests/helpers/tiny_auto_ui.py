@@ -8,8 +8,7 @@ from transformers import PreTrainedTokenizerBase, T5Config
 
 from helpers import tiny
 from vlm_agent.episodes import ACTION_NAMES
-from vlm_agent.models.auto_ui.configuration import AutoUiConfig
-from vlm_agent.models.auto_ui.model import AutoUi
+from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig
 from vlm_agent.sentences import Sentence
 
 T5 = {

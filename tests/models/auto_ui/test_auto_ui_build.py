@@ -83,6 +83,17 @@ def test_a_t5_keeps_its_weights_and_starts_a_fusion_from_torchs_generator(tied, 
     assert torch.allclose(found, expected.logits, atol=1e-5)
 
 
+def test_a_head_that_is_not_scaled_may_be_tied(tmp_path):
+    """As transformers 5 trains a FLAN's configuration from random weights: the checkpoint has no head."""
+    config = T5Config(**CONFIG, vocab_size=512, tie_word_embeddings=False)
+    T5ForConditionalGeneration(config).save_pretrained(tmp_path)
+    WORDS.save_pretrained(tmp_path)
+    model = build_model(recipe(encoder_decoder={"checkpoint": str(tmp_path)}), WORDS)
+    assert model.t5.lm_head.weight is model.t5.shared.weight
+    assert model.config.tie_word_embeddings
+    assert not model.config.text_config.scale_decoder_outputs
+
+
 @both_heads
 def test_a_saved_run_is_loaded_and_is_a_base_and_a_checkpoint(tied, tmp_path):
     wanted = recipe(encoder_decoder={"checkpoint": t5_folder(tmp_path / "t5", tied)})

@@ -10,8 +10,7 @@ from safetensors import safe_open
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_folder
-from vlm_agent.models.auto_ui.configuration import AutoUiConfig
-from vlm_agent.models.auto_ui.model import AutoUi
+from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig
 from vlm_agent.models.auto_ui.published import FUSION, our_configuration, our_weights
 from vlm_agent.models.conversion import Converter, architectures, read_config
 from vlm_agent.models.conversion.source_files import CheckpointFormatError, refuse, stored_weights

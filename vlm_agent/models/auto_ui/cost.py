@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.models.auto_ui.configuration import AutoUiConfig
+from vlm_agent.models.auto_ui.model import AutoUiConfig
 from vlm_agent.models.cost import CostModel, Flops, Precision, SourceLoad, Workload, causal_pairs, linear_flops
 from vlm_agent.models.cost.decoder import logit_bytes
 from vlm_agent.recipe.model import Lora, TrainedParts

@@ -10,10 +10,9 @@ from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.collate import collate
-from vlm_agent.models.auto_ui.configuration import AutoUiConfig
 from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.decoder import AutoUiDecoder
-from vlm_agent.models.auto_ui.model import AutoUi
+from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart
 from vlm_agent.models.auto_ui.word_embeddings import copy_word_embeddings
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
@@ -143,7 +142,8 @@ def _around_t5(source: Source, config: AutoUiConfig, recipe: ModelRecipe) -> Aut
             f"model.{_KEY}.checkpoint {source.checkpoint!r} is a T5 without a fusion of screen features, and a new "
             "fusion has random weights: set train.projector to full"
         )
-    t5 = whole_model(T5ForConditionalGeneration, source, config.text_config, recipe.dtype, _KEY)
+    kind = T5ForConditionalGeneration if config.text_config.scale_decoder_outputs else T5HeadApart
+    t5 = whole_model(kind, source, config.text_config, recipe.dtype, _KEY)
     config.tie_word_embeddings = t5.lm_head.weight is t5.shared.weight
     model = cast(AutoUi(config, t5), getattr(torch, recipe.dtype))
     model.notes = (f"{source.checkpoint} has no fusion of screen features: it starts from random weights",)

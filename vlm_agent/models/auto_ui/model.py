@@ -11,14 +11,47 @@ from typing import Any, cast
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import AutoModel, Cache, PreTrainedModel, T5Config
+from transformers import AutoConfig, AutoModel, Cache, PretrainedConfig, PreTrainedModel, T5Config
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration, T5Stack
 
-from vlm_agent.models.auto_ui.configuration import AutoUiConfig
 from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED
+
+
+class AutoUiConfig(PretrainedConfig):
+    """`text_config`: the T5. `features`: the keys of `FeatureSettings`, `tokens` of a screen and `size` of each.
+
+    `tie_word_embeddings`: whether the head is the table of embeddings. T5Config has a key of this name, which is True
+    in every T5 of transformers 5; an old checkpoint's False becomes `scale_decoder_outputs: false` there.
+    """
+
+    model_type = "auto_ui"
+    sub_configs = {"text_config": T5Config}  # noqa: RUF012 (transformers' own shape)
+
+    def __init__(
+        self,
+        text_config: dict | T5Config | None = None,
+        features: dict | None = None,
+        tie_word_embeddings: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        self.text_config = T5Config(**text_config) if isinstance(text_config, dict) else text_config or T5Config()
+        self.features = {} if features is None else dict(features)
+        self.tie_word_embeddings = tie_word_embeddings
+        super().__init__(**kwargs)
+
+    @property
+    def start_token_id(self) -> int:
+        """The token before the first one of a target: T5's is padding."""
+        start = getattr(self.text_config, "decoder_start_token_id", None)
+        return self.pad_id if start is None else start
+
+    @property
+    def pad_id(self) -> int:
+        pad = self.text_config.pad_token_id
+        return 0 if pad is None else pad
 
 
 class Attention(nn.Module):
@@ -82,6 +115,26 @@ class T5(nn.Module):
             self.encoder, self.decoder = trained.encoder, trained.decoder
         for stack in (self.encoder, self.decoder):
             stack.register_module("embed_tokens", None)
+
+
+class T5HeadApart(T5ForConditionalGeneration):
+    """For checkpoints whose head is a matrix of its own, as FLAN's.
+
+    transformers 5 ties the head of every T5, unless it finds both matrices in the checkpoint and they differ. Under
+    ZeRO-3 it compares partitioned weights, which are empty, so it would tie them and lose the head.
+    """
+
+    _tied_weights_keys = {  # noqa: RUF012 (transformers' own shape)
+        "encoder.embed_tokens.weight": "shared.weight",
+        "decoder.embed_tokens.weight": "shared.weight",
+    }
+
+    def tie_weights(self, missing_keys: set[str] | None = None, recompute_mapping: bool = True) -> None:
+        """Also ties the head where the checkpoint has none."""
+        super().tie_weights(missing_keys, recompute_mapping)
+        if missing_keys is not None and "lm_head.weight" in missing_keys:
+            self.lm_head.weight = self.shared.weight
+            missing_keys.discard("lm_head.weight")
 
 
 def _stack(config: T5Config, is_decoder: bool) -> T5Config:
@@ -211,4 +264,5 @@ class AutoUi(PreTrainedModel):
         return self.t5.lm_head(hidden * text.d_model**-0.5 if text.scale_decoder_outputs else hidden)
 
 
+AutoConfig.register(AutoUiConfig.model_type, AutoUiConfig)
 AutoModel.register(AutoUiConfig, AutoUi)

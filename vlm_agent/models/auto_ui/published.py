@@ -11,7 +11,7 @@ import torch
 from transformers import T5Config
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.auto_ui.configuration import AutoUiConfig
+from vlm_agent.models.auto_ui.model import AutoUiConfig
 
 FUSION = ("image_dense", "mha_layer", "gate_dense")
 """The first part of the names of the layers that a T5 does not have."""
