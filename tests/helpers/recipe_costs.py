@@ -28,7 +28,11 @@ from vlm_agent.datasets.shards.images import EncodedScreen
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.episodes import Action, Step
 from vlm_agent.models.cost import Flops
+from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.sentences.steps import PHRASES as STEP_PHRASES
+from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass
+from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.report import DryRun, Target, dry_run
@@ -50,6 +54,9 @@ MACHINES = {
     "llama_vit_llama2_7b": EIGHT,
     "llama_vit_llama2_7b_qlora": (("4090", 1), ("A100-40", 1)),
     "forkme": (("4090", 1), ("A100-40", 1)),
+    "auto_ui_small": EIGHT,
+    "auto_ui_base": EIGHT,
+    "auto_ui_large": EIGHT,
 }
 """Where each recipe is to run: the first is what its header's dry run asks about."""
 
@@ -110,15 +117,25 @@ def _action(rng: np.random.Generator) -> Action:
 def stand_ins(recipe: Recipe, folder: Path) -> dict[str, str]:
     """Overrides that name, in place of the recipe's checkpoints, folders with their configurations; made below
     `folder` where they are not yet."""
-    sources = {part: getattr(recipe.model, part) for part in ("vlm", "language_model", "vision")}
+    sources = {part: getattr(recipe.model, part) for part in SOURCES}
     overrides = {}
     for part, source in sources.items():
         if source is not None:
             there = folder / source.checkpoint.replace("/", "--")
             overrides[f"model.{part}.checkpoint"] = str(
-                there if there.exists() else write_checkpoint(there, source.checkpoint, TEXTS)
+                there if there.exists() else write_checkpoint(there, source.checkpoint, _texts(recipe))
             )
     return overrides
+
+
+def _texts(recipe: Recipe) -> list[str]:
+    """What a tokenizer should have whole words of. With those of Auto-UI a tap has 55 tokens; T5's own has 54."""
+    if recipe.data.sentences != "chain_of_actions":
+        return TEXTS
+    language = recipe.action_language.build()
+    actions = (Action.tap(0.25, 0.75), Action.swipe((0.8, 0.5), (0.3, 0.5)), Action.press("back"), Action.complete())
+    encoded = [language.encode(action) for action in (*actions, Action.type_text("bank"))]
+    return [*TEXTS, *STEP_PHRASES, *(f" {text}" for text in (*STEP_PHRASES, *encoded)), *encoded]
 
 
 def dry_run_of(name: str, shards: Path, folder: Path) -> DryRun:
@@ -136,16 +153,13 @@ def cost_lines(name: str, dry: DryRun) -> str:
     grown = _grown(dry)
     everything = grown * reads.episodes
     trained, frozen = (sum(part[kind] for part in dry.parameters.values()) / 1e6 for kind in ("trained", "frozen"))
-    fewest, mean, most = reads.screen_tokens
     plural = "s" if target.gpus > 1 else ""
-    windows = reads.over_budget / reads.episodes
     lines = [
         "Cost, estimated by a dry run, not measured (assumptions: `python tests/helpers/recipe_costs.py`):",
         f"  parameters  {trained:,.1f} M trained, {frozen:,.1f} M frozen",
         f"  data        AITW's train split, google_apps cut to 10 %: {_round(everything)} episodes of "
         f"{reads.actions / reads.episodes:.1f} steps",
-        f"  tokens      {mean:.0f}{'' if fewest == most else f' ({fewest} to {most})'} per screen, "
-        f"{_round(reads.load.tokens / reads.episodes)} per episode; {100 * windows:.1f} % of episodes become windows",
+        f"  tokens      {_tokens(reads)}",
         f"  per epoch   {_short(reads.load.tokens * grown)} tokens in {_round(dry.rows_a_pass * grown)} rows",
         f"  per step    {step.rows} rows on {target.gpus} GPU{plural}: "
         f"{step.rows / dry.rows_a_pass * reads.episodes:.0f} episodes, {_round(step.tokens)} tokens, "
@@ -156,6 +170,18 @@ def cost_lines(name: str, dry: DryRun) -> str:
         f"  memory      GB per GPU, {with_or_without} gradient checkpointing: {_memory(dry)}",
     ]
     return "".join(f"# {line}\n" for line in lines)
+
+
+def _tokens(reads: TrajectoryPass | ChainPass) -> str:
+    if isinstance(reads, ChainPass):
+        (source, longest), (target, longest_target) = reads.source_tokens, reads.target_tokens
+        return f"{source:.0f} per source (at most {longest}), {target:.0f} per target (at most {longest_target})"
+    fewest, mean, most = reads.screen_tokens
+    windows = reads.over_budget / reads.episodes
+    return (
+        f"{mean:.0f}{'' if fewest == most else f' ({fewest} to {most})'} per screen, "
+        f"{_round(reads.load.tokens / reads.episodes)} per episode; {100 * windows:.1f} % of episodes become windows"
+    )
 
 
 def _times(name: str, dry: DryRun, grown: float) -> str:

@@ -1,0 +1,180 @@
+"""Auto-UI on the simulated phone: the ablations of its tables 3, 4 and 7 at equal steps, its costs, and success online.
+
+    make demo                                     # for the shards
+    python tests/benchmarks/auto_ui.py [--quick] [--seeds 0 1 2] [--arms full pooled …]
+        [--parts runs cost online]
+
+Each arm changes one key of recipes/auto_ui_tiny.yaml and is trained for its number of steps:
+
+- full: visual tokens as features (patches), 8 earlier actions, a plan of 4 types, normalised actions;
+- pooled: their mean, the paper's form;
+- without chains, history only, plan only, unnormalised: table 3; screen description: table 7;
+- new word embeddings: without starting those of words from the base's;
+- demo's agent: recipes/phone_vlm_tiny_lora.yaml, by its own number of steps, on whole trajectories.
+
+The full arm is also evaluated on grey screens, without history, and beside the most frequent action and the blind
+ceiling. Runs are cached in --output by recipe and steps; killed ones resume, and several commands with different arms
+or seeds can share the work. Parts: `runs` as above, `cost` (table 5) and `online` (100 tasks), the last two for the
+first seed of the full arm and of the demo's agent. Prints tables and the time left, and writes --output/auto_ui.json;
+the last line of output is JSON.
+"""
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+from statistics import mean
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from chain_of_actions.arms import ARMS, RECIPE, ROOT, Run
+from chain_of_actions.cost import cost_of
+from chain_of_actions.figures import STUDENT, controls_of, figures_of, floor, rankings, summary, write
+from gpu.record import commit, hardware
+from rich.console import Console
+from rich.table import Table
+
+from vlm_agent.agents.loading import agent_settings
+from vlm_agent.evaluation.online import evaluate_online
+from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.recipe.run import read_recipe
+
+PARTS = ("runs", "cost", "online")
+BOTH = ("full", "demo's agent")
+QUICK_STEPS, QUICK_EPISODES = 10, 5
+
+
+def main() -> None:
+    options = parse()
+    record = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
+        "hardware": hardware("cpu"),
+        "bf16": has_bf16(),
+        "quick": options.quick,
+        "steps": options.steps,
+        "episodes": options.limit,
+    }
+    if "runs" in options.parts:
+        record |= train_and_evaluate(options)
+    if "cost" in options.parts:
+        record["cost"] = {name: cost_of(run.trained, options.demo / "shards", 40) for name, run in both(options)}
+        show_rows("Cost (table 5)", [{"agent": name} | row for name, row in record["cost"].items()])
+    if "online" in options.parts:
+        record["online"] = {name: online(run, options) for name, run in both(options)}
+        show_rows("Online", [{"agent": name} | row for name, rows in record["online"].items() for row in rows])
+    write(options.output / "auto_ui.json", record)
+    print(json.dumps(record))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one seed, ten steps, five episodes: does everything run?")
+    parser.add_argument("--demo", type=Path, default=ROOT / "runs/demo", help="the folder of a demo")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
+    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS), metavar="NAME")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps (default: those of the recipe)")
+    parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
+    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/auto_ui", metavar="DIR")
+    options = parser.parse_args()
+    if len(options.seeds) not in (1, *STUDENT):
+        parser.error(f"--seeds: intervals are known for at most {max(STUDENT)} of them")
+    if options.quick:
+        options.seeds, options.limit, options.tasks = options.seeds[:1], QUICK_EPISODES, 2
+        options.steps = QUICK_STEPS if options.steps is None else options.steps
+    if options.steps is None:
+        options.steps = read_recipe(RECIPE).training.steps
+    return options
+
+
+def train_and_evaluate(options: argparse.Namespace) -> dict:
+    """The first seed of every arm, then the second, so that an interrupted benchmark has all arms."""
+    runs = [Run(name, seed, options) for seed in options.seeds for name in options.arms]
+    for number, run in enumerate(runs):
+        if not run.is_done:
+            print(f"{run.name}, seed {run.seed}: run {number + 1} of {len(runs)}{time_left(runs)}", flush=True)
+        run.complete()
+        print(json.dumps({"arm": run.name, "seed": run.seed, **figures_of(run)}), flush=True)
+    figures = {name: {run.seed: figures_of(run) for run in runs if run.name == name} for name in options.arms}
+    result = {
+        "seeds": options.seeds,
+        "arms": {name: summary(list(of_seeds.values())) for name, of_seeds in figures.items()},
+        "controls": controls_of(runs),
+        "rankings": rankings(figures),
+        "floor": floor(runs, options),
+        "runs": figures,
+    }
+    show(result["arms"] | {f"full: {name}": row for name, row in result["controls"].items()})
+    for row in result["rankings"]:
+        found = row["official"]
+        width = "" if found["half"] is None else f" ± {found['half']:.1f}"
+        printed = "" if row["printed"] is None else f" (paper: {row['printed']:+.2f})"
+        print(f"{row['better']} − {row['worse']}: {found['mean']:+.1f}{width}{printed}: {found['verdict']}")
+    for row in result["floor"]:
+        print(json.dumps(row))
+    return result
+
+
+def time_left(runs: list[Run]) -> str:
+    """From the seconds of finished runs of the same arm, or of all arms."""
+    known = {}
+    for run in runs:
+        if run.is_done:
+            known.setdefault(run.name, []).append(sum(run.seconds.values()))
+    if not known:
+        return ""
+    overall = mean(mean(seconds) for seconds in known.values())
+    left = sum(mean(known.get(run.name, [overall])) for run in runs if not run.is_done)
+    return f", about {left / 60:.0f} min left"
+
+
+def both(options: argparse.Namespace) -> list[tuple[str, Run]]:
+    """The agents whose cost and success are compared, trained if they are not yet."""
+    runs = [(name, Run(name, options.seeds[0], options)) for name in BOTH if name in options.arms]
+    for _, run in runs:
+        run.complete()
+    return runs
+
+
+def online(run: Run, options: argparse.Namespace) -> list[dict]:
+    """Success of the agent, of the expert and of an agent that does nothing."""
+    overrides = {"bf16": True} if has_bf16() else {}
+    settings = agent_settings(checkpoint=str(run.trained), overrides=overrides)
+    output = run.folder / "online"
+    content = evaluate_online(settings, output, Console(file=StringIO()), tasks=options.tasks, controls=False)
+    return [
+        {"run": name, "success": row["overall"]["success"], "interval": row["overall"]["interval"]}
+        for name, row in content["runs"].items()
+    ]
+
+
+def show(arms: dict[str, dict[str, dict]]) -> None:
+    table = Table(title="%: mean over seeds and Student's 95 % interval", box=None)
+    figures = list(next(iter(arms.values())))
+    for column in ("", *figures):
+        table.add_column(column, justify="right" if column else "left")
+    for name, row in arms.items():
+        table.add_row(name, *(cell_of(row.get(figure)) for figure in figures))
+    Console(width=170).print(table)
+
+
+def cell_of(cell: dict | None) -> str:
+    if cell is None or cell["mean"] is None:
+        return "–"
+    return f"{cell['mean']:.1f}" + ("" if cell["half"] is None else f" ± {cell['half']:.1f}")
+
+
+def show_rows(title: str, rows: list[dict]) -> None:
+    table = Table(title=title, box=None)
+    for column in rows[0]:
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(*("–" if row.get(column) is None else str(row[column]) for column in rows[0]))
+    Console(width=170).print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Parts of `tests/benchmarks/auto_ui.py`."""
