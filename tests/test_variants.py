@@ -13,6 +13,7 @@ from vlm_agent.action_languages import LANGUAGES
 from vlm_agent.agents import AGENTS
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.devices import DEVICES
+from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
 
 
 def _package(module: str, folder: str) -> str:
@@ -20,11 +21,14 @@ def _package(module: str, folder: str) -> str:
     return ".".join(module.split(".")[: folder.count(".") + 2])
 
 
+KINDS = "vlm_agent.training.data.sentence_kinds"
+
 FOLDERS = {
     "vlm_agent.agents": [kind.__module__ for kind in AGENTS.values()],
     "vlm_agent.action_languages": [settings.__module__ for settings in LANGUAGES.values()],
     "vlm_agent.datasets.sources": [source.read.__module__ for source in SOURCES.values()],
     "vlm_agent.devices": [kind.parse.__module__ for kind in DEVICES.values()],
+    KINDS: [kind.__module__ for kind in SENTENCE_KINDS.values()],
 }
 """Folder of variants → modules of the registered ones."""
 VARIANTS = {
@@ -50,14 +54,14 @@ def importers(graph: grimp.ImportGraph, variant: str) -> set[str]:
     return {importer for module in own for importer in graph.find_modules_that_directly_import(module)} - own
 
 
-@pytest.mark.parametrize("folder", ["vlm_agent.agents", "vlm_agent.datasets.sources", "vlm_agent.devices"])
+@pytest.mark.parametrize("folder", ["vlm_agent.agents", "vlm_agent.datasets.sources", "vlm_agent.devices", KINDS])
 def test_variants_do_not_import_each_other(graph, folder):
     for one, other in permutations(VARIANTS[folder], 2):
         chain = graph.find_shortest_chain(importer=one, imported=other, as_packages=True)
         assert chain is None, " imports ".join(chain)
 
 
-@pytest.mark.parametrize("folder", ["vlm_agent.agents", "vlm_agent.action_languages"])
+@pytest.mark.parametrize("folder", ["vlm_agent.agents", "vlm_agent.action_languages", KINDS])
 def test_agents_and_languages_are_imported_by_their_own_folder_alone(graph, folder):
     for variant in VARIANTS[folder]:
         outside = {name for name in importers(graph, variant) if not f"{name}.".startswith(f"{folder}.")}

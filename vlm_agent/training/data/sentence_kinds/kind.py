@@ -87,5 +87,5 @@ class SentenceKind(ABC):
         """Of the run's items, without pixels. Raises RecipeError if the sentences are unknown before the run."""
         raise RecipeError(
             "a dry run needs data.shards and sentences of known length, such as data.sentences: trajectory; those of "
-            f"{self.run.recipe.data.sentences} are drawn during the run"
+            f"{self.run.recipe.data.sentences} are known only during the run"
         )
