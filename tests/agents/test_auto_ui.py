@@ -118,13 +118,8 @@ def test_batched_tokens_are_those_of_decoding_one_by_one_at_any_lengths(tmp_path
     decoder, limits = agent.decoder, Limits(agent.sentences.end_mark, 20)
     with torch.inference_mode():
         alone = [decode_sentence(decoder, sentence, most_likely, limits) for sentence in sentences]
-        assert alone == decoded_together(agent, sentences, 20)
+        assert alone == replace(agent, batch_size=5)._decode(sentences, most_likely, limits)
     assert len({tuple(ids) for ids in alone}) > 2
-
-
-def decoded_together(agent: AutoUiAgent, sentences: list[Sentence], max_tokens: int) -> list[list[int]]:
-    short = replace(agent, sentences=replace(agent.sentences, max_target_tokens=max_tokens), batch_size=5)
-    return short._decode(sentences, constrained=False)
 
 
 def test_constrained_answers_are_actions_behind_a_plan_in_batches_and_alone(run):
@@ -365,3 +360,5 @@ def test_constrained_decoding_with_a_tokenizer_without_bytes_is_an_error_before_
     assert evaluate(run, shards, tmp_path / "out", "--constrained") == FAILED
     assert "this tokenizer cannot write every byte" in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.parquet"))
+    with pytest.raises(CheckpointError, match="cannot write every byte"):
+        AutoUiAgent.from_run(run, constrained=True)

@@ -10,13 +10,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import NamedLanguage
+from vlm_agent.agents.auto_ui.agent import CONSTRAINED_TOKENS
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import Limits
 from vlm_agent.agents.decoding.token_bytes import token_bytes
 from vlm_agent.episodes import Action
 from vlm_agent.errors import UserError
+from vlm_agent.sentences.steps import StepSentences
 
 TOKENIZERS = {"words": tiny.tokenizer(), "byte-level": kinds.byte_level(), "sentencepiece": kinds.sentencepiece()}
 LANGUAGE = BinnedLanguage()
@@ -85,6 +88,28 @@ def test_a_tap_with_a_name_is_an_action_within_the_limit(kind, prefix, seed, lik
     written = decode(kind, ids_of(kind, prefix), seed, likely_end, 64, NamedLanguage())
     assert written[-1] == TOKENIZERS[kind].eos_token_id
     assert NamedLanguage().decode(text_of(kind, written)) is not None
+
+
+@every_kind
+@given(
+    st.sampled_from(["", "Action Plan: [TYPE,", 'Action Plan: [WAIT] ; Action Decision: "action_type": "TYPE", ']),
+    st.integers(0, 1 << 20),
+    st.sampled_from([-9.0, 0.0, 9.0]),
+)
+@settings(max_examples=6, deadline=None)
+def test_a_plan_and_its_action_are_within_the_limit(kind, prefix, seed, likely_end):
+    tokenizer = TOKENIZERS[kind]
+    sentences = StepSentences(tokenizer, AutoUiLanguage(), max_target_tokens=1)
+    bounds, generator = limits(kind, CONSTRAINED_TOKENS + 1), torch.Generator().manual_seed(seed)
+    choose, written = Constrained(tokenizer, sentences.language, bounds, sentences.ending), ids_of(kind, prefix)
+    while not written or not bounds.reached(written):
+        logits = torch.randn(len(tokenizer), generator=generator)
+        logits[bounds.end_mark] += likely_end
+        written = [*written, choose(written, int(logits.argmax()), lambda logits=logits: logits)]
+    text = text_of(kind, written)
+    assert written[-1] == tokenizer.eos_token_id
+    assert sentences.language.decode(text) is not None
+    assert 1 <= len(sentences.plan_of(text)) <= sentences.future
 
 
 @every_kind

@@ -59,6 +59,7 @@ class AutoUiAgent:
     def __post_init__(self) -> None:
         if self.decoder is None:
             self.decoder = cast(SourceDecoder, decoder_of(self.model))
+        self._decoding(self.constrained)  # a tokenizer that cannot be constrained is refused before the first answer
 
     @classmethod
     def from_run(
@@ -113,11 +114,12 @@ class AutoUiAgent:
     def answer_prepared(
         self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
     ) -> list[list[list[Answer]]]:
+        decodings = [self._decoding(constrained) for constrained in (self.constrained, *map(_is_constrained, variants))]
         features = iter(self.features.of([screen for one in prepared for screen in one.screens]))
         sentences = [self._sentences(one, [next(features) for _ in one.screens]) for one in prepared]
         runs = []
-        for constrained in (self.constrained, *map(_is_constrained, variants)):
-            decoded = iter(self._decode([sentence for each in sentences for sentence in each], constrained))
+        for choose, limits in decodings:
+            decoded = iter(self._decode([sentence for each in sentences for sentence in each], choose, limits))
             runs.append([self._answers(one, each, decoded) for one, each in zip(prepared, sentences, strict=True)])
         return runs
 
@@ -127,10 +129,9 @@ class AutoUiAgent:
             for number, source in enumerate(prepared.sources)
         ]
 
-    def _decode(self, sentences: Sequence[Sentence], constrained: bool) -> list[list[int]]:
+    def _decode(self, sentences: Sequence[Sentence], choose: Choice, limits: Limits) -> list[list[int]]:
         """The tokens of the answer to each source. Sources of similar length share a batch."""
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]))
-        choose, limits = self._decoding(constrained)
         decoded: list[list[int]] = [[] for _ in sentences]
         with torch.inference_mode(), self._precision():
             for start in range(0, len(order), self.batch_size):
