@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import transformers
 from helpers import tiny, tiny_auto_ui
 from peft import PeftModel
 from transformers import T5Config, T5ForConditionalGeneration
@@ -92,6 +93,24 @@ def test_a_head_that_is_not_scaled_may_be_tied(tmp_path):
     assert model.t5.lm_head.weight is model.t5.shared.weight
     assert model.config.tie_word_embeddings
     assert not model.config.text_config.scale_decoder_outputs
+
+
+def test_a_head_is_not_tied_where_weights_cannot_be_compared(tmp_path, monkeypatch):
+    """Under ZeRO-3 partitioned weights are empty, so that transformers finds every two of them equal."""
+    monkeypatch.setattr(transformers.modeling_utils, "_tied_params_are_equal", lambda one, other: True)
+    model = build_model(recipe(encoder_decoder={"checkpoint": t5_folder(tmp_path, tied=False)}), WORDS)
+    assert model.t5.lm_head.weight is not model.t5.shared.weight
+
+
+def test_trained_parts_in_float32_read_a_frozen_t5_in_bfloat16(tmp_path):
+    folder, results = t5_folder(tmp_path / "t5", tied=False), []
+    for dtype in ("float32", "bfloat16"):
+        wanted = recipe(encoder_decoder={"checkpoint": folder}, dtype=dtype)
+        torch.manual_seed(1)
+        model = choose_trained_weights(build_model(wanted, WORDS), ADAPTED, Lora(rank=2, dropout=0.0))
+        results.append(logits(model).float())
+    exact, rounded = results
+    assert (exact - rounded).abs().mean() < 0.1 * exact.std()
 
 
 @both_heads

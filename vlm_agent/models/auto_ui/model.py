@@ -88,11 +88,15 @@ class Fusion(nn.Module):
         self.gate_dense = nn.Linear(2 * width, width)
 
     def forward(self, text: torch.Tensor, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """(B, L, width), (B, K, size) to (B, L, width). `mask`: bool (B, K), which features are attended to."""
-        seen = self.image_dense(features.to(zero3.dtype(cast("nn.Parameter", self.image_dense.weight))))
-        attended = self.mha_layer(text, seen, mask)
-        gate = torch.sigmoid(self.gate_dense(torch.cat([text, attended], dim=-1)))
-        return (1 - gate) * text + gate * attended
+        """(B, L, width), (B, K, size) to (B, L, width). `mask`: bool (B, K), which features are attended to.
+
+        Computes in the dtype of its own weights, which train in float32 beside a frozen T5 in bfloat16.
+        """
+        dtype = zero3.dtype(cast("nn.Parameter", self.image_dense.weight))
+        own, seen = text.to(dtype), self.image_dense(features.to(dtype))
+        attended = self.mha_layer(own, seen, mask)
+        gate = torch.sigmoid(self.gate_dense(torch.cat([own, attended], dim=-1)))
+        return ((1 - gate) * own + gate * attended).to(text.dtype)
 
 
 class T5(nn.Module):
@@ -261,6 +265,9 @@ class AutoUi(PreTrainedModel):
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         text = self.config.text_config
+        hidden = hidden.to(
+            zero3.dtype(cast("nn.Parameter", self.t5.lm_head.weight))
+        )  # a norm that trains returns float32
         return self.t5.lm_head(hidden * text.d_model**-0.5 if text.scale_decoder_outputs else hidden)
 
 
