@@ -21,6 +21,7 @@ from vlm_agent.models.weights.adapters import (
     merge_adapter,
     save_trained_weights,
 )
+from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.recipe.model import Lora, ModelRecipe, TrainedParts
 
 WORDS = tiny.tokenizer()
@@ -261,6 +262,11 @@ def test_a_run_that_holds_a_plain_t5_is_refused_in_one_line(tmp_path):
     (tmp_path / "run/recipe.yaml").write_text("model: {}\n")
     with pytest.raises(CheckpointError, match="models of type 't5' are not supported"):
         load(tmp_path / "run")
+
+
+def test_quantisation_is_refused():
+    with pytest.raises(UserError, match=r"AutoUi cannot be quantised; remove model\.quantisation"):
+        quantise(tiny_auto_ui.model(64), "nf4")
 
 
 def test_the_family_says_what_it_trains_from():

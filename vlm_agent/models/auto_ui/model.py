@@ -162,6 +162,7 @@ class AutoUi(PreTrainedModel):
         "head": "t5.lm_head",
     }
     base_model_prefix = ""
+    is_quantisable = False  # T5 casts states to the dtype of its weights, which is not a float's
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _no_split_modules = ["T5Block"]  # noqa: RUF012 (transformers' own shape)

@@ -38,10 +38,13 @@ def quantise(model: nn.Module, kind: Quantisation | None) -> nn.Module:
     """Quantise the linear layers of the language model, in place; None leaves the model unchanged.
 
     Each layer is quantised on its device: the same weights give the same bits on the same kind of device. Afterwards
-    the model may change its device, but not its dtype. Raises QuantisationError if bitsandbytes is missing.
+    the model may change its device, but not its dtype. Raises QuantisationError if bitsandbytes is missing,
+    and for a model whose `is_quantisable` is False.
     """
     if kind is None:
         return model
+    if not getattr(model, "is_quantisable", True):
+        raise QuantisationError(f"{type(model).__name__} cannot be quantised; remove model.quantisation")
     bitsandbytes = _bitsandbytes(kind)
     layers = model.get_submodule(parts_of(model)["language_model"])
     for name, layer in list(layers.named_modules()):
