@@ -100,6 +100,12 @@ def test_a_killed_run_resumes_to_the_same_bits(folder, alone):
     assert furthest(alone, weights(folder / "killed")) == 0
 
 
+def test_worker_processes_train_the_same_bits(folder, alone):
+    recipe = written(folder, "workers", accumulation=2)
+    assert main(["train", "--config", str(recipe), "--data.workers", "1"]) == OK
+    assert furthest(alone, weights(folder / "workers")) == 0
+
+
 @pytest.mark.slow
 def test_two_ranks_of_zero_2_train_the_weights_of_one_process(folder, alone):
     recipe = written(folder, "zero2", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero2.json"))

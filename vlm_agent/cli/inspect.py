@@ -105,8 +105,8 @@ def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse
 
     recipe = read_recipe(options.config)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
+    sentences = recipe_sentences(recipe)  # raises the error for recipes without trajectories
     budget = context_length(recipe) if options.budget is None else options.budget
-    sentences = recipe_sentences(recipe)
     counts = count_tokens(columns_for(dataset, sentences, columns), sentences).whole
     return TokenBudget(options.config.name, budget, by_subset(columns, counts))
 

@@ -309,3 +309,10 @@ def test_a_dry_run_counts_the_content_of_all_rows_without_features(planned, data
     longest = max(row["source_lengths"][0] for row in rows), max(row["target_lengths"][0] for row in rows)
     assert dry.reads.largest_row(RowSize(sentences=3)).tokens == 3 * sum(longest)
     assert dry.hours > 0
+
+
+def test_inspect_counts_trajectories_alone_and_says_so(shards, features, tmp_path, capsys):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(yaml.safe_dump(chain_runs.recipe(shards, features, tmp_path / "run")))
+    assert main(["inspect", str(shards), "--config", str(path)]) != OK
+    assert "reads sentences of kind chain_of_actions; trajectories are needed here" in capsys.readouterr().err
