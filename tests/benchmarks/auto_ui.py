@@ -7,6 +7,7 @@
 Each arm changes one key of recipes/auto_ui_tiny.yaml and is trained for its number of steps:
 
 - full: visual tokens as features (patches), 8 earlier actions, a plan of 4 types, normalised actions;
+- grey screens: the features of a grey screen, in training and in evaluation;
 - pooled: their mean, the paper's form;
 - without chains, history only, plan only, unnormalised: table 3; screen description: table 7;
 - new word embeddings: without starting those of words from the base's;

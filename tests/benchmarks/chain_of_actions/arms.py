@@ -33,12 +33,14 @@ class Arm:
 
 ARMS = {
     "full": Arm(controls=True),
+    "grey screens": Arm(("--data.control", "grey_screens")),
     "pooled": Arm(form="pooled"),
     "without chains": Arm(("--data.history", "0", "--data.future", "0")),
     "history only": Arm(("--data.future", "0")),
     "plan only": Arm(("--data.history", "0")),
     "unnormalised": Arm(("--action_language.normalised", "false")),
-    "screen description": Arm(("--data.elements", "true")),
+    # A description has 500 tokens here: the paper's limit of 512 would drop half of the earlier actions.
+    "screen description": Arm(("--data.elements", "true", "--data.max_source_tokens", "1280")),
     "new word embeddings": Arm(("--model.word_embeddings", "null")),
     "demo's agent": Arm(recipe=DEMO, own_steps=True),
 }

@@ -36,6 +36,8 @@ RANKINGS = (
     ("full", "unnormalised", "Table 3", 74.27 - 70.23),
     ("screen description", "full", "Table 7, base", 75.54 - 72.84),
     ("full", "pooled", "not in the paper", None),
+    ("full", "grey screens", "not in the paper", None),
+    ("pooled", "grey screens", "not in the paper", None),
     ("full", "new word embeddings", "not in the paper", None),
 )
 """(better, worse, where, difference of the overall score in points) as printed by Zhan and Zhang (2023)."""
