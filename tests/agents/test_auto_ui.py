@@ -108,9 +108,10 @@ def test_batched_answers_are_those_of_each_step_alone(tmp_path, data):
     assert len({answer.text for answers in alone for answer in answers}) > 2
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_batched_tokens_are_those_of_decoding_one_by_one_at_any_lengths(tmp_path, seed):
+@pytest.mark.parametrize(("seed", "dtype"), [(0, torch.float32), (1, torch.float32), (2, torch.float64)])
+def test_batched_tokens_are_those_of_decoding_one_by_one_at_any_lengths(tmp_path, seed, dtype):
     agent, sentences = recorded(AutoUiAgent.from_run(auto_ui_run.write_run(tmp_path / "run", seed=seed)))
+    agent.model.to(dtype)
     for episodes in (EPISODES[:1], EPISODES):
         agent.answer_episodes(episodes)
     sentences = list(sentences)  # decoding records more

@@ -8,6 +8,7 @@ import yaml
 from helpers import chain_runs, tiny
 from rich.console import Console
 
+from vlm_agent.agents import answer_step_by_step
 from vlm_agent.agents.auto_ui import AutoUiSettings
 from vlm_agent.agents.auto_ui.agent import AutoUiAgent
 from vlm_agent.cli import OK, main
@@ -37,7 +38,10 @@ def test_the_real_episode_is_learned_and_answered_4_of_4(shared, tmp_path, past_
     content["model"]["encoder_decoder"] = {"config": chain_runs.T5 | WIDER}
     content["training"] |= {"steps": 80, "batch_size": 4, "optimizer": {"name": "adamw", "learning_rate": 3e-3}}
     run = train(content, tmp_path)
-    plans = [answer.plan for answer in AutoUiAgent.from_run(run).answer_episodes(episodes_of(shards))[0][0]]
+    agent, episodes = AutoUiAgent.from_run(run), episodes_of(shards)
+    ((answers,),) = agent.answer_episodes(episodes)
+    assert [answers] == answer_step_by_step(agent, episodes)
+    plans = [answer.plan for answer in answers]
     kinds = ("PRESS_HOME", "DUAL_POINT", "DUAL_POINT", "STATUS_TASK_COMPLETE")
     assert plans == [kinds[number:] for number in range(4)]
     for stored in (None, str(features)):

@@ -92,7 +92,10 @@ def recipe(shards: Path, run: Path, **data) -> dict:
 
 
 def write_run(run: Path, shards: Path = Path("shards"), seed: int = 0, **data) -> Path:
-    """A finished run of random weights, large enough that its answers differ from screen to screen."""
+    """A finished run of random weights, large enough that its answers differ from screen to screen.
+
+    Larger ones saturate the attention, and rounding then decides which token is attended to.
+    """
     described = Recipe(**recipe(shards, run, **data))
     language = described.action_language.build()
     texts = [*PHRASES, tiny.episode().goal, "world", *(element.name for element in tiny.ELEMENTS)]
@@ -101,7 +104,7 @@ def write_run(run: Path, shards: Path = Path("shards"), seed: int = 0, **data) -
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weights in model.parameters():
-            weights.normal_(std=0.6, generator=generator)
+            weights.normal_(std=0.4, generator=generator)
     save(model, tokenizer, run)
     (run / RECIPE_FILE).write_text(described.to_yaml(), encoding="utf-8")
     return run
