@@ -6,7 +6,7 @@ actions match their own kind, and an answer that is not an action matches nothin
 
 Errors of published scorers are *not* reproduced: scoring the previous sample after a parse failure (Auto-UI), dropping
 failed samples from the denominator (SeeClick), counting every Enter and every end of a task as right (MM-Navigator),
-comparing clicks with (0, 0) (CoAT; its rule for clicks also needs a predicted box, which our agents do not predict).
+comparing clicks with (0, 0) and accepting an empty text for any (CoAT, `aitz/rules.py`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +19,10 @@ from vlm_agent.episodes import ActionKind, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring import aitw_matcher
+from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, scroll_directions, texts_match
 from vlm_agent.evaluation.scoring.steps import StepTable
 from vlm_agent.evaluation.scoring.strict import same_element, touches_the_element
-from vlm_agent.geometry import directions
+from vlm_agent.geometry import boxes_at, directions
 
 Rule = Callable[[StepTable, np.ndarray], np.ndarray]
 """Maps a table and the rows (R,) whose two actions are of the same kind to whether each row matches, bool (R,)."""
@@ -132,6 +133,34 @@ def _one_text_in_the_other(table: StepTable, rows: np.ndarray, strip_gold: bool)
     return np.array([gold in predicted or predicted in gold for gold, predicted in pairs], bool)
 
 
+def _box_meets_point(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    """CoAT's rule for clicks. A tap without a predicted box stands for the smallest element under it, or for itself."""
+    gold, predicted = (points[rows] for points in _touches(table))
+    elements, place = table.boxes.listed(rows)
+    found = boxes_at(predicted, elements, place)
+    box = np.column_stack([predicted, np.zeros_like(predicted)])
+    box[found >= 0] = elements[found[found >= 0]]
+    if table.predicted_box is not None:
+        named = table.predicted_box[rows]
+        box = np.where(np.isnan(named).any(axis=1, keepdims=True), box, named)
+    return boxes_match(_corners(box), gold, _corners(elements), place)
+
+
+def _corners(boxes: np.ndarray) -> np.ndarray:
+    return np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])
+
+
+def _same_scroll(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    gold, predicted = (
+        scroll_directions(actions.touch[rows], actions.lift[rows]) for actions in (table.gold, table.predicted)
+    )
+    return gold == predicted
+
+
+def _close_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    return np.array([texts_match(gold, predicted) for gold, predicted in _texts(table, rows)], bool)
+
+
 def _texts(table: StepTable, rows: np.ndarray) -> Iterator[tuple[str, str]]:
     columns = (table.gold.text, table.predicted.text)
     return zip(*(column.take(rows).to_pylist() for column in columns), strict=True)
@@ -196,6 +225,27 @@ AGENTCPM = Dialect(
     either_end=True,
 )
 
+COAT_POINT = Dialect(
+    rule="taps within 0.14 or in one element, swipes by direction (vertical from |dy| = 0.9 |dx|), one text in the "
+    "other or a Levenshtein ratio above 0.8, complete and impossible count as equal",
+    source="CoAT (Zhang et al. 2024) for agents that predict points; IMNearth/CoAT coat/evaluate.py but for clicks",
+    taps=partial(_near_or_in_one_box, growth=0.0),
+    swipes=_same_scroll,
+    texts=_close_text,
+    either_end=True,
+)
+
+COAT_BOX = Dialect(
+    rule="the predicted box, 1.2 times as large, holds the gold tap, or overlaps by IoU > 0.5 with an element, 1.2 "
+    "times as large, that does; an answer without a box counts as the smallest element under its tap; the rest as "
+    "coat_point",
+    source="CoAT (Zhang et al. 2024), IMNearth/CoAT coat/evaluate.py, with the gold tap in place of (0, 0)",
+    taps=_box_meets_point,
+    swipes=_same_scroll,
+    texts=_close_text,
+    either_end=True,
+)
+
 DIALECTS = {
     "official": OFFICIAL,
     "strict": STRICT,
@@ -204,6 +254,8 @@ DIALECTS = {
     "official_factor": OFFICIAL_FACTOR,
     "five_points": FIVE_POINTS,
     "agentcpm": AGENTCPM,
+    "coat_point": COAT_POINT,
+    "coat_box": COAT_BOX,
 }
 """Scorers by the name that `--dialect` and benchmark files use."""
 

@@ -5,6 +5,7 @@ right steps and 1. Therefore one bootstrap over episodes gives the interval of a
 """
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -27,6 +28,17 @@ RESAMPLES = 1000
 
 Quotient = tuple[np.ndarray, np.ndarray]
 """Numerator and denominator of a share by episode, float64 (E,) each."""
+
+
+class InEpisodes(Protocol):
+    """N steps of E episodes: the lengths of the episodes int (E,), each step's episode and place in it int (N,)."""
+
+    @property
+    def lengths(self) -> np.ndarray: ...
+    @property
+    def episode(self) -> np.ndarray: ...
+    @property
+    def step(self) -> np.ndarray: ...
 
 
 def quotients(steps: JudgedSteps, right: np.ndarray) -> dict[str, Quotient]:
@@ -52,7 +64,7 @@ def quotients(steps: JudgedSteps, right: np.ndarray) -> dict[str, Quotient]:
     }
 
 
-def steps_to_first_error(steps: JudgedSteps, right: np.ndarray) -> np.ndarray:
+def steps_to_first_error(steps: InEpisodes, right: np.ndarray) -> np.ndarray:
     """The number of right steps before the first wrong one of each episode, int (E,)."""
     reached = steps.lengths.copy()
     np.minimum.at(reached, steps.episode[~right], steps.step[~right])

@@ -13,6 +13,7 @@ from vlm_agent.datasets.sources.registry import published_subsets
 from vlm_agent.episodes import ACTION_NAMES, shown_action_names
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.scoring.aitz.metrics import aitz_rows
 from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.measures import (
@@ -57,7 +58,8 @@ def score(
 
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
     `by_step` has, for each step index from 0, the number of steps and the share right by each scorer; `by_length` has,
-    for each episode length, the number of episodes and their partial match.
+    for each episode length, the number of episodes and their partial match. With a scorer of AitZ, `aitz` holds the
+    table of `aitz_rows`.
 
     Raises DatasetError if a step is missing or occurs twice, or if a group has a subset's name; UserError if a scorer
     is unknown.
@@ -65,12 +67,14 @@ def score(
     notes = describe_scorers(scorers)
     steps = judge_steps(source, scorers)
     members, subsets = members_of(steps, groups)
+    aitz = aitz_rows(steps, scorers, seed)
     return {
         **{scorer: _rows(steps, steps.right[scorer], members, subsets, seed) for scorer in scorers},
         "scorers": notes,
         "confusion": _confusion(steps),
         "by_step": list(_by_step(steps, scorers)),
         "by_length": list(_by_length(steps, scorers)),
+        **({"aitz": aitz} if aitz else {}),
     }
 
 

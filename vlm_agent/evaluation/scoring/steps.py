@@ -87,7 +87,11 @@ class Boxes:
 @dataclass(frozen=True)
 class StepTable:
     """N steps with their predictions: `episode_id` and `subset` are pyarrow string arrays, `step` and `episode_length`
-    int (N,). Further columns are the gold and predicted actions and the elements on each screen."""
+    int (N,). Further columns are the gold and predicted actions and the elements on each screen.
+
+    `predicted_box` float64 (N, 4) holds the box that each answer names, as (y, x, height, width); NaN where it names
+    none. None if no answer of the table names a box.
+    """
 
     episode_id: pa.Array
     subset: pa.Array
@@ -96,6 +100,7 @@ class StepTable:
     gold: Actions
     predicted: Actions
     boxes: Boxes
+    predicted_box: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.step)

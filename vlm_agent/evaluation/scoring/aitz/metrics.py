@@ -1,0 +1,107 @@
+"""The table of AitZ (Zhang et al. 2024, tables 1 and 5): shares by kind of action, over steps and over episodes.
+
+Every share but two is micro, over all steps of its kind; goal progress and success are means over episodes. Differences
+from the published evaluator (IMNearth/CoAT, commit 9ab1a9f) and the paper:
+
+- A kind without gold steps has no share; the published code divides by zero.
+- A click and a scroll are two types, in the totals too. The paper's totals of type count them as one.
+- The totals count the stops of every system. The paper's totals of zero-shot systems leave them out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.evaluation.scoring.judged import JudgedSteps
+from vlm_agent.evaluation.scoring.measures import Quotient, interval, percent, resampled, steps_to_first_error
+
+AITZ_SCORERS = ("coat_point", "coat_box")
+"""The dialects whose results have the table of AitZ."""
+
+KINDS = ("scroll", "click", "type", "press", "stop")
+OTHER = -1
+"""The kind of an action that AitZ lacks, and of an answer that is not an action."""
+
+MEASURES = (
+    *("scroll", "click_type", "click", "type_type", "type", "press", "stop", "total_type", "total"),
+    *("hit_rate", "goal_progress", "success"),
+)
+"""The columns of the table; those that the paper prints have the names of `report/published.yaml`."""
+
+_KIND_OF_NAME = {
+    "swipe": "scroll",
+    "tap": "click",
+    **dict.fromkeys(("back", "home", "enter"), "press"),
+    **dict.fromkeys(("complete", "impossible"), "stop"),
+}
+
+
+@dataclass(frozen=True)
+class AitzSteps:
+    """N steps of E episodes: `lengths` int (E,), `episode` and `step` int (N,) as in `JudgedSteps`, and the kinds of
+    the gold and the predicted actions int (N,), indices of `KINDS` or `OTHER`."""
+
+    lengths: np.ndarray
+    episode: np.ndarray
+    step: np.ndarray
+    gold: np.ndarray
+    predicted: np.ndarray
+
+    @classmethod
+    def of(cls, steps: JudgedSteps) -> "AitzSteps":
+        kinds = [_KIND_OF_NAME.get(name, name) for name in ACTION_NAMES]
+        codes = np.array([KINDS.index(kind) if kind in KINDS else OTHER for kind in kinds] + [OTHER])
+        return cls(steps.lengths, steps.episode, steps.step, codes[steps.gold.name], codes[steps.predicted])
+
+
+def aitz_rows(steps: JudgedSteps, scorers: Sequence[str], seed: int) -> dict[str, dict[str, dict]]:
+    """{scorer: {measure: {"value": …, "interval": …, "of": …}}} for those of `scorers` that are in `AITZ_SCORERS`.
+
+    `value` is in percent, `interval` its 95 % by bootstrap over episodes; None if undefined. `of` is the denominator:
+    the number of steps, or of episodes.
+    """
+    columns = AitzSteps.of(steps)
+    return {
+        scorer: _row(aitz_quotients(columns, steps.right[scorer]), seed) for scorer in scorers if scorer in AITZ_SCORERS
+    }
+
+
+def _row(quotients: Mapping[str, Quotient], seed: int) -> dict[str, dict]:
+    return {
+        measure: {
+            "value": percent(*quotients[measure]),
+            "interval": interval(resampled(*quotients[measure], [seed, *f"aitz {measure}".encode()])),
+            "of": int(quotients[measure][1].sum()),
+        }
+        for measure in MEASURES
+    }
+
+
+def aitz_quotients(steps: AitzSteps, right: np.ndarray) -> dict[str, Quotient]:
+    """Numerator and denominator by episode of each of `MEASURES`, and of `scroll_type`, `press_type` and `stop_type`.
+
+    `right` is bool (N,). `X_type`: answers of the kind X among the gold steps of that kind, `X`: right ones among them.
+    `hit_rate`: answers that are an action of AitZ's five kinds. A gold step of another kind counts in totals only, and
+    its type is right if the step is.
+    """
+
+    def count(mask: np.ndarray) -> np.ndarray:
+        return np.bincount(steps.episode[mask], minlength=len(steps.lengths)).astype(np.float64)
+
+    lengths, ones = steps.lengths.astype(np.float64), np.ones(len(steps.lengths))
+    same_kind = right | ((steps.gold == steps.predicted) & (steps.gold != OTHER))
+    quotients = {}
+    for code, kind in enumerate(KINDS):
+        among = steps.gold == code
+        quotients[f"{kind}_type"] = (count(same_kind & among), count(among))
+        quotients[kind] = (count(right & among), count(among))
+    reached = steps_to_first_error(steps, right)
+    return quotients | {
+        "total_type": (count(same_kind), lengths),
+        "total": (count(right), lengths),
+        "hit_rate": (count(steps.predicted != OTHER), lengths),
+        "goal_progress": (reached / lengths, ones),
+        "success": ((reached == lengths).astype(np.float64), ones),
+    }
