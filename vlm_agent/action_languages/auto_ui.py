@@ -22,6 +22,8 @@ from typing import Literal
 import numpy as np
 
 from vlm_agent.action_languages.language import (
+    DECISION,
+    SWIPES,
     ActionColumns,
     ActionLanguage,
     Coordinate,
@@ -31,17 +33,6 @@ from vlm_agent.action_languages.language import (
     text_codes,
 )
 from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, Screen
-
-DECISION = "Action Decision:"
-"""The text between a plan and the decision."""
-
-SWIPES = {
-    "up": ((0.8, 0.5), (0.2, 0.5)),
-    "down": ((0.2, 0.5), (0.8, 0.5)),
-    "left": ((0.5, 0.8), (0.5, 0.2)),
-    "right": ((0.5, 0.2), (0.5, 0.8)),
-}
-"""Direction of the finger → touch and lift point of a normalised swipe."""
 
 _DECIMALS = 4
 _FIELDS = ("action_type", "touch_point", "lift_point", "typed_text")

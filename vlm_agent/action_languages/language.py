@@ -11,6 +11,17 @@ import pyarrow as pa
 from vlm_agent.episodes import Action, Screen
 from vlm_agent.settings import Section
 
+DECISION = "Action Decision:"
+"""The text between a plan and the decision."""
+
+SWIPES = {
+    "up": ((0.8, 0.5), (0.2, 0.5)),
+    "down": ((0.2, 0.5), (0.8, 0.5)),
+    "left": ((0.5, 0.8), (0.5, 0.2)),
+    "right": ((0.5, 0.2), (0.5, 0.8)),
+}
+"""Direction of the finger → touch and lift point of the swipe that stands for it (Auto-UI, section 3.3)."""
+
 
 @dataclass(frozen=True)
 class Coordinate:
