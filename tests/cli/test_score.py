@@ -33,6 +33,13 @@ def test_it_prints_one_row_per_scorer_with_its_source(runs, capsys):
         assert words in printed
 
 
+def test_it_prints_the_metrics_of_aitz_under_its_dialects_only(runs, capsys):
+    assert main(["score", str(runs[1]), "--dialect", "coat_point", "coat_box"]) == OK
+    assert "AitZ, %" in (printed := capsys.readouterr().out) and "hit rate" in printed
+    assert main(["score", str(runs[1])]) == OK
+    assert "AitZ" not in capsys.readouterr().out
+
+
 def test_the_file_contains_the_computed_scores(runs, tmp_path):
     (tmp_path / "groups.json").write_text(json.dumps({"last": ["e2"]}))
     options = ["--groups", str(tmp_path / "groups.json"), "--output", str(tmp_path / "new" / "metrics.json")]

@@ -33,6 +33,11 @@ def test_each_benchmark_has_a_description_a_source_and_its_commands(path):
     assert f"--output {recipe.shards}" in commands[-2]
 
 
+def test_aitz_is_also_scored_by_the_rules_of_its_paper():
+    scorers = read_benchmark(FOLDER / "aitz.yaml", {}).scorers
+    assert scorers == ("official", "strict", "agentcpm", "coat_point", "coat_box")
+
+
 def test_no_two_have_the_same_name_or_shards():
     recipes = [read_benchmark(path, {}) for path in FILES]
     assert len({recipe.name for recipe in recipes}) == len({recipe.shards for recipe in recipes}) == len(recipes)
@@ -50,6 +55,7 @@ def _commands(path: Path) -> list[str]:
         ("name: n", "about: Field required"),
         (VALID + "split: tset", "split 'tset' is unknown; choose one of train, validation, test"),
         (VALID + "dialect: mine", "dialect 'mine' is unknown"),
+        (VALID + "further_dialects: [mine]", "dialect 'mine' is unknown"),
         (VALID + "limit: 0", "limit: "),
         ("[]", "keys and values"),
         ("{1: 2}", "keys and values"),

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, PositiveInt
 
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.evaluation.scoring.dialects import find_dialect
+from vlm_agent.evaluation.scoring.dialects import SCORERS, find_dialect
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.settings import Section
 
@@ -38,7 +38,8 @@ class Benchmark(Section):
 
     `limit`: maximum number of episodes, spread evenly over the split, because shards hold one subset after the other.
     `groups`: groups scored in addition to the subsets, or a JSON file of them. `dialect`: a scorer in addition to the
-    official and the strict one. `name`, `about` and `source` describe a published benchmark; every benchmark file has
+    official and the strict one, `further_dialects`: more of them; with `coat_point` or `coat_box`, a result has AitZ's
+    table of metrics. `name`, `about` and `source` describe a published benchmark; every benchmark file has
     them.
     """
 
@@ -50,6 +51,12 @@ class Benchmark(Section):
     groups: Path | Groups = {}  # noqa: RUF012 (pydantic copies it)
     limit: PositiveInt | None = None
     dialect: Annotated[str, AfterValidator(_dialect)] = "official"
+    further_dialects: list[Annotated[str, AfterValidator(_dialect)]] = []  # noqa: RUF012 (pydantic copies it)
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """The scorers of a result, each once."""
+        return tuple(dict.fromkeys((*SCORERS, self.dialect, *self.further_dialects)))
 
     def episode_indices(self, available: int) -> list[int]:
         """Which of the split's `available` episodes are scored."""

@@ -12,6 +12,7 @@ from rich.console import Console
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.offline.plan import read_plan
 from vlm_agent.evaluation.offline.run import evaluate
 
 
@@ -33,6 +34,20 @@ def test_the_agent_its_controls_and_the_baselines_without_a_model_are_scored(tmp
     assert json.loads((output / "metrics.json").read_text()) == scores
     assert {path.name for path in output.iterdir()} >= {"report.html", "predictions_no_history.parquet"}
     assert "no history" in printed
+
+
+def test_with_a_dialect_of_aitz_its_table_is_printed_and_reported(tmp_path):
+    shards, output = write_shards(tmp_path / "shards", ["train", "test"]), tmp_path / "out"
+    benchmark = {"dialect": "agentcpm", "further_dialects": ["coat_point"]}
+    scores, printed = _evaluate(shards, output, benchmark=benchmark)
+    assert list(scores["trained"]["scorers"]) == ["official", "strict", "agentcpm", "coat_point"]
+    assert scores["trained"]["aitz"]["coat_point"]["success"]["value"] == 100
+    assert "AitZ, %, by coat point" in printed and "hit rate" in printed
+    assert 'data-kind="aitz"' in (output / "report.html").read_text()
+    assert read_plan(output).benchmark.scorers == ("official", "strict", "agentcpm", "coat_point")
+    again, _ = _evaluate(shards, tmp_path / "other", controls=False)
+    assert "aitz" not in again["trained"]
+    assert 'data-kind="aitz"' not in (tmp_path / "other/report.html").read_text()
 
 
 def test_controls_can_be_left_out(tmp_path):

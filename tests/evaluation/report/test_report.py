@@ -147,6 +147,20 @@ def test_every_number_is_that_of_the_scores(page, runs):
                 assert cell == as_shown(rows["overall"][share], rows["overall"]["intervals"][share])
 
 
+def test_the_metrics_of_aitz_are_those_of_the_scores(episodes, predictions, tmp_path):
+    runs = {
+        "trained": score(predictions, scorers=["official", "strict", "coat_box"]),
+        "silent": score(answered(predictions, [None] * len(predictions)), scorers=["official", "strict", "coat_box"]),
+        "blind_ceiling": blind_ceiling(predictions),
+    }
+    write_report(tmp_path / "r.html", runs, predictions, Shards(episodes), FACTS, episodes=1)
+    shown = Page((tmp_path / "r.html").read_text(encoding="utf-8")).table(kind="aitz", scorer="coat_box")
+    for run in ("trained", "silent"):
+        for name, cell in runs[run]["aitz"]["coat_box"].items():
+            assert shown[run][name.replace("_", " ")] == as_shown(cell["value"], cell["interval"])
+    assert set(shown) == {"trained", "silent"}
+
+
 def test_a_run_not_judged_by_a_scorer_has_no_row_for_it(page):
     assert "blind ceiling" in page.table(kind="by-set", scorer="strict")
     assert "blind ceiling" not in page.table(kind="by-set", scorer="official_text")

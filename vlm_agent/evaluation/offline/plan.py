@@ -64,6 +64,7 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "groups": plan.benchmark.episode_groups(),
         "benchmark": plan.benchmark.name,
         "dialect": plan.benchmark.dialect,
+        "further_dialects": plan.benchmark.further_dialects,
         "passes": plan.passes,
     }
     job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
@@ -82,6 +83,7 @@ def read_plan(output: Path) -> Plan:
         groups=others["groups"],
         limit=identity["limit"],
         dialect=others["dialect"],
+        further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
     )
     agent = {key: identity[key] for key in ("agent", "language")}
     plan = Plan(agent, others["place"], benchmark, others["passes"])

@@ -27,8 +27,7 @@ from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_p
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.report import write_report
-from vlm_agent.evaluation.report.terminal import comparison_table
-from vlm_agent.evaluation.scoring.dialects import SCORERS
+from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files import atomic_write
@@ -108,7 +107,7 @@ def _count_missing(plan: Plan, parts: Parts) -> int:
 
 def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) -> dict[str, dict]:
     benchmark, output = plan.benchmark, parts.output
-    scorers = tuple(dict.fromkeys((*SCORERS, benchmark.dialect)))
+    scorers = benchmark.scorers
     about = {
         "benchmark": benchmark.name,
         "split": benchmark.split,
@@ -141,6 +140,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     title = f"Partial match on {benchmark.split}, %: official, strict below"
     _report_unwritable(parts.unwritable(AGENT), console)
     console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
+    for table in aitz_tables(scores):
+        console.print(table)
     return scores
 
 

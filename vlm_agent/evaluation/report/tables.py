@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
 from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED
 
@@ -36,6 +37,8 @@ class ScorerTables:
     by_set: Numbers
     by_share: Numbers
     by_run: tuple[tuple[str, Numbers], ...]
+    aitz: Numbers | None
+    """AitZ's metrics of the runs, if it is a scorer of AitZ."""
 
 
 def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
@@ -60,7 +63,16 @@ def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
                 tuple((name, tuple(_cell(rows[OVERALL], share) for share in SHARES)) for name, rows in scored.items()),
             ),
             by_run=tuple((name, _shares_by_set(rows, sets)) for name, rows in scored.items()),
+            aitz=_aitz(runs, scorer),
         )
+
+
+def _aitz(runs: Mapping[str, Mapping], scorer: str) -> Numbers | None:
+    rows = {name: run["aitz"][scorer] for name, run in runs.items() if scorer in run.get("aitz", {})}
+    if not rows:
+        return None
+    cells = ((name, tuple(Cell(row[m]["value"], row[m]["interval"]) for m in MEASURES)) for name, row in rows.items())
+    return Numbers("AitZ, %", MEASURES, tuple(cells))
 
 
 def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[str, tuple[int, int]]]]:

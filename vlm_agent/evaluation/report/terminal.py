@@ -4,13 +4,14 @@
 `print_comparison` show one run, or the difference of two, with a row for each scorer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.console import new_table
+from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
 from vlm_agent.evaluation.scoring.metrics import headline
 
@@ -27,6 +28,22 @@ def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
     for name, by_scorer in shares.items():
         cells = [f"{_cell(by_scorer['official'], c)}\n[dim]{_cell(by_scorer['strict'], c)}[/dim]" for c in columns]
         table.add_row(name.replace("_", " "), *cells)
+    return table
+
+
+def aitz_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
+    """AitZ's metrics, a table for each of its scorers, with a column for each run that has them; none without any."""
+    scored = {name: scores["aitz"] for name, scores in runs.items() if "aitz" in scores}
+    for scorer in dict.fromkeys(scorer for by_scorer in scored.values() for scorer in by_scorer):
+        named = {name: by_scorer[scorer] for name, by_scorer in scored.items() if scorer in by_scorer}
+        yield _aitz_table(f"AitZ, %, by {_words(scorer)}", named)
+
+
+def _aitz_table(title: str, columns: Mapping[str, Mapping]) -> Table:
+    table = _table(title, list(columns))
+    for measure in MEASURES:
+        cells = (column[measure] for column in columns.values())
+        table.add_row(_words(measure), *(_with_interval(cell["value"], cell["interval"]) for cell in cells))
     return table
 
 
@@ -59,6 +76,8 @@ def print_scores(console: Console, scores: Mapping, title: str) -> None:
     for share in SHARES:
         shares.add_row(share.replace("_", " "), *(_with_interval(row[share], None) for row in overall))
     console.print(shares)
+    if "aitz" in scores:
+        console.print(_aitz_table(f"{title}: AitZ, % [95 % interval]", scores["aitz"]))
 
 
 def print_comparison(console: Console, comparison: Mapping, first: str, second: str) -> None:
