@@ -21,6 +21,12 @@ def test_the_file_reads_back_equal(tmp_path, world):
     assert [path.name for path in tmp_path.iterdir()] == ["p.parquet"]
 
 
+def test_the_box_of_an_answer_survives(tmp_path):
+    rows = [replace(GOLD[0], box=(0.1, -0.2, 0.3, 1.4)), *GOLD[1:]]
+    write_predictions(tmp_path / "p.parquet", rows)
+    assert [row.box for row in read_predictions(tmp_path / "p.parquet")] == [(0.1, -0.2, 0.3, 1.4), None, None]
+
+
 def test_more_rows_than_one_group_read_back_in_order(tmp_path):
     rows = [row for number in range(2000) for row in episode(str(number), "general", [Action.complete()] * 3)]
     write_predictions(tmp_path / "p.parquet", iter(rows))

@@ -42,10 +42,11 @@ class Answer:
     """An agent's output for one step.
 
     `text` is the model's output, `action` what it means: None if it is not an action, which counts as a wrong answer,
-    never as a missing one. `thoughts` and `plan` are further output of the agent. `failed`: why the agent could not
-    answer, for example because an endpoint did not respond; an evaluation requests such a step again when it resumes.
-    `unwritable`: for recorded episodes, whether the agent's tokenizer cannot write the demonstrated action, so no
-    answer can match it.
+    never as a missing one. `box` is the box of the element that a tap names, (y, x, height, width) in screen fractions,
+    not clipped to the screen; None if the text names none. Scorers that compare boxes use it. `thoughts` and `plan` are
+    further output of the agent. `failed`: why the agent could not answer, for example because an endpoint did not
+    respond; an evaluation requests such a step again when it resumes. `unwritable`: for recorded episodes, whether the
+    agent's tokenizer cannot write the demonstrated action, so no answer can match it.
     """
 
     text: str
@@ -53,6 +54,7 @@ class Answer:
     thoughts: CoatTexts | None = None
     plan: tuple[str, ...] = ()
     failed: str | None = None
+    box: tuple[float, float, float, float] | None = None
     usage: Usage = field(default=Usage(), compare=False)
     unwritable: bool = field(default=False, compare=False)
 

@@ -16,13 +16,14 @@ from vlm_agent.episodes import Action, Episode, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 
-SCHEMA_VERSION = "2"
-_READABLE = ("1", "2")  # version 1 has no usage
+SCHEMA_VERSION = "3"
+_READABLE = ("1", "2", "3")  # versions 1 and 2 have no box, version 1 has no usage
 _VERSION_KEY = b"vlm_agent_predictions"
 
 _POINT = pa.list_(pa.float64(), 2)
+_BOX = pa.list_(pa.float64(), 4)
 _ACTION = pa.struct({"kind": pa.int8(), "touch_yx": _POINT, "lift_yx": _POINT, "text": pa.string()})
-_ELEMENT = pa.struct({"box": pa.list_(pa.float64(), 4), "text": pa.string(), "type": pa.string()})
+_ELEMENT = pa.struct({"box": _BOX, "text": pa.string(), "type": pa.string()})
 SCHEMA = pa.schema(
     {
         "episode_id": pa.string(),
@@ -39,6 +40,7 @@ SCHEMA = pa.schema(
         "calls": pa.int32(),
         "seconds": pa.float64(),
         "from_prefill": pa.bool_(),
+        "box": _BOX,
     },
     metadata={_VERSION_KEY: SCHEMA_VERSION.encode()},
 )
@@ -54,13 +56,16 @@ WRITING = {
 }
 """Options of the Parquet writer."""
 
+Box = tuple[float, float, float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """The answer to one gold step.
 
     `step` counts from 0, `episode_length` is the number of steps of the gold episode, `text` is the model's unchanged
-    output. `predicted` is None if that output is not an action, which is a wrong answer like any other.
+    output. `predicted` is None if that output is not an action, which is a wrong answer like any other. `box` is what
+    the answer names as such (`Answer.box`): (y, x, height, width), None without one.
     """
 
     episode_id: str
@@ -73,6 +78,7 @@ class Prediction:
     text: str
     predicted: Action | None
     usage: Usage = Usage()  # noqa: RUF009 (frozen)
+    box: Box | None = None
 
 
 def predictions_for(
@@ -80,6 +86,7 @@ def predictions_for(
     texts: Sequence[str],
     predicted: Sequence[Action | None],
     usages: Sequence[Usage] | None = None,
+    boxes: Sequence[Box | None] | None = None,
 ) -> list[Prediction]:
     """One Prediction per step of `episode`. Raises DatasetError unless every step has a text and an action or None."""
     if not len(episode) == len(texts) == len(predicted):
@@ -89,9 +96,11 @@ def predictions_for(
         )
     about = (episode.id, episode.subset, episode.goal)
     usages = [Usage()] * len(episode) if usages is None else usages
+    boxes = [None] * len(episode) if boxes is None else boxes
+    answers = zip(episode.steps, texts, predicted, usages, boxes, strict=True)
     return [
-        Prediction(*about, index, len(episode), step.action, step.elements, text, action, usage)
-        for index, (step, text, action, usage) in enumerate(zip(episode.steps, texts, predicted, usages, strict=True))
+        Prediction(*about, index, len(episode), step.action, step.elements, text, action, usage, box)
+        for index, (step, text, action, usage, box) in enumerate(answers)
     ]
 
 
@@ -138,6 +147,7 @@ def _row(prediction: Prediction) -> dict:
         "text": prediction.text.encode("utf-8", "backslashreplace").decode(),
         "predicted": None if prediction.predicted is None else _action_row(prediction.predicted),
         **asdict(prediction.usage),
+        "box": prediction.box,
     }
 
 
@@ -149,6 +159,7 @@ def _prediction(row: dict) -> Prediction:
     row["gold"] = _action(row["gold"])
     row["predicted"] = None if row["predicted"] is None else _action(row["predicted"])
     row["usage"] = Usage(**{field.name: row.pop(field.name, None) for field in fields(Usage)})
+    row["box"] = None if row.get("box") is None else tuple(row["box"])
     row["elements"] = tuple(UiElement(tuple(e["box"]), e["text"], e["type"]) for e in row["elements"])
     return Prediction(**row)
 

@@ -5,15 +5,17 @@ from dataclasses import replace
 from io import StringIO
 
 import pytest
-from helpers.knowing_agent import Knowing, write_shards
+from helpers.knowing_agent import Knowing, KnowingAgent, write_shards
 from pydantic import ValidationError
 from rich.console import Console
 
+from vlm_agent.agents import Answer
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.plan import read_plan
 from vlm_agent.evaluation.offline.run import evaluate
+from vlm_agent.evaluation.predictions import read_predictions
 
 
 def _evaluate(shards, output, **options):
@@ -48,6 +50,13 @@ def test_with_a_dialect_of_aitz_its_table_is_printed_and_reported(tmp_path):
     again, _ = _evaluate(shards, tmp_path / "other", controls=False)
     assert "aitz" not in again["trained"]
     assert 'data-kind="aitz"' not in (tmp_path / "other/report.html").read_text()
+
+
+def test_the_box_that_an_answer_names_is_kept(tmp_path, monkeypatch):
+    box = (0.1, 0.2, 0.3, 0.4)
+    monkeypatch.setattr(KnowingAgent, "_answer", lambda self, episode, action: Answer("box", action, box=box))
+    _evaluate(write_shards(tmp_path / "shards", ["test"]), tmp_path / "out", controls=False)
+    assert {row.box for row in read_predictions(tmp_path / "out/predictions.parquet")} == {box}
 
 
 def test_controls_can_be_left_out(tmp_path):

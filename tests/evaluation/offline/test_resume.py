@@ -210,7 +210,7 @@ def test_an_evaluation_of_an_older_version_is_resumed(world, tmp_path):
 def _as_version_1(path: Path) -> None:
     table = pq.read_table(path)
     usage = ["tokens_read", "tokens_written", "calls", "seconds", "from_prefill"]
-    assert table.column_names[-5:] == usage
-    old = table.drop_columns(usage).replace_schema_metadata({b"vlm_agent_predictions": b"1"})
+    assert table.column_names[-6:] == [*usage, "box"]
+    old = table.drop_columns([*usage, "box"]).replace_schema_metadata({b"vlm_agent_predictions": b"1"})
     pq.write_table(old, path)
     assert {row.usage for row in read_predictions(path)} == {Usage()}

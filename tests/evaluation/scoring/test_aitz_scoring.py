@@ -24,10 +24,8 @@ UP, DOWN = Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.swipe((0.2, 0.5), (0.8, 
 
 
 def right(scorer, gold, predicted, *elements, box=None):
-    table = StepTable.of(answered(episode("a", "single", [gold], elements), [predicted]))
-    if box is not None:
-        table = replace(table, predicted_box=np.array([box]))
-    return bool(verdicts(table, [scorer])[scorer][0])
+    (row,) = answered(episode("a", "single", [gold], elements), [predicted])
+    return bool(verdicts([replace(row, box=box)], [scorer])[scorer][0])
 
 
 def longest_common_subsequence(first, second):
@@ -118,8 +116,16 @@ def test_a_box_is_right_if_it_overlaps_with_an_element_that_holds_the_point():
 def test_without_a_box_a_tap_stands_for_the_smallest_element_under_it():
     far = Action.tap(0.41, 0.59)
     assert right("coat_box", TAP, far, BUTTON) and not right("coat_box", TAP, far)
-    assert right("coat_box", TAP, far, BUTTON, box=(np.nan,) * 4)
     assert right("coat_box", TAP, TAP)
+    table = replace(StepTable.of(answered(episode("a", "single", [TAP], (BUTTON,)), [far])), predicted_box=None)
+    assert verdicts(table, ["coat_box"])["coat_box"].tolist() == [True]  # of a file without the column
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("box", [(0.4, 0.4, np.inf, 0.1), (-np.inf, 0, np.inf, 1), (1e300, 1e300, 1e300, 1e300)])
+def test_a_box_far_from_any_screen_is_wrong(box):
+    assert not right("coat_box", TAP, TAP, BUTTON, box=box)
+    assert right("coat_box", TAP, TAP, BUTTON, box=(-1e200, -1e200, 1e201, 1e201))  # it holds the point
 
 
 @pytest.fixture

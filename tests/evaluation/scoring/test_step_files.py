@@ -19,7 +19,8 @@ from vlm_agent.evaluation.scoring.steps import StepTable, step_tables
 @pytest.fixture(scope="module")
 def rows(world):
     rng = np.random.default_rng(11)
-    return answered(world, [None if rng.random() < 0.1 else random_action(rng, row.elements) for row in world])
+    rows = answered(world, [None if rng.random() < 0.1 else random_action(rng, row.elements) for row in world])
+    return [replace(row, box=tuple(rng.random(4).tolist()) if rng.random() < 0.5 else None) for row in rows]
 
 
 @pytest.fixture
@@ -37,6 +38,7 @@ def assert_same(table, expected):
         for name in ("kind", "touch", "lift", "name", "is_tap", "is_swipe"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         assert one.text.to_pylist() == other.text.to_pylist()
+    np.testing.assert_array_equal(table.predicted_box, expected.predicted_box)
     everything = np.arange(len(table))
     for one, other in zip(table.boxes.listed(everything), expected.boxes.listed(everything), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -71,6 +73,17 @@ def test_verdicts_of_a_file_are_those_of_the_objects(path, rows):
     from_file, from_objects = verdicts(table, list(DIALECTS)), verdicts(rows, list(DIALECTS))
     for name in DIALECTS:
         assert from_file[name].tolist() == from_objects[name].tolist()
+
+
+def test_a_file_of_version_2_has_no_box_and_other_verdicts_are_the_same(path, rows, tmp_path):
+    old = pq.read_table(path).drop_columns("box").replace_schema_metadata({b"vlm_agent_predictions": b"2"})
+    pq.write_table(old, tmp_path / "old.parquet")
+    (table,) = step_tables(tmp_path / "old.parquet")
+    assert table.predicted_box is None
+    assert read_predictions(tmp_path / "old.parquet") == [replace(row, box=None) for row in rows]
+    without = verdicts([replace(row, box=None) for row in rows], list(DIALECTS))
+    for name, verdict in verdicts(table, list(DIALECTS)).items():
+        assert verdict.tolist() == without[name].tolist()
 
 
 def test_a_file_has_the_scores_of_its_objects(path):

@@ -95,6 +95,7 @@ def _write(
             [one.text for one in answers],
             [one.action for one in answers],
             [one.usage for one in answers],
+            [one.box for one in answers],
         )
     ]
     unwritable = [

@@ -147,7 +147,8 @@ def _box_meets_point(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 
 def _corners(boxes: np.ndarray) -> np.ndarray:
-    return np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])
 
 
 def _same_scroll(table: StepTable, rows: np.ndarray) -> np.ndarray:

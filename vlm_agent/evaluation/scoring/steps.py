@@ -21,6 +21,8 @@ from vlm_agent.geometry import are_taps
 NO_ACTION = -1
 """The kind of an answer that is not an action. Gold actions never have it, so it matches none."""
 
+_NO_BOX = (np.nan,) * 4
+
 UNPARSED_NAME = len(ACTION_NAMES)
 """The value in `Actions.name` of an answer that is not an action; others are indices of `ACTION_NAMES`."""
 
@@ -90,7 +92,7 @@ class StepTable:
     int (N,). Further columns are the gold and predicted actions and the elements on each screen.
 
     `predicted_box` float64 (N, 4) holds the box that each answer names, as (y, x, height, width); NaN where it names
-    none. None if no answer of the table names a box.
+    none. None if the source has no such column.
     """
 
     episode_id: pa.Array
@@ -117,6 +119,9 @@ class StepTable:
             gold=action_columns([row.gold for row in rows]),
             predicted=action_columns([row.predicted for row in rows]),
             boxes=Boxes(values, np.cumsum(counts) - counts, counts),
+            predicted_box=np.array([_NO_BOX if row.box is None else row.box for row in rows], np.float64).reshape(
+                -1, 4
+            ),
         )
 
 
@@ -149,6 +154,7 @@ Steps = Path | StepTable | Sequence[Prediction]
 """Steps to score: a predictions file, a table, or a list."""
 
 _STEPS_AT_ONCE = 4096
+_PREDICTED_BOX = "box"  # files of versions 1 and 2 lack it
 _COLUMNS = ("episode_id", "subset", "step", "episode_length", "gold", "predicted", "elements.list.element.box")
 
 
@@ -169,7 +175,8 @@ def step_tables(source: Steps) -> Iterator[StepTable]:
 def _read(path: Path) -> Iterator[StepTable]:
     row = 0
     with open_predictions(path) as file:
-        for batch in file.iter_batches(_STEPS_AT_ONCE, columns=list(_COLUMNS), use_threads=False):
+        columns = [*_COLUMNS, *({_PREDICTED_BOX} & set(file.schema_arrow.names))]
+        for batch in file.iter_batches(_STEPS_AT_ONCE, columns=columns, use_threads=False):
             try:
                 yield _table(batch)
             except _WrongRowError as error:
@@ -199,7 +206,14 @@ def _table(batch: pa.RecordBatch) -> StepTable:
         gold=gold,
         predicted=predicted,
         boxes=_boxes(batch["elements"]),
+        predicted_box=_predicted_boxes(batch[_PREDICTED_BOX]) if _PREDICTED_BOX in batch.schema.names else None,
     )
+
+
+def _predicted_boxes(column: pa.FixedSizeListArray) -> np.ndarray:
+    boxes = _fixed(column, 4)
+    boxes[_mask(column.is_null())] = _NO_BOX
+    return boxes
 
 
 def _actions(column: pa.StructArray) -> Actions:

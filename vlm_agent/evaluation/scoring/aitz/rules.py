@@ -34,15 +34,16 @@ def boxes_match(predicted: np.ndarray, gold: np.ndarray, elements: np.ndarray, r
 
     `predicted` is float (R, 4), `gold` (R, 2), `elements` (P, 4), and `row` int (P,) the row to which each element
     belongs. Boxes are corners (first axis, second axis, both ends: low, low, high, high), in any unit and in the order
-    of axes of the points. A box with NaN, or with its ends swapped, matches nothing.
+    of axes of the points. A box that is not finite, or that has its ends swapped, matches nothing.
 
     A predicted box is right if it, enlarged, holds the gold point, edges included, or if an enlarged element that holds
     the gold point overlaps with it by an intersection over union above `MIN_IOU`.
     """
-    predicted, elements = _enlarged(predicted), _enlarged(elements)
-    right = _hold(predicted, gold)
-    holding = np.flatnonzero(_hold(elements, gold[row]))
-    overlap = _iou(predicted[row[holding]], elements[holding])
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # boxes of zero size, or of any model output
+        predicted, elements = _enlarged(predicted), _enlarged(elements)
+        right = _hold(predicted, gold)
+        holding = np.flatnonzero(_hold(elements, gold[row]))
+        overlap = _iou(predicted[row[holding]], elements[holding])
     right[row[holding[overlap > MIN_IOU]]] = True
     return right
 
@@ -63,8 +64,7 @@ def _iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     shared = np.minimum(first[:, 2:], second[:, 2:]) - np.maximum(first[:, :2], second[:, :2])
     intersection = np.maximum(shared, 0).prod(axis=1)
     areas = [(corners[:, 2:] - corners[:, :2]).prod(axis=1) for corners in (first, second)]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return intersection / (areas[0] + areas[1] - intersection)
+    return intersection / (areas[0] + areas[1] - intersection)
 
 
 def texts_match(gold: str, predicted: str) -> bool:
