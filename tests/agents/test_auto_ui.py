@@ -203,6 +203,7 @@ def test_the_cache_of_features_has_a_limit():
         features = own.of([own.lookup(screen) for screen in screens])
         assert np.array_equal(np.stack(features), extractor.extract(screens))
     assert len(own._computed) == 3
+    assert all(features.base is None for features in own._computed.values())  # a view keeps its whole batch
 
 
 def test_missing_pixels_and_missing_elements_are_errors_that_say_so(tmp_path):

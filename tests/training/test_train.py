@@ -197,7 +197,7 @@ def test_another_recipe_is_not_mixed_into_a_run(shards, tmp_path):
 
 
 def test_a_nan_loss_stops_the_run(shards, tmp_path):
-    with pytest.raises(TrainingError, match="no finite number"):
+    with pytest.raises(TrainingError, match="not finite"):
         run(shards, tmp_path, training__optimizer="{learning_rate: 1e30}", training__steps="50")
     assert not (tmp_path / "run" / "run.json").exists()
 
@@ -361,6 +361,18 @@ print("all is saved")
 """,
     )
     assert all("all is saved" in words for words in printed)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_copies_do_not_block_on_a_gpu_alone(shards, tmp_path, monkeypatch, device):
+    """On a CPU, where batches are not pinned, Trainer warns of copies that do not block."""
+    monkeypatch.setattr("vlm_agent.training.loop.arguments.model_device", lambda: torch.device(device))
+    monkeypatch.setattr(
+        "vlm_agent.training.loop.arguments.TrainingArguments",
+        lambda **options: SimpleNamespace(**options, device=torch.device("cpu")),
+    )
+    used = arguments(Recipe(**tiny.recipe(shards, tmp_path / "run")), tmp_path, 1)
+    assert used.accelerator_config["non_blocking"] == (device == "cuda")
 
 
 def test_ranks_wait_an_hour_for_each_other_with_and_without_deepspeed(shards, tmp_path, monkeypatch):

@@ -40,7 +40,7 @@ RANKINGS = (
     ("pooled", "grey screens", "not in the paper", None),
     ("full", "new word embeddings", "not in the paper", None),
 )
-"""(better, worse, where, difference of the overall score in points) as printed by Zhan and Zhang (2023)."""
+"""(better, worse, where, difference of the overall score in points) as printed by Zhang and Zhang (2023)."""
 
 CONTROLS = ("grey_screens", "no_history", MOST_FREQUENT, CEILING)
 

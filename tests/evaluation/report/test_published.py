@@ -54,7 +54,7 @@ def test_every_number_is_in_a_paper(shared):
 
 
 def test_auto_uis_numbers_are_recorded_with_what_its_code_does_otherwise(tmp_path):
-    """Zhan and Zhang (2023), tables 2 to 5 and 7 and figure 4, and cooelf/Auto-GUI at 26ea0f2 and 0b37eba."""
+    """Zhang and Zhang (2023), tables 2 to 5 and 7 and figure 4, and cooelf/Auto-GUI at 26ea0f2 and 0b37eba."""
     tables = [table for table in TABLES if table.paper.startswith("Auto-UI")]
     printed = " ".join(row.where for table in tables for row in table.rows)
     assert all(number in printed for number in ("Table 2", "Tables 2, 3, 4", "Table 3", "Table 5", "4, 7", "Figure 4"))

@@ -253,7 +253,9 @@ def test_what_does_not_fit_is_refused_with_what_to_do(tmp_path):
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     tiny.model(64).save_pretrained(tmp_path)
-    refused("is a 'llama_vit'; take a T5, a FLAN-T5", encoder_decoder={"checkpoint": str(tmp_path)})
+    refused(
+        "is a 'llama_vit'; choose a T5, a FLAN-T5, a FLAN-Alpaca, or", encoder_decoder={"checkpoint": str(tmp_path)}
+    )
 
 
 def test_a_run_that_holds_a_plain_t5_is_refused_in_one_line(tmp_path):

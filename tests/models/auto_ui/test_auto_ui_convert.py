@@ -58,7 +58,7 @@ def test_a_published_folder_becomes_one_that_loads(name, tmp_path, capsys):
     assert all(torch.equal(value, expected[key]) for key, value in loaded.state_dict().items())
 
 
-def test_without_a_tokenizer_the_user_is_told_where_to_take_one(tmp_path):
+def test_without_a_tokenizer_the_conversion_names_where_to_copy_one_from(tmp_path):
     lines = []
     source = published("model_flan", tmp_path / "published")
     converter_of(source).convert(source, tmp_path / "ours", lines.append)

@@ -2,7 +2,9 @@
 
 import json
 import pickle
+import resource
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,6 +86,24 @@ def test_features_are_found_by_pixels_and_only_by_the_same_pixels(made, dataset)
     grey = np.full_like(changed, 128)
     found = store.find_all([grey, step.screenshot, changed, step.screenshot.transpose(1, 0, 2)])
     assert [one is not None for one in found] == [False, True, False, False]
+
+
+def test_features_are_found_in_more_shards_than_a_process_may_open_files(tmp_path):
+    shards = 300
+    about = {"extractor": "phone_vlm_tiny", "checkpoint": None, "form": "pooled", "digest": "", "precision": "float32"}
+    files = [{"shard": f"{n}.parquet", "steps": 1, "sha256": "", "pixels_sha256": ""} for n in range(shards)]
+    screens = [np.full((1, 1, 3), (n // 256, n % 256, 0), np.uint8) for n in range(shards)]
+    for number, screen in enumerate(screens):
+        np.save(tmp_path / f"{number}.npy", np.full((1, 1, 3), number, np.float16))
+        np.save(tmp_path / f"{number}.pixels.npy", np.frombuffer(pixel_digest(screen), np.uint8)[None])
+    manifest = {"features_version": 1, "extractor": about, "tokens": 1, "size": 3, "files": files}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) + shards // 2, hard))
+        assert [FeatureStore(tmp_path).find(screens[n])[0, 0] for n in (0, shards - 1)] == [0, shards - 1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_screens_whose_digests_share_their_first_half_are_told_apart():

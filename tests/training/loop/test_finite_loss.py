@@ -29,7 +29,7 @@ def test_a_nan_gradient_stops_the_step_and_names_all_its_episodes(gradient):
     watch.check(7, weights)
     weights[1].grad[2] = float(gradient)
     watch.watch(torch.tensor(0.5), ["one", "two"])
-    with pytest.raises(TrainingError, match=r"gradients are no finite numbers after 7 steps.* read one, two\. "):
+    with pytest.raises(TrainingError, match=r"gradients are not finite after 7 steps.* read one, two\. "):
         watch.check(7, weights)
 
 
@@ -38,7 +38,7 @@ def test_a_nan_loss_with_its_nan_gradients_names_only_the_batch_with_that_loss()
     weight.grad = torch.full((3,), float("nan"))
     watch.watch(torch.tensor(0.5), ["fine"])
     watch.watch(torch.tensor(float("nan")), ["one"])
-    with pytest.raises(TrainingError, match=r"the loss is no finite number after 2 steps: nan from one\."):
+    with pytest.raises(TrainingError, match=r"the loss is not finite after 2 steps: nan from one\."):
         watch.check(2, [weight])
 
 
@@ -80,4 +80,4 @@ except UserError as error:
 """,
     )
     for out in printed:
-        assert out.splitlines()[-1].startswith("the loss is no finite number after 1 steps: nan from of rank 1. ")
+        assert out.splitlines()[-1].startswith("the loss is not finite after 1 steps: nan from of rank 1. ")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -145,10 +146,11 @@ class AutoUiAgent:
         self, prepared: "PreparedEpisode", sentences: Sequence[Sentence], decoded: Iterator[list[int]]
     ) -> list[Answer]:
         """Takes the episode's answers from `decoded`."""
+        steps = prepared.episode.steps
         return [
             self._answer(ids, step.screen, Usage(len(sentence), len(ids), from_prefill=False), is_unwritable)
             for step, sentence, is_unwritable, ids in zip(
-                prepared.episode.steps, sentences, prepared.unwritable, decoded, strict=False
+                steps, sentences, prepared.unwritable, islice(decoded, len(steps)), strict=True
             )
         ]
 

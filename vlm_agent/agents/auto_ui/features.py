@@ -140,7 +140,8 @@ class ScreenFeatures:
         while batch := dict(islice(rest, _AT_ONCE)):
             extractor, pixels = self._extractor, list(batch.values())
             features = extractor.extract_prepared(pixels) if self._store is None else extractor.extract(pixels)
-            self._computed |= zip(batch, features, strict=True)
+            # Copies, because a view would keep the features of the whole batch.
+            self._computed |= zip(batch, (row.copy() for row in features), strict=True)
 
     def _one(self, key: bytes | None, screen: LookedUp) -> np.ndarray:
         if screen.features is not None:

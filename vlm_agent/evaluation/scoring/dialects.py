@@ -186,7 +186,8 @@ STRICT = Dialect(
 
 OFFICIAL_TEXT = Dialect(
     rule="official, and one typed text must contain the other, in lower case",
-    source="Auto-UI (Zhan and Zhang 2023), cooelf/Auto-GUI main.py text_acc; SeeClick compares typed text the same way",
+    source="Auto-UI (Zhang and Zhang 2023), cooelf/Auto-GUI main.py text_acc; SeeClick compares typed text the same "
+    "way",
     taps=OFFICIAL.taps,
     swipes=_same_axis,
     texts=partial(_one_text_in_the_other, strip_gold=False),

@@ -1,6 +1,6 @@
 """Transfer: models that were trained on different data, each scored on every subset of the same episodes.
 
-Auto-UI's figure 5 (Zhan and Zhang 2023) is such a matrix: a model for each subset of AITW, by the five subsets.
+Auto-UI's figure 5 (Zhang and Zhang 2023) is such a matrix: a model for each subset of AITW, by the five subsets.
 """
 
 from vlm_agent.evaluation.transfer.folders import Evaluation, read_evaluations

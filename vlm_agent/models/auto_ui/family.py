@@ -104,8 +104,8 @@ def _check_model_type(source: Source) -> None:
     model_type = saved_model_type(source, _KEY)
     if model_type not in ("t5", AutoUiConfig.model_type):
         raise CheckpointError(
-            f"model.{_KEY}.checkpoint {source.checkpoint!r} is a {model_type!r}; take a T5, a FLAN-T5, an Alpaca on "
-            "one, or an Auto-UI that vlm-agent convert-checkpoint wrote"
+            f"model.{_KEY}.checkpoint {source.checkpoint!r} is a {model_type!r}; choose a T5, a FLAN-T5, a "
+            "FLAN-Alpaca, or an Auto-UI that vlm-agent convert-checkpoint wrote"
         )
 
 

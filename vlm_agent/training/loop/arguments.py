@@ -45,7 +45,8 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
         logging_first_step=True,
         logging_nan_inf_filter=False,  # it waits for the GPU after every batch; `FiniteLoss` checks every step
         dataloader_num_workers=recipe.data.workers,
-        accelerator_config={"non_blocking": True},  # batches lie in pinned memory on their way to a GPU
+        # Batches lie in pinned memory on their way to a GPU. On a CPU, where none is pinned, Trainer would warn.
+        accelerator_config={"non_blocking": model_device().type == "cuda"},
         # A vision tower that trains may have layers that its feature map does not depend on, such as a pooler.
         ddp_find_unused_parameters=recipe.model.train.vision != "frozen",
         ddp_timeout=int(TIMEOUT.total_seconds()),

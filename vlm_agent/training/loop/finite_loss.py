@@ -43,7 +43,7 @@ class FiniteLoss:
         if ranks.anywhere(~losses.all()):
             self._refuse_losses(seen, step)
         raise TrainingError(
-            f"the gradients are no finite numbers after {step} steps, though the loss is one; the step read "
+            f"the gradients are not finite after {step} steps, though the loss is one; the step read "
             f"{', '.join(ranks.gathered([name for _, about in seen for name in about]))}. Nothing was updated by it. "
             "Lower the learning rate, or look at these episodes (`vlm-agent inspect`)"
         )
@@ -56,7 +56,7 @@ class FiniteLoss:
             if not math.isfinite(loss)
         ]
         raise TrainingError(
-            f"the loss is no finite number after {step} steps: {'; '.join(ranks.gathered(here))}. Nothing was updated "
+            f"the loss is not finite after {step} steps: {'; '.join(ranks.gathered(here))}. Nothing was updated "
             "by it. Look at these episodes (`vlm-agent inspect`), or lower the learning rate"
         )
 

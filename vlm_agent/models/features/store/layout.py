@@ -93,6 +93,6 @@ def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 @lru_cache(maxsize=128)
 def _mapped(path: Path, size: int, mtime_ns: int) -> np.ndarray:
-    """Cached, so that a step costs no system call. Few, because each mapping keeps a file descriptor. A fork may use
-    it."""
+    """Cached, so that a step does not parse the header again. Few, because each mapping keeps a file descriptor, as
+    does every array that still refers to one. A fork may use it."""
     return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -142,7 +142,8 @@ class FeatureStore:
 
     @cached_property
     def _index(self) -> PixelIndex:
-        return PixelIndex([self._pixels(shard) for shard in self._files])
+        # Copies, because a mapping keeps its file open for as long as an array refers to it.
+        return PixelIndex([np.array(self._pixels(shard)) for shard in self._files])
 
     def _features(self, shard: str) -> np.ndarray:
         return open_array(self.folder / features_name(shard), DTYPE, (self._files[shard].steps, *self.shape))

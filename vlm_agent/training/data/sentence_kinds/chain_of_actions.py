@@ -152,7 +152,7 @@ class ChainOfActionsKind(SentenceKind):
 
 @dataclass(frozen=True, eq=False)
 class StepItems(Sequence[Item]):
-    """An item for each learned step, made when it is read: millions of objects would take gigabytes.
+    """An item for each learned step, built on access: millions of objects would take gigabytes.
 
     `episodes`, `steps`: int64 (N,). `tokens`: int64 (N,), of source and target, without a screen description.
     """
