@@ -248,6 +248,25 @@ def test_features_of_other_weights_than_in_training_are_refused(run, shards, tmp
         ScreenFeatures.of_model(wrong, store, cpu)
     with pytest.raises(CheckpointError, match="are not those that computed the features of this model's training"):
         ScreenFeatures.of_model(wrong, None, cpu)
+    for key in ("digest", "precision"):
+        lacking = {name: value for name, value in right.items() if name != key}
+        with pytest.raises(CheckpointError, match=f"configuration lacks {key}, .* restore RUN/features.json"):
+            ScreenFeatures.of_model(lacking, store, cpu)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_features_are_computed_in_the_precision_of_training_and_stored_ones_of_another_refused(
+    run, shards, tmp_path, precision
+):
+    about = AutoUiAgent.from_run(run).model.config.features | {"precision": precision}
+    write_features(shards, tmp_path / "features")
+    store, cpu = FeatureStore(tmp_path / "features"), torch.device("cpu")
+    assert ScreenFeatures.of_model(about, None, cpu)._extractor.precision == precision
+    if precision == store.precision:
+        assert ScreenFeatures.of_model(about, store, cpu)._extractor.precision == precision
+    else:
+        with pytest.raises(DatasetError, match=r"computed in float32, and .* computed in bfloat16; .* --bf16 --output"):
+            ScreenFeatures.of_model(about, store, cpu)
 
 
 def evaluate(run: Path, shards: Path, output: Path, *options: str) -> int:

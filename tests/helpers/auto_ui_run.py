@@ -105,6 +105,8 @@ def write_run(run: Path, shards: Path = Path("shards"), seed: int = 0, **data) -
     with torch.no_grad():
         for weights in model.parameters():
             weights.normal_(std=0.4, generator=generator)
+    trained_on = {"digest": COLOURS.digest(described.model.features), "precision": "float32"}
+    model.config.features |= trained_on
     save(model, tokenizer, run)
     (run / RECIPE_FILE).write_text(described.to_yaml(), encoding="utf-8")
     return run

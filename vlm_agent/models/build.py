@@ -12,9 +12,10 @@ from torch import nn
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
+from vlm_agent.files import read_json, write_json
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
 from vlm_agent.models.pretrained import explain_load_errors, hub_options
-from vlm_agent.models.run_layout import MODEL_FOLDER, TOKENIZER_FOLDER, base_folder, trained
+from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, trained
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights
 from vlm_agent.models.weights.origin import check_sources
 from vlm_agent.models.weights.precision import cast
@@ -59,13 +60,13 @@ def build_model(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreT
 
 def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
     """The configuration of the model that `build_model` returns, without reading weights."""
-    while recipe.base is not None:
-        folder = base_folder(recipe.base)
-        base = trained(folder)
-        if not base.adapted:  # the sources of its recipe may no longer exist
-            return saved_configuration(base.weights)
-        recipe = read_model_recipe(folder)
-    return family_of_recipe(recipe).configure(recipe, tokenizer)
+    if recipe.base is None:
+        return family_of_recipe(recipe).configure(recipe, tokenizer)
+    folder = base_folder(recipe.base)
+    base = trained(folder)
+    if not base.adapted:  # the sources of its recipe may no longer exist
+        return saved_configuration(base.weights)
+    return _with_features(configuration_of(read_model_recipe(folder), tokenizer), base)
 
 
 def read_model_recipe(path: Path) -> ModelRecipe:
@@ -110,6 +111,21 @@ def save(
         family_of(model.config).save_for_serving(model, tokenizer, run / MODEL_FOLDER)
 
 
+def record_features(model: PreTrainedModel | PeftModel, run: Path) -> None:
+    """Writes RUN/features.json, for `load`, if the model is an adapter and reads screen features."""
+    features = getattr(model.config, "features", None)
+    if isinstance(model, PeftModel) and features is not None:
+        write_json(run / FEATURES_FILE, features)
+
+
+def _with_features(config: PretrainedConfig, adapted: Trained) -> PretrainedConfig:
+    """The configuration with the features that the adapter was trained on, in place. Raises DatasetError where their
+    file is damaged."""
+    if adapted.features.is_file():
+        vars(config)["features"] = read_json(adapted.features, "restore it from a copy of the run")
+    return config
+
+
 def load(
     path: Path, merged: bool = False, device: torch.device | None = None
 ) -> tuple[PreTrainedModel | PeftModel, PreTrainedTokenizerBase]:
@@ -135,6 +151,7 @@ def load(
     base = saved_family(parts.base).load(parts.base) if saved_with_run else build_model(recipe, tokenizer)
     if not saved_with_run:
         check_sources(parts.run, recipe)
+    _with_features(base.config, parts)
     if recipe.quantisation is not None:
         quantise(_on(base, device), recipe.quantisation)
     model = load_adapter(base, parts.weights, projector_in_base=recipe.train.projector == "frozen").eval()

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
 from vlm_agent.errors import Stopped
-from vlm_agent.models.build import build, save
+from vlm_agent.models.build import build, record_features, save
 from vlm_agent.models.cost import TrainingFlops, UnknownCostError
 from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
@@ -95,6 +95,8 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     torch.manual_seed(recipe.seed + ranks.number())
     started = time.monotonic()
     newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)
+    if is_first_rank():
+        record_features(model, run)  # after the checkpoints are known to be of the same features
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is None:
         finish(run, recipe, data, trainer, time.monotonic() - started, console)

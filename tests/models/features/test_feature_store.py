@@ -210,6 +210,18 @@ def test_features_of_another_extractor_than_a_trained_models_are_refused(made, d
     assert "is of another checkpoint of dinov2" in _complaint(made, dataset, settings, digest="0" * 64)
 
 
+def test_features_of_another_precision_than_a_trained_models_are_refused(made, dataset, settings):
+    store = FeatureStore(made / "features")
+    store.check(dataset, settings, store.digest, "float32")
+    with pytest.raises(DatasetError) as raised:
+        store.check(dataset, settings, store.digest, "bfloat16")
+    assert (
+        f"{made / 'features' / 'manifest.json'} has features computed in float32, and the model was trained on "
+        "features computed in bfloat16; extract them with `vlm-agent features SHARDS --extractor dinov2 --form patches "
+    ) in str(raised.value)
+    assert " --bf16 --output DIR` and set data.features to DIR" in str(raised.value)
+
+
 def test_a_checkpoint_that_cannot_be_compared_is_an_error(made, dataset, settings, checkpoint, tmp_path):
     for name in ("config.json", "preprocessor_config.json"):
         shutil.copy(checkpoint / name, tmp_path)

@@ -12,7 +12,8 @@ from helpers import chain_runs, tiny
 from tokenizers import normalizers
 
 from vlm_agent.cli import OK, main
-from vlm_agent.errors import DatasetError, RecipeError
+from vlm_agent.errors import CheckpointError, DatasetError, RecipeError
+from vlm_agent.models import features as features_package
 from vlm_agent.models.build import build_tokenizer
 from vlm_agent.models.cost import NO_WORK
 from vlm_agent.models.features import load_extractor
@@ -214,6 +215,25 @@ def test_on_grey_screens_only_the_features_differ_and_are_those_of_a_grey_screen
         assert np.array_equal(sentence.screens[0], expected)
 
 
+def test_the_extractor_is_loaded_once_for_grey_screens_and_must_be_that_of_the_store(planned, monkeypatch):
+    loaded = []
+
+    def load(settings, device, precision):
+        loaded.append(precision)
+        return load_extractor(settings, device, precision)
+
+    monkeypatch.setattr(features_package, "load_extractor", load)
+    plan = planned(control="grey_screens")
+    plan.kind.features.manifest["extractor"]["precision"] = "bfloat16"
+    first, second = plan.writer(), plan.writer()
+    assert first.grey is second.grey
+    assert loaded == ["bfloat16"]
+    other = planned(control="grey_screens")
+    other.kind.features.manifest["extractor"]["digest"] = "0" * 64
+    with pytest.raises(CheckpointError, match="are not those that computed the features of this model's training"):
+        other.writer()
+
+
 def test_validation_reads_every_step_of_its_sample_once(planned):
     rows = planned().validation_rows(ValidationRecipe(split="train", episodes=2))
     read = [about for number in range(len(rows)) for about in rows[number]["about"]]
@@ -293,7 +313,11 @@ def test_it_trains_validates_and_records_its_sources(shards, features, tmp_path,
     assert lines[0]["action_loss"] > 0
     assert {"eval_loss", "eval_accuracy", "eval_accuracy_tap"} <= lines[-1].keys()
     config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
-    assert config["features"]["digest"] == json.loads((features / "manifest.json").read_text())["extractor"]["digest"]
+    extractor = json.loads((features / "manifest.json").read_text())["extractor"]
+    assert {key: config["features"][key] for key in ("digest", "precision")} == {
+        "digest": extractor["digest"],
+        "precision": "float32",
+    }
 
 
 @pytest.mark.parametrize("data", [{}, {"past_screens": 2}, {"elements": True}], ids=["plain", "past", "elements"])

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from vlm_agent.errors import CheckpointError, UserError
-from vlm_agent.models.features import load_extractor
+from vlm_agent.models.features import load_trained_extractor
 from vlm_agent.models.features.extractor import Extractor
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.features.store.pixels import pixel_digest
@@ -92,25 +92,23 @@ class ScreenFeatures:
 
     @classmethod
     def of_model(cls, about: Mapping[str, Any], store: FeatureStore | None, device: torch.device) -> "ScreenFeatures":
-        """`about`: `features` of the model's configuration.
+        """`about`: `features` of the configuration of a trained model.
 
-        Raises DatasetError for a store of another extractor, and what `load_extractor` raises.
+        Raises CheckpointError for a model that does not name the extractor of its training, DatasetError for a store of
+        another one, and what `load_trained_extractor` raises.
         """
+        missing = [key for key in ("digest", "precision") if key not in about]
+        if missing:
+            raise CheckpointError(
+                f"`features` of the model's configuration lacks {' and '.join(missing)}, so that the features of its "
+                "training are unknown; restore RUN/features.json (of an adapter) or config.json, or copy "
+                f"{' and '.join(missing)} from `extractor` in manifest.json of the features it was trained on"
+            )
         settings = FeatureSettings(**{key: about[key] for key in FeatureSettings.model_fields if key in about})
-        digest = about.get("digest")
-
-        def load() -> Extractor:
-            extractor = load_extractor(settings, device)
-            if digest not in (None, extractor.digest):
-                raise CheckpointError(
-                    f"the weights of {settings.extractor} ({settings.checkpoint or 'default'}) are not those that "
-                    "computed the features of this model's training; restore them"
-                )
-            return extractor
-
+        digest, precision = about["digest"], about["precision"]
         if store is not None:
-            store.check_extractor(settings, digest)
-        return cls(load, store)
+            store.check_extractor(settings, digest, precision)
+        return cls(lambda: load_trained_extractor(settings, digest, precision, device), store)
 
     @cached_property
     def _extractor(self) -> Extractor:

@@ -24,7 +24,7 @@ from pkgutil import resolve_name
 
 import torch
 
-from vlm_agent.errors import RecipeError
+from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.models.features.extractor import Extractor, ExtractorKind
 from vlm_agent.recipe.model import FeatureSettings
 
@@ -64,6 +64,20 @@ def load_extractor(
     """
     kind = extractor_kind(settings)
     return kind.load(settings, torch.device("cpu") if device is None else device, precision)
+
+
+def load_trained_extractor(
+    settings: FeatureSettings, digest: str, precision: str, device: torch.device | None = None
+) -> Extractor:
+    """The extractor that computed the features of a model's training. Raises CheckpointError for other weights, and
+    what `load_extractor` raises."""
+    extractor = load_extractor(settings, device, precision)
+    if extractor.digest != digest:
+        raise CheckpointError(
+            f"the weights of {settings.extractor} ({settings.checkpoint or 'default'}) are not those that computed the "
+            "features of this model's training; restore them"
+        )
+    return extractor
 
 
 def extractor_digest(settings: FeatureSettings) -> str:

@@ -38,9 +38,9 @@ class Preprocess(Protocol):
 class Extractor:
     """A frozen vision model on its device.
 
-    `digest`: sha256 of the weights that are used, the preprocessing and the form; the same digest means the same
-    features. `shape`: (T, D). `forward`: uint8 (N, 3, height', width') on `device` → (N, T, D). `precision`: float32,
-    or bfloat16 (autocast).
+    `digest`: sha256 of the weights that are used, the preprocessing and the form; the same digest and `precision` mean
+    the same features. `shape`: (T, D). `forward`: uint8 (N, 3, height', width') on `device` → (N, T, D). `precision`:
+    float32, or bfloat16 (autocast).
     """
 
     settings: FeatureSettings

@@ -8,6 +8,7 @@ RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
 RUN/stopped           only after a stop signal: after which step, and how to resume
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
 RUN/base/             the base under an adapter, where it started from random weights
+RUN/features.json     the features that the model reads, where the weights are an adapter
 RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
 RUN/run.json          versions, commit, data, figures; written last: it means finished

@@ -9,6 +9,6 @@
 pixels.
 """
 
-from vlm_agent.models.features.store.reading import FeatureStore
+from vlm_agent.models.features.store.reading import FeatureStore, extraction_remedy
 
-__all__ = ["FeatureStore"]
+__all__ = ["FeatureStore", "extraction_remedy"]

@@ -47,44 +47,64 @@ class FeatureStore:
         return self.manifest["extractor"]["digest"]
 
     @property
+    def precision(self) -> str:
+        """`Extractor.precision` of the extractor."""
+        return self.manifest["extractor"]["precision"]
+
+    @property
     def shape(self) -> tuple[int, int]:
         """(T, D)."""
         return self.manifest["tokens"], self.manifest["size"]
 
-    def check(self, dataset: ShardDataset, settings: FeatureSettings, digest: str | None = None) -> None:
+    def check(
+        self,
+        dataset: ShardDataset,
+        settings: FeatureSettings,
+        digest: str | None = None,
+        precision: str | None = None,
+    ) -> None:
         """Raises DatasetError, which names file and remedy, unless the folder holds these features of all the shards.
 
-        `digest`: the extractor of a trained model (`Extractor.digest`), None before training. A checkpoint under
+        `digest`, `precision`: those of the extractor of a trained model, None before training. A checkpoint under
         another name than in the manifest is compared by its weights. Files are checked by existence, header and size;
         their sha256 in the manifest are not computed, which would read all of them.
         """
-        self.check_extractor(settings, digest)
+        self.check_extractor(settings, digest, precision)
         if self.manifest["shards"]["manifest_sha256"] != shards_digest(dataset):
             raise DatasetError(
                 f"{self.folder / MANIFEST} is of other shards than {dataset.directory} ({MANIFEST} differs); "
-                f"{_remedy(settings, dataset.directory)}"
+                f"{extraction_remedy(settings, dataset.directory, precision)}"
             )
         for shard, steps in dataset.steps_by_shard.items():
             self._check_file(shard, steps, dataset.directory)
 
-    def check_extractor(self, settings: FeatureSettings, digest: str | None = None) -> None:
+    def check_extractor(
+        self, settings: FeatureSettings, digest: str | None = None, precision: str | None = None
+    ) -> None:
         """The checks of `check` that need no shards."""
+        remedy = extraction_remedy(settings, precision=precision)
         own = self.settings
         for key in ("extractor", "form"):
             if getattr(own, key) != getattr(settings, key):
                 raise DatasetError(
                     f"{self.folder / MANIFEST} has {key} {getattr(own, key)}, and model.features.{key} is "
-                    f"{getattr(settings, key)}; {_remedy(settings)}, or change model.features.{key}"
+                    f"{getattr(settings, key)}; {remedy}, or change model.features.{key}"
                 )
         if self.shape != feature_shape(settings):
             raise DatasetError(
                 f"{self.folder / MANIFEST} has features of size {self.shape} (tokens, numbers), and model.features has "
-                f"{feature_shape(settings)}; {_remedy(settings)}"
+                f"{feature_shape(settings)}; {remedy}"
             )
         if (digest or self._digest_now(settings)) != self.digest:
             raise DatasetError(
                 f"{self.folder / MANIFEST} is of another checkpoint of {own.extractor} ({own.checkpoint or 'default'}) "
-                f"than model.features ({settings.checkpoint or 'default'}); {_remedy(settings)}"
+                f"than {'model.features' if digest is None else 'that of the trained model'} "
+                f"({settings.checkpoint or 'default'}); {remedy}"
+            )
+        if precision not in (None, self.precision):
+            raise DatasetError(
+                f"{self.folder / MANIFEST} has features computed in {self.precision}, and the model was trained on "
+                f"features computed in {precision}; {remedy}"
             )
 
     def _digest_now(self, settings: FeatureSettings) -> str:
@@ -98,14 +118,17 @@ class FeatureStore:
                 f"model.features.checkpoint, {settings.checkpoint or 'default'}, cannot be compared: {error}"
             ) from None
 
+    def _remedy(self, shards: Path) -> str:
+        return extraction_remedy(self.settings, shards, self.precision)
+
     def _check_file(self, shard: str, steps: int, shards: Path) -> None:
         path, file = self.folder / features_name(shard), self._files.get(shard)
         if file is None:
-            raise DatasetError(f"{self.folder / MANIFEST} lacks {path.name}; {_remedy(self.settings, shards)}")
+            raise DatasetError(f"{self.folder / MANIFEST} lacks {path.name}; {self._remedy(shards)}")
         if file.steps != steps:
             raise DatasetError(
                 f"{path} has the features of {file.steps} steps, and {shards / shard} has {steps}; "
-                f"{_remedy(self.settings, shards)}"
+                f"{self._remedy(shards)}"
             )
         self._features(shard)
         self._pixels(shard)
@@ -156,7 +179,9 @@ class FeatureStore:
         return {"folder": self.folder, "manifest": self.manifest, "_files": self._files}
 
 
-def _remedy(settings: FeatureSettings, shards: Path | None = None) -> str:
+def extraction_remedy(settings: FeatureSettings, shards: Path | None = None, precision: str | None = None) -> str:
+    """The command that extracts the features, as the end of an error."""
     words = f"`vlm-agent features {shards or 'SHARDS'} --extractor {settings.extractor} --form {settings.form}"
     checkpoint = "" if settings.checkpoint is None else f" --checkpoint {settings.checkpoint}"
-    return f"extract them with {words}{checkpoint} --output DIR` and set data.features to DIR"
+    bf16 = " --bf16" if precision == "bfloat16" else ""
+    return f"extract them with {words}{checkpoint}{bf16} --output DIR` and set data.features to DIR"

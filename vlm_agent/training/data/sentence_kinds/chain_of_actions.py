@@ -14,8 +14,8 @@ from transformers import PretrainedConfig
 from vlm_agent.agents.controls import GREY
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
-from vlm_agent.models.features import load_extractor
-from vlm_agent.models.features.store import FeatureStore
+from vlm_agent.models.features import load_trained_extractor
+from vlm_agent.models.features.store import FeatureStore, extraction_remedy
 from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError, step_sentences
@@ -46,30 +46,34 @@ class ChainOfActionsKind(SentenceKind):
     @property
     def feature_settings(self) -> FeatureSettings:
         """The features that the model reads."""
-        about: Mapping[str, Any] = self.run.config.features
+        about = self._about_features
         return FeatureSettings(**{key: about[key] for key in FeatureSettings.model_fields if key in about})
+
+    @property
+    def _about_features(self) -> Mapping[str, Any]:
+        """With `digest` and `precision` if the model is already trained on features."""
+        return self.run.config.features
 
     @cached_property
     def features(self) -> FeatureStore:
         """The stored features. Raises RecipeError without `data.features`, DatasetError for features of other shards or
-        of another extractor."""
-        folder = self.run.recipe.data.features
+        of another extractor, and of another precision than a trained model's."""
+        folder, settings, about = self.run.recipe.data.features, self.feature_settings, self._about_features
+        precision = about.get("precision")
         if folder is None:
-            settings = self.feature_settings
-            raise RecipeError(
-                f"data.features is missing; extract features with `vlm-agent features {self.shards.directory} "
-                f"--extractor {settings.extractor} --form {settings.form} --output DIR` and set data.features to DIR"
-            )
+            remedy = extraction_remedy(settings, self.shards.directory, precision)
+            raise RecipeError(f"data.features is missing; {remedy}")
         store = FeatureStore(Path(folder))
-        store.check(self.shards, self.feature_settings)
+        store.check(self.shards, settings, about.get("digest"), precision)
         return store
 
     def digest(self) -> bytes:
         return hashlib.sha256(repr([file["sha256"] for file in self.features.manifest["files"]]).encode()).digest()
 
     def complete(self, config: PretrainedConfig) -> None:
-        """Adds the digest of the extractor, so that an evaluation refuses features of other weights."""
-        config.features = config.features | {"digest": self.features.digest}
+        """Adds digest and precision of the extractor, so that an evaluation refuses other features."""
+        store = self.features
+        config.features = config.features | {"digest": store.digest, "precision": store.precision}
 
     @cached_property
     def counts(self) -> ChainCounts:
@@ -105,9 +109,16 @@ class ChainOfActionsKind(SentenceKind):
         return StepItems(counts.episode_of[learned], counts.step_of[learned], tokens)
 
     def writer(self, shards: ShardDataset) -> "Steps":
-        control = self.run.recipe.data.control
-        grey = load_extractor(self.feature_settings).extract([_GREY_SCREEN])[0] if control == "grey_screens" else None
+        grey = self._grey if self.run.recipe.data.control == "grey_screens" else None
         return Steps(shards, self.sentences, self.features, grey, self._hides_history)
+
+    @cached_property
+    def _grey(self) -> np.ndarray:
+        """float16 (T, D) of a grey screen, as the store would have them. Raises CheckpointError if the extractor has
+        other weights by now."""
+        store = self.features
+        extractor = load_trained_extractor(self.feature_settings, store.digest, store.precision)
+        return extractor.extract([_GREY_SCREEN])[0]
 
     def unwritable(self) -> Unwritable:
         return self._listed(np.flatnonzero(~self.counts.is_writable))
