@@ -118,7 +118,7 @@ class ModelRecipe(Section):
     `max_pixels` bound the size of screens for Qwen-VL.
     `encoder_decoder`: a T5, from a checkpoint (T5, FLAN, Alpaca, or one that convert-checkpoint wrote) or a
     configuration; with `features`, the screen features that the model reads (Auto-UI). `word_embeddings`: an embedded
-    model or a run, whose embeddings start those of the words that both vocabularies contain.
+    model or a run, whose embeddings start those of the words that both vocabularies contain, and of coordinates.
     `language_model` and `vision`: a Llama+ViT composed of two checkpoints or configurations.
     `base`: a finished run, or an embedded model by name (models/run_layout.py), with its weights, tokenizer and screen
     format. Keys that describe the model are not allowed with it.

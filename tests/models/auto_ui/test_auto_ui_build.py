@@ -7,6 +7,8 @@ from helpers import tiny, tiny_auto_ui
 from peft import PeftModel
 from transformers import T5Config, T5ForConditionalGeneration
 
+from vlm_agent.action_languages.auto_ui import AutoUiLanguage
+from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.errors import CheckpointError, RecipeError, UserError
 from vlm_agent.models.auto_ui.family import AUTO_UI
 from vlm_agent.models.auto_ui.model import AutoUi
@@ -22,6 +24,7 @@ from vlm_agent.models.weights.adapters import (
     save_trained_weights,
 )
 from vlm_agent.models.weights.quantisation import quantise
+from vlm_agent.models.word_tokenizer import coordinate_ids
 from vlm_agent.recipe.model import Lora, ModelRecipe, TrainedParts
 
 WORDS = tiny.tokenizer()
@@ -162,6 +165,24 @@ def test_word_embeddings_start_from_a_trained_model():
     )
     with pytest.raises(CheckpointError, match="its embeddings have 192 numbers and d_model is 16; set d_model to 192"):
         build(random_recipe(word_embeddings="phone_vlm_tiny"), words, tiny.LANGUAGE)
+
+
+def test_coordinates_start_from_the_nearest_ones_of_the_trained_model():
+    shape = tiny_auto_ui.T5 | {"d_model": 192}
+    wanted = recipe(
+        encoder_decoder={"config": shape}, word_tokenizer={"vocabulary": 800}, word_embeddings="phone_vlm_tiny"
+    )
+    language = AutoUiLanguage()
+    words = build_tokenizer(wanted, Vocabulary(language.vocabulary(), ("open settings",)))
+    table = build(wanted, words, language).t5.shared.weight
+    base, theirs = load(base_folder("phone_vlm_tiny"))
+    known = base.get_input_embeddings().weight
+    own = BinnedLanguage(100).vocabulary()
+    for axis, ours in ((0, "[0.37"), (1, ", 0.37")):
+        (coordinate,) = [one for one in language.vocabulary().axis(axis) if one.piece == ours]
+        (number,) = coordinate_ids(words, [coordinate])
+        (other,) = coordinate_ids(theirs, [own.axis(axis)[37]])
+        assert torch.equal(table[number], known[other])
 
 
 ADAPTED = TrainedParts(projector="full", embeddings="frozen", language_model="lora", norm="full", head="frozen")

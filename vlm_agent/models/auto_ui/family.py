@@ -8,12 +8,13 @@ import torch
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, T5Config
 from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration
 
+from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.collate import collate
 from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.decoder import AutoUiDecoder
 from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart
-from vlm_agent.models.auto_ui.word_embeddings import copy_word_embeddings
+from vlm_agent.models.auto_ui.word_embeddings import copy_coordinates, copy_word_embeddings
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
 from vlm_agent.models.pretrained import complete_model, configuration, whole_configuration, whole_model
@@ -62,8 +63,16 @@ class AutoUiFamily(ModelFamily):
         model = whole_model(AutoUi, source, config, recipe.dtype, _KEY)
         if recipe.word_embeddings is not None:
             note = copy_word_embeddings(recipe.word_embeddings, model, tokenizer)
-            model.notes = (note,)
+            model.notes, model.words_of = (note,), recipe.word_embeddings
         return self.prepare(model)
+
+    def initialise(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
+    ) -> PreTrainedModel:
+        own = _own(model)
+        if own.words_of is not None:
+            copy_coordinates(own.words_of, own, tokenizer, language)
+        return model
 
     def notes(self, model: PreTrainedModel) -> Sequence[str]:
         return _own(model).notes

@@ -174,6 +174,7 @@ class AutoUi(PreTrainedModel):
         """`t5`: trained weights; None: random ones."""
         super().__init__(config)
         self.notes: tuple[str, ...] = ()  # what a user should know about its initial weights
+        self.words_of: str | None = None  # the trained model whose word embeddings it starts from
         self.t5 = T5(config.text_config, t5)
         self.fusion = Fusion(config.features["size"], config.text_config.d_model)
         self.post_init()

@@ -1,15 +1,49 @@
-"""Starts the word embeddings of a new model from those of a trained one."""
+"""Starts the word embeddings of a new model from those of a trained one.
+
+Words that both vocabularies contain have the same embedding. Coordinates are written differently, so each starts from
+the coordinate of the same axis that is nearest on the screen: in `phone_vlm_tiny` they lie near the positions that are
+added to its visual tokens.
+"""
 
 from typing import cast
 
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.model import AutoUi
 from vlm_agent.models.build import build_model
 from vlm_agent.models.run_layout import base_folder, trained
+from vlm_agent.models.word_tokenizer import coordinate_ids
 from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.recipe.run import read_recipe
+
+
+@torch.no_grad()
+def copy_coordinates(
+    base: str, model: AutoUi, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
+) -> None:
+    """Copies to each coordinate of `language` the embedding of the base's nearest one on the same axis, in place.
+
+    Coordinates that the base's vocabulary contains keep the embedding of that token. Call it after
+    `copy_word_embeddings`, which checks the base.
+    """
+    layout = trained(base_folder(base))
+    own = AutoTokenizer.from_pretrained(layout.tokenizer)
+    theirs = read_recipe(layout.recipe).action_language.build().vocabulary()
+    shared = {one.piece for one in theirs.coordinates}
+    table = cast("torch.Tensor", build_model(ModelRecipe(base=base), own).get_input_embeddings().weight)
+    embeddings = model.t5.shared.weight
+    for axis in (0, 1):
+        sources = theirs.axis(axis)
+        targets = [one for one in language.axis(axis) if one.piece not in shared]
+        if not sources or not targets:
+            continue
+        places = torch.tensor([one.place for one in sources])
+        nearest = [int((places - one.place).abs().argmin()) for one in targets]
+        rows = torch.tensor(coordinate_ids(own, sources))[nearest]
+        embeddings[coordinate_ids(tokenizer, targets)] = table[rows].to(embeddings.dtype)
 
 
 @torch.no_grad()
