@@ -216,6 +216,22 @@ def test_missing_pixels_and_missing_elements_are_errors_that_say_so(tmp_path):
     assert agent.act("open settings", [], replace(screen, elements=())).text
 
 
+def test_data_without_elements_are_refused_by_a_run_that_reads_them(tmp_path):
+    agent, episode = agent_of(tmp_path, elements=True), EPISODES[0]
+    bare = replace(episode, steps=tuple(replace(step, elements=()) for step in episode.steps))
+    with pytest.raises(UserError, match=rf"none of {len(episode)} steps, from episode {episode.id} on, has any"):
+        agent.answer_episodes([bare])
+    assert len(agent.answer_episodes([bare, episode])[0]) == 2
+    assert agent.answer_episodes([bare])[0]  # a single episode may have screens without elements
+
+
+def test_typed_text_that_the_language_does_not_write_is_marked(run):
+    agent = AutoUiAgent.from_run(run)
+    episode = tiny.episode(0, (Action.type_text("hello 'world'"), Action.type_text("hello world"), Action.complete()))
+    assert all(agent.sentences.is_writable(step) for step in episode.steps)
+    assert agent.preparation()(episode).unwritable == [True, False, False]
+
+
 def test_a_goal_that_is_too_long_is_an_error_that_names_the_episode(run):
     agent, episode = AutoUiAgent.from_run(run), replace(EPISODES[0], goal="open settings " * 300)
     with pytest.raises(UserError, match=r"episode 0: the goal .* more than data\.max_source_tokens \(512\)"):

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
+from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_json, write_json
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
 from vlm_agent.models.pretrained import explain_load_errors, hub_options
@@ -21,7 +22,7 @@ from vlm_agent.models.weights.origin import check_sources
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
-from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -90,8 +91,35 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
         words.add_special_tokens({"additional_special_tokens": [*family_of_recipe(recipe).special_tokens]})
         return words
     source = recipe.sources[recipe.origin]
-    with explain_load_errors(source, recipe.origin):
-        return AutoTokenizer.from_pretrained(source.location, **hub_options(source))
+    _check_tokenizer_files(source, recipe.origin)
+    try:
+        with explain_load_errors(source, recipe.origin):
+            return AutoTokenizer.from_pretrained(source.location, **hub_options(source))
+    except ValueError as error:  # damaged files, or files of another kind than config.json names
+        reason = str(error).strip().partition("\n")[0]
+        raise CheckpointError(
+            f"model.{recipe.origin}.checkpoint {source.checkpoint!r}: its tokenizer cannot be loaded: {reason} "
+            "Copy the files of the tokenizer that the model was trained with into the folder"
+        ) from None
+
+
+def _check_tokenizer_files(source: Source, key: str) -> None:
+    """Raises CheckpointError for a folder without a tokenizer, for which transformers may build an empty one."""
+    folder = Path(source.location)
+    if source.gguf_file is not None or not folder.is_dir():
+        return
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise CheckpointError(
+            f"model.{key}.checkpoint {source.checkpoint!r} holds no tokenizer; copy the tokenizer's files of the model "
+            "that it was trained from (tokenizer.json or spiece.model, for example) into it"
+        )
+
+
+_TOKENIZER_FILES = (
+    *("tokenizer.json", "tokenizer_config.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model"),
+    *("vocab.json", "vocab.txt"),
+)
+"""A tokenizer has at least one of these files."""
 
 
 def save(

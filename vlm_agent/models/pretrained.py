@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -107,7 +108,8 @@ def vision_tower(source: Source) -> PreTrainedModel:
 def configuration(source: Source, part: str, **overrides: Any) -> PretrainedConfig:
     """transformers' configuration of a part with random weights.
 
-    Raises CheckpointError for an unknown key, which transformers would silently ignore.
+    Raises CheckpointError for an unknown key, which transformers would silently ignore, and for a value of another type
+    than the key has.
     """
     content: dict[str, Any] = source.config or {}
     model_type = content.get("model_type")
@@ -117,7 +119,20 @@ def configuration(source: Source, part: str, **overrides: Any) -> PretrainedConf
             f"{nearest(str(model_type), CONFIG_MAPPING)!r}?"
         )
     _check_keys(content, AutoConfig.for_model(model_type), f"model.{part}.config")
-    return AutoConfig.for_model(**content | overrides)
+    with explain_value_errors(f"model.{part}.config"):
+        return AutoConfig.for_model(**content | overrides)
+
+
+@contextmanager
+def explain_value_errors(where: str) -> Iterator[None]:
+    """Raises CheckpointError, one line that names `where`, in place of the errors of a configuration for a value that
+    it cannot have."""
+    try:
+        yield
+    except (StrictDataclassError, TypeError, ValueError) as error:
+        # "Validation error for field 'd_model':" and the reason in a line of its own, which names the field again
+        reason = str(error).strip().splitlines()[-1].strip().removeprefix("TypeError: ")
+        raise CheckpointError(f"{where}: {reason}") from None
 
 
 def _check_keys(content: dict, defaults: PretrainedConfig, where: str) -> None:

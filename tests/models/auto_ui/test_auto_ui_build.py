@@ -272,6 +272,15 @@ def test_what_does_not_fit_is_refused_with_what_to_do(tmp_path):
         build_model(ModelRecipe(vlm={"checkpoint": str(tmp_path / "auto_ui")}), WORDS)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("d_model", "x"), ("num_heads", 0), ("num_layers", 0), ("feed_forward_proj", "what")]
+)
+def test_a_value_that_no_t5_can_have_is_refused_by_its_key(key, value):
+    config = tiny_auto_ui.T5 | {key: value}
+    with pytest.raises(CheckpointError, match=rf"^model\.encoder_decoder\.config: .*{key}.*$"):
+        build_model(recipe(encoder_decoder={"config": config}, word_tokenizer={"vocabulary": 500}), WORDS)
+
+
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
     tiny.model(64).save_pretrained(tmp_path)
     refused(

@@ -11,10 +11,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.convert import model_of, read_published
 from vlm_agent.models.auto_ui.family import AUTO_UI
+from vlm_agent.models.build import Vocabulary, build_tokenizer
 from vlm_agent.models.conversion import converter_of
 from vlm_agent.models.conversion.source_files import CheckpointFormatError
+from vlm_agent.recipe.model import ModelRecipe
 
 GOLDEN = Path(__file__).parents[2] / "data/auto_ui"
 both_heads = pytest.mark.parametrize("name", ["model_flan", "model_t5"])
@@ -77,6 +80,7 @@ def test_the_content_decides_even_without_the_published_class_in_the_configurati
         ({"gate_dense.weight": None}, "fusion.gate_dense.weight is missing"),
         ({"image_dense.weight": None}, "image_dense.weight is missing"),
         ({"shared.weight": torch.zeros(96, 32)}, "encoder.embed_tokens.weight differs from shared.weight"),
+        ({"mha_layer.in_proj_weight": torch.zeros(2, 32)}, r"in_proj_weight has shape \(2, 32\), whose rows cannot"),
         ({"extra.weight": torch.zeros(2)}, "t5.extra.weight is unknown"),
         ({"gate_dense.bias": torch.zeros(31)}, r"fusion.gate_dense.bias has shape \(31,\), where .* \(32,\)"),
         (
@@ -91,6 +95,31 @@ def test_wrong_weights_are_named_and_nothing_is_written(changed, message, tmp_pa
     with pytest.raises(CheckpointFormatError, match=message):
         convert(source, tmp_path / "ours")
     assert [path.name for path in tmp_path.iterdir()] == ["published"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("d_model", "x"), ("num_heads", 0), ("feed_forward_proj", "what")])
+def test_a_value_that_no_t5_can_have_is_named(key, value, tmp_path):
+    source = published("model_flan", tmp_path / "published")
+    path = source / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(CheckpointFormatError, match=f"published: config.json: .*{key}"):
+        convert(source, tmp_path / "ours")
+
+
+def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
+    source, target = published("model_flan", tmp_path / "published"), tmp_path / "ours"
+    convert(source, target)
+    recipe = ModelRecipe(encoder_decoder={"checkpoint": str(target)}, features={"extractor": "phone_vlm_tiny"})
+    vocabulary = Vocabulary(tiny.LANGUAGE.vocabulary(), ())
+    with pytest.raises(
+        CheckpointError, match=r"^model.encoder_decoder.checkpoint .*ours' holds no tokenizer; copy .*$"
+    ):
+        build_tokenizer(recipe, vocabulary)
+    (target / "tokenizer.json").write_text("{")
+    with pytest.raises(
+        CheckpointError, match=r"^model.encoder_decoder.checkpoint .* its tokenizer cannot be loaded.*$"
+    ):
+        build_tokenizer(recipe, vocabulary)
 
 
 def test_a_tied_head_that_differs_is_named(tmp_path):

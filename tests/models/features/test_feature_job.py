@@ -1,5 +1,6 @@
 """`vlm-agent features`: resumed after a kill, divided among tasks, refused where it cannot be completed."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -13,7 +14,10 @@ from helpers import vision_towers
 from helpers.feature_shards import write_several
 
 from vlm_agent.cli import FAILED, main
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import DatasetError
 from vlm_agent.models.features.job import extraction
+from vlm_agent.models.features.job.loading import load_episode
 
 SHARDS = 2
 
@@ -163,6 +167,35 @@ def test_features_that_are_not_finite_are_an_error_that_names_the_step(words, sh
     assert main([*command, "--output", str(tmp_path / "out")]) == FAILED
     assert f"{shards}: episode 0, step 0: the features of dinov2 are not finite" in capsys.readouterr().err
     assert not list((tmp_path / "out").rglob("*.npy"))
+
+
+@pytest.mark.parametrize("damage", ["half", "empty", "huge"])
+def test_a_damaged_screen_is_an_error_that_names_episode_and_step(shards, tmp_path, damage):
+    def damaged(image: bytes) -> bytes:
+        if damage == "huge":  # the width and the height in a PNG's header
+            return image[:16] + 2 * (1 << 16).to_bytes(4, "big") + image[24:]
+        return image[: len(image) // 2] if damage == "half" else b""
+
+    dataset = ShardDataset(shards)
+    row = dataset._read(1, None)
+    row["steps"][2]["screenshot"]["bytes"] = damaged(row["steps"][2]["screenshot"]["bytes"])
+    dataset._read = lambda index, columns: row
+    with pytest.raises(DatasetError, match=f"{shards}: episode {dataset.ids[1]}, step 2: the screen cannot be decoded"):
+        load_episode(dataset, lambda pixels: pixels, 1)
+
+
+@pytest.mark.parametrize(
+    ("plan", "complaint"),
+    [
+        ({"described": {}}, "described.extractor.extractor is missing"),
+        ({"described": {"extractor": {"extractor": 3}}}, "described.extractor.extractor is 3"),
+    ],
+)
+def test_finish_names_a_damaged_plan_and_the_key(tmp_path, capsys, plan, complaint):
+    (tmp_path / ".features").mkdir()
+    (tmp_path / ".features/plan.json").write_text(json.dumps(plan))
+    assert main(["features", "--finish", "--output", str(tmp_path)]) == FAILED
+    assert f"plan.json is damaged: {complaint}; remove" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_second_extraction_into_the_folder_is_refused_while_one_runs(words, tmp_path, capsys):

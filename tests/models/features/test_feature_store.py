@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import resource
 import shutil
 from pathlib import Path
@@ -97,6 +98,7 @@ def test_features_are_found_in_more_shards_than_a_process_may_open_files(tmp_pat
         np.save(tmp_path / f"{number}.npy", np.full((1, 1, 3), number, np.float16))
         np.save(tmp_path / f"{number}.pixels.npy", np.frombuffer(pixel_digest(screen), np.uint8)[None])
     manifest = {"features_version": 1, "extractor": about, "tokens": 1, "size": 3, "files": files}
+    manifest["shards"] = {"manifest_sha256": ""}
     (tmp_path / "manifest.json").write_text(json.dumps(manifest))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
@@ -155,6 +157,31 @@ def test_a_folder_without_a_manifest_is_incomplete(copy):
 def test_another_manifest_is_refused(copy, content):
     (copy / "features" / "manifest.json").write_text(content)
     with pytest.raises(DatasetError, match=r"manifest.json is not a manifest of features"):
+        FeatureStore(copy / "features")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("extractor.checkpoint", None, "extractor.checkpoint is missing"),
+        ("extractor.form", "odd", "extractor.form is 'odd', not one of pooled, patches"),
+        ("extractor.digest", 3, "extractor.digest is 3"),
+        ("tokens", "x", "tokens is 'x'"),
+        ("shards.manifest_sha256", None, "shards.manifest_sha256 is missing"),
+        ("files", [{"shard": "a.parquet", "steps": "5"}], "files[0].steps is '5'"),
+        ("files", [3], "files[0].shard is missing"),
+    ],
+)
+def test_a_manifest_with_a_wrong_key_is_refused_by_name(copy, key, value, complaint):
+    path = copy / "features" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    section, _, name = key.rpartition(".")
+    content = manifest[section] if section else manifest
+    content.pop(name)
+    if value is not None:
+        content[name] = value
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(DatasetError, match=re.escape(f"{path} is not a manifest of features: {complaint};")):
         FeatureStore(copy / "features")
 
 

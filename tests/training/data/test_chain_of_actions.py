@@ -150,6 +150,15 @@ def test_truncated_sources_are_counted_exactly_and_from_a_sample_with_descriptio
     assert note.figures["lose_description"] > 0
 
 
+def test_data_without_elements_are_refused_where_the_sources_describe_them(tmp_path):
+    bare = [replace(one, steps=tuple(replace(step, elements=()) for step in one.steps)) for one in EPISODES[:2]]
+    shards = tiny.write_shards(tmp_path / "shards", bare)
+    features = chain_runs.write_features(shards, tmp_path / "features")
+    content = chain_runs.recipe(shards, features, tmp_path / "run", elements=True)
+    with pytest.raises(RecipeError, match=rf"data.elements is true, and none of 6 steps .* {shards} has elements"):
+        _ = ShardDataModule(Recipe(**content)).notes
+
+
 def test_targets_that_are_too_long_are_listed_and_not_learned(planned):
     plan = planned(max_target_tokens=18)
     *_, note = plan.notes

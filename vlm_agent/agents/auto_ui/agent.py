@@ -12,13 +12,14 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Answer, Turn, Usage
 from vlm_agent.agents.auto_ui import BATCH_SIZE, AutoUiSettings
 from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import Choice, Limits, decode_sentence, most_likely
 from vlm_agent.agents.decoding.sources import answer_sources
-from vlm_agent.episodes import Action, Episode, Screen, Step, without_pixels
+from vlm_agent.episodes import Action, Episode, Screen, Step, is_same_text, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.decoding import SourceDecoder
@@ -56,6 +57,7 @@ class AutoUiAgent:
     constrained: bool = False
     batch_size: int = BATCH_SIZE
     decoder: SourceDecoder | None = field(default=None, compare=False, repr=False)
+    _elements_seen: bool = field(default=False, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.decoder is None:
@@ -115,6 +117,8 @@ class AutoUiAgent:
     def answer_prepared(
         self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
     ) -> list[list[list[Answer]]]:
+        """Raises UserError where the run reads the elements of screens, and no step so far has any."""
+        self._check_elements(prepared)
         decodings = [self._decoding(constrained) for constrained in (self.constrained, *map(_is_constrained, variants))]
         features = iter(self.features.of([screen for one in prepared for screen in one.screens]))
         sentences = [self._sentences(one, [next(features) for _ in one.screens]) for one in prepared]
@@ -123,6 +127,20 @@ class AutoUiAgent:
             decoded = iter(self._decode([sentence for each in sentences for sentence in each], choose, limits))
             runs.append([self._answers(one, each, decoded) for one, each in zip(prepared, sentences, strict=True)])
         return runs
+
+    def _check_elements(self, prepared: Sequence["PreparedEpisode"]) -> None:
+        """A single screen may have no elements; those of a whole part of the data have none if it was converted
+        without."""
+        steps = [step for one in prepared for step in one.episode.steps]
+        if not self.sentences.elements or self._elements_seen or not steps:
+            return
+        if not any(step.elements for step in steps):
+            raise UserError(
+                f"this run reads the elements of screens (data.elements: true), and none of {len(steps)} steps, from "
+                f"episode {prepared[0].episode.id} on, has any; evaluate on data with elements, or a run with "
+                "data.elements: false"
+            )
+        self._elements_seen = True
 
     def _sentences(self, prepared: "PreparedEpisode", features: Sequence[np.ndarray]) -> list[Sentence]:
         return [
@@ -180,8 +198,8 @@ class AutoUiAgent:
 
 @dataclass(frozen=True)
 class PreparedEpisode:
-    """An episode without pixels; of each step the tokens of its source, its screen, and whether the tokenizer cannot
-    write its action."""
+    """An episode without pixels; of each step the tokens of its source, its screen, and whether no answer can match its
+    action, because the tokenizer or the language cannot write it."""
 
     episode: Episode
     sources: list[list[int]]
@@ -204,7 +222,7 @@ class AutoUiPreparation:
         except TooLongError as error:
             raise UserError(f"episode {episode.id}: {error}") from None
         screens = [self.lookup(step.screenshot) for step in steps]
-        unwritable = [not sentences.is_writable(step) for step in steps]
+        unwritable = [not (sentences.is_writable(step) and _keeps_text(sentences.language, step)) for step in steps]
         return PreparedEpisode(without_pixels(episode), sources, screens, unwritable)
 
 
@@ -215,6 +233,15 @@ def _sentence(source: list[int], features: Sequence[np.ndarray]) -> Sentence:
     for screen in features:
         sentence.see(screen, 0)
     return sentence
+
+
+def _keeps_text(language: ActionLanguage, step: Step) -> bool:
+    """Whether the language writes the whole text of an action: Auto-UI's, as published, leaves out quotation marks and
+    backslashes. Training learns such actions all the same, as the published code does."""
+    if not step.action.text:
+        return True
+    decoded = language.decode(language.encode(step.action, step.screen), step.screen)
+    return decoded is not None and is_same_text(decoded.text, step.action.text)
 
 
 def _is_constrained(variant: str) -> bool:

@@ -13,7 +13,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.collate import collate
 from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.decoder import AutoUiDecoder
-from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart
+from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart, check_text_config
 from vlm_agent.models.auto_ui.word_embeddings import copy_coordinates, copy_word_embeddings
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
@@ -47,6 +47,7 @@ class AutoUiFamily(ModelFamily):
             config = AutoUiConfig(text, _described(features), tie_word_embeddings=tied)
         else:
             raise CheckpointError(f"model.{_KEY}.config: model_type must be t5, not {text.model_type!r}")
+        check_text_config(config.text_config, f"model.{_KEY}.{'config' if source.config else 'checkpoint'}")
         embeddings = config.text_config.vocab_size
         if len(tokenizer) > embeddings:
             raise CheckpointError(

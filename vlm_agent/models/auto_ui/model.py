@@ -12,9 +12,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 from transformers import AutoConfig, AutoModel, Cache, PretrainedConfig, PreTrainedModel, T5Config
+from transformers.activations import ACT2FN
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration, T5Stack
 
+from vlm_agent.errors import CheckpointError
 from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED
@@ -52,6 +54,25 @@ class AutoUiConfig(PretrainedConfig):
     def pad_id(self) -> int:
         pad = self.text_config.pad_token_id
         return 0 if pad is None else pad
+
+
+_SIZES = (
+    *("vocab_size", "d_model", "d_kv", "d_ff", "num_heads", "num_layers", "num_decoder_layers"),
+    *("relative_attention_num_buckets", "relative_attention_max_distance"),
+)
+"""Keys of a T5Config that must be positive."""
+
+
+def check_text_config(config: T5Config, where: str) -> None:
+    """Raises CheckpointError, which names `where` and the key, for a value that no T5 can have."""
+    for key in _SIZES:
+        if getattr(config, key) < 1:
+            raise CheckpointError(f"{where}: {key} is {getattr(config, key)}; it must be at least 1")
+    if config.dense_act_fn not in ACT2FN:
+        raise CheckpointError(
+            f"{where}: feed_forward_proj is {config.feed_forward_proj!r}, an unknown activation; it is usually relu or "
+            "gated-gelu"
+        )
 
 
 class Attention(nn.Module):

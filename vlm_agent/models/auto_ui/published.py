@@ -11,7 +11,8 @@ import torch
 from transformers import T5Config
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.auto_ui.model import AutoUiConfig
+from vlm_agent.models.auto_ui.model import AutoUiConfig, check_text_config
+from vlm_agent.models.pretrained import explain_value_errors
 
 FUSION = ("image_dense", "mha_layer", "gate_dense")
 """The first part of the names of the layers that a T5 does not have."""
@@ -30,13 +31,15 @@ def our_configuration(content: dict[str, Any], shapes: Mapping[str, tuple[int, .
     """Of the keys of the published config.json and the shapes of its weights, by name.
 
     Features have the size that `image_dense` takes; which extractor made them is not stored with the weights. Raises
-    CheckpointError without `image_dense`.
+    CheckpointError without `image_dense`, and for keys with a value that no T5 can have.
     """
     dense = shapes.get("image_dense.weight", ())
     if len(dense) != 2:
         raise CheckpointError("image_dense.weight is missing, or no matrix: these are not the weights of an Auto-UI")
     keys = {key: value for key, value in content.items() if key not in ("architectures", "torch_dtype", "dtype")}
-    text = T5Config(**keys)
+    with explain_value_errors("config.json"):
+        text = T5Config(**keys)
+    check_text_config(text, "config.json")
     tied = _HEAD not in shapes or text.scale_decoder_outputs
     return AutoUiConfig(text, {"size": dense[1]}, tie_word_embeddings=tied)
 
@@ -62,6 +65,10 @@ def our_weights(published: Mapping[str, torch.Tensor], tied: bool) -> dict[str, 
 
 def _renamed(name: str, weight: torch.Tensor) -> dict[str, torch.Tensor]:
     if name.startswith(_IN_PROJECTION):  # queries, keys and values in one matrix, or bias
+        if not weight.ndim or len(weight) % 3:
+            raise CheckpointError(
+                f"{name} has shape {tuple(weight.shape)}, whose rows cannot be those of queries, keys and values"
+            )
         kind = name.removeprefix(_IN_PROJECTION)
         parts = zip("qkv", weight.chunk(3), strict=True)
         return {f"fusion.mha_layer.{letter}_proj.{kind}": part.contiguous() for letter, part in parts}

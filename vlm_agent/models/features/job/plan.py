@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import Job
-from vlm_agent.models.features.store.layout import DTYPE, shards_digest
+from vlm_agent.models.features.store.layout import DTYPE, check_extractor, checked, shards_digest
 from vlm_agent.recipe.model import FeatureSettings
 
 WORK = ".features"
@@ -45,6 +46,12 @@ class FeaturePlan:
     def read(cls, output: Path) -> "FeaturePlan":
         """The plan in a folder. Raises DatasetError where it is missing or damaged."""
         content = job(output).read_plan()
+        try:
+            _check(content)
+        except ValueError as error:
+            raise DatasetError(
+                f"{job(output).plan_path} is damaged: {error}; remove {output} and start again"
+            ) from None
         described, extractor = content["described"], dict(content["described"]["extractor"])
         digest, precision = extractor.pop("digest"), extractor.pop("precision")
         return cls(
@@ -56,6 +63,15 @@ class FeaturePlan:
             described["batch_size"],
             described["shards"]["manifest_sha256"],
         )
+
+
+def _check(content: dict) -> None:
+    """Raises ValueError, which names the key, for a missing key or a value of another type."""
+    check_extractor(content, "described.extractor")
+    for key in ("where", "described.extractor.precision", "described.shards.manifest_sha256"):
+        checked(content, key, str)
+    for key in ("described.tokens", "described.size", "described.batch_size"):
+        checked(content, key, int)
 
 
 def job(output: Path) -> Job:

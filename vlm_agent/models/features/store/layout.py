@@ -4,16 +4,20 @@ import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from types import NoneType
+from typing import Any, get_args
 
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import sha256_of
+from vlm_agent.recipe.model import FeatureSettings
 
 VERSION = 1
 DTYPE = "float16"
 DIGEST_SIZE = 16
+FORMS: tuple[str, ...] = get_args(FeatureSettings.model_fields["form"].annotation)
 REMEDY = "remove it and run the same `vlm-agent features` again to restore it"
 
 
@@ -62,11 +66,12 @@ def read_feature_manifest(folder: Path) -> dict:
         )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        version = manifest["features_version"]
-        _ = [FeatureFile.read(entry) for entry in manifest["files"]], manifest["extractor"]["extractor"]
-    except (ValueError, KeyError, TypeError) as error:
+        version = checked(manifest, "features_version", int)
+        if version == VERSION:
+            _check_manifest(manifest)
+    except ValueError as error:
         raise DatasetError(
-            f"{path} is not a manifest of features: {error!r}; choose the output of `vlm-agent features`"
+            f"{path} is not a manifest of features: {error}; choose the output of `vlm-agent features`"
         ) from None
     if version != VERSION:
         raise DatasetError(
@@ -74,6 +79,39 @@ def read_feature_manifest(folder: Path) -> dict:
             "another folder"
         )
     return manifest
+
+
+def _check_manifest(manifest: dict) -> None:
+    """Raises ValueError, which names the key, for a missing key or a value of another type."""
+    check_extractor(manifest, "extractor")
+    for key in ("tokens", "size"):
+        checked(manifest, key, int)
+    checked(manifest, "shards.manifest_sha256", str)
+    for number, entry in enumerate(checked(manifest, "files", list)):
+        for key, kind in (("shard", str), ("steps", int), ("sha256", str), ("pixels_sha256", str)):
+            checked({f"files[{number}]": entry}, f"files[{number}].{key}", kind)
+
+
+def check_extractor(content: Any, key: str) -> None:
+    """`_check_manifest` of the extractor at a dotted key."""
+    checked(content, f"{key}.extractor", str)
+    checked(content, f"{key}.checkpoint", (str, NoneType))
+    checked(content, f"{key}.digest", str)
+    form = checked(content, f"{key}.form", str)
+    if form not in FORMS:
+        raise ValueError(f"{key}.form is {form!r}, not one of {', '.join(FORMS)}")
+
+
+def checked(content: Any, key: str, kind: type | tuple[type, ...]) -> Any:
+    """The value at a dotted key. Raises ValueError, which names the key, if it is missing or of another type."""
+    value = content
+    for name in key.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise ValueError(f"{key} is missing")
+        value = value[name]
+    if not isinstance(value, kind):
+        raise ValueError(f"{key} is {value!r}")
+    return value
 
 
 def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

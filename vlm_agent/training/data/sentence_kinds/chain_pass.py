@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import CostModel, Workload
 from vlm_agent.sentences.steps import StepSentences
 from vlm_agent.training.data.data_module import Note
@@ -65,16 +66,25 @@ def truncation_of(counts: ChainCounts, limit: int) -> Truncation:
 def sample_sources(
     shards: ShardDataset, sentences: StepSentences, counts: ChainCounts, without_history: bool
 ) -> Truncation:
-    """Of `SAMPLE` learned steps, whose sources are built: the length of a description is known only from its text."""
+    """Of `SAMPLE` learned steps, whose sources are built: the length of a description is known only from its text.
+
+    Raises RecipeError if none of these steps has elements.
+    """
     learned = np.flatnonzero(counts.is_learned)
     chosen = learned[np.unique(np.linspace(0, len(learned) - 1, min(SAMPLE, len(learned))).astype(np.int64))]
-    lengths, losses = [], []
+    lengths, losses, described = [], [], False
     for step in chosen.tolist():
         episode, number = shards.without_pixels(int(counts.episode_of[step])), int(counts.step_of[step])
         past = () if without_history else episode.steps[:number]
+        described = described or bool(episode.steps[number].elements)
         source = sentences.source(episode.goal, past, episode.steps[number].screen)
         lengths.append(len(source.ids))
         losses.append((source.dropped, source.cut))
+    if not described:
+        raise RecipeError(
+            f"data.elements is true, and none of {len(chosen):,} steps that were read from {shards.directory} has "
+            "elements; choose shards of a source with elements, or set data.elements to false"
+        )
     dropped, cut = np.array(losses, np.int64).T
     return Truncation(np.array(lengths, np.int64), dropped, cut, len(learned), sentences.max_source_tokens)
 
