@@ -63,7 +63,7 @@ def long_and_mixed(family: families.Family) -> tuple[list[np.ndarray], Sentence]
 
 
 def test_every_family_is_chosen_by_what_transformers_calls_it():
-    assert {*tiny_qwen.FAMILIES, "llama_vit"} == {*FAMILIES}
+    assert {*tiny_qwen.FAMILIES} < {*FAMILIES}
     for model_type in tiny_qwen.FAMILIES:
         own = family(model_type).model
         assert own.config_class.model_type == model_type
