@@ -311,7 +311,8 @@ def test_the_identity_of_a_run_is_recipe_data_and_rows_per_step(tmp_path):
     assert json.loads(json.dumps(plain)) == plain
     assert identity(2, accumulation=2) == identity(1, accumulation=4) != plain
     assert identity(steps=4) != plain
-    (shards / "manifest.json").write_text("{}")
+    manifest = shards / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"converted": "again"}))
     assert identity() != plain
 
 
