@@ -38,6 +38,7 @@ def test_the_real_episode_is_converted_learned_and_predicted_4_of_4(shared, tmp_
     assert scores["official"]["google_apps"]["partial_match"] == scores["strict"]["google_apps"]["partial_match"] == 100
 
 
+@pytest.mark.slow
 def test_20_simulated_episodes_are_learned_to_95_percent_strict(tmp_path):
     simulate(tmp_path / "aitw", 20, seed=5, splits={"train": 1.0}, console=Console(file=io.StringIO()))
     # A quarter of the pixels and half the tokens: enough to tell 20 episodes apart, and a minute instead of four.
