@@ -7,6 +7,7 @@ between the TFRecord and the matcher kept the order (y, x). A fault in any stage
 import io
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from vlm_agent.agents.vlm import VlmSettings
