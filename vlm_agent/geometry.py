@@ -16,6 +16,9 @@ TAP_DISTANCE = 0.04
 DIRECTIONS = ("up", "down", "left", "right")
 """The directions in which the finger of a swipe moves. `directions` returns indices into this tuple."""
 
+COAT_VERTICAL_SHARE = 0.9
+"""`vertical_share` of CoAT's rule (IMNearth/CoAT, `action_utils.py`). AITW's is 1."""
+
 
 def aitw_distance(a_yx: ArrayLike, b_yx: ArrayLike) -> np.ndarray:
     """Euclidean distance between points (..., 2), float32 (...), equal to the last bit to that of AITW's matcher.
@@ -37,16 +40,17 @@ def are_taps(touch_yx: ArrayLike, lift_yx: ArrayLike) -> np.ndarray:
     return aitw_distance(touch_yx, lift_yx) <= np.float32(TAP_DISTANCE)
 
 
-def directions(touch_yx: ArrayLike, lift_yx: ArrayLike) -> np.ndarray:
+def directions(touch_yx: ArrayLike, lift_yx: ArrayLike, vertical_share: float = 1.0) -> np.ndarray:
     """The direction of gestures between points (..., 2): indices into `DIRECTIONS`, int (...). Meant for swipes.
 
-    A tie between the axes counts as vertical, as in the official matcher.
+    A swipe is vertical if |dy| is at least `vertical_share` of |dx|. So a tie between the axes counts as vertical, as
+    in the official matcher.
     """
     delta = np.asarray(lift_yx, np.float64) - np.asarray(touch_yx, np.float64)
     dy, dx = delta[..., 0], delta[..., 1]
     vertical = np.where(dy > 0, DIRECTIONS.index("down"), DIRECTIONS.index("up"))
     horizontal = np.where(dx > 0, DIRECTIONS.index("right"), DIRECTIONS.index("left"))
-    return np.where(np.abs(dy) >= np.abs(dx), vertical, horizontal)
+    return np.where(np.abs(dy) >= vertical_share * np.abs(dx), vertical, horizontal)
 
 
 def contains(box: Sequence[float], point_yx: Sequence[float]) -> bool:

@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from vlm_agent.action_languages.language import (
     DECISION,
@@ -29,10 +30,10 @@ from vlm_agent.action_languages.language import (
     Coordinate,
     LanguageSettings,
     LanguageVocabulary,
-    combined_keys,
-    text_codes,
+    rounded_text_keys,
 )
 from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, Screen
+from vlm_agent.geometry import DIRECTIONS, directions
 
 _DECIMALS = 4
 _FIELDS = ("action_type", "touch_point", "lift_point", "typed_text")
@@ -110,14 +111,8 @@ class AutoUiLanguage(ActionLanguage):
         """Taps and long presses by their rounded points, swipes by their direction, the others by type and text."""
         if not self.normalised:
             return super().text_keys(columns, names)
-        swipes, has_touch = columns.steps_that("swipe"), np.isin(columns.action_kind, KINDS_WITH_TOUCH)
-        vertical, forward = _directions(columns.touch_yx, columns.lift_yx)
         # Exact for float32: v·10⁴ is then either a tie or far from one, so it rounds as the decimal text does.
-        rounded = np.rint(columns.touch_yx.astype(np.float64) * 10**_DECIMALS).astype(np.int64)
-        points = np.where((has_touch & ~swipes)[:, None], rounded, 0)
-        direction = np.where(swipes, 1 + 2 * vertical + forward, 0)
-        has_text = np.isin(columns.action_kind, KINDS_WITH_TEXT)
-        return combined_keys(columns.action_kind, *points.T, direction, np.where(has_text, text_codes(columns.text), 0))
+        return rounded_text_keys(columns, 10**_DECIMALS, _directions(columns.touch_yx, columns.lift_yx))
 
     def ending(self, text: str) -> str | None:
         """A completion of `text` to an encoded action; the completion of a tap repeats its touch point."""
@@ -227,18 +222,13 @@ def _typed(text: str) -> str:
     return _WHITE_SPACE.sub(" ", text.translate(_NOT_WRITTEN))
 
 
-def _directions(touch_yx: np.ndarray, lift_yx: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(vertical, forward), bool (...) each, of swipes between points (..., 2): whether the main axis is y, and whether
-    the finger moves towards greater coordinates. Differences are float32, as in the published code, so that rounding
-    may tie the axes; a tie is vertical."""
-    delta = np.asarray(lift_yx, np.float32) - np.asarray(touch_yx, np.float32)
-    vertical = np.abs(delta[..., 0]) >= np.abs(delta[..., 1])
-    return vertical, np.where(vertical, delta[..., 0], delta[..., 1]) >= 0
+def _directions(touch_yx: ArrayLike, lift_yx: ArrayLike) -> np.ndarray:
+    """`geometry.directions` of differences in float32, as in the published code, where rounding may tie the axes."""
+    return directions((0, 0), np.asarray(lift_yx, np.float32) - np.asarray(touch_yx, np.float32))
 
 
 def _direction(action: Action) -> str:
-    vertical, forward = _directions(np.asarray(action.touch_yx), np.asarray(action.lift_yx))
-    return (("left", "right"), ("up", "down"))[int(vertical)][int(forward)]
+    return DIRECTIONS[int(_directions(action.touch_yx, action.lift_yx))]
 
 
 def _starts(text: str) -> Iterator[int]:

@@ -39,13 +39,10 @@ from vlm_agent.action_languages.language import (
     Coordinate,
     LanguageSettings,
     LanguageVocabulary,
-    combined_keys,
-    text_codes,
+    rounded_text_keys,
 )
-from vlm_agent.episodes import BUTTONS, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, Screen, UiElement
-
-VERTICAL_SHARE = 0.9
-"""A swipe is vertical if |dy| is at least this share of |dx| (CoAT, `action_utils.py`)."""
+from vlm_agent.episodes import BUTTONS, Action, ActionKind, Screen, UiElement
+from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
 
 ACTION_TYPES = ("click", "scroll", "type", "press", "stop")
 """The action types of the published evaluator, in the order in which it looks for them in the name of a call."""
@@ -146,13 +143,8 @@ class CoatLanguage(ActionLanguage):
 
     def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
         """Clicks and long presses by their rounded points, swipes by their direction, the others by type and text."""
-        swipes, has_touch = columns.steps_that("swipe"), np.isin(columns.action_kind, KINDS_WITH_TOUCH)
-        vertical, forward = _directions(columns.touch_yx, columns.lift_yx)
-        rounded = np.rint(columns.touch_yx.astype(np.float64) * _UNITS).astype(np.int64)
-        points = np.where((has_touch & ~swipes)[:, None], rounded, 0)
-        direction = np.where(swipes, 1 + 2 * vertical + forward, 0)
-        has_text = np.isin(columns.action_kind, KINDS_WITH_TEXT)
-        return combined_keys(columns.action_kind, *points.T, direction, np.where(has_text, text_codes(columns.text), 0))
+        direction = directions(columns.touch_yx, columns.lift_yx, COAT_VERTICAL_SHARE)
+        return rounded_text_keys(columns, _UNITS, direction)
 
     def ending(self, text: str) -> str | None:
         """The shortest completion of `text` to an encoded action; None if no completion exists."""
@@ -324,14 +316,5 @@ def _escaped(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def _directions(touch_yx: np.ndarray, lift_yx: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(vertical, forward), bool (...) each, of swipes between points (..., 2): whether the main axis is y, and whether
-    the finger moves towards greater coordinates. Computed in float64, as in the published code."""
-    delta = np.asarray(lift_yx, np.float64) - np.asarray(touch_yx, np.float64)
-    vertical = np.abs(delta[..., 0]) >= VERTICAL_SHARE * np.abs(delta[..., 1])
-    return vertical, np.where(vertical, delta[..., 0], delta[..., 1]) >= 0
-
-
 def _direction(action: Action) -> str:
-    vertical, forward = _directions(np.asarray(action.touch_yx), np.asarray(action.lift_yx))
-    return (("left", "right"), ("up", "down"))[int(vertical)][int(forward)]
+    return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, COAT_VERTICAL_SHARE))]

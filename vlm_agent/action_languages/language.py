@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from vlm_agent.episodes import Action, Screen
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, Screen
 from vlm_agent.settings import Section
 
 DECISION = "Action Decision:"
@@ -180,6 +180,16 @@ def combined_keys(*columns: np.ndarray) -> np.ndarray:
             count = int(keys.max(initial=0)) + 1
         keys, count = keys * size + values, count * size
     return keys
+
+
+def rounded_text_keys(columns: ActionColumns, units: int, direction: np.ndarray) -> np.ndarray:
+    """`ActionLanguage.text_keys` of a language that rounds touch points to 1 / `units` and writes of a swipe its
+    direction alone. `direction`: int (S,), indices into `DIRECTIONS`."""
+    swipes, has_touch = columns.steps_that("swipe"), np.isin(columns.action_kind, KINDS_WITH_TOUCH)
+    rounded = np.rint(columns.touch_yx.astype(np.float64) * units).astype(np.int64)
+    points = np.where((has_touch & ~swipes)[:, None], rounded, 0)
+    texts = np.where(np.isin(columns.action_kind, KINDS_WITH_TEXT), text_codes(columns.text), 0)
+    return combined_keys(columns.action_kind, *points.T, np.where(swipes, 1 + direction, 0), texts)
 
 
 def text_codes(texts: pa.Array) -> np.ndarray:

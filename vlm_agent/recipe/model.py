@@ -1,5 +1,6 @@
 """The `model` section of a recipe: where the weights come from, and which of them are trained."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -84,6 +85,11 @@ class FeatureSettings(Section):
     extractor: str
     checkpoint: str | None = None
     form: Literal["pooled", "patches"] = "pooled"
+
+    @classmethod
+    def of_model(cls, features: Mapping[str, Any]) -> Self:
+        """From `features` of a model's configuration, which has further keys."""
+        return cls(**{key: features[key] for key in cls.model_fields if key in features})
 
 
 SOURCES = ("vlm", "encoder_decoder", "language_model", "vision")

@@ -104,7 +104,7 @@ class ScreenFeatures:
                 "training are unknown; restore RUN/features.json (of an adapter) or config.json, or copy "
                 f"{' and '.join(missing)} from `extractor` in manifest.json of the features it was trained on"
             )
-        settings = FeatureSettings(**{key: about[key] for key in FeatureSettings.model_fields if key in about})
+        settings = FeatureSettings.of_model(about)
         digest, precision = about["digest"], about["precision"]
         if store is not None:
             store.check_extractor(settings, digest, precision)

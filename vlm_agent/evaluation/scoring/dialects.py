@@ -19,10 +19,10 @@ from vlm_agent.episodes import ActionKind, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring import aitw_matcher
-from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, scroll_directions, texts_match
+from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.steps import StepTable
 from vlm_agent.evaluation.scoring.strict import same_element, touches_the_element
-from vlm_agent.geometry import boxes_at, directions
+from vlm_agent.geometry import COAT_VERTICAL_SHARE, boxes_at, directions
 
 Rule = Callable[[StepTable, np.ndarray], np.ndarray]
 """Maps a table and the rows (R,) whose two actions are of the same kind to whether each row matches, bool (R,)."""
@@ -103,8 +103,10 @@ def _same_axis(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return aitw_matcher.same_axis(*(array.take(rows, axis=0).astype(np.float32) for array in points))
 
 
-def _same_direction(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    gold, predicted = (directions(actions.touch[rows], actions.lift[rows]) for actions in (table.gold, table.predicted))
+def _same_direction(table: StepTable, rows: np.ndarray, vertical_share: float = 1.0) -> np.ndarray:
+    gold, predicted = (
+        directions(actions.touch[rows], actions.lift[rows], vertical_share) for actions in (table.gold, table.predicted)
+    )
     return gold == predicted
 
 
@@ -152,10 +154,7 @@ def _corners(boxes: np.ndarray) -> np.ndarray:
 
 
 def _same_scroll(table: StepTable, rows: np.ndarray) -> np.ndarray:
-    gold, predicted = (
-        scroll_directions(actions.touch[rows], actions.lift[rows]) for actions in (table.gold, table.predicted)
-    )
-    return gold == predicted
+    return _same_direction(table, rows, COAT_VERTICAL_SHARE)
 
 
 def _close_text(table: StepTable, rows: np.ndarray) -> np.ndarray:

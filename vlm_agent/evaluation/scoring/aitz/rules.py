@@ -1,4 +1,4 @@
-"""The rules of AitZ for clicks, typed texts and scrolls: the parts of the dialects `coat_point` and `coat_box`.
+"""The rules of AitZ for clicks and typed texts: the parts of the dialects `coat_point` and `coat_box`.
 
 Source: IMNearth/CoAT, commit 9ab1a9f, `coat/evaluate.py` and `coat/screen_utils.py`. The arithmetic is that of the
 published evaluator, in float64 and in its order of operations, so that `tests/golden/coat.py` gives its verdicts to the
@@ -16,17 +16,12 @@ from collections import defaultdict
 
 import numpy as np
 
-from vlm_agent.geometry import DIRECTIONS
-
 BOX_FACTOR = 1.2
 """Boxes are enlarged to this multiple of their size, about their centre."""
 
 MIN_IOU = 0.5
 MIN_RATIO = 0.8
 """A box, or a text, matches if its overlap, or its similarity, is larger than this."""
-
-VERTICAL_SHARE = 0.9
-"""A scroll is vertical if |dy| is at least this multiple of |dx|. AITW compares |dy| with |dx| itself."""
 
 
 def boxes_match(predicted: np.ndarray, gold: np.ndarray, elements: np.ndarray, row: np.ndarray) -> np.ndarray:
@@ -101,11 +96,3 @@ def _common_subsequence(first: str, second: str) -> int:
         matched = open_ & places.get(character, 0)
         open_ = ((open_ + matched) | (open_ - matched)) & everywhere
     return len(first) - open_.bit_count()
-
-
-def scroll_directions(touch: np.ndarray, lift: np.ndarray) -> np.ndarray:
-    """The directions in which fingers move between points (R, 2), as indices into `geometry.DIRECTIONS`, int (R,)."""
-    dy, dx = (lift - touch).T
-    vertical = np.where(dy < 0, DIRECTIONS.index("up"), DIRECTIONS.index("down"))
-    horizontal = np.where(dx < 0, DIRECTIONS.index("left"), DIRECTIONS.index("right"))
-    return np.where(np.abs(dy) >= VERTICAL_SHARE * np.abs(dx), vertical, horizontal)
