@@ -17,7 +17,7 @@ Trips are measured by running the commands once in one process, under a profiler
 
 "entered" are all modules in which a function ran during the trip, locks and progress included; "*" marks those in which
 a function took or returned the thing itself (bytes, an episode, step, action, element, sentence, array, tensor or
-table): the files that somebody opens who follows a record and skips the rest. A second count leaves out
+table): the files to open to follow a record. A second count leaves out
 `LOWEST_LAYERS`, the helpers below the data types. "visits" are entries from another module, so that a module entered,
 left and entered again counts twice. What runs during an import, and the building of the argument parser, count as
 nothing.

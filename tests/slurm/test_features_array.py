@@ -44,7 +44,7 @@ def test_an_array_with_stopped_and_preempted_tasks_ends_with_the_same_bytes(work
     begun = [workplace.folder / f"begun-{task}" for task in range(TASKS)]
     soon(lambda: all(map(Path.is_dir, begun)), SECONDS, lambda: workplace.log("features", job))
     workplace.run("scancel", "--batch", "--signal=USR1", f"{job}_0")  # its time is up
-    workplace.run("scontrol", "requeue", f"{job}_1")  # somebody else needs the node
+    workplace.run("scontrol", "requeue", f"{job}_1")  # another job needs the node
     workplace.cluster.wait_for(job, seconds=SECONDS)
     assert {task["JobState"] for task in workplace.cluster.tasks(job)} == {"COMPLETED"}, workplace.log("features", job)
     features = workplace.folder / "features"

@@ -123,7 +123,7 @@ def test_the_digest_changes_with_a_weight_the_form_and_the_preprocessing(tmp_pat
 
 
 def test_without_a_preprocessor_configuration_dinov2_is_processed_as_published(tmp_path):
-    """At 256 pixels for the shortest edge, of which the central 224 are kept."""
+    """The shortest edge has 256 pixels, and the central 224 are kept."""
     folder = vision_towers.write("dinov2", tmp_path, processor=False)
     published = BitImageProcessorPil(
         size={"shortest_edge": 256}, image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225]

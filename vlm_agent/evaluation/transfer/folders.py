@@ -45,10 +45,10 @@ def read_evaluations(folders: Mapping[str, Path]) -> list[Evaluation]:
 
 def _read(name: str, folder: Path) -> Evaluation:
     plan = job(folder).read_plan()
-    identity, others = with_current_keys(plan["described"]), plan["given"]
+    identity, settings = with_current_keys(plan["described"]), plan["given"]
     if AGENT not in identity["runs"] or not (folder / "metrics.json").is_file():
         raise DatasetError(f"{folder} is not a finished evaluation; run the same evaluate command again to complete it")
-    data = {key: identity.get(key, others.get(key)) for key in _SAME}
+    data = {key: identity.get(key, settings.get(key)) for key in _SAME}
     return Evaluation(name, folder, {key: identity[key] for key in ("agent", "language")}, data)
 
 

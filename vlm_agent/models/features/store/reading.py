@@ -1,5 +1,6 @@
 """Reads a folder of features."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -155,13 +156,15 @@ class FeatureStore:
         return [None if row is None else self._row(row) for row in rows]
 
     def _row(self, row: int) -> np.ndarray:
-        number = int(np.searchsorted(self._ends, row, side="right"))
-        shard = list(self._files)[number]
-        return self._features(shard)[row - (self._ends[number] - self._files[shard].steps)]
+        shards, ends = self._ends
+        number = bisect_right(ends, row)
+        shard = shards[number]
+        return self._features(shard)[row - (ends[number] - self._files[shard].steps)]
 
     @cached_property
-    def _ends(self) -> list[int]:
-        return list(accumulate(file.steps for file in self._files.values()))
+    def _ends(self) -> tuple[list[str], list[int]]:
+        """The shards, and the number of rows up to the end of each."""
+        return list(self._files), list(accumulate(file.steps for file in self._files.values()))
 
     @cached_property
     def _index(self) -> PixelIndex:

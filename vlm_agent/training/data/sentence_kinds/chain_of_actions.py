@@ -46,8 +46,7 @@ class ChainOfActionsKind(SentenceKind):
     @property
     def feature_settings(self) -> FeatureSettings:
         """The features that the model reads."""
-        about = self._about_features
-        return FeatureSettings(**{key: about[key] for key in FeatureSettings.model_fields if key in about})
+        return FeatureSettings.of_model(self._about_features)
 
     @property
     def _about_features(self) -> Mapping[str, Any]:
