@@ -1,4 +1,4 @@
-"""The data types of the field: Action, UiElement, Screen, CoatTexts, Step, Episode.
+"""The data types of the field: Action, UiElement, Screen, ScreenTexts, CoatTexts, Step, Episode.
 
 The whole package exchanges these. Points and boxes are fractions of the screen, always in (y, x) order, as Android in
 the Wild (AITW) stores them.
@@ -230,17 +230,30 @@ class CoatTexts:
     """Result of the action, as the next screen shows it: `coat_action_result`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScreenTexts:
+    """What is known in words when a screen is shown, before any action on it."""
+
+    description: str = ""
+    """Description of this screen (`CoatTexts.screen`)."""
+    result: str = ""
+    """Result of the previous action, as this screen shows it (`CoatTexts.result` of the previous step). Empty at the
+    first step."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Screen:
     """What an agent may see of a phone.
 
     `pixels`: uint8 (height, width, 3), RGB; None if they were not read. `elements`: None if the source does not provide
-    them. `activity`: `package/activity`, empty if unknown.
+    them. `activity`: `package/activity`, empty if unknown. `texts`: recorded texts about the screen; None on a phone,
+    and in episodes without such texts.
     """
 
     pixels: np.ndarray | None
     elements: tuple[UiElement, ...] | None = None
     activity: str = ""
+    texts: ScreenTexts | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,6 +301,19 @@ class Episode:
 
     def __len__(self) -> int:
         return len(self.steps)
+
+
+def recorded_screen(episode: Episode, number: int) -> Screen:
+    """What an agent may see at step `number` of a recorded episode: the screen, and its `texts` if they are recorded.
+
+    The result of the action of this step is not part of it: that text describes the next screen.
+    """
+    step, before = episode.steps[number], episode.steps[number - 1] if number else None
+    result = None if before is None else before.coat
+    if step.coat is None and result is None:
+        return step.screen
+    texts = ScreenTexts("" if step.coat is None else step.coat.screen, "" if result is None else result.result)
+    return replace(step.screen, texts=texts)
 
 
 def without_pixels(episode: Episode) -> Episode:

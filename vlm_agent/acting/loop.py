@@ -153,7 +153,7 @@ class _Run:
             self.trace.outcome(number, WITHHELD)
             return refusal
         self._perform(number, answer.action)
-        self.history.append(Turn(screen, answer, answer.action))
+        self.history.append(Turn(screen, answer, answer.action, answer.thoughts))
         return (answer.action.name, "") if answer.action.is_status else None
 
     def _no_action(self, number: int) -> tuple[str, str] | None:

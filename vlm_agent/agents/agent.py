@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
-from vlm_agent.episodes import Action, CoatTexts, Episode, Screen
+from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, Step, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.settings import Section
 
@@ -63,12 +63,15 @@ class Answer:
 class Turn:
     """One earlier step: the screen, the agent's answer and the executed action.
 
-    `answer` is None in a demonstration, where `action` is the demonstrated one.
+    `answer` is None in a demonstration, where `action` is the demonstrated one. `thoughts`: the thought before the
+    action and its description (`think` and `action` of `CoatTexts`), of the answer or of the demonstration; None
+    without them.
     """
 
     screen: Screen
     answer: Answer | None
     action: Action
+    thoughts: CoatTexts | None = None
 
 
 class Agent(Protocol):
@@ -178,8 +181,10 @@ def answer_step_by_step(agent: Agent, episodes: Sequence[Episode], workers: int 
     try:
         pending = [
             [
-                pool.submit(_answer, agent, episode.goal, demonstrated(episode, number), step.screen)
-                for number, step in enumerate(episode.steps)
+                pool.submit(
+                    _answer, agent, episode.goal, demonstrated(episode, number), recorded_screen(episode, number)
+                )
+                for number in range(len(episode))
             ]
             for episode in episodes
         ]
@@ -197,4 +202,12 @@ def _answer(agent: Agent, goal: str, history: Sequence[Turn], screen: Screen) ->
 
 def demonstrated(episode: Episode, steps: int) -> list[Turn]:
     """The history of the first `steps` demonstrated steps: turns without answers."""
-    return [Turn(step.screen, None, step.action) for step in episode.steps[:steps]]
+    return [
+        Turn(recorded_screen(episode, number), None, step.action, recorded_thoughts(step))
+        for number, step in enumerate(episode.steps[:steps])
+    ]
+
+
+def recorded_thoughts(step: Step) -> CoatTexts | None:
+    """The texts that belong to the action of a recorded step; None without them."""
+    return None if step.coat is None else CoatTexts(think=step.coat.think, action=step.coat.action)

@@ -43,6 +43,8 @@ class ControlledAgent:
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         turns = [replace(turn, screen=self._changed(turn.screen)) for turn in history] if self.control.history else []
+        if screen.texts is not None and not self.control.history:
+            screen = replace(screen, texts=replace(screen.texts, result=""))
         return self.agent.act(goal, turns, self._changed(screen))
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
