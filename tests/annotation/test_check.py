@@ -1,0 +1,142 @@
+"""Action descriptions by template pass the check; those of another action or another element are listed."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from vlm_agent.action_languages.coat import predicted_type
+from vlm_agent.annotation.action_texts import describe_action, touches_element
+from vlm_agent.annotation.check import check_dataset, check_step
+from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.sources.aitz import read_steps
+from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement
+
+ELEMENTS = (
+    UiElement((0.1, 0.1, 0.1, 0.3), "Cleck"),
+    UiElement((0.3, 0.1, 0.1, 0.3), "Gmail"),
+    UiElement((0.5, 0.1, 0.1, 0.1), "", "ICON_MAGNIFYING_GLASS"),
+)
+CLOCK, GMAIL, SEARCH, NOWHERE = (
+    Action.tap(0.15, 0.2),
+    Action.tap(0.35, 0.2),
+    Action.tap(0.55, 0.15),
+    Action.tap(0.9, 0.9),
+)
+UP, DIAGONAL = Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.swipe((0.5, 0.1), (0.05, 0.59))
+OTHERS = (
+    UP,
+    DIAGONAL,
+    Action.type_text('say "hi"\n<b>'),
+    Action.press("back"),
+    Action.press("home"),
+    Action.press("enter"),
+    Action.complete(),
+    Action.impossible(),
+    Action.recents(),
+    Action.wait(),
+    Action.open_app("Clock"),
+    Action.answer("7:30"),
+)
+
+
+def problem(text: str, action: Action) -> str | None:
+    return check_step(Step(None, action, ELEMENTS, coat=CoatTexts(action=text)))
+
+
+@pytest.mark.parametrize("action", OTHERS, ids=lambda action: action.name)
+def test_a_template_describes_its_own_action_and_no_other(action):
+    assert not touches_element(action)
+    text = describe_action(action)
+    assert problem(text, action) is None
+    taps = (CLOCK,) if action.name != "open_app" else ()  # a tap on its icon opens an app, too
+    others = [other for other in (*OTHERS, *taps) if other.name != action.name]
+    assert [other for other in others if problem(text, other) is None] == []
+
+
+def test_a_template_begins_with_the_word_that_the_published_evaluator_reads():
+    actions = (CLOCK, UP, Action.type_text("x"), Action.press("home"), Action.complete())
+    first = [describe_action(action, "the Clock app").split()[0].rstrip(",") for action in actions]
+    assert first == [predicted_type(text) for text in ("CLICK(0, 0)", "SCROLL(up)", "TYPE(x)", "PRESS(home)")] + [
+        "stop"
+    ]
+
+
+def test_a_tap_needs_words_for_its_element():
+    with pytest.raises(ValueError, match="element"):
+        describe_action(CLOCK)
+
+
+@pytest.mark.parametrize(
+    ("text", "action", "expected"),
+    [
+        ("click on the Clock app located at the upper middle right side of the screen.", CLOCK, None),
+        ("click on the Gmail app below the Clock", GMAIL, None),
+        ("press the Gmail button", GMAIL, None),
+        ("long press Gmail", Action.long_press(0.35, 0.2), None),
+        ("tap the search icon", SEARCH, None),
+        ("click on the magnifying glass", SEARCH, None),
+        ("click on the Gmail app", NOWHERE, None),
+        ("click on the Gmail app", CLOCK, "other element"),
+        ("click on the Spotify app", CLOCK, "not on the screen"),
+        ("click on the Spotify app", NOWHERE, "not on the screen"),
+        ("click on the icon at the top left of the screen", CLOCK, "names nothing"),
+        ("click", CLOCK, "names nothing"),
+        ("scroll up", CLOCK, "other action"),
+        ("press the back button", CLOCK, "other action"),
+        ("Clock", CLOCK, "other action"),
+        ("<script>alert(1)</script>", CLOCK, "other action"),
+        ("", CLOCK, "missing"),
+        ("…", CLOCK, "missing"),
+        ("scroll down", UP, "other direction"),
+        ("scroll", UP, "other direction"),
+        ("look down", UP, None),
+        ("look up", UP, "other direction"),
+        ("scroll up", DIAGONAL, None),  # by CoAT's rule
+        ("scroll right", DIAGONAL, None),  # by AITW's
+        ("scroll left", DIAGONAL, "other direction"),
+        ("click on Gmail", UP, "other action"),
+        ('type in the content: "Milk  and tea"', Action.type_text("milk and tea"), None),
+        ('type in the content: "milk"', Action.type_text("milk and tea"), "other text"),
+        ("press the home button", Action.press("back"), "other action"),
+        ("go back to the home screen", Action.press("home"), "other button"),
+        ("press enter", Action.press("enter"), None),
+        ("stop and set the query as completed", Action.complete(), None),
+        ("stop and set the query as completed", Action.impossible(), "other status"),
+        ("stop, the task is impossible", Action.complete(), "other status"),
+        ("stop", Action.complete(), "other status"),
+    ],
+)
+def test_descriptions_are_compared_with_their_action_and_screen(text, action, expected):
+    assert problem(text, action) == expected
+
+
+def test_a_step_without_texts_is_not_listed():
+    assert check_step(Step(None, CLOCK, ELEMENTS)) is None
+
+
+def test_the_real_episode_has_no_finding_and_its_swapped_descriptions_have(shared):
+    path = shared / "data/aitz_episode/GOOGLE_APPS-523638528775825151.json"
+    steps = [item.step for item in read_steps(path)]
+    assert [check_step(step) for step in steps] == [None] * 4
+    swapped = [Step(None, step.action, step.elements, coat=other.coat) for step, other in pairwise(steps)]
+    assert [check_step(step) for step in swapped] == ["other action"] * 3
+
+
+def test_findings_of_shards_name_episode_and_step(tmp_path):
+    screen = np.zeros((8, 4, 3), np.uint8)
+    texts = ("click on Clock", "scroll down", "")
+    steps = [
+        Step(screen, action, ELEMENTS, coat=CoatTexts(action=text))
+        for action, text in zip((CLOCK, UP, UP), texts, strict=True)
+    ]
+    steps.append(Step(screen, Action.complete()))
+    with ShardWriter(tmp_path / "general/a.parquet") as shard:
+        shard.write(Episode("7", "general", "open the clock", tuple(steps)), "train")
+    write_manifest(tmp_path, {"files": [{"shard": "general/a.parquet", "episodes_written": 1}]})
+    found = list(check_dataset(ShardDataset(tmp_path)))
+    assert [(finding.episode_id, finding.step, finding.problem) for finding in found] == [
+        ("7", 1, "other direction"),
+        ("7", 2, "missing"),
+    ]
+    assert str(found[0]) == "episode 7, step 1: other direction: 'scroll down' for swipe up"

@@ -1,0 +1,50 @@
+"""The description of an action (AD) by template. Only the words for a touched element come from elsewhere.
+
+    click on the Clock app        press the home button         wait
+    long press the first photo    press the recents button      open the app "Clock"
+    scroll up                     stop, the task is complete    answer "7:30"
+    type "pizza near me"          stop, the task is impossible
+
+The first words are those that CoAT's evaluator reads: click, scroll, type, press, stop. A scroll has the direction of
+the finger, by CoAT's rule. A typed text is on one line.
+"""
+
+from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind
+from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
+
+_FIXED = {
+    ActionKind.PRESS_BACK: "press the back button",
+    ActionKind.PRESS_HOME: "press the home button",
+    ActionKind.PRESS_ENTER: "press the enter key",
+    ActionKind.RECENTS: "press the recents button",
+    ActionKind.STATUS_TASK_COMPLETE: "stop, the task is complete",
+    ActionKind.STATUS_TASK_IMPOSSIBLE: "stop, the task is impossible",
+    ActionKind.WAIT: "wait",
+}
+_WITH_TEXT = {ActionKind.TYPE: "type", ActionKind.OPEN_APP: "open the app", ActionKind.ANSWER: "answer"}
+
+
+def touches_element(action: Action) -> bool:
+    """Whether the description needs words for what the finger touches: a tap or a long press."""
+    return action.kind in KINDS_WITH_TOUCH and not action.is_swipe
+
+
+def describe_action(action: Action, element: str = "") -> str:
+    """The description of an action. `element`: words for what a tap or long press touches; ignored for other actions.
+
+    Raises ValueError for a tap or long press without `element`.
+    """
+    if touches_element(action):
+        if not element:
+            raise ValueError("a tap is described with the element that it touches")
+        return f"{'click on' if action.is_tap else 'long press'} {element}"
+    if action.is_swipe:
+        return f"scroll {coat_direction(action)}"
+    if action.kind in _WITH_TEXT:
+        return f'{_WITH_TEXT[action.kind]} "{" ".join(action.text.split())}"'
+    return _FIXED[action.kind]
+
+
+def coat_direction(action: Action) -> str:
+    """The direction of a swipe's finger by CoAT's rule, which counts more of them as vertical than AITW's does."""
+    return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, COAT_VERTICAL_SHARE))]

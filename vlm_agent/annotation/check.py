@@ -1,0 +1,238 @@
+"""Action descriptions that contradict their action, or name nothing on the screen.
+
+The check reads the words of a description; it does not see pixels. It lists steps for a person to look at: an element
+that is named by other words than the screen's own annotation is listed although it may be right.
+
+| problem            | the description                                                                            |
+|--------------------|--------------------------------------------------------------------------------------------|
+| missing            | is empty, although the step has other texts                                                |
+| other action       | begins with the verb of another action, or with none that is known                         |
+| other direction    | of a swipe has another direction than the finger, or none                                  |
+| other text         | does not contain the text that is typed                                                    |
+| other button       | names another button than the one pressed, or none                                         |
+| other status       | says impossible where the task is complete, or the other way round                         |
+| names nothing      | of a tap has no word for what is touched                                                   |
+| not on the screen  | of a tap shares no word with any element of the screen                                     |
+| other element      | of a tap names elements of the screen, but not the one under the finger                    |
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vlm_agent.annotation.action_texts import coat_direction, touches_element
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.drawing.actions import describe
+from vlm_agent.episodes import Action, ActionKind, Step, UiElement, element_at
+from vlm_agent.geometry import DIRECTIONS
+
+_SIMILAR = 0.75
+"""Words with at least this ratio (`difflib`) count as the same: annotated texts are read from pixels, with errors."""
+
+_SHORTEST = 3
+"""Shorter words count as the same only if they are equal."""
+
+_TOUCHING = frozenset({"tap", "long_press"})
+_ENDING = frozenset({"complete", "impossible"})
+_PRESSING = frozenset({"back", "home", "enter", "recents"})
+_VERBS = {
+    **dict.fromkeys(("click", "tap", "touch", "select", "choose", "close", "check", "toggle"), _TOUCHING),
+    **dict.fromkeys(("long", "hold"), frozenset({"long_press"})),
+    **dict.fromkeys(("scroll", "swipe", "drag", "slide", "fling", "look"), frozenset({"swipe"})),
+    **dict.fromkeys(("type", "input", "write"), frozenset({"type"})),
+    **dict.fromkeys(("go", "return", "navigate"), _PRESSING),
+    **dict.fromkeys(("stop", "finish", "end", "complete", "declare", "all"), _ENDING),
+    "press": _PRESSING | _TOUCHING,
+    "open": frozenset({"tap", "open_app"}),
+    "enter": frozenset({"type", "enter"}),
+    "wait": frozenset({"wait"}),
+    "answer": frozenset({"answer"}),
+}
+_BUTTON_WORDS = {
+    "back": ("back",),
+    "home": ("home",),
+    "enter": ("enter",),
+    "recents": ("recents", "recent", "overview"),
+}
+_IMPOSSIBLE = ("impossible", "infeasible", "cannot", "failed", "failure", "unable")
+_COMPLETE = ("complete", "completed", "done", "success", "successful", "reached", "finished")
+
+_NOT_NAMES = frozenset(
+    (
+        *(
+            "a",
+            "an",
+            "and",
+            "at",
+            "the",
+            "this",
+            "that",
+            "of",
+            "on",
+            "in",
+            "to",
+            "for",
+            "from",
+            "with",
+            "by",
+            "its",
+            "it",
+        ),
+        *("is", "are", "which", "near", "next", "above", "below", "under", "over", "into", "located", "labelled"),
+        *("labeled", "named", "called", "visible", "first", "second", "third", "fourth", "fifth", "last", "upper"),
+        *("lower", "middle", "top", "bottom", "center", "centre", "central", "corner", "side", "part", "area", "row"),
+        *("column", "screen", "page", "app", "application", "icon", "button", "option", "item", "link", "tab", "field"),
+        *("bar", "box", "text", "image", "picture", "list", "result", "entry", "element", *DIRECTIONS),
+    )
+)
+"""Words that place or classify an element without naming it."""
+
+_ICONS = {
+    "magnifying_glass": "search find",
+    "v_backward": "back",
+    "arrow_backward": "back",
+    "left": "back previous",
+    "nav_bar_circle": "home",
+    "nav_bar_rect": "recents recent overview",
+    "three_dots": "more menu options overflow",
+    "three_bars": "menu hamburger navigation drawer",
+    "list": "menu",
+    "x": "close cancel dismiss clear",
+    "envelope": "mail email gmail",
+    "chat": "message messages",
+    "call": "phone dialer",
+    "person": "account profile user contacts avatar",
+    "shopping_cart": "cart basket",
+    "shopping_bag": "bag basket",
+    "take_photo": "camera",
+    "time": "clock history",
+    "mic": "microphone voice",
+    "google": "google chrome",
+    "play": "store video",
+    "star": "favorite favourite bookmark rating",
+    "delete": "trash remove bin",
+    "settings": "gear cog",
+    "plus": "add new create",
+    "check": "tick done confirm",
+    "location": "maps map place pin",
+}
+"""Other words for AITW's types of icons, which are drawn without text."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A step whose action description needs a look. `step` counts from 0, `problem` is in the module's table."""
+
+    episode_id: str
+    step: int
+    problem: str
+    description: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"episode {self.episode_id}, step {self.step}: {self.problem}: {self.description!r} for {self.action}"
+
+
+def check_dataset(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> Iterator[Finding]:
+    """The findings in all episodes, or in these, in their order. Pixels are not read."""
+    for index in range(len(dataset)) if episodes is None else episodes:
+        episode = dataset.without_pixels(index)
+        for number, step in enumerate(episode.steps):
+            if (problem := check_step(step)) is not None:
+                description = "" if step.coat is None else step.coat.action
+                yield Finding(episode.id, number, problem, description, describe(step.action))
+
+
+def check_step(step: Step) -> str | None:
+    """The first problem of a step's action description; None if it has none, or if the step has no texts."""
+    if step.coat is None:
+        return None
+    text, action = " ".join(step.coat.action.split()), step.action
+    words = _words(text)
+    if not words:
+        return "missing"
+    if action.name not in _actions_named(words):
+        return "other action"
+    if action.is_swipe:
+        return _direction_problem(words, action)
+    if action.kind is ActionKind.TYPE:
+        return None if _folded(action.text) in _folded(text) else "other text"
+    if action.name in _PRESSING:
+        return None if _buttons(words) == {action.name} else "other button"
+    if action.is_status:
+        return _status_problem(words, action)
+    return _element_problem(words, step) if touches_element(action) else None
+
+
+def _actions_named(words: Sequence[str]) -> frozenset[str]:
+    """The names of the actions that a description may be of, by its first word."""
+    named = _VERBS.get(words[0], frozenset())
+    if words[0] == "press":
+        if words[1:3] == ["and", "hold"]:
+            return frozenset({"long_press"})
+        # "press the back button" is no tap, even if the screen has such a button: the language has a word for it.
+        return frozenset(_buttons(words)) or _TOUCHING
+    return named
+
+
+def _direction_problem(words: Sequence[str], action: Action) -> str | None:
+    """Both rules for diagonal swipes are accepted: CoAT's and AITW's. `look down` names what comes into view."""
+    found = [word for word in words if word in DIRECTIONS]
+    if words[0] == "look":
+        found = [_OPPOSITE[word] for word in found]
+    return None if found and found[0] in (coat_direction(action), action.direction) else "other direction"
+
+
+_OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
+
+
+def _buttons(words: Sequence[str]) -> set[str]:
+    return {name for name, forms in _BUTTON_WORDS.items() if any(form in words for form in forms)}
+
+
+def _status_problem(words: Sequence[str], action: Action) -> str | None:
+    says_impossible = any(word in _IMPOSSIBLE for word in words) or ("not" in words and "possible" in words)
+    if action.kind is ActionKind.STATUS_TASK_IMPOSSIBLE:
+        return None if says_impossible else "other status"
+    is_complete = any(word in _COMPLETE for word in words)
+    return None if is_complete and not says_impossible else "other status"
+
+
+def _element_problem(words: Sequence[str], step: Step) -> str | None:
+    names = [word for word in words[1:] if word not in _NOT_NAMES]
+    touched = element_at(step.elements, step.action.touch_yx)
+    # All words: an icon such as "list" may be named by a word that otherwise only classifies.
+    if touched is not None and _mentions(words[1:], touched):
+        return None
+    if not names:
+        return "names nothing"
+    if not any(_mentions(names, element) for element in step.elements):
+        return "not on the screen"
+    # An icon has no text of its own; the label below it is another element. So has a letter within a logo.
+    is_named_by_text = touched is not None and len(touched.text) >= _SHORTEST
+    return "other element" if is_named_by_text else None
+
+
+def _mentions(words: Sequence[str], element: UiElement) -> bool:
+    """Whether one of the words is, up to errors of reading, a word of the element's text or type."""
+    icon = "" if element.type == "TEXT" else element.type.removeprefix("ICON_").lower()
+    own = _words(f"{element.text} {icon.replace('_', ' ')} {_ICONS.get(icon, '')}")
+    return any(_is_same(word, other) for other in own for word in words)
+
+
+def _is_same(first: str, second: str) -> bool:
+    if first == second:
+        return True
+    shorter, longer = sorted((first, second), key=len)
+    if len(shorter) < _SHORTEST or len(longer) > 2 * len(shorter):
+        return False
+    return shorter in longer or difflib.SequenceMatcher(None, first, second).ratio() >= _SIMILAR
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\W_]+", text.casefold())
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
