@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -29,6 +29,10 @@ class EndpointError(UserError):
     """The endpoint cannot be used as configured, or failed too often; the message says what to do."""
 
 
+class CallError(EndpointError):
+    """The endpoint refused or failed this request; another request may succeed."""
+
+
 class _TransientError(Exception):
     """Another attempt may succeed. `wait`: seconds until then, if the server named them (`Retry-After`)."""
 
@@ -41,12 +45,17 @@ class _TransientError(Exception):
 class Completion:
     """`text`: "" if the model returned none. `tokens`: (prompt, completion), None if the server does not report them.
 
-    `calls`: the number of requests, retries included.
+    `calls`: the number of requests, retries included. `seconds`: wall time, with the waits between them.
     """
 
     text: str
     tokens: tuple[int, int] | None = None
     calls: int = 1
+    seconds: float | None = field(default=None, compare=False)
+
+
+def _at_once() -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class ChatEndpoint:
 
     A request is repeated if the server is busy or fails, if the connection breaks, or if nothing arrives for `timeout`
     seconds: up to `attempts` times, after 1, 2, 4 … seconds or as long as the server asks (`Retry-After`, at most 60).
+    `pace` is called before each request, also a repeated one, and may wait (`calls.Pace`).
     Raises EndpointError if `url` is not the URL of an endpoint.
     """
 
@@ -63,6 +73,7 @@ class ChatEndpoint:
     timeout: float = 120.0
     attempts: int = 6
     sleep: Callable[[float], None] = time.sleep
+    pace: Callable[[], None] = _at_once
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -75,17 +86,24 @@ class ChatEndpoint:
         """The text of `completion`."""
         return self.completion(messages, max_tokens).text
 
-    def completion(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
+    def completion(
+        self, messages: Sequence[Mapping[str, Any]], max_tokens: int, is_running: bool = False
+    ) -> Completion:
         """The model's reply at temperature 0.
 
-        Raises EndpointError if the endpoint refuses the request, cannot be reached, or keeps failing.
+        `is_running`: the server has answered before, so that one that cannot be reached may be restarting, and the
+        request is repeated. Raises CallError if the endpoint refuses this request or keeps failing, EndpointError if it
+        cannot be reached, has no such model, or rejects the key.
         """
+        start = time.perf_counter()
         for attempt in range(1, self.attempts + 1):
+            self.pace()
             try:
-                return _completion(self._post(messages, max_tokens), attempt)
+                completion = _completion(self._post(messages, max_tokens, is_running), attempt)
+                return replace(completion, seconds=time.perf_counter() - start)
             except _TransientError as error:
                 if attempt == self.attempts:
-                    raise EndpointError(f"{self._address}: {error}, {attempt} times") from None
+                    raise CallError(f"{self._address}: {error}, {attempt} times") from None
                 self.sleep(min(2.0 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT))
         raise EndpointError("attempts must be at least 1")
 
@@ -156,7 +174,7 @@ class ChatEndpoint:
 
         return openai_client(self._base, os.environ.get(KEY), self.timeout)
 
-    def _post(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> bytes:
+    def _post(self, messages: Sequence[Mapping[str, Any]], max_tokens: int, is_running: bool) -> bytes:
         """The body of the response. Raises _TransientError or EndpointError."""
         from openai import APIConnectionError, APIStatusError, APITimeoutError
 
@@ -178,6 +196,8 @@ class ChatEndpoint:
         except APIConnectionError as error:
             if is_broken_connection(error):
                 raise _TransientError(f"the connection broke ({type(error.__cause__).__name__})") from None
+            if is_running:
+                raise _TransientError(f"the server cannot be reached any more ({error.__cause__})") from None
             raise EndpointError(
                 f"{self._address} cannot be reached ({error.__cause__}); is the server running, and the address right?"
             ) from None
@@ -195,7 +215,7 @@ class ChatEndpoint:
             )
         if error.status_code == 404:
             return EndpointError(f"{self._address} has no model {self.model!r}, or does not exist: {message}")
-        return EndpointError(f"{self._address} refused the request with status {error.status_code}: {message}")
+        return CallError(f"{self._address} refused the request with status {error.status_code}: {message}")
 
 
 def _completion(body: bytes, calls: int) -> Completion:

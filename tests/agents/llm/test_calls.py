@@ -1,0 +1,278 @@
+"""Calls that are kept on disk: each request is sent once, its cost is counted and limited, and no key is written."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers.chat_server import Reply, serving
+from pydantic import ValidationError
+
+from vlm_agent.agents.as_trained import image_part
+from vlm_agent.agents.llm import calls as calls_module
+from vlm_agent.agents.llm.calls import CallLimits, Calls, CostLimitError, Pace
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError
+from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens
+
+LONG = "sk-0123456789abcdef"
+
+
+def ask(text: str) -> list[dict]:
+    return [{"role": "user", "content": text}]
+
+
+def reply(text: str = "tap", read: int = 100, written: int = 10) -> Reply:
+    content = {
+        "choices": [{"message": {"content": text}}],
+        "usage": {"prompt_tokens": read, "completion_tokens": written},
+    }
+    return Reply(json.dumps(content).encode())
+
+
+def calls_to(url: str, folder, model: str = "vlm", attempts: int = 3, **limits) -> Calls:
+    return Calls(ChatEndpoint(url, model, 5.0, attempts, sleep=lambda seconds: None), folder, CallLimits(**limits))
+
+
+def test_a_request_is_sent_once_and_answered_from_disk_later(tmp_path):
+    with serving(lambda n, body: reply(f"reply {n}")) as (url, requests):
+        first = [calls_to(url, tmp_path).completion(ask("a"), 16) for _ in range(3)]
+        other = [
+            calls_to(url, tmp_path).completion(ask("b"), 16),
+            calls_to(url, tmp_path).completion(ask("a"), 17),
+            calls_to(url, tmp_path, model="other").completion(ask("a"), 16),
+        ]
+    assert [one.text for one in (*first, *other)] == ["reply 0"] * 3 + ["reply 1", "reply 2", "reply 3"]
+    assert {(one.tokens, one.calls, one.seconds) for one in first} == {((100, 10), 1, first[0].seconds)}
+    assert len(requests) == 4
+
+
+def test_the_same_request_of_several_threads_is_sent_once(tmp_path):
+    def slow(n: int, body: dict) -> Reply:
+        answer = reply(f"reply {n}")
+        answer.wait = 0.3
+        return answer
+
+    with serving(slow) as (url, requests):
+        shared, other = calls_to(url, tmp_path), calls_to(url, tmp_path)
+        texts: list[str] = []
+        threads = [
+            threading.Thread(target=lambda each=each: texts.append(each.completion(ask("a"), 16).text))
+            for each in (shared, shared, shared, other)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert texts == ["reply 0"] * 4
+    assert len(requests) == 1
+
+
+def test_a_failed_call_is_not_kept_and_is_sent_again(tmp_path):
+    with serving(lambda n, body: Reply(b"busy", 503) if n < 3 else reply()) as (url, requests):
+        with pytest.raises(CallError, match="503"):
+            calls_to(url, tmp_path).completion(ask("a"), 16)
+        again = calls_to(url, tmp_path)
+        assert again.completion(ask("a"), 16).text == "tap"
+    assert len(requests) == 4
+    assert "lost" not in again.spending()
+
+
+def test_tokens_and_money_of_new_and_earlier_calls_are_reported(tmp_path):
+    price = Price(read=2.5, written=10)
+    with serving(lambda n, body: Reply(b"busy", 503) if n == 0 else reply(read=1_000_000, written=20_000)) as (url, _):
+        first = calls_to(url, tmp_path, price=price)
+        first.completion(ask("a"), 16)
+        second = calls_to(url, tmp_path, price=price)
+        second.completion(ask("a"), 16)
+        second.completion(ask("b"), 16)
+    assert first.spending() == "New: 1 calls, 1,000,000 tokens read, 20,000 written, cost 2.70 (1 requests repeated)"
+    assert second.spending() == (
+        "New: 1 calls, 1,000,000 tokens read, 20,000 written, cost 2.70 "
+        "(1 replies from disk, cost with earlier commands 5.40)"
+    )
+
+
+def test_a_server_that_does_not_report_tokens_is_charged_by_the_estimate(tmp_path):
+    with serving(lambda n, body: Reply("tap")) as (url, _):
+        calls = calls_to(url, tmp_path)
+        calls.completion(ask("x" * 400), 16)
+    assert calls.spending() == "New: 1 calls, 105 tokens read, 16 written (1 calls with estimated tokens)"
+
+
+def test_the_cost_never_exceeds_the_limit_and_a_higher_limit_continues(tmp_path):
+    limits = {"price": Price(read=0, written=1_000_000), "max_cost": 45}
+    with serving(lambda n, body: reply(written=10)) as (url, requests):
+        calls = calls_to(url, tmp_path, **limits)
+        for number in range(4):
+            calls.completion(ask(str(number)), 10)
+        with pytest.raises(CostLimitError, match=r"cost 40.00 of at most 45.00.*higher --max-cost"):
+            calls.completion(ask("4"), 10)
+        resumed = calls_to(url, tmp_path, **limits)
+        assert resumed.completion(ask("3"), 10).text == "tap"  # from disk, so it costs nothing
+        with pytest.raises(CostLimitError):
+            resumed.completion(ask("4"), 10)
+        calls_to(url, tmp_path, **limits | {"max_cost": 50}).completion(ask("4"), 10)
+    assert len(requests) == 5
+
+
+def test_concurrent_calls_reserve_their_cost(tmp_path):
+    """Replies of 10 tokens; four at once, of up to 20 tokens each, could cost 80, so only two fit into 45."""
+    meeting = threading.Barrier(2, timeout=10)
+
+    def meet(n: int, body: dict) -> Reply:
+        return reply(written=20)
+
+    with serving(meet) as (url, requests):
+        calls = calls_to(url, tmp_path, price=Price(read=0, written=1_000_000), max_cost=45)
+        post = calls.chat._post
+
+        class Meeting(ChatEndpoint):
+            def _post(self, *arguments):
+                meeting.wait()
+                return post(*arguments)
+
+        calls.chat = Meeting(url, "vlm")
+        errors: list[Exception] = []
+
+        def run(number: int) -> None:
+            try:
+                calls.completion(ask(str(number)), 20)
+            except CostLimitError as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert (len(requests), len(errors)) == (2, 2)
+
+
+def test_a_limit_without_a_price_is_an_error():
+    with pytest.raises(ValidationError, match="max_cost needs a price"):
+        CallLimits(max_cost=1)
+
+
+def test_the_pace_spaces_requests_evenly():
+    now, waits = [0.0], list[float]()
+    pace = Pace(30, clock=lambda: now[0], sleep=waits.append)
+    pace()
+    pace()
+    pace()
+    now[0] = 100.0
+    pace()
+    assert waits == [2.0, 4.0]
+
+
+def test_the_rate_limit_counts_repeated_requests(tmp_path):
+    turns: list[int] = []
+    with serving(lambda n, body: Reply(b"busy", 429) if n < 2 else reply()) as (url, requests):
+        calls = calls_to(url, tmp_path, requests_per_minute=600)
+        assert isinstance(calls.chat.pace, Pace)
+        calls.chat = replace(calls.chat, pace=lambda: turns.append(len(requests)))
+        calls.completion(ask("a"), 16)
+    assert turns == [0, 1, 2]
+
+
+def test_no_file_and_no_reply_holds_the_key(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", LONG)
+    with serving(lambda n, body: reply(f"your key is {LONG}")) as (url, requests):
+        calls = calls_to(url, tmp_path)
+        assert calls.completion(ask("a"), 16).text == "your key is …"
+    assert requests[0].key == f"Bearer {LONG}"
+    assert all(LONG not in path.read_text() for path in tmp_path.rglob("*.json"))
+    assert LONG not in repr(calls.chat)
+
+
+def test_a_reply_that_utf8_cannot_hold_is_kept(tmp_path):
+    with serving(lambda n, body: Reply(b'{"choices": [{"message": {"content": "\\ud800"}}]}')) as (url, _):
+        assert [calls_to(url, tmp_path).completion(ask("a"), 16).text for _ in range(2)] == ["\ud800"] * 2
+
+
+def test_an_endpoint_that_keeps_failing_counts_as_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(calls_module, "MOST_FAILURES", 3)
+    with serving(lambda n, body: Reply(b"bad picture", 400)) as (url, requests):
+        calls = calls_to(url, tmp_path)
+        for number in range(2):
+            with pytest.raises(CallError):
+                calls.completion(ask(str(number)), 16)
+        with pytest.raises(EndpointError, match=r"3 calls failed one after the other.*bad picture") as caught:
+            calls.completion(ask("2"), 16)
+    assert not isinstance(caught.value, CallError)
+    assert len(requests) == 3
+
+
+def test_a_server_that_has_answered_and_cannot_be_reached_is_a_failed_call(tmp_path):
+    with serving(lambda n, body: reply()) as (url, _):
+        calls = calls_to(url, tmp_path)
+        calls.completion(ask("a"), 16)
+    with pytest.raises(CallError, match="cannot be reached any more"):
+        calls.completion(ask("b"), 16)
+    with pytest.raises(EndpointError, match="is the server running") as caught:
+        calls_to(url, tmp_path).completion(ask("b"), 16)
+    assert not isinstance(caught.value, CallError)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from vlm_agent.agents.llm.calls import Calls
+from vlm_agent.agents.llm.client import ChatEndpoint
+calls = Calls(ChatEndpoint(sys.argv[1], "vlm"), Path(sys.argv[2]))
+for number in range(4):
+    print(calls.completion([{"role": "user", "content": str(number)}], 16).text, flush=True)
+"""
+
+
+def test_a_process_killed_between_reply_and_write_repeats_that_call_alone_and_reports_it(tmp_path):
+    processes: list[subprocess.Popen] = []
+    served: list[str] = []
+
+    def answer(n: int, body: dict) -> Reply:
+        served.append(body["messages"][0]["content"])
+        if n == 2:
+            os.kill(processes[0].pid, signal.SIGKILL)
+        return reply(f"reply {n}")
+
+    with serving(answer) as (url, _):
+        command = [sys.executable, "-c", KILLED, url, str(tmp_path)]
+        processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        assert processes[0].communicate(timeout=60)[0].split("\n")[:-1] == ["reply 0", "reply 1"]
+        calls = calls_to(url, tmp_path, price=Price(read=0, written=1_000_000))
+        texts = [calls.completion(ask(str(number)), 16).text for number in range(4)]
+    assert texts == ["reply 0", "reply 1", "reply 3", "reply 4"]
+    assert served == ["0", "1", "2", "2", "3"]
+    assert "1 replies lost by a killed process" in calls.spending()
+    assert "cost with earlier commands 56.00" in calls.spending()  # four replies of 10, and 16 at most for the lost one
+    assert "cost with earlier" in (later := calls_to(url, tmp_path, price=Price(read=0, written=1_000_000))).spending()
+    assert "56.00" in later.spending()
+    assert not list(tmp_path.rglob("*.asked"))
+
+
+def test_the_estimate_counts_texts_and_pictures():
+    picture = image_part(np.zeros((57, 28, 3), np.uint8))
+    messages = [
+        {"role": "system", "content": "x" * 9},
+        {"role": "user", "content": [{"type": "text", "text": "é"}, picture]},
+    ]
+    assert estimated_tokens(messages) == (5 + 3) + (5 + 1 + 3)
+
+
+def test_only_requests_that_were_not_answered_are_expected_to_cost(tmp_path):
+    with serving(lambda n, body: reply()) as (url, _):
+        calls = calls_to(url, tmp_path)
+        calls.completion(ask("a"), 16)
+    assert calls.expected(ask("a"), 16, 7) == Expense()
+    assert calls.expected(ask("abcd"), 16, 7) == Expense(1, 6, 7)
+
+
+@pytest.mark.parametrize(
+    ("money", "text"), [(0, "0.00"), (12.5, "12.50"), (0.0317, "0.0317"), (0.5, "0.500"), (1e-12, "0.000000000")]
+)
+def test_small_amounts_have_more_decimals(money, text):
+    assert amount(money) == text

@@ -1,0 +1,302 @@
+"""Calls of a chat endpoint that are kept on disk, counted, priced and limited.
+
+    calls = Calls(ChatEndpoint(url, model), folder, CallLimits(price=Price(read=2.5, written=10), max_cost=5))
+    calls.completion(messages, max_tokens=256).text
+
+A request is sent once: its reply is read from disk when the same model is asked the same again, by this process or by a
+later one.
+
+    FOLDER/3f/3f09….json     the reply to the request with that SHA-256, written before the reply is used
+    FOLDER/3f/3f09….asked    exists while the request is under way, and is locked by the thread that asks. After a kill
+                             it shows that a reply was lost, which may have been paid for
+
+Neither file holds the API key.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, Completion, EndpointError
+from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens
+from vlm_agent.errors import UserError
+from vlm_agent.files import atomic_write, read_json
+from vlm_agent.settings import Section
+
+MARKER = ".asked"
+
+MOST_FAILURES = 50
+"""Calls that may fail one after the other before the endpoint counts as lost."""
+
+_SHORTEST_KEY = 12  # A shorter one, such as EMPTY for a local server, is no secret, and may be part of a reply.
+
+
+class CostLimitError(UserError):
+    """The next call could exceed `CallLimits.max_cost`. Every earlier reply is on disk."""
+
+
+class CallLimits(Section):
+    """`price`: money per million tokens read and written. `max_cost`: money that all calls of a folder may cost,
+    including those of earlier commands. `requests_per_minute`: over all threads of a process, repeated requests
+    included.
+    """
+
+    price: Price | None = None
+    max_cost: PositiveFloat | None = None
+    requests_per_minute: PositiveFloat | None = Field(default=None, le=100_000)
+
+    @model_validator(mode="after")
+    def _has_price(self) -> "CallLimits":
+        if self.max_cost is not None and self.price is None:
+            raise ValueError("max_cost needs a price: the money per million tokens read and written")
+        return self
+
+
+@dataclass
+class Pace:
+    """Lets one request pass every 60 / `requests_per_minute` seconds, in the order in which threads call it."""
+
+    requests_per_minute: float
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _next: float = field(default=float("-inf"), init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __call__(self) -> None:
+        with self._lock:
+            now = self.clock()
+            turn = max(now, self._next)
+            self._next = turn + 60.0 / self.requests_per_minute
+        if turn > now:
+            self.sleep(turn - now)
+
+
+@dataclass
+class _Totals:
+    """`spent`: calls of this process. `before`: calls of earlier processes, lost replies included. `reserved`: calls
+    under way, at most. `reused`: replies from disk. `repeated`: requests beyond the first of a call. `estimated`: calls
+    whose tokens the server did not report. `lost`: replies that a killed process received or waited for, and did not
+    write. `failed`: calls; `failures` of them since the last reply."""
+
+    before: Expense = field(default=Expense())
+    spent: Expense = field(default=Expense())
+    reserved: Expense = field(default=Expense())
+    reused: int = 0
+    repeated: int = 0
+    estimated: int = 0
+    lost: int = 0
+    failed: int = 0
+    failures: int = 0
+
+
+class Calls:
+    """Calls of one model; thread-safe. Several processes may share a folder: a request is still sent once, but each
+    counts the money of the others as it was at its own start."""
+
+    def __init__(self, chat: ChatEndpoint, folder: Path, limits: CallLimits = CallLimits()) -> None:  # noqa: B008
+        rate = limits.requests_per_minute
+        self.chat = chat if rate is None else replace(chat, pace=Pace(rate))
+        self.folder, self.limits = folder, limits
+        self._lock = threading.Lock()
+        self._totals = _Totals(before=_paid_before(folder, chat.model))
+
+    def completion(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
+        """The model's reply, from disk if the same was asked before.
+
+        Raises CallError if the endpoint fails for this request, EndpointError if it cannot be used at all, and
+        CostLimitError if the call could exceed the limit.
+        """
+        path = self.path(messages, max_tokens)
+        if (reply := _stored(path)) is None:
+            with _asking(path.with_suffix(MARKER)) as marker:
+                if (reply := _stored(path)) is None:  # else another thread or process asked meanwhile
+                    return self._ask(path, marker, messages, max_tokens)
+        with self._lock:
+            self._totals.reused += 1
+        return reply
+
+    def path(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Path:
+        """The file of the reply to a request; it exists if the request was answered."""
+        request = {"model": self.chat.model, "messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
+        digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+        return self.folder / digest[:2] / f"{digest}.json"
+
+    def expected(self, messages: Sequence[Mapping[str, Any]], max_tokens: int, written: int) -> Expense:
+        """An estimate of what the request will cost with a reply of `written` tokens: nothing if it was answered."""
+        if self.path(messages, max_tokens).exists():
+            return Expense()
+        return Expense(1, estimated_tokens(messages), written)
+
+    def spending(self) -> str:
+        """The calls of this process and their cost, in one line."""
+        with self._lock:
+            totals, price = replace(self._totals), self.limits.price
+        counts = {
+            "replies from disk": totals.reused,
+            "requests repeated": totals.repeated,
+            "calls failed": totals.failed,
+            "calls with estimated tokens": totals.estimated,
+            "replies lost by a killed process": totals.lost,
+        }
+        notes = [f"{count:,} {what}" for what, count in counts.items() if count]
+        if price is not None and totals.before.calls:
+            notes.append(f"cost with earlier commands {amount((totals.before + totals.spent).money(price))}")
+        line = f"New: {totals.spent.in_words(price)}"
+        return f"{line} ({', '.join(notes)})" if notes else line
+
+    def _ask(self, path: Path, marker: TextIO, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
+        expected = Expense(1, estimated_tokens(messages), max_tokens)
+        lost = _read_marker(marker)
+        self._reserve(expected)
+        try:
+            _write_marker(marker, _Marker(self.chat.model, lost.replies + 1, expected.read, expected.written))
+            try:
+                reply = self._request(messages, max_tokens)
+                paid = expected if reply.tokens is None else Expense(1, *reply.tokens)
+                _write_reply(path, self.chat.model, reply, paid, lost.expense)
+            except BaseException:
+                _write_marker(marker, lost)
+                raise
+            path.with_suffix(MARKER).unlink()
+        finally:
+            with self._lock:
+                self._totals.reserved += expected.times(-1)
+        with self._lock:
+            self._totals.spent += paid
+            self._totals.repeated += reply.calls - 1
+            self._totals.estimated += reply.tokens is None
+            self._totals.lost += lost.replies
+            self._totals.failures = 0
+        return reply
+
+    def _reserve(self, expected: Expense) -> None:
+        with self._lock:
+            totals, limits = self._totals, self.limits
+            if limits.max_cost is not None and limits.price is not None:
+                paid = totals.before + totals.spent
+                if (paid + totals.reserved + expected).money(limits.price) > limits.max_cost:
+                    raise CostLimitError(
+                        f"the calls in {self.folder} have cost {amount(paid.money(limits.price))} of at most "
+                        f"{amount(limits.max_cost)}, and the next one could exceed the limit; every reply is on disk: "
+                        "run the same command again with a higher --max-cost to continue"
+                    )
+            totals.reserved += expected
+
+    def _request(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
+        is_running = self._totals.spent.calls > 0
+        try:
+            return _without_key(self.chat.completion(messages, max_tokens, is_running))
+        except CallError as error:
+            with self._lock:
+                self._totals.failed += 1
+                self._totals.failures += 1
+                failures = self._totals.failures
+            if failures < MOST_FAILURES:
+                raise
+            raise EndpointError(
+                f"{failures} calls failed one after the other, the last one with: {error}; every reply so far is on "
+                "disk: run the same command again to continue"
+            ) from None
+
+
+@dataclass(frozen=True)
+class _Marker:
+    """A request under way, or its replies that were lost. `read` and `written`: estimated tokens of one reply."""
+
+    model: str = ""
+    replies: int = 0
+    read: int = 0
+    written: int = 0
+
+    @property
+    def expense(self) -> Expense:
+        return Expense(1, self.read, self.written).times(self.replies)
+
+
+@contextmanager
+def _asking(path: Path) -> Iterator[TextIO]:
+    """Opens and locks a marker; waits while another thread or process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def _read_marker(file: TextIO) -> _Marker:
+    file.seek(0)
+    return _marker(file.read())
+
+
+def _marker(text: str) -> _Marker:
+    """An empty or incomplete marker is one without lost replies: its process was killed before the request."""
+    try:
+        return _Marker(**json.loads(text))
+    except (ValueError, TypeError):
+        return _Marker()
+
+
+def _write_marker(file: TextIO, marker: _Marker) -> None:
+    file.seek(0)
+    file.truncate()
+    if marker.replies:
+        file.write(json.dumps(vars(marker)))
+    file.flush()
+
+
+def _write_reply(path: Path, model: str, reply: Completion, paid: Expense, lost: Expense) -> None:
+    total = paid + lost
+    content = {
+        "model": model,
+        "text": reply.text,
+        "tokens": reply.tokens,
+        "requests": reply.calls,
+        "seconds": reply.seconds,
+        "paid": {"calls": total.calls, "read": total.read, "written": total.written},
+    }
+    with atomic_write(path) as temporary:
+        # As ASCII, because a reply may hold a lone surrogate, which UTF-8 cannot.
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
+
+
+def _stored(path: Path) -> Completion | None:
+    if not path.exists():
+        return None
+    content = _read(path)
+    tokens = content["tokens"]
+    return Completion(
+        content["text"], None if tokens is None else (tokens[0], tokens[1]), content["requests"], content["seconds"]
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_json(path, "remove it, and its request is sent again")
+
+
+def _paid_before(folder: Path, model: str) -> Expense:
+    """What the calls in a folder have cost, replies that were lost included."""
+    total = Expense()
+    for path in folder.glob("??/*.json"):
+        content = _read(path)
+        if content["model"] == model:
+            total += Expense(**content["paid"])
+    for path in folder.glob(f"??/*{MARKER}"):
+        marker = _marker(path.read_text(encoding="utf-8"))
+        if marker.model == model:
+            total += marker.expense
+    return total
+
+
+def _without_key(reply: Completion) -> Completion:
+    """The reply without the API key, in case the server repeats it."""
+    key = os.environ.get(KEY, "")
+    return reply if len(key) < _SHORTEST_KEY else replace(reply, text=reply.text.replace(key, "…"))
