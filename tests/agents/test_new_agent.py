@@ -18,6 +18,7 @@ from vlm_agent.agents.loading import agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, Screen
+from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.predictions import read_predictions
 
 
@@ -159,18 +160,56 @@ def test_a_missing_agent_file_is_an_error_that_names_it(tmp_path, capsys):
     assert f"{path} cannot be read" in capsys.readouterr().err
 
 
-def test_unanswered_steps_are_requested_again_on_resume(loaded, agent_file, tmp_path, monkeypatch, capsys):
+def test_failed_steps_are_scored_as_wrong_and_requested_again_by_the_same_command(
+    loaded, agent_file, tmp_path, monkeypatch, capsys
+):
+    """The agent fails at the goal of one episode; parts of other episodes are not predicted again."""
     shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
     command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output), "--no-controls"]
-    answer = DummyAgent.act
+    monkeypatch.setattr(parts, "EPISODES_PER_PART", 1)
+    answer, failing = DummyAgent.act, []
+
+    def fail(agent, goal, history, screen):
+        failing.append(goal)
+        return (
+            Answer("", None, failed="the server is down")
+            if goal == failing[0]
+            else answer(agent, goal, history, screen)
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DummyAgent, "act", fail)
+        assert main(command) == FAILED
+    count = failing.count(failing[0])
+    assert f"could not answer {count} step(s); first error: episode" in capsys.readouterr().err
+    rows = read_predictions(output / "predictions.parquet")
+    assert [row.goal == failing[0] for row in rows] == [row.text == "" for row in rows]
+    lines = json.loads((output / "metrics.json").read_text())["trained"]["about"]["failed_steps"]
+    assert len(lines) == count < len(rows) == 16
+    assert all(line.endswith(": the server is down") for line in lines)
+    assert "counted as wrong; first: episode" in (output / "report.html").read_text()
+    assert main(command) == OK
+    assert len(loaded[-1].calls) == count
+    assert all(row.text for row in read_predictions(output / "predictions.parquet"))
+    assert "failed_steps" not in (output / "metrics.json").read_text()
+    assert main(command) == OK
+    assert len(loaded) == 2  # nothing was left to predict
+
+
+def test_a_task_of_a_job_array_reports_failed_steps_and_finish_counts_them_as_wrong(
+    loaded, agent_file, tmp_path, monkeypatch, capsys
+):
+    shards, output = write_shards(tmp_path / "shards", ["test"]), tmp_path / "out"
+    command = ["evaluate", "--agent", agent_file, "--shards", str(shards), "--output", str(output), "--no-controls"]
+    tasks = [[*command, "--shard-index", str(index), "--shard-count", "2"] for index in range(2)]
     with monkeypatch.context() as patch:
         patch.setattr(DummyAgent, "act", lambda *_: Answer("", None, failed="the server is down"))
-        assert main(command) == FAILED
-    assert "could not answer 16 step(s); first error: the server is down" in capsys.readouterr().err
-    assert not list(Path(output).rglob("*.parquet"))
-    assert DummyAgent.act is answer
-    assert main(command) == OK
-    assert len(read_predictions(output / "predictions.parquet")) == 16
+        assert [main(task) for task in tasks] == [FAILED, OK]  # the second task has no part
+    assert "could not answer steps in 1 part(s) of this task" in capsys.readouterr().err
+    assert main(["evaluate", "--finish", "--output", str(output)]) == FAILED
+    assert "could not answer 16 step(s)" in capsys.readouterr().err
+    assert main(tasks[0]) == OK
+    assert main(["evaluate", "--finish", "--output", str(output)]) == OK
 
 
 def test_constrained_decoding_of_an_agent_without_variants_is_an_error(loaded, agent_file, tmp_path, capsys):

@@ -1,9 +1,11 @@
 """Predictions in parts, written during an evaluation so that it can be resumed.
 
     OUT/parts/<run>/00012.parquet    the predictions of 16 episodes, each file written atomically
-    OUT/parts/<run>/00012.json       how many of their steps needed no decoding, and the demonstrated actions that the
-                                     agent's tokenizer cannot write; written before the predictions
-    OUT/parts/<run>.json             the sum over all parts: the run is merged, and its parts are removed
+    OUT/parts/<run>/00012.json       how many of their steps needed no decoding, the demonstrated actions that the
+                                     agent's tokenizer cannot write, and the steps that the agent failed to answer;
+                                     written before the predictions
+    OUT/parts/<run>.json             the sum over all parts: the run is merged, and its parts are removed. With failed
+                                     steps the parts are kept, and the next evaluation predicts those with such a step
     OUT/predictions.parquet          all parts in order; predictions_<run>.parquet for other runs
 
 The plan alone decides which episodes a part holds, so any process may write any part at any time.
@@ -11,7 +13,7 @@ The plan alone decides which episodes a part holds, so any process may write any
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,7 @@ from vlm_agent.jobs import ArrayTask
 
 EPISODES_PER_PART = 16
 
-_UNWRITABLE = "unwritable"
+_UNWRITABLE, _FAILED = "unwritable", "failed"
 
 
 @dataclass(frozen=True)
@@ -42,24 +44,36 @@ class Parts:
         return self.chosen[number * EPISODES_PER_PART : (number + 1) * EPISODES_PER_PART]
 
     def missing(self, runs: Sequence[str], task: ArrayTask = ArrayTask()) -> list[int]:  # noqa: B008 (frozen)
-        """Parts of this task that are incomplete for any of `runs`; a merged run is complete."""
-        unmerged = [run for run in runs if not self._is_merged(run)]
-        return [
-            number
-            for number in task.items(self.numbers)
-            if not all(self._path(run, number).exists() for run in unmerged)
-        ]
+        """Parts of this task that are not written for any of `runs`; a merged run is complete."""
+        return self._those(runs, task, lambda run, number: not self._path(run, number).exists())
 
-    def write(self, run: str, number: int, predictions: Sequence[Prediction], unwritable: Sequence[str] = ()) -> None:
-        """`unwritable`: a line for each demonstrated action that the agent's tokenizer cannot write."""
+    def incomplete(self, runs: Sequence[str], task: ArrayTask = ArrayTask()) -> list[int]:  # noqa: B008 (frozen)
+        """Parts of this task that are missing, or have a failed step, for any of `runs`."""
+        return self._those(runs, task, self._is_incomplete)
+
+    def write(
+        self,
+        run: str,
+        number: int,
+        predictions: Sequence[Prediction],
+        unwritable: Sequence[str] = (),
+        failed: Sequence[str] = (),
+    ) -> None:
+        """`unwritable`: a line for each demonstrated action that the agent's tokenizer cannot write. `failed`: a line
+        for each step that the agent failed to answer; its prediction is a wrong answer."""
         path = self._path(run, number)
+        path.unlink(missing_ok=True)  # a summary never stands beside earlier predictions
         from_prefill = [row.usage.from_prefill for row in predictions]
         count = None if None in from_prefill else sum(map(bool, from_prefill))
-        _write_json(path.with_suffix(".json"), {"steps": len(predictions), "settled": count} | _listed(unwritable))
+        summary = {"steps": len(predictions), "settled": count}
+        _write_json(path.with_suffix(".json"), summary | _listed(_UNWRITABLE, unwritable) | _listed(_FAILED, failed))
         write_predictions(path, predictions)
 
     def merge(self, run: str) -> Path:
-        """Merges all parts into one predictions file and removes them; a merged run is not changed."""
+        """Merges all parts into one predictions file; a merged run is not changed.
+
+        Parts are removed unless a step failed: the run then counts as merged only when it is answered.
+        """
         path = self.merged_path(run)
         if not self._is_merged(run):
             paths = [self._path(run, number) for number in self.numbers]
@@ -67,10 +81,11 @@ class Parts:
             summaries = [json.loads(part.with_suffix(".json").read_text(encoding="utf-8")) for part in paths]
             from_prefill = [summary["settled"] for summary in summaries]
             total = None if None in from_prefill else sum(from_prefill)
-            unwritable = [line for one in summaries for line in one.get(_UNWRITABLE, ())]
-            steps = sum(one["steps"] for one in summaries)
-            _write_json(self._summary(run), {"steps": steps, "settled": total} | _listed(unwritable))
-        shutil.rmtree(self._folder(run), ignore_errors=True)
+            steps = {"steps": sum(one["steps"] for one in summaries), "settled": total}
+            lines = {key: [line for one in summaries for line in one.get(key, ())] for key in (_UNWRITABLE, _FAILED)}
+            _write_json(self._summary(run), steps | {key: listed for key, listed in lines.items() if listed})
+        if not self.failed(run):
+            shutil.rmtree(self._folder(run), ignore_errors=True)
         return path
 
     def share_from_prefill(self, run: str) -> float | None:
@@ -79,14 +94,29 @@ class Parts:
         return None if summary["settled"] is None else summary["settled"] / summary["steps"]
 
     def unwritable(self, run: str) -> list[str]:
-        """The lines of `write` for a merged run."""
-        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_UNWRITABLE, [])
+        """The lines of `write` after `merge`."""
+        return self._lines(run, _UNWRITABLE)
+
+    def failed(self, run: str) -> list[str]:
+        """The lines of `write` after `merge`."""
+        return self._lines(run, _FAILED)
 
     def merged_path(self, run: str) -> Path:
         return self.output / ("predictions.parquet" if run == AGENT else f"predictions_{run}.parquet")
 
+    def _those(self, runs: Sequence[str], task: ArrayTask, is_one: Callable[[str, int], bool]) -> list[int]:
+        unmerged = [run for run in runs if not self._is_merged(run)]
+        return [number for number in task.items(self.numbers) if any(is_one(run, number) for run in unmerged)]
+
+    def _is_incomplete(self, run: str, number: int) -> bool:
+        path = self._path(run, number)
+        return not path.exists() or _FAILED in json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+
+    def _lines(self, run: str, key: str) -> list[str]:
+        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(key, [])
+
     def _is_merged(self, run: str) -> bool:
-        return self._summary(run).exists() and self.merged_path(run).exists()
+        return self._summary(run).exists() and self.merged_path(run).exists() and not self.failed(run)
 
     def _folder(self, run: str) -> Path:
         return self.output / "parts" / run
@@ -113,8 +143,8 @@ def lock_output(output: Path, task: ArrayTask) -> Iterator[None]:
         yield
 
 
-def _listed(unwritable: Sequence[str]) -> dict[str, list[str]]:
-    return {_UNWRITABLE: list(unwritable)} if unwritable else {}
+def _listed(key: str, lines: Sequence[str]) -> dict[str, list[str]]:
+    return {key: list(lines)} if lines else {}
 
 
 def _write_json(path: Path, content: dict) -> None:

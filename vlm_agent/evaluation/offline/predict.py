@@ -5,7 +5,7 @@ from typing import cast
 
 from rich.console import Console
 
-from vlm_agent.agents import Agent, Answer, NoAnswerError, answer_episodes
+from vlm_agent.agents import Agent, Answer, answer_episodes
 from vlm_agent.agents.agent import PreparingAgent, preparation_of
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.console import Progress
@@ -36,17 +36,17 @@ def predict(
     """Predicts the missing parts of the task; loads the agent only if a part is missing.
 
     All passes over a part run one after the other, so its screens are decoded once. `workers` processes decode and
-    prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does. Raises NoAnswerError at the
-    end if the agent failed to answer steps; their parts are not written.
+    prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does. A step that the agent failed
+    to answer is a wrong answer, and its part is predicted again by the next evaluation.
     """
-    missing_by_pass = [(runs, set(parts.missing(runs, task))) for runs in passes]
+    missing_by_pass = [(runs, set(parts.incomplete(runs, task))) for runs in passes]
     numbers = sorted({number for _, missing in missing_by_pass for number in missing})
     todo = {number: [runs for runs, missing in missing_by_pass if number in missing] for number in numbers}
     if not todo:
         return
     lengths = [len(sizes) for sizes in dataset.screen_sizes]
     steps = sum(len(runs) * lengths[index] for number, runs in todo.items() for index in parts.episodes(number))
-    agent, failures = load(), list[str]()
+    agent = load()
     by_pass = {runs[0]: _under_control(agent, runs[0]) for runs in passes}
     work = [PartWork(number, parts.episodes(number), tuple(runs[0] for runs in todo[number])) for number in numbers]
     preparations = {first: preparation_of(pass_agent) for first, pass_agent in by_pass.items()}
@@ -54,34 +54,25 @@ def predict(
     with loaded_parts(dataset, work, preparations, workers) as loaded, Progress(console, steps).shown() as progress:
         for part in loaded:
             for runs in todo[part.number]:
-                failures += _predict_part(by_pass[runs[0]], runs, parts, part)
+                _predict_part(by_pass[runs[0]], runs, parts, part)
                 progress.advance(sum(map(len, part.episodes)), runs[0].replace("_", " "))
-    if failures:
-        raise NoAnswerError(
-            f"the agent could not answer {len(failures)} step(s); first error: {failures[0]}; run the same command "
-            "again to request these answers"
-        )
 
 
 def _under_control(agent: Agent, run: str) -> Agent:
     return ControlledAgent(agent, CONTROLS[run]) if run in CONTROLS else agent
 
 
-def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, part: LoadedPart) -> list[str]:
-    """Runs one pass over a part. Returns the reasons why steps were not answered; if any, nothing is written."""
+def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, part: LoadedPart) -> None:
+    """Runs one pass over a part."""
     first, *variants = runs
     prepared = part.prepared.get(first)
     if prepared is None:
         by_run = answer_episodes(agent, part.episodes, variants)
     else:
         by_run = cast("PreparingAgent", agent).answer_prepared(prepared, variants)
-    failures = [one.failed for run in by_run for answers in run for one in answers if one.failed is not None]
-    if failures:
-        return failures
     # The first run is written last: its file marks the whole pass as complete.
     for run, answers_by_episode in reversed(list(zip(runs, by_run, strict=True))):
         _write(parts, run, part.number, part.episodes, answers_by_episode)
-    return []
 
 
 def _write(
@@ -98,10 +89,19 @@ def _write(
             [one.box for one in answers],
         )
     ]
-    unwritable = [
-        unwritable_line(episode.id, index, step.action)
+    answered = [
+        (episode, index, answer)
         for episode, answers in zip(episodes, answers_by_episode, strict=True)
-        for index, (step, answer) in enumerate(zip(episode.steps, answers, strict=True))
+        for index, answer in enumerate(answers)
+    ]
+    unwritable = [
+        unwritable_line(episode.id, index, episode.steps[index].action)
+        for episode, index, answer in answered
         if answer.unwritable
     ]
-    parts.write(run, number, rows, unwritable)
+    failed = [
+        f"episode {episode.id}, step {index}: {answer.failed}"
+        for episode, index, answer in answered
+        if answer.failed is not None
+    ]
+    parts.write(run, number, rows, unwritable, failed)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.agents import AgentSettings
+from vlm_agent.agents import AgentSettings, NoAnswerError
 from vlm_agent.agents.loading import load_agent
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
@@ -57,8 +57,9 @@ def evaluate(
     predictions are scored again. One `task` of a job array only predicts and returns None; `finish` merges and scores.
     `workers` processes prepare screens for agents that allow it; predictions do not depend on their number.
 
-    Raises DatasetError if the split has no episode or `output` holds another evaluation, and an error of the agent's
-    settings if the agent does not exist.
+    Raises DatasetError if the split has no episode or `output` holds another evaluation, an error of the agent's
+    settings if the agent does not exist, and at the end NoAnswerError if the agent failed to answer steps: they count
+    as wrong, and the next evaluation into `output` requests them again.
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
@@ -69,10 +70,16 @@ def evaluate(
         predict(partial(load_agent, settings, console), plan.passes, dataset, parts, task, console, workers)
         if task.count == 1:
             return _score(plan, dataset, parts, console)
+        failed = sum(len(parts.incomplete(runs, task)) for runs in plan.passes)
     missing = _count_missing(plan, parts)
     console.print(
         f"Task {task.index} of {task.count} is complete; {missing} part(s) of all tasks are missing", highlight=False
     )
+    if failed:
+        raise NoAnswerError(
+            f"the agent could not answer steps in {failed} part(s) of this task; they count as wrong unless the same "
+            "command is run again"
+        )
     return None
 
 
@@ -124,6 +131,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores[run]["about"] = about | {"settled_by_prefill": parts.share_from_prefill(run)}
         if unwritable := parts.unwritable(run):
             scores[run]["about"]["unwritable_actions"] = {"count": len(unwritable), "first": unwritable[:LISTED]}
+        if failed := parts.failed(run):
+            scores[run]["about"]["failed_steps"] = failed
     gold = read_predictions(parts.merged_path(AGENT))
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     with atomic_write(output / "metrics.json") as part:
@@ -133,7 +142,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores,
         gold,
         dataset,
-        _facts(plan, about),
+        _facts(plan, about) | _failed_fact(parts),
         judged=agent_steps,
         language=plan.language(),
     )
@@ -142,7 +151,17 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
     for table in aitz_tables(scores):
         console.print(table)
+    _raise_for_failed({run: parts.failed(run) for run in plan.runs})
     return scores
+
+
+def _raise_for_failed(lines: dict[str, list[str]]) -> None:
+    failed = [line for of_run in lines.values() for line in of_run]
+    if failed:
+        raise NoAnswerError(
+            f"the agent could not answer {len(failed)} step(s); first error: {failed[0]}; they count as wrong and are "
+            "listed in metrics.json (failed_steps); run the same command again to request these answers"
+        )
 
 
 def _report_unwritable(lines: Sequence[str], console: Console) -> None:
@@ -160,6 +179,11 @@ def _facts(plan: Plan, about: dict) -> dict[str, str]:
         "shards": str(plan.benchmark.shards),
         "split": f"{about['split']}, {about['episodes']} of {about['episodes_in_split']} episodes",
     }
+
+
+def _failed_fact(parts: Parts) -> dict[str, str]:
+    failed = parts.failed(AGENT)
+    return {"failed steps": f"{len(failed):,}, counted as wrong; first: {failed[0]}"} if failed else {}
 
 
 def _without_model(
