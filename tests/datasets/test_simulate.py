@@ -1,5 +1,6 @@
 """Simulated data sets: the same bytes for the same arguments, and nothing shared between splits."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -9,7 +10,10 @@ import pytest
 from helpers.aitw_episodes import read_episodes
 from rich.console import Console
 
+from vlm_agent.cli import main
+from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.selection import read_splits
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.simulate import phone_seed, simulate, simulate_episode
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError
@@ -31,6 +35,28 @@ def written(tmp_path_factory) -> Path:
     output = tmp_path_factory.mktemp("simulated") / "data"
     simulate(output, 40, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
     return output
+
+
+def test_without_thoughts_the_data_are_what_they_were_before_the_option_existed(tmp_path):
+    simulate(tmp_path / "data", 10, seed=3, sizes=(SMALL, (128, 72)), workers=1, console=quiet())
+    contents = hashlib.sha256()
+    for path in sorted(path for path in (tmp_path / "data").rglob("*") if path.is_file()):
+        contents.update(str(path.relative_to(tmp_path / "data")).encode())
+        contents.update(gzip.decompress(path.read_bytes()) if path.suffix != ".json" else path.read_bytes())
+    assert contents.hexdigest() == "7f952f4535b8d4c59b10d640f5cdbec0ee0f63ec60d959ab528abb27d007a998"
+
+
+def test_thoughts_pass_from_the_expert_through_records_to_shards(tmp_path):
+    assert (
+        main(["simulate", "--output", str(tmp_path / "data"), "--episodes", "6", "--thoughts", "--size", "112x64"]) == 0
+    )
+    convert("aitw", [tmp_path / "data"], tmp_path / "shards", [tmp_path / "data/splits.json"], quiet(), workers=1)
+    dataset = ShardDataset(tmp_path / "shards")
+    stored = {(episode := dataset.without_pixels(index)).id: episode for index in range(len(dataset))}
+    for seed in range(4):
+        original, _ = simulate_episode(seed, "train", SMALL, thoughts=True)
+        texts = [step.coat for step in original.steps]
+        assert None not in texts and [step.coat for step in stored[original.id].steps] == texts
 
 
 def test_the_number_of_workers_changes_no_byte(written, tmp_path):

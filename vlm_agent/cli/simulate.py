@@ -22,6 +22,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--size", type=size, nargs="+", metavar="HxW", help="screen sizes in pixels to choose from (default 448x208)"
     )
+    parser.add_argument(
+        "--thoughts",
+        action="store_true",
+        help="write the four texts of CoAT with each step: screen, thought, action and result (docs/coat.md)",
+    )
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
 
 
@@ -35,5 +40,6 @@ def run(options: argparse.Namespace) -> int:
         sizes=(SIZE,) if options.size is None else options.size,
         workers=options.workers,
         console=make_console(),
+        thoughts=options.thoughts,
     )
     return OK

@@ -40,23 +40,29 @@ def subset_of(number: int) -> str:
     return SUBSETS[(number >> 2) % len(SUBSETS)]
 
 
-def simulate_episode(seed: int, split: str, size: tuple[int, int] = SIZE) -> tuple[Episode, Task]:
-    """One demonstration and the task it solves; `size` is (height, width). The same arguments give the same episode."""
+def simulate_episode(
+    seed: int, split: str, size: tuple[int, int] = SIZE, thoughts: bool = False
+) -> tuple[Episode, Task]:
+    """One demonstration and the task it solves; `size` is (height, width). The same arguments give the same episode.
+
+    `thoughts`: whether its steps have the four texts of CoAT; nothing else depends on it.
+    """
     number = phone_seed(seed, split)
     task = sample_task(subset_of(number), split, number)
     phone = SimulatedPhone(number, size)
     task.set_up(phone)
-    steps = task.solve(phone)
+    steps = task.solve(phone, thoughts=thoughts)
     device = f"simulated_{size[1]}x{size[0]}"
     return Episode(str(number), task.subset, task.goal, steps, device, phone.theme.api_level), task
 
 
 @dataclass(frozen=True)
 class _File:
-    """A file to write: its path, and the (seed, split, size) of its episodes in order."""
+    """A file to write: its path, the (seed, split, size) of its episodes in order, and whether steps have texts."""
 
     path: Path
     episodes: tuple[tuple[int, str, tuple[int, int]], ...]
+    thoughts: bool
 
 
 def simulate(
@@ -67,13 +73,14 @@ def simulate(
     sizes: Iterable[tuple[int, int]] = (SIZE,),
     workers: int | None = None,
     console: Console | None = None,
+    thoughts: bool = False,
 ) -> None:
     """Writes `episodes` demonstrations as AITW TFRecords, `<subset>/<subset>-00000-of-0000N`.
 
     Also writes `splits.json` (label → episode ids) and `groups.json` (`memory_goals`: the ids of episodes whose goal
     requires memory). `splits` is the fraction of each split, `sizes` the (height, width) pairs to choose from. The same
-    arguments produce the same bytes for any number of `workers` (None: one per core). `output` appears only when it is
-    complete.
+    arguments produce the same bytes for any number of `workers` (None: one per core). `thoughts`: each step has the
+    four texts of CoAT; without it, the bytes have no trace of them. `output` appears only when it is complete.
 
     Raises DatasetError if `output` exists and is not an empty folder, and for invalid numbers or splits.
     """
@@ -82,7 +89,7 @@ def simulate(
     start = time.monotonic()
     plan = list(_plan(episodes, seed, splits, tuple(sizes)))
     with atomic_folder(output) as folder:
-        files = _files(folder, plan)
+        files = _files(folder, plan, thoughts)
         steps, memory = _write_all(files, workers or os.cpu_count() or 1, console)
         labels = {
             split: [str(phone_seed(number, label)) for number, label, _ in plan if label == split] for split in splits
@@ -122,14 +129,14 @@ def _plan(episodes: int, seed: int, splits: Mapping[str, float], sizes: tuple) -
         done = until
 
 
-def _files(folder: Path, plan: list[tuple]) -> list[_File]:
+def _files(folder: Path, plan: list[tuple], thoughts: bool) -> list[_File]:
     """The plan divided into files of one subset each. The order depends only on the plan."""
     files = []
     for subset in SUBSETS:
         rows = [row for row in plan if subset_of(phone_seed(row[0], row[1])) == subset]
         parts = [tuple(rows[at : at + EPISODES_A_FILE]) for at in range(0, len(rows), EPISODES_A_FILE)]
         for index, part in enumerate(parts):
-            files.append(_File(folder / subset / f"{subset}-{index:05d}-of-{len(parts):05d}", part))
+            files.append(_File(folder / subset / f"{subset}-{index:05d}-of-{len(parts):05d}", part, thoughts))
     return files
 
 
@@ -163,7 +170,7 @@ def _write_file(file: _File) -> tuple[int, int, list[str]]:
 
     def episodes() -> Iterator[Episode]:
         for seed, split, size in file.episodes:
-            episode, task = simulate_episode(seed, split, size)
+            episode, task = simulate_episode(seed, split, size, file.thoughts)
             if task.memory:
                 memory.append(episode.id)
             yield episode

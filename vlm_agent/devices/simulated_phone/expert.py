@@ -9,6 +9,7 @@ import numpy as np
 
 from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Target
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
+from vlm_agent.devices.simulated_phone.thoughts import Cause, Reason, name_of, with_texts
 from vlm_agent.episodes import Action, Step
 
 MAX_STEPS = 60
@@ -18,10 +19,12 @@ MAX_STEPS = 60
 @dataclass(frozen=True, slots=True)
 class Intent:
     """The expert's next intention: tap a target or bring it into view, press, type, swipe, or declare the goal
-    impossible. `what`: the target's key, the text or the direction."""
+    impossible. `what`: the target's key, the text or the direction. `wants`: the name of what a swipe, `home` or
+    `impossible` is for, which only the expert's thoughts mention."""
 
     verb: str
     what: str = ""
+    wants: str = ""
 
 
 GoalScript = Callable[[SimulatedPhone], Iterator[Intent]]
@@ -43,12 +46,22 @@ def type_text(text: str) -> Intent:
     return Intent("type", text)
 
 
-def swipe(direction: str) -> Intent:
-    """`up`, `down`, `left`, `right`, or `shade`: down from the top edge."""
-    return Intent("swipe", direction)
+def swipe(direction: str, wants: str = "") -> Intent:
+    """`up`, `down`, `left`, `right`, or `shade`: down from the top edge. `wants`: see `Intent`."""
+    return Intent("swipe", direction, wants)
 
 
-HOME, BACK, ENTER, IMPOSSIBLE = (Intent(verb) for verb in ("home", "back", "enter", "impossible"))
+def home_for(app: str) -> Intent:
+    """Go to the home screen, in order to open an app next."""
+    return Intent("home", wants=app)
+
+
+def impossible(wants: str) -> Intent:
+    """Declare the goal impossible, because the phone lacks what the expert `wants`."""
+    return Intent("impossible", wants=wants)
+
+
+HOME, BACK, ENTER = (Intent(verb) for verb in ("home", "back", "enter"))
 
 
 def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
@@ -56,7 +69,7 @@ def open_app(phone: SimulatedPhone, name: str) -> Iterator[Intent]:
     if phone.front == name:
         return
     if not phone.at_home:
-        yield HOME
+        yield home_for(name)
     yield tap(f"app:{name}")
 
 
@@ -108,32 +121,38 @@ def _fraction(value: float) -> float:
     return float(np.float32(min(max(0.002, value), 0.998)))
 
 
+_CAUSES: dict[str, Cause] = {"home": "elsewhere", "back": "earlier", "enter": "typed"}
+"""The verb of an intent that presses a button → why."""
+
+
 class Expert:
     """Runs a script on a phone: closes dialogs, swipes targets into view, and adds human-like jitter to gestures.
 
-    `steps` has one step per action, with the screen before it. `pixels`: whether steps have screenshots.
+    `steps` has one step per action, with the screen before it, and `reasons` why. `pixels`: whether steps have
+    screenshots. `thoughts`: whether the steps that `follow` returns have the texts of CoAT; they change nothing else.
     """
 
-    def __init__(self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True) -> None:
-        self.phone, self.rng, self.pixels = phone, rng, pixels
+    def __init__(self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True, thoughts: bool = False) -> None:
+        self.phone, self.rng, self.pixels, self.thoughts = phone, rng, pixels, thoughts
         self.steps: list[Step] = []
+        self.reasons: list[Reason] = []
 
     def follow(self, script: GoalScript) -> tuple[Step, ...]:
         """Runs the whole script, then performs `complete` or `impossible`; returns all steps.
 
         Raises RuntimeError for a target that the phone does not have, and after `MAX_STEPS` steps.
         """
-        last = Action.complete()
+        last, reason = Action.complete(), Reason("complete")
         for intent in script(self.phone):
             if intent.verb == "impossible":
-                last = Action.impossible()
+                last, reason = Action.impossible(), Reason("impossible", intent.wants)
                 break
             self._pursue(intent)
         self._close_popup()
-        self._act(last)
-        return tuple(self.steps)
+        self._act(last, reason)
+        return with_texts(self.steps, self.reasons) if self.thoughts else tuple(self.steps)
 
-    def _act(self, action: Action) -> None:
+    def _act(self, action: Action, reason: Reason) -> None:
         phone = self.phone
         if len(self.steps) >= MAX_STEPS:
             raise RuntimeError(
@@ -141,20 +160,21 @@ class Expert:
             )
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
+        self.reasons.append(reason)
         phone.perform(action)
 
     def _pursue(self, intent: Intent) -> None:
         self._clear(intent.what if intent.verb != "home" else "home")
         if intent.verb == "tap":
-            self._tap(intent.what)
+            self._tap(intent.what, Reason("found", name_of(intent.what)))
         elif intent.verb == "see":
             self._show(intent.what)
         elif intent.verb == "type":
-            self._act(Action.type_text(intent.what))
+            self._act(Action.type_text(intent.what), Reason("field", intent.what))
         elif intent.verb == "swipe":
-            self._act(jittered_swipe(intent.what, self.phone.canvas(), None, self.rng))
+            self._swipe(intent.what, None, Reason("hidden", intent.wants))
         else:
-            self._act(Action.press(intent.verb))
+            self._act(Action.press(intent.verb), Reason(_CAUSES[intent.verb], intent.wants))
 
     def _clear(self, key: str) -> None:
         """Close quick settings and dialogs if they cover `key`, what the next intent acts on."""
@@ -162,20 +182,23 @@ class Expert:
         if key == "home":
             return
         if phone.shade and not key.startswith(("quick:", "notice:")) and key != "up":
-            self._act(jittered_swipe("up", phone.canvas(), None, self.rng))
+            self._swipe("up", None, Reason("in the way"))
         self._close_popup()
 
     def _close_popup(self) -> None:
         if self.phone.popup is not None:
-            self._tap(f"popup:{self.phone.popup.dismiss}")
+            self._tap(f"popup:{self.phone.popup.dismiss}", Reason("in the way"))
 
-    def _tap(self, key: str) -> None:
-        self._act(jittered_tap(self._show(key).aim, self.phone.size, self.rng))
+    def _tap(self, key: str, reason: Reason) -> None:
+        self._act(jittered_tap(self._show(key).aim, self.phone.size, self.rng), reason)
+
+    def _swipe(self, direction: str, at_y: float | None, reason: Reason) -> None:
+        self._act(jittered_swipe(direction, self.phone.canvas(), at_y, self.rng), reason)
 
     def _show(self, key: str) -> Target:
         while (target := self.phone.canvas().find(key)) is None:
             hidden = self.phone.canvas().hidden.get(key)
             if hidden is None:
                 raise RuntimeError(f"{key!r} is not on phone {self.phone.seed}, now in {self.phone.activity}")
-            self._act(jittered_swipe(hidden.direction, self.phone.canvas(), hidden.y, self.rng))
+            self._swipe(hidden.direction, hidden.y, Reason("hidden", name_of(key)))
         return target

@@ -111,10 +111,10 @@ class Task:
         """Whether the phone's state satisfies the goal."""
         return self._goal.reached(phone)
 
-    def solve(self, phone: SimulatedPhone, pixels: bool = True) -> tuple[Step, ...]:
+    def solve(self, phone: SimulatedPhone, pixels: bool = True, thoughts: bool = False) -> tuple[Step, ...]:
         """The expert's steps after `set_up`; the last action is `complete` or `impossible`. `pixels`: whether the steps
-        have screenshots."""
-        return Expert(phone, random.Random(f"finger {self.seed}"), pixels).follow(self._goal.script)
+        have screenshots. `thoughts`: whether they have the texts of CoAT."""
+        return Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts).follow(self._goal.script)
 
 
 def split_of(instance: str) -> str:

@@ -117,7 +117,8 @@ def read_news(slots: Slots) -> Goal:
         while news.sections[news.at] != section:
             label = f"tab:{section}"
             to_left = news.sections.index(section) > news.at
-            yield tap(label) if phone.canvas().find(label) else swipe("left" if to_left else "right")
+            is_visible = phone.canvas().find(label) is not None
+            yield tap(label) if is_visible else swipe("left" if to_left else "right", section)
         yield tap(f"story:{city}")
 
     def reached(phone: SimulatedPhone) -> bool:

@@ -7,7 +7,7 @@ from vlm_agent.devices.simulated_phone.apps.calendar import Calendar
 from vlm_agent.devices.simulated_phone.apps.clock import MINUTES, Alarm, Clock
 from vlm_agent.devices.simulated_phone.apps.messages import Messages
 from vlm_agent.devices.simulated_phone.apps.settings import CHOICES, Settings
-from vlm_agent.devices.simulated_phone.expert import HOME, Intent, open_app, see, swipe, tap, type_text
+from vlm_agent.devices.simulated_phone.expert import Intent, home_for, open_app, see, swipe, tap, type_text
 from vlm_agent.devices.simulated_phone.goals.people import send_message, with_talk
 from vlm_agent.devices.simulated_phone.goals.starts import anywhere, begin
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
@@ -72,7 +72,7 @@ def quick_switch(slots: Slots) -> Goal:
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         if not phone.shade:
-            yield swipe("shade")
+            yield swipe("shade", name)
         yield tap(f"quick:{name}")
 
     return Goal(
@@ -152,7 +152,7 @@ def see_event(slots: Slots) -> Goal:
         yield from open_app(phone, "Calendar")
         calendar = phone.the(Calendar)
         while calendar.day != day:
-            yield swipe("left" if DAYS.index(day) > calendar.at else "right")
+            yield swipe("left" if DAYS.index(day) > calendar.at else "right", day)
         yield tap(f"event:{event}")
         if delete:
             yield tap("delete")
@@ -234,9 +234,9 @@ def there_and_back(slots: Slots) -> Goal:
 
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from open_app(phone, first)
-        yield HOME
+        yield home_for(second)
         yield tap(f"app:{second}")
-        yield HOME
+        yield home_for(first)
         yield tap(f"app:{first}")
 
     def start(phone: SimulatedPhone, rng: random.Random) -> None:

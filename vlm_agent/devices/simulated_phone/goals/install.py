@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from vlm_agent.devices.simulated_phone.apps.launcher import Launcher
 from vlm_agent.devices.simulated_phone.apps.store import Store
-from vlm_agent.devices.simulated_phone.expert import ENTER, HOME, IMPOSSIBLE, Intent, open_app, tap, type_text
+from vlm_agent.devices.simulated_phone.expert import ENTER, Intent, home_for, impossible, open_app, tap, type_text
 from vlm_agent.devices.simulated_phone.goals.starts import anywhere
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import Goal, Slots, template
@@ -72,7 +72,7 @@ def install_and_open(slots: Slots) -> Goal:
         launcher = phone.the(Launcher)
         if phone.front != "Store" and name in phone.installed:
             if not phone.at_home:
-                yield HOME
+                yield home_for(name)
             yield tap(f"app:{name}")
             return
         yield from to_app_page(phone, name)
@@ -100,7 +100,7 @@ def uninstall(slots: Slots) -> Goal:
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         yield from to_app_page(phone, name)
         if not there:
-            yield IMPOSSIBLE
+            yield impossible("Uninstall")
         yield tap("uninstall")
         yield tap("ok")
 

@@ -174,7 +174,7 @@ def section_here(slots: Slots) -> Goal:
     def script(phone: SimulatedPhone) -> Iterator[Intent]:
         news = phone.the(News)
         while news.sections[news.at] != section:
-            yield swipe("left" if news.sections.index(section) > news.at else "right")
+            yield swipe("left" if news.sections.index(section) > news.at else "right", section)
 
     return Goal(
         (f"Swipe to the {section} section to see {city}", f"Swipe to {section} for the story of {city}"),
