@@ -3,7 +3,7 @@ import pytest
 from PIL import Image
 
 from vlm_agent.drawing import shapes
-from vlm_agent.drawing.actions import EXPERT, PREDICTED, describe, draw_action, draw_elements
+from vlm_agent.drawing.actions import EXPERT, PREDICTED, describe, draw_action, draw_elements, draw_touched
 from vlm_agent.drawing.contact_sheet import contact_sheet
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import UserError
@@ -103,6 +103,31 @@ def test_elements_are_outlined_where_they_are_whatever_their_numbers():
     assert drawn.getpixel((100, 450)) != white and drawn.getpixel((200, 450)) == white
     assert drawn.getpixel((300, 680)) != white
     assert len(_changed(screen, _screen())) == 0
+
+
+def test_a_touched_element_is_marked_around_it_and_stays_visible():
+    screen, element = _screen(), UiElement((0.4, 0.3, 0.1, 0.2), "Save")
+    drawn = draw_touched(screen, Action.tap(0.45, 0.35), (UiElement((0, 0, 1, 1), "all"), element))
+    (top, left), (bottom, right) = (_changed(screen, drawn).min(axis=0), _changed(screen, drawn).max(axis=0))
+    assert 0.38 < top / 800 < 0.4 < 0.5 < bottom / 800 < 0.52
+    assert 0.28 < left / 400 < 0.3 < 0.5 < right / 400 < 0.53
+    inside = np.asarray(drawn)[321:400, 121:200]
+    assert (inside == 255).all()
+
+
+@pytest.mark.parametrize("elements", [(), (UiElement((0, 0, 1, 1), "all"),)])
+@pytest.mark.parametrize("point", [(0.5, 0.5), (0.0, 1.0)])
+def test_a_touch_without_a_small_element_is_marked_with_a_ring(elements, point):
+    drawn = draw_touched(_screen(), Action.long_press(*point), elements)
+    assert _has(drawn, PREDICTED)
+    y, x = round(point[0] * 800), round(point[1] * 400)
+    assert np.asarray(drawn)[y, x].tolist() == [255, 255, 255]
+    assert np.abs(_changed(_screen(), drawn) - (y, x)).max() < 40
+
+
+def test_an_element_is_marked_for_touches_alone():
+    with pytest.raises(ValueError, match="press back"):
+        draw_touched(_screen(), Action.press("back"), ())
 
 
 def _episode(count, size=(240, 120), goal="Buy a phone"):

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from vlm_agent.annotation.action_texts import coat_direction, touches_element
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
-from vlm_agent.episodes import Action, ActionKind, Step, UiElement, element_at
+from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
 from vlm_agent.geometry import DIRECTIONS
 
 _SIMILAR = 0.75
@@ -134,14 +134,17 @@ class Finding:
         return f"episode {self.episode_id}, step {self.step}: {self.problem}: {self.description!r} for {self.action}"
 
 
-def check_dataset(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> Iterator[Finding]:
-    """The findings in all episodes, or in these, in their order. Pixels are not read."""
-    for index in range(len(dataset)) if episodes is None else episodes:
-        episode = dataset.without_pixels(index)
-        for number, step in enumerate(episode.steps):
-            if (problem := check_step(step)) is not None:
-                description = "" if step.coat is None else step.coat.action
-                yield Finding(episode.id, number, problem, description, describe(step.action))
+def check_dataset(dataset: ShardDataset) -> Iterator[Finding]:
+    """The findings in all episodes, in their order. Pixels are not read."""
+    for index in range(len(dataset)):
+        yield from check_episode(dataset.without_pixels(index))
+
+
+def check_episode(episode: Episode) -> Iterator[Finding]:
+    for number, step in enumerate(episode.steps):
+        if (problem := check_step(step)) is not None:
+            description = "" if step.coat is None else step.coat.action
+            yield Finding(episode.id, number, problem, description, describe(step.action))
 
 
 def check_step(step: Step) -> str | None:

@@ -7,6 +7,8 @@
                                                        convert a published Qwen-VL (2023): no remote code
     vlm-agent features SHARDS --extractor NAME --output DIR
                                                        extract frozen screen features
+    vlm-agent annotate SHARDS --endpoint URL --model NAME --output DIR
+                                                       write CoAT's four texts for the steps of shards; review them
     vlm-agent inspect DIR                              statistics of shards; draws an episode
     vlm-agent recipes [NAME --output FILE]             list the shipped recipes, copy one
     vlm-agent train --config recipes/X.yaml            train a recipe into a run folder
@@ -41,6 +43,7 @@ COMMANDS = (
     "convert",
     "convert_checkpoint",
     "features",
+    "annotate",
     "inspect",
     "recipes",
     "train",

@@ -7,7 +7,7 @@ from PIL import Image, ImageDraw
 
 from vlm_agent.drawing import shapes
 from vlm_agent.drawing.shapes import Colour, Point
-from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, UiElement
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
 
 EXPERT: Colour = (0, 138, 72)
 PREDICTED: Colour = (222, 0, 120)
@@ -61,6 +61,28 @@ def draw_elements(image: Image.Image, elements: Sequence[UiElement]) -> Image.Im
     for element in elements:
         _draw_element(drawn, element)
     return drawn
+
+
+def draw_touched(image: Image.Image, action: Action, elements: Sequence[UiElement]) -> Image.Image:
+    """A copy of `image`, in RGB, with what a tap or long press touches marked in `PREDICTED` and still visible.
+
+    The mark is a box around the smallest element under the finger, or a ring where no element is annotated, or where
+    that element covers more than `_LARGE` of the screen. Raises ValueError for an action without a touch point.
+    """
+    if action.kind not in KINDS_WITH_TOUCH:
+        raise ValueError(f"{describe(action)} touches no element")
+    drawn = _copy(image)
+    unit = min(drawn.size) / 100
+    element = element_at(elements, action.touch_yx)
+    if element is None or element.box[2] * element.box[3] > _LARGE:
+        shapes.ring(drawn, _pixel(drawn, action.touch_yx), PREDICTED, unit)
+    else:
+        y, x, height, width = element.box
+        shapes.frame(drawn, _pixel(drawn, (y, x)), _pixel(drawn, (y + height, x + width)), PREDICTED, unit)
+    return drawn
+
+
+_LARGE = 0.25
 
 
 def _copy(image: Image.Image) -> Image.Image:

@@ -88,6 +88,26 @@ def tap(image: Image.Image, centre: Point, colour: Colour, unit: float) -> None:
     stamp(image, _around([centre], 9 * unit), colour, 0.8 * unit, shape)
 
 
+def ring(image: Image.Image, centre: Point, colour: Colour, unit: float) -> None:
+    """An open ring, wide enough for a small icon and narrow enough to leave the label below an app's icon visible."""
+    stamp(image, _around([centre], 9 * unit), colour, 0.4 * unit, lambda pen: pen.ring(centre, 6.6 * unit, 0.8 * unit))
+
+
+def frame(image: Image.Image, first: Point, second: Point, colour: Colour, unit: float) -> None:
+    """A rectangle between two opposite corners, drawn just outside so that its content stays visible."""
+    (left, right), (top, bottom) = sorted((first[0], second[0])), sorted((first[1], second[1]))
+    gap = 1.2 * unit
+    left, top = max(left - gap, unit), max(top - gap, unit)
+    right, bottom = min(right + gap, image.width - unit), min(bottom + gap, image.height - unit)
+    corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+
+    def shape(pen: Pen) -> None:
+        for start, end in zip(corners, [*corners[1:], corners[0]], strict=True):
+            pen.line(start, end, 0.7 * unit)
+
+    stamp(image, _around(corners, 2 * unit), colour, 0.4 * unit, shape)
+
+
 def arrow(image: Image.Image, start: Point, end: Point, colour: Colour, unit: float) -> None:
     """An arrow from a ring at `start` to a head at `end`."""
     angle = math.atan2(end[1] - start[1], end[0] - start[0])

@@ -131,6 +131,10 @@ class Calls:
         digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
         return self.folder / digest[:2] / f"{digest}.json"
 
+    def stored(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion | None:
+        """The reply to a request from disk, None if it was not answered. Not counted as a reply from disk."""
+        return _stored(self.path(messages, max_tokens))
+
     def expected(self, messages: Sequence[Mapping[str, Any]], max_tokens: int, written: int) -> Expense:
         """An estimate of what the request will cost with a reply of `written` tokens: nothing if it was answered."""
         if self.path(messages, max_tokens).exists():

@@ -155,7 +155,11 @@ class ShardDataset:
 
     def __getitem__(self, index: int) -> Episode:
         """The episode with its screens as uint8 (height, width, 3) arrays. Points are the stored float32 values."""
-        return from_row(self._read(index, None))
+        return from_row(self.row(index))
+
+    def row(self, index: int) -> dict:
+        """The episode as it is stored (`schema.episode_row`), with its screens encoded."""
+        return self._read(index, None)
 
     def step(self, index: int, number: int) -> Step:
         """Step `number` of an episode. Only its screen is decoded, which is most of the cost of reading."""

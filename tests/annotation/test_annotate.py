@@ -1,0 +1,319 @@
+"""`vlm-agent annotate`: four texts a step, no call twice, resumed to the same bytes, nothing lost when calls fail."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from helpers.annotation_requests import kind, parts, written
+from helpers.chat_server import Reply, serving
+
+from vlm_agent.annotation.annotator import STOPPED, clean_text, element_name
+from vlm_agent.annotation.check import check_step
+from vlm_agent.cli import FAILED, main
+from vlm_agent.datasets.shards.dataset import ShardDataset
+
+EPISODES, STEPS = 4, 5
+TAPS = {"tap", "long_press"}
+
+
+def words(shards, url, output, *more):
+    return ["annotate", str(shards), "--endpoint", url, "--model", "mine", "--output", str(output), *map(str, more)]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file of an annotation but the replies, which name the seconds that they took."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "calls" not in path.parts and path.name not in ("lock", "plan.json")
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(shards, tmp_path_factory):
+    """(folder, requests) of an uninterrupted annotation."""
+    output = tmp_path_factory.mktemp("whole") / "out"
+    with serving(lambda _, body: Reply(written(body))) as (url, requests):
+        assert main(words(shards, url, output)) == 0
+    return output, requests
+
+
+def test_every_step_has_its_texts_and_nothing_else_changes(shards, whole):
+    output, requests = whole
+    before, after = ShardDataset(shards), ShardDataset(output)
+    assert after.ids == before.ids
+    assert after.splits == before.splits
+    asked = Counter(kind(request.body) for request in requests)
+    for index in range(len(before)):
+        old, new = before.row(index), after.row(index)
+        texts = [step.pop("coat") for step in new["steps"]]
+        assert [step.pop("coat") for step in old["steps"]] == [None] * STEPS
+        assert new == old
+        steps = after[index].steps
+        for number, (step, coat) in enumerate(zip(steps, texts, strict=True)):
+            assert coat["screen"].startswith("screen ")
+            assert coat["think"].startswith("think ")
+            if step.action.name in TAPS:
+                assert coat["action"].startswith("click on action ")
+            else:
+                assert check_step(step) is None
+            if step.action.is_status:
+                assert coat["result"] == STOPPED
+            else:
+                assert coat["result"].startswith("result ") == (number + 1 < STEPS)
+    assert asked["screen"] == asked["think"] == EPISODES * STEPS
+    assert len(requests) == len({json.dumps(request.body, sort_keys=True) for request in requests})
+
+
+def test_a_description_of_a_screen_is_blind_to_goal_and_action(shards, whole):
+    _, requests = whole
+    goals = {ShardDataset(shards).without_pixels(index).goal for index in range(EPISODES)}
+    texts = {kind(request.body): parts(request.body) for request in requests}
+    assert {name: len(pictures) for name, (_, pictures) in texts.items()} == {
+        "screen": 1,
+        "action": 1,
+        "think": 1,
+        "result": 2,
+    }
+    for request in requests:
+        text, _ = parts(request.body)
+        knows = any(goal in text for goal in goals)
+        assert knows == (kind(request.body) == "think")
+    described = {parts(request.body)[0] for request in requests if kind(request.body) == "screen"}
+    assert len(described) == 1
+
+
+def test_a_thought_knows_the_gold_action_and_a_result_sees_both_screens(shards, whole):
+    output, requests = whole
+    dataset = ShardDataset(output)
+    thoughts = [parts(request.body)[0] for request in requests if kind(request.body) == "think"]
+    results = [request.body for request in requests if kind(request.body) == "result"]
+    for index in range(EPISODES):
+        coats = [step.coat for step in dataset.without_pixels(index).steps]
+        for number, coat in enumerate(coats):
+            own = [text for text in thoughts if coat.screen in text and f"next action is: {coat.action}\n" in text]
+            assert own
+            assert all(earlier.action in own[0] for earlier in coats[:number])
+    assert all(first != second for first, second in (parts(body)[1] for body in results))
+
+
+def test_the_output_does_not_depend_on_the_number_of_calls_at_a_time(shards, whole, server, tmp_path):
+    assert main(words(shards, server[0], tmp_path / "out", "--concurrency", 1)) == 0
+    assert tree(tmp_path / "out") == tree(whole[0])
+
+
+def test_the_same_command_again_calls_nobody_and_changes_nothing(shards, server, tmp_path, capsys):
+    url, requests = server
+    assert main(words(shards, url, tmp_path / "out")) == 0
+    before, calls = tree(tmp_path / "out"), len(requests)
+    assert main(words(shards, url, tmp_path / "out")) == 0
+    assert tree(tmp_path / "out") == before
+    assert len(requests) == calls
+    (tmp_path / "out/manifest.json").unlink()
+    next((tmp_path / "out").glob("general/*.parquet")).unlink()
+    assert main(words(shards, "http://127.0.0.1:9/v1", tmp_path / "out")) == 0
+    assert tree(tmp_path / "out") == before
+    assert "0 calls" in capsys.readouterr().out
+
+
+def test_other_settings_in_the_same_folder_are_refused(shards, whole, capsys):
+    assert main([*words(shards, "http://127.0.0.1:9", whole[0], "--replace")]) == FAILED
+    assert "replace was false, and is true" in capsys.readouterr().err
+
+
+def test_steps_whose_calls_fail_are_listed_and_asked_again_alone(shards, whole, tmp_path, capsys):
+    refused = []
+
+    def answer(_, body):
+        if broken and kind(body) == "screen" and (not refused or parts(body) in refused) and len(refused) < 2:
+            refused.append(parts(body))
+            return Reply(b"no", status=400)
+        return Reply(written(body))
+
+    broken = True
+    with serving(answer) as (url, requests):
+        assert main(words(shards, url, tmp_path / "out")) == FAILED
+        error = capsys.readouterr().err
+        assert "failed.jsonl" in error
+        assert "status 400" in error
+        listed = [json.loads(line) for line in (tmp_path / "out/failed.jsonl").read_text().splitlines()]
+        assert {(one["text"], "waits" if "needs the text" in one["reason"] else "failed") for one in listed} == {
+            ("screen", "failed"),
+            ("think", "waits"),
+        }
+        assert not (tmp_path / "out/manifest.json").exists()
+        answered, broken = len(requests), False
+        assert main(words(shards, url, tmp_path / "out")) == 0
+        assert len(requests) - answered == len(listed)
+    assert tree(tmp_path / "out") == tree(whole[0])
+
+
+def test_missing_texts_are_accepted_only_when_asked(shards, whole, tmp_path, capsys):
+    def answer(_, body):
+        return Reply("  \n" if kind(body) == "result" else written(body))
+
+    with serving(answer) as (url, _):
+        assert main(words(shards, url, tmp_path / "out")) == FAILED
+        assert "the reply has no text" in capsys.readouterr().err
+        assert main(words(shards, url, tmp_path / "out", "--accept-missing")) == 0
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["texts"]["result"]["missing"] > 0
+    assert "missing" not in manifest["texts"]["think"]
+
+
+def test_texts_that_steps_have_are_kept_unless_replaced(whole, tmp_path):
+    def answer(_, body):
+        return Reply(f"new {written(body)}")
+
+    old = ShardDataset(whole[0])
+    with serving(answer) as (url, requests):
+        assert main(words(whole[0], url, tmp_path / "kept")) == 0
+        assert requests == []
+        assert main(words(whole[0], url, tmp_path / "new", "--replace", "--texts", "screen")) == 0
+        assert {kind(request.body) for request in requests} == {"screen"}
+    kept, new = ShardDataset(tmp_path / "kept"), ShardDataset(tmp_path / "new")
+    for index in range(EPISODES):
+        assert kept.row(index) == old.row(index)
+        for step, other in zip(new[index].steps, old[index].steps, strict=True):
+            assert step.coat.screen.startswith("new screen")
+            assert (step.coat.think, step.coat.action, step.coat.result) == (
+                other.coat.think,
+                other.coat.action,
+                other.coat.result,
+            )
+
+
+def test_a_limit_of_cost_stops_with_every_reply_on_disk(shards, whole, tmp_path, capsys):
+    def answer(_, body):
+        usage = {"prompt_tokens": 1000, "completion_tokens": 100}
+        content = {"choices": [{"message": {"role": "assistant", "content": written(body)}}], "usage": usage}
+        return Reply(json.dumps(content).encode())
+
+    price = ("--price", 1, 10, "--max-tokens", 512, "--concurrency", 1)
+    with serving(answer) as (url, requests):
+        assert main(words(shards, url, tmp_path / "out", *price, "--max-cost", 0.03)) == FAILED
+        out, error = capsys.readouterr()
+        assert "estimated" in out
+        assert "--max-cost" in error
+        assert 0 < len(requests) <= 15
+        assert main(words(shards, url, tmp_path / "out", *price)) == 0
+        assert len(requests) == len(whole[1])
+    assert tree(tmp_path / "out") == tree(whole[0])
+
+
+def test_killed_at_any_time_it_resumes_to_the_same_bytes_without_a_call_twice(shards, whole, tmp_path):
+    def answer(_, body):
+        return Reply(written(body), wait=0.01)
+
+    output = tmp_path / "out"
+    with serving(answer) as (url, requests):
+        command = [sys.executable, "-m", "vlm_agent.cli", *words(shards, url, output, "--concurrency", 2)]
+        for wanted in (3, 20, 45):
+            process = subprocess.Popen(command, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while len(requests) < wanted and process.poll() is None:
+                time.sleep(0.005)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        killed = len(requests)
+        assert main(words(shards, url, output, "--concurrency", 2)) == 0
+    assert killed < len(whole[1])
+    assert tree(output) == tree(whole[0])
+    # Only a request under way at one of the three kills is sent again: at most one of each of the two threads.
+    assert len(requests) <= len(whole[1]) + 3 * 2
+
+
+def test_tasks_of_a_job_array_and_finish_write_the_same_bytes(shards, whole, server, tmp_path, capsys):
+    output = tmp_path / "out"
+    for index in (1, 0):
+        assert main(["annotate", "--finish", "--output", str(output)]) == FAILED
+        assert main(words(shards, server[0], output, "--shard-index", index, "--shard-count", 2)) == 0
+        assert not (output / "manifest.json").exists()
+    assert main(["annotate", "--finish", "--output", str(output)]) == 0
+    assert tree(output) == tree(whole[0])
+    assert "1 of 2 shards are not annotated yet" in capsys.readouterr().err
+
+
+def test_a_part_of_the_episodes_can_be_annotated(shards, server, tmp_path):
+    url, requests = server
+    assert main(words(shards, url, tmp_path / "out", "--split", "test", "--limit", 1)) == 0
+    assert ShardDataset(tmp_path / "out").splits == ("test",)
+    assert sum(kind(request.body) == "screen" for request in requests) == STEPS
+
+
+def test_findings_are_part_of_the_output_and_of_the_summary(whole, capsys):
+    assert main(["annotate", "--check", str(whole[0])]) == 0
+    alone = capsys.readouterr().out
+    findings = [json.loads(line) for line in (whole[0] / "findings.jsonl").read_text().splitlines()]
+    assert findings
+    assert all(f"episode {one['episode_id']}, step {one['step']}: {one['problem']}" in alone for one in findings)
+    assert main(["annotate", "--finish", "--output", str(whole[0])]) == 0
+    assert f"{len(findings)} action description(s) need a look" in capsys.readouterr().out
+
+
+def test_own_prompts_are_used_and_wrong_ones_refused(shards, server, tmp_path, capsys):
+    url, requests = server
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    output = tmp_path / "out"
+    own = {
+        "screen": "Describe it, $$5",
+        "touched": "Name the element",
+        "think": "what the agent thinks: $goal|$earlier|$screen|$action",
+        "result": "two pictures $goal",
+    }
+    for name, text in own.items():
+        (folder / f"{name}.txt").write_text(text)
+    assert main(words(shards, url, output, "--prompts", folder)) == FAILED
+    assert "result.txt: the placeholder $goal is unknown" in capsys.readouterr().err
+    (folder / "result.txt").write_text("two pictures")
+    assert main(words(shards, url, output, "--prompts", folder, "--limit", 1)) == 0
+    assert "Describe it, $5" in {parts(request.body)[0] for request in requests}
+    (folder / "think.txt").unlink()
+    assert main(words(shards, url, output, "--prompts", folder, "--limit", 1)) == FAILED
+    assert "think.txt is missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("reply", "text"),
+    [
+        ("  Two\n lines \x00\x1b[31m\u202e ", "Two lines [31m"),
+        ("lone \ud800 surrogate", "lone surrogate"),
+        ("x" * 100_000, "x" * 8000),
+        ("<script>alert(1)</script>", "<script>alert(1)</script>"),
+    ],
+)
+def test_any_reply_becomes_one_printable_paragraph(reply, text):
+    assert clean_text(reply) == text
+    text.encode()
+
+
+@pytest.mark.parametrize(
+    ("reply", "name"),
+    [
+        ("the Clock app", "the Clock app"),
+        ('"Clock".', "Clock"),
+        ('the "Save" button at the top right.', 'the "Save" button at the top right'),
+        ('"Save" beside "Cancel"', '"Save" beside "Cancel"'),
+        ("Click on **Clock**", "Clock"),
+        ("...", ""),
+    ],
+)
+def test_the_name_of_an_element_is_read_from_a_reply(reply, name):
+    assert element_name(reply) == name
+
+
+def test_wrong_combinations_of_options_are_refused(shards, tmp_path):
+    for arguments in (
+        ["annotate", str(shards)],
+        ["annotate", str(shards), "--finish"],
+        ["annotate", "--check"],
+        [*words(shards, "http://127.0.0.1:9", tmp_path), "--shard-index", "0"],
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)

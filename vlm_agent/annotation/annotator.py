@@ -1,0 +1,167 @@
+"""The four texts of each step of an episode: kept where they exist, otherwise by template or by a model.
+
+| text     | from                                                                                             |
+|----------|--------------------------------------------------------------------------------------------------|
+| `screen` | the screen alone                                                                                 |
+| `action` | a template; the model names what a tap touches, and sees it marked                               |
+| `think`  | goal, screen and its description, the actions so far, and the recorded action as the conclusion  |
+| `result` | the screens before and after the action; fixed for the end of an episode, empty without a screen |
+
+Texts never depend on whether calls fail: a text whose inputs are missing waits for them. So an interrupted annotation
+has the same texts as an uninterrupted one.
+"""
+
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+from vlm_agent.agents.llm.client import CallError
+from vlm_agent.annotation.action_texts import describe_action, touches_element
+from vlm_agent.annotation.prompts import Messages, Prompts
+from vlm_agent.episodes import CoatTexts, Episode, Step, element_at
+
+TEXTS = ("screen", "action", "think", "result")
+"""Fields of CoatTexts, in the order in which they are written."""
+
+STOPPED = "The screen does not change: the agent stops here."
+"""The result of an action that ends the episode. No later step reads it."""
+
+Ask = Callable[[str, Messages], str]
+"""The reply to a request for one of `TEXTS`. Raises CallError if the request fails."""
+
+_MOST_CHARACTERS = 8000
+
+
+class NoTextError(CallError):
+    """A reply without text."""
+
+
+@dataclass
+class StepTexts:
+    """`texts`: by name, empty where missing. `origin`: by name, `kept`, `template`, `model` or `none` (the step has no
+    such text). `failed`: by name, why a text is missing."""
+
+    texts: dict[str, str]
+    origin: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def coat(self) -> CoatTexts:
+        return CoatTexts(**self.texts)
+
+
+@dataclass(frozen=True)
+class Annotator:
+    """`texts`: which of `TEXTS` to write. `replace`: also where a step has one.
+
+    `accept_missing`: a text that depends on a missing one is written without it, otherwise it waits.
+    """
+
+    prompts: Prompts
+    ask: Ask
+    texts: Sequence[str] = TEXTS
+    replace: bool = False
+    accept_missing: bool = False
+
+    def annotate(self, episode: Episode) -> list[StepTexts]:
+        """The texts of each step. Raises every error of `ask` but CallError."""
+        steps = [StepTexts(asdict(step.coat or CoatTexts())) for step in episode.steps]
+        for name in TEXTS:
+            for number, step in enumerate(steps):
+                if step.texts[name] and not (self.replace and name in self.texts):
+                    step.origin[name] = "kept"
+                elif name in self.texts:
+                    self._write(name, episode, number, steps)
+                else:
+                    step.origin[name] = "none"
+        return steps
+
+    def _write(self, name: str, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
+        own = steps[number]
+        own.texts[name] = ""
+        try:
+            own.texts[name], own.origin[name] = _WRITERS[name](self, episode, number, steps)
+        except CallError as error:
+            own.failed[name] = str(error)
+
+    def _screen(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> tuple[str, str]:
+        return self._reply("screen", self.prompts.screen(episode.steps[number])), "model"
+
+    def _action(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> tuple[str, str]:
+        step = episode.steps[number]
+        if not touches_element(step.action):
+            return describe_action(step.action), "template"
+        name = element_name(self._reply("action", self.prompts.touched(step)))
+        if not name:
+            raise NoTextError("the reply names no element")
+        return describe_action(step.action, name), "model"
+
+    def _think(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> tuple[str, str]:
+        self._wait_for("action", steps[: number + 1])
+        self._wait_for("screen", steps[number : number + 1])
+        actions = [_action_text(episode.steps[at], steps[at]) for at in range(number + 1)]
+        messages = self.prompts.think(
+            episode.goal, actions[:-1], episode.steps[number], steps[number].texts["screen"], actions[-1]
+        )
+        return self._reply("think", messages), "model"
+
+    def _result(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> tuple[str, str]:
+        step = episode.steps[number]
+        if step.action.is_status:
+            return STOPPED, "template"
+        if number + 1 == len(episode):
+            return "", "none"
+        self._wait_for("action", steps[number : number + 1])
+        messages = self.prompts.result(step, episode.steps[number + 1], _action_text(step, steps[number]))
+        return self._reply("result", messages), "model"
+
+    def _wait_for(self, name: str, steps: Sequence[StepTexts]) -> None:
+        if not self.accept_missing and any(name in step.failed for step in steps):
+            raise NoTextError(f"it needs the text {name!r}, which is missing")
+
+    def _reply(self, name: str, messages: Messages) -> str:
+        text = clean_text(self.ask(name, messages))
+        if not text:
+            raise NoTextError("the reply has no text")
+        return text
+
+
+_WRITERS: dict[str, Callable[[Annotator, Episode, int, Sequence[StepTexts]], tuple[str, str]]] = {
+    "screen": Annotator._screen,
+    "action": Annotator._action,
+    "think": Annotator._think,
+    "result": Annotator._result,
+}
+
+
+def _action_text(step: Step, own: StepTexts) -> str:
+    """The description of an action; where it is not among the texts, by template with the annotated element's name."""
+    if own.texts["action"]:
+        return own.texts["action"]
+    if not touches_element(step.action):
+        return describe_action(step.action)
+    element = element_at(step.elements, step.action.touch_yx)
+    return describe_action(step.action, "an element" if element is None else f'"{element.name}"')
+
+
+def clean_text(reply: str) -> str:
+    """A reply as one paragraph: valid Unicode without control and invisible characters, at most 8,000 characters."""
+    visible = (" " if character.isspace() else character for character in reply[: 4 * _MOST_CHARACTERS])
+    kept = "".join(character for character in visible if unicodedata.category(character) not in _INVISIBLE)
+    return " ".join(kept.split())[:_MOST_CHARACTERS].rstrip()
+
+
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}
+
+_OPENINGS = ("click on ", "click ", "tap on ", "tap ", "touch ", "long press ", "press ", "the marked element is ")
+
+
+def element_name(text: str) -> str:
+    """The words for an element in a reply: without a verb before it, a period or quotation marks around it."""
+    name = text.strip(" .")
+    for opening in _OPENINGS:
+        if name.casefold().startswith(opening):
+            name = name[len(opening) :]
+            break
+    if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'`" and name[0] not in name[1:-1]:
+        name = name[1:-1]
+    return name.strip(" .:`*")

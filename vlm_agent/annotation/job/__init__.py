@@ -1,0 +1,11 @@
+"""Annotates a folder of shards (`vlm-agent annotate`).
+
+`plan.py` has what decides the output, `shards.py` writes one shard, `estimate.py` computes the cost before the first
+call, `run.py` fills the whole folder, and `finish.py` applies the edits of a review and writes the manifest.
+"""
+
+from vlm_agent.annotation.job.finish import finish
+from vlm_agent.annotation.job.plan import AnnotationSettings
+from vlm_agent.annotation.job.run import annotate
+
+__all__ = ["AnnotationSettings", "annotate", "finish"]

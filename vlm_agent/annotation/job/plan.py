@@ -1,0 +1,108 @@
+"""The plan of an annotation: what decides its output. A second run with a different plan is refused.
+
+DIR/.annotation/plan.json       the plan
+DIR/.annotation/calls/          the replies of the model
+DIR/.annotation/edits/          the edits of a review
+DIR/.annotation/<shard>.json    the entry of a shard, written after the shard
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.annotation.annotator import TEXTS
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import sha256_of
+from vlm_agent.jobs import Job
+
+WORK = ".annotation"
+
+
+@dataclass(frozen=True)
+class AnnotationSettings:
+    """What decides the texts besides prompts and shards. `split`, `subset`, `limit`: which episodes, and how many."""
+
+    model: str
+    texts: tuple[str, ...] = TEXTS
+    replace: bool = False
+    max_tokens: int = 512
+    split: str | None = None
+    subset: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """A shard of the output: its path, its subset and the ids of its episodes, all of one input shard."""
+
+    shard: str
+    subset: str
+    episode_ids: tuple[str, ...]
+    steps: int
+
+
+@dataclass(frozen=True)
+class AnnotationPlan:
+    """`described` decides the output; the shards' path may differ between machines."""
+
+    described: Mapping[str, Any]
+    where: Path
+    shards: tuple[ShardPlan, ...]
+
+    def content(self) -> dict[str, Any]:
+        return {
+            "described": dict(self.described),
+            "where": str(self.where.absolute()),
+            "shards": [asdict(shard) | {"episode_ids": list(shard.episode_ids)} for shard in self.shards],
+        }
+
+    @classmethod
+    def read(cls, output: Path) -> "AnnotationPlan":
+        """The plan in a folder. Raises DatasetError where it is missing or damaged."""
+        content = job(output).read_plan()
+        try:
+            shards = tuple(
+                ShardPlan(one["shard"], one["subset"], tuple(one["episode_ids"]), one["steps"])
+                for one in content["shards"]
+            )
+            return cls(content["described"], Path(content["where"]), shards)
+        except (KeyError, TypeError) as error:
+            raise DatasetError(
+                f"{job(output).plan_path} is damaged ({error}); remove {output} and start again"
+            ) from None
+
+
+def plan_of(dataset: ShardDataset, settings: AnnotationSettings, prompts_digest: str) -> AnnotationPlan:
+    """`dataset`: opened with the split and subset of the settings.
+
+    Raises DatasetError where no episode is chosen.
+    """
+    count = len(dataset) if settings.limit is None else min(settings.limit, len(dataset))
+    if not count:
+        raise DatasetError(f"{dataset.directory} has no episode to annotate; check --split and --subset")
+    described = {
+        "shards": {"manifest_sha256": sha256_of([dataset.directory / MANIFEST])},
+        "prompts_sha256": prompts_digest,
+        **asdict(settings),
+        "texts": [name for name in TEXTS if name in settings.texts],
+    }
+    by_shard: dict[str, list[int]] = {}
+    for index in range(count):
+        by_shard.setdefault(dataset.place(index)[0], []).append(index)
+    shards = tuple(
+        ShardPlan(
+            shard,
+            dataset.subsets[indices[0]],
+            tuple(dataset.ids[index] for index in indices),
+            sum(len(dataset.screen_sizes[index]) for index in indices),
+        )
+        for shard, indices in by_shard.items()
+    )
+    return AnnotationPlan(described, dataset.directory, shards)
+
+
+def job(output: Path) -> Job:
+    """The resumable output folder of an annotation."""
+    return Job(output, "an annotation", f"{WORK}/plan.json", f"{WORK}/lock", identity_key="described")

@@ -1,0 +1,205 @@
+"""Fills a folder of annotated shards, alone or as a task of a job array."""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from PIL import Image
+from rich.console import Console
+
+from vlm_agent.agents.llm.calls import CallLimits, Calls
+from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.annotation.annotator import Annotator
+from vlm_agent.annotation.edits import EditStore
+from vlm_agent.annotation.job.estimate import estimate
+from vlm_agent.annotation.job.finish import complete, summarise
+from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, AnnotationSettings, ShardPlan, job, plan_of
+from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, write_shard
+from vlm_agent.annotation.prompts import Prompts
+from vlm_agent.console import Progress
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.schema import from_row
+from vlm_agent.errors import DatasetError
+from vlm_agent.files import atomic_write
+from vlm_agent.jobs import ArrayTask
+
+_UNDECODABLE = (OSError, SyntaxError, Image.DecompressionBombError)
+"""Pillow's errors for a damaged image."""
+
+
+@dataclass(frozen=True)
+class Service:
+    """How to ask; nothing here decides the texts. `concurrency`: episodes at a time, each with one call at a time.
+
+    `accept_missing`: leaves texts empty whose calls fail, in place of an incomplete annotation.
+    """
+
+    endpoint: str
+    limits: CallLimits = field(default_factory=CallLimits)
+    concurrency: int = 8
+    accept_missing: bool = False
+
+
+def annotate(
+    shards: Path,
+    settings: AnnotationSettings,
+    prompts: Prompts,
+    service: Service,
+    output: Path,
+    console: Console,
+    task: ArrayTask | None = None,
+) -> None:
+    """Writes `shards` with the texts of all steps to `output`; one `task` of a job array writes its share of the
+    shards, and `finish` must follow after all tasks. An interrupted annotation is resumed, and no call is repeated.
+
+    Raises DatasetError where `output` holds another annotation, a screen cannot be decoded, or texts are missing after
+    all else is done; EndpointError if the endpoint cannot be used, and CostLimitError at `max_cost`.
+    """
+    dataset = ShardDataset(shards, settings.split, settings.subset)
+    job(output).check_folder()
+    if output.exists() and output.resolve() == Path(shards).resolve():
+        raise DatasetError(f"{output} holds the shards to annotate; choose another --output")
+    plan = plan_of(dataset, settings, prompts.digest)
+    chat = ChatEndpoint(service.endpoint, settings.model)
+    with job(output).locked(shared=task is not None):
+        job(output).write_or_verify_plan(plan.content())
+        calls = Calls(chat, output / WORK / "calls", service.limits)
+        annotator = Annotator(
+            prompts,
+            lambda _, messages: calls.completion(messages, settings.max_tokens).text,
+            settings.texts,
+            settings.replace,
+            service.accept_missing,
+        )
+        run = _Run(dataset, plan, annotator, calls, service, output, console)
+        failures = run.annotate(list(plan.shards if task is None else task.items(plan.shards)), settings.max_tokens)
+        listed = output / _failures_name(task)
+        _write_failures(listed, failures)
+        if failures and not service.accept_missing:
+            raise _incomplete(failures, listed)
+        if task is None:
+            complete(output, plan)
+    if task is None:
+        summarise(output, console)
+        return
+    waiting = sum(read_entry(output, shard) is None for shard in plan.shards)
+    console.print(
+        f"Task {task.index} of {task.count} is complete; {waiting} of {len(plan.shards)} shard(s) of all tasks are "
+        "missing",
+        highlight=False,
+    )
+
+
+class _Run:
+    def __init__(
+        self,
+        dataset: ShardDataset,
+        plan: AnnotationPlan,
+        annotator: Annotator,
+        calls: Calls,
+        service: Service,
+        output: Path,
+        console: Console,
+    ) -> None:
+        self._dataset, self._plan, self._annotator, self._calls = dataset, plan, annotator, calls
+        self._service, self._output, self._console = service, output, console
+        self._position = {name: index for index, name in enumerate(dataset.ids)}
+
+    def annotate(self, shards: Sequence[ShardPlan], max_tokens: int) -> list[Failure]:
+        """Annotates the shards that are not complete; returns what is missing."""
+        entries = [(shard, read_entry(self._output, shard)) for shard in shards]
+        waiting = [shard for shard, entry in entries if self._is_open(entry)]
+        if not waiting:
+            return []
+        (self._output / MANIFEST).unlink(missing_ok=True)  # it means complete
+        self._announce([self._position[name] for shard in waiting for name in shard.episode_ids], max_tokens)
+        progress = Progress(self._console, sum(shard.steps for shard in waiting), "steps")
+        failures: list[Failure] = []
+        try:
+            with progress.shown():
+                for number, shard in enumerate(waiting, 1):
+                    label = f"shard {number} of {len(waiting)}"
+                    failures += self._annotate_shard(shard, progress, label)
+        finally:
+            self._console.print(self._calls.spending(), highlight=False, soft_wrap=True)
+        return failures
+
+    def _is_open(self, entry: Entry | None) -> bool:
+        """A shard with accepted gaps is asked for them again, unless gaps are accepted."""
+        return entry is None or (entry.missing > 0 and not self._service.accept_missing)
+
+    def _announce(self, episodes: Sequence[int], max_tokens: int) -> None:
+        expected = estimate(self._dataset, episodes, self._annotator, self._calls, max_tokens)
+        self._console.print(
+            f"{self._output}: {len(episodes):,} episodes to annotate; estimated: "
+            f"{expected.in_words(self._service.limits.price)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def _annotate_shard(self, shard: ShardPlan, progress: Progress, label: str) -> list[Failure]:
+        with self._rows([self._position[name] for name in shard.episode_ids]) as rows:
+            return write_shard(
+                self._output,
+                shard,
+                rows,
+                EditStore(self._output / WORK),
+                self._service.accept_missing,
+                lambda steps: progress.advance(steps, label),
+            )
+
+    @contextmanager
+    def _rows(self, episodes: Sequence[int]) -> Iterator[Iterator[AnnotatedRow]]:
+        """The episodes in order, while threads annotate the next ones."""
+        with ThreadPoolExecutor(self._service.concurrency) as pool:
+            try:
+                yield self._ahead(pool, episodes)
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _ahead(self, pool: ThreadPoolExecutor, episodes: Sequence[int]) -> Iterator[AnnotatedRow]:
+        """At most twice as many episodes as threads are in memory."""
+        waiting: deque[Future[AnnotatedRow]] = deque()
+        for index in episodes:
+            waiting.append(pool.submit(self._row, index))
+            if len(waiting) >= 2 * self._service.concurrency:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _row(self, index: int) -> AnnotatedRow:
+        row = self._dataset.row(index)
+        try:
+            episode = from_row(row)
+        except _UNDECODABLE as error:
+            raise DatasetError(
+                f"{self._dataset.directory}: a screen of episode {row['episode_id']} cannot be decoded ({error}); "
+                "convert the data again"
+            ) from None
+        return row, self._annotator.annotate(episode)
+
+
+def _failures_name(task: ArrayTask | None) -> str:
+    return "failed.jsonl" if task is None else f"failed-{task.index}-of-{task.count}.jsonl"
+
+
+def _write_failures(path: Path, failures: Sequence[Failure]) -> None:
+    if not failures:
+        path.unlink(missing_ok=True)
+        return
+    with atomic_write(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(asdict(failure), ensure_ascii=False) + "\n" for failure in failures)
+
+
+def _incomplete(failures: Sequence[Failure], listed: Path) -> DatasetError:
+    first = failures[0]
+    steps = len({(failure.episode, failure.step) for failure in failures})
+    return DatasetError(
+        f"{len(failures)} text(s) of {steps} step(s) are missing, and the rest is on disk ({listed} lists them; the "
+        f"first: episode {first.episode}, step {first.step}, {first.text}: {first.reason}); run the same command again "
+        "to ask for them, or add --accept-missing to leave them empty"
+    )

@@ -1,0 +1,167 @@
+"""Writes the shards of an annotation: the rows of the input with other texts, all other columns unchanged.
+
+The entry of a shard is written after the shard, so its existence means that the shard is complete. Edits only replace
+texts, so they are applied to a complete shard without another call.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vlm_agent.annotation.annotator import TEXTS, StepTexts
+from vlm_agent.annotation.check import check_episode
+from vlm_agent.annotation.edits import EditStore
+from vlm_agent.annotation.job.plan import WORK, ShardPlan
+from vlm_agent.datasets.shards.dataset import ShardWriter
+from vlm_agent.datasets.shards.schema import from_row
+from vlm_agent.files import read_json, write_json
+
+ORIGINS = ("kept", "template", "model", "none")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A text that is missing: its episode, step (from 0) and name (`TEXTS`), and why."""
+
+    episode: str
+    step: int
+    text: str
+    reason: str
+
+
+@dataclass
+class Entry:
+    """A complete shard. `edits`: the digest of the edits in it. `counts`: steps by text, then by origin or `missing`.
+
+    `findings`: action descriptions that need a look, as `Finding` has them.
+    """
+
+    shard: str
+    edits: str
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    findings: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def missing(self) -> int:
+        return sum(count.get("missing", 0) for count in self.counts.values())
+
+
+def read_entry(output: Path, plan: ShardPlan) -> Entry | None:
+    """The entry of a complete shard, None without one or if the shard is missing or damaged."""
+    path = _entry_path(output, plan.shard)
+    if not path.is_file():
+        return None
+    entry = Entry(**read_json(path, "remove it and run the same command again"))
+    with suppress(OSError, pa.ArrowException):
+        return entry if pq.read_metadata(output / plan.shard).num_row_groups == len(plan.episode_ids) else None
+    return None
+
+
+AnnotatedRow = tuple[dict[str, Any], Sequence[StepTexts]]
+"""A row of the input (`ShardDataset.row`), and the texts of its steps."""
+
+
+def write_shard(
+    output: Path,
+    plan: ShardPlan,
+    rows: Iterable[AnnotatedRow],
+    edits: EditStore,
+    accept_missing: bool,
+    report: Callable[[int], None],
+) -> list[Failure]:
+    """Writes a shard and its entry if no text is missing, or with `accept_missing`; returns what is missing.
+
+    All of `rows` is read in either case. `report` is called with the number of steps of each row.
+    """
+    failures: list[Failure] = []
+    findings: list[dict[str, Any]] = []
+    counts = {name: Counter[str]() for name in TEXTS}
+    digest = edits.digest(plan.episode_ids)
+
+    def annotated() -> Iterator[dict[str, Any]]:
+        for row, steps in rows:
+            missing = [
+                Failure(row["episode_id"], number, name, reason)
+                for number, step in enumerate(steps)
+                for name, reason in step.failed.items()
+            ]
+            failures.extend(missing)
+            for step in steps:
+                for name in TEXTS:
+                    counts[name]["missing" if name in step.failed else step.origin[name]] += 1
+            for struct, step in zip(row["steps"], steps, strict=True):
+                struct["coat"] = dict(step.texts)
+            yield _checked(_edited(row, edits), findings)
+            report(len(steps))
+
+    if not _write(output / plan.shard, annotated(), lambda: accept_missing or not failures):
+        return failures
+    by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
+    write_json(_entry_path(output, plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
+    return failures
+
+
+def apply_edits(output: Path, plan: ShardPlan, entry: Entry, edits: EditStore) -> bool:
+    """Brings a complete shard up to date with the edits; returns whether it was rewritten."""
+    digest = edits.digest(plan.episode_ids)
+    if digest == entry.edits:
+        return False
+    findings: list[dict[str, Any]] = []
+    with pq.ParquetFile(output / plan.shard, page_checksum_verification=True) as file:
+        rows = (
+            _checked(_edited(file.read_row_group(number, use_threads=False).to_pylist()[0], edits), findings)
+            for number in range(file.num_row_groups)
+        )
+        _write(output / plan.shard, rows, lambda: True)
+    write_json(_entry_path(output, plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
+    return True
+
+
+class _Incomplete(Exception):  # noqa: N818 (removes the temporary file of a shard)
+    pass
+
+
+def _write(path: Path, rows: Iterable[dict[str, Any]], is_complete: Callable[[], bool]) -> bool:
+    """Writes rows to a shard that appears if `is_complete` after the last row; returns whether it did."""
+    with suppress(_Incomplete):
+        with ShardWriter(path) as writer:
+            for row in rows:
+                if is_complete():
+                    writer.write_row(_complete_row(row))
+            if not is_complete():
+                raise _Incomplete
+        return True
+    return False
+
+
+def _complete_row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of any version with the keys of the latest one."""
+    for struct in row["steps"]:
+        for name in ("record", "offset", "instruction"):
+            struct.setdefault(name, None)
+    return row
+
+
+def _edited(row: dict[str, Any], edits: EditStore) -> dict[str, Any]:
+    for number, edit in edits.load(row["episode_id"]).items():
+        if edit.texts and number < len(row["steps"]):
+            struct = row["steps"][number]
+            struct["coat"] = (struct["coat"] or dict.fromkeys(TEXTS, "")) | dict(edit.texts)
+    return row
+
+
+def _checked(row: dict[str, Any], findings: list[dict[str, Any]]) -> dict[str, Any]:
+    """The row; appends its findings."""
+    structs = [{name: value for name, value in struct.items() if name != "screenshot"} for struct in row["steps"]]
+    findings.extend(asdict(finding) for finding in check_episode(from_row(row | {"steps": structs})))
+    return row
+
+
+def _entry_path(output: Path, shard: str) -> Path:
+    return output / WORK / f"{shard}.json"

@@ -1,0 +1,93 @@
+"""The prompts for the texts that a model writes, from the files in `templates/` or in a folder of the user.
+
+| file          | placeholders                           | pictures                                    |
+|---------------|----------------------------------------|---------------------------------------------|
+| `screen.txt`  |                                        | the screen                                  |
+| `touched.txt` |                                        | the screen with the touched element marked  |
+| `think.txt`   | `$goal $earlier $screen $action`       | the screen                                  |
+| `result.txt`  | `$action`                              | the screens before and after the action     |
+
+Only the prompt for the thought has the goal. The description of a screen must not depend on it. The result must not say
+that the goal is reached: it is an input of the next step.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from vlm_agent.agents.as_trained import image_part
+from vlm_agent.drawing.actions import draw_touched
+from vlm_agent.episodes import Step
+from vlm_agent.errors import UserError
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+_PLACEHOLDERS = {
+    "screen": frozenset[str](),
+    "touched": frozenset[str](),
+    "think": frozenset(("goal", "earlier", "screen", "action")),
+    "result": frozenset(("action",)),
+}
+
+Messages = list[dict[str, Any]]
+
+
+class Prompts:
+    """Raises UserError for a folder without one of the files, and for a file with an unknown placeholder."""
+
+    def __init__(self, folder: Path = TEMPLATES) -> None:
+        texts = {name: _read(folder / f"{name}.txt", known) for name, known in _PLACEHOLDERS.items()}
+        self._templates = {name: Template(text) for name, text in texts.items()}
+        self.digest = hashlib.sha256("\0".join(texts.values()).encode()).hexdigest()
+
+    def screen(self, step: Step) -> Messages:
+        """Asks for the description of a screen. The goal is not in the request."""
+        return self._messages("screen", {}, [_pixels(step)])
+
+    def touched(self, step: Step) -> Messages:
+        """Asks for words for the element that a tap or long press touches."""
+        marked = draw_touched(Image.fromarray(_pixels(step)), step.action, step.elements)
+        return self._messages("touched", {}, [np.asarray(marked)])
+
+    def think(self, goal: str, earlier: Sequence[str], step: Step, screen: str, action: str) -> Messages:
+        """Asks for the thought that leads to `action`. `earlier`: descriptions of the actions before, oldest first."""
+        history = "\n".join(f"{number}. {text}" for number, text in enumerate(earlier, 1))
+        values = {"goal": goal, "earlier": history or "none", "screen": screen or "none", "action": action}
+        return self._messages("think", values, [_pixels(step)])
+
+    def result(self, before: Step, after: Step, action: str) -> Messages:
+        """Asks what `action` changed between two screens."""
+        return self._messages("result", {"action": action}, [_pixels(before), _pixels(after)])
+
+    def _messages(self, name: str, values: Mapping[str, str], pictures: Sequence[np.ndarray]) -> Messages:
+        text = {"type": "text", "text": self._templates[name].substitute(values)}
+        return [{"role": "user", "content": [text, *map(image_part, pictures)]}]
+
+
+def _read(path: Path, known: frozenset[str]) -> str:
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{path} is missing; a folder of prompts needs {', '.join(f'{name}.txt' for name in _PLACEHOLDERS)}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text: {error}") from None
+    template = Template(text)
+    unknown = sorted(set(template.get_identifiers()) - known)
+    if unknown or not template.is_valid():
+        wrong = f"the placeholder ${unknown[0]} is unknown" if unknown else "a $ is not followed by a placeholder"
+        known_ones = ", ".join(f"${name}" for name in sorted(known)) or "none"
+        raise UserError(f"{path}: {wrong}; this prompt has {known_ones}, and $$ is a dollar sign")
+    return text
+
+
+def _pixels(step: Step) -> np.ndarray:
+    if step.screenshot is None:
+        raise ValueError("the step was read without pixels")
+    return step.screenshot

@@ -1,0 +1,138 @@
+"""`vlm-agent annotate`: write CoAT's four texts for the steps of shards, check them, review them."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vlm_agent.cli.parser import OK, Commands, add_command, count
+from vlm_agent.console import make_console
+
+if TYPE_CHECKING:
+    from vlm_agent.annotation.job import AnnotationSettings
+    from vlm_agent.annotation.job.run import Service
+
+_DESCRIPTION = """\
+Copies shards to a new folder in which every step has the four texts of Chain-of-Action-Thought: a description of the
+screen (without the goal), the thought before the action, a description of the action, and its result. Texts that a step
+has already are kept. Prints an estimate of the cost before the first call. The API key is read from OPENAI_API_KEY.
+
+Run the same command again to resume: every reply is on disk before it is used, so no call is repeated, and the result
+is the same to the byte. In a job array, each task annotates a part of the shards, and one command at the end completes
+the result. --check lists action descriptions that contradict their action or name nothing on the screen:
+
+  vlm-agent annotate SHARDS --endpoint http://localhost:8000/v1 --model NAME --output ANNOTATED
+  vlm-agent annotate --check SHARDS"""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "annotate", run, "write CoAT's four texts for the steps of shards", _DESCRIPTION)
+    parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
+    parser.add_argument("--endpoint", metavar="URL", help="a served vision-language model, http://localhost:8000/v1 …")
+    parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", help="a new folder, or the folder of the same annotation to resume"
+    )
+    parser.add_argument(
+        "--texts",
+        nargs="+",
+        choices=("screen", "think", "action", "result"),
+        metavar="NAME",
+        help="which texts to write: screen think action result (default all)",
+    )
+    parser.add_argument("--replace", action="store_true", help="write texts also where a step has them already")
+    parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
+    parser.add_argument("--subset", metavar="NAME", help="only this subset")
+    parser.add_argument("--limit", type=count, metavar="N", help="only the first N episodes")
+    parser.add_argument("--prompts", type=Path, metavar="DIR", help="a folder with your own prompts (see docs/coat.md)")
+    _add_call_options(parser)
+    parser.add_argument(
+        "--accept-missing", action="store_true", help="leave texts empty whose calls fail, and complete the output"
+    )
+    parser.add_argument("--shard-index", type=int, metavar="I", help="annotate only part I (from 0) of the shards")
+    parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
+    modes = parser.add_mutually_exclusive_group()
+    modes.add_argument("--finish", action="store_true", help="complete the output of all parts; needs only --output")
+    modes.add_argument(
+        "--check", action="store_true", help="list action descriptions that need a look; needs only SHARDS"
+    )
+
+
+def _add_call_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--max-tokens", type=count, metavar="N", default=512, help="limit of a reply (default 512)")
+    parser.add_argument("--concurrency", type=count, metavar="N", default=8, help="calls at a time (default 8)")
+    parser.add_argument(
+        "--price", type=float, nargs=2, metavar=("READ", "WRITTEN"), help="money per million tokens read and written"
+    )
+    parser.add_argument(
+        "--max-cost", type=float, metavar="MONEY", help="stop before the calls cost more; needs --price"
+    )
+    parser.add_argument("--requests-per-minute", type=float, metavar="N", help="rate limit of the requests")
+
+
+def run(options: argparse.Namespace) -> int:
+    _check(options)
+    console = make_console()
+    if options.check:
+        from vlm_agent.annotation.job.finish import check
+
+        check(options.shards, options.split, options.subset, console)
+        return OK
+    if options.finish:
+        from vlm_agent.annotation.job import finish
+
+        finish(options.output, console)
+        return OK
+    from vlm_agent.annotation.job import annotate
+    from vlm_agent.annotation.prompts import TEMPLATES, Prompts
+    from vlm_agent.jobs import ArrayTask
+
+    annotate(
+        options.shards,
+        _settings(options),
+        Prompts(TEMPLATES if options.prompts is None else options.prompts),
+        _service(options),
+        options.output,
+        console,
+        None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+    )
+    return OK
+
+
+def _check(options: argparse.Namespace) -> None:
+    error = options.parser.error
+    if (options.shard_index is None) != (options.shard_count is None):
+        error("--shard-index and --shard-count must be used together")
+    asking = any(value is not None for value in (options.endpoint, options.model, options.shard_index))
+    if options.check:
+        if options.shards is None or options.output is not None or asking:
+            error("--check takes SHARDS, --split and --subset; remove the other options")
+    elif options.finish:
+        if options.output is None or options.shards is not None or asking:
+            error("--finish reads everything from --output; remove the other options")
+    elif options.shards is None or options.endpoint is None or options.model is None or options.output is None:
+        error("name a folder of shards, --endpoint, --model and --output")
+
+
+def _settings(options: argparse.Namespace) -> "AnnotationSettings":
+    from vlm_agent.annotation.annotator import TEXTS
+    from vlm_agent.annotation.job import AnnotationSettings
+
+    return AnnotationSettings(
+        options.model,
+        TEXTS if options.texts is None else tuple(options.texts),
+        options.replace,
+        options.max_tokens,
+        options.split,
+        options.subset,
+        options.limit,
+    )
+
+
+def _service(options: argparse.Namespace) -> "Service":
+    from vlm_agent.agents.llm.calls import CallLimits
+    from vlm_agent.agents.llm.cost import Price
+    from vlm_agent.annotation.job.run import Service
+
+    price = None if options.price is None else Price(read=options.price[0], written=options.price[1])
+    limits = CallLimits(price=price, max_cost=options.max_cost, requests_per_minute=options.requests_per_minute)
+    return Service(options.endpoint, limits, options.concurrency, options.accept_missing)
