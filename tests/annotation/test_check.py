@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vlm_agent.action_languages.coat import predicted_type
-from vlm_agent.annotation.action_texts import describe_action, touches_element
+from vlm_agent.action_texts import describe_action, touches_element
 from vlm_agent.annotation.check import check_dataset, check_step
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.sources.aitz import read_steps

@@ -15,8 +15,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
+from vlm_agent.action_texts import describe_action, touches_element
 from vlm_agent.agents.llm.client import CallError
-from vlm_agent.annotation.action_texts import describe_action, touches_element
 from vlm_agent.annotation.prompts import Messages, Prompts
 from vlm_agent.episodes import CoatTexts, Episode, Step, element_at
 

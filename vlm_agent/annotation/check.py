@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vlm_agent.annotation.action_texts import coat_direction, touches_element
+from vlm_agent.action_texts import coat_direction, touches_element
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
