@@ -130,6 +130,9 @@ class CoatLanguage(ActionLanguage):
         except ValueError:  # a point off the screen, a lone surrogate
             return None
 
+    def predicted_box(self, text: str, screen: Screen | None = None) -> tuple[float, float, float, float] | None:
+        return predicted_box(text, screen)
+
     def vocabulary(self) -> LanguageVocabulary:
         """A word tokenizer writes an action without point and text as one token, and a click as six.
 

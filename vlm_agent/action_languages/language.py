@@ -124,6 +124,10 @@ class ActionLanguage(Protocol):
         """The action that `text` encodes, None if it encodes none. Never raises, and never evaluates `text` as code."""
         ...
 
+    def predicted_box(self, text: str, screen: Screen | None = None) -> tuple[float, float, float, float] | None:
+        """The box (y, x, height, width) that a tap names, in screen fractions; None in a language without boxes."""
+        return None
+
     @abstractmethod
     def vocabulary(self) -> LanguageVocabulary:
         """The phrases and coordinates that a tokenizer trained from scratch needs."""

@@ -10,6 +10,7 @@ from vlm_agent.agents.agent import (
     Answer,
     BatchedAgent,
     NoAnswerError,
+    PricedAgent,
     Turn,
     Usage,
     answer_episodes,
@@ -17,6 +18,7 @@ from vlm_agent.agents.agent import (
     demonstrated,
 )
 from vlm_agent.agents.auto_ui import AutoUiSettings
+from vlm_agent.agents.coat import CoatAgentSettings
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vlm import VlmSettings
@@ -28,6 +30,7 @@ __all__ = [
     "Answer",
     "BatchedAgent",
     "NoAnswerError",
+    "PricedAgent",
     "Turn",
     "Usage",
     "answer_episodes",
@@ -39,5 +42,6 @@ AGENTS: dict[str, type[AgentSettings]] = {
     "vlm": VlmSettings,
     "auto_ui": AutoUiSettings,
     "endpoint": EndpointSettings,
+    "coat": CoatAgentSettings,
     "scripted": ScriptedSettings,
 }

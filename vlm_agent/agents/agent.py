@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, Step, recorded_screen
@@ -109,6 +110,19 @@ class PreparingAgent(BatchedAgent, Protocol):
         ...
 
 
+@runtime_checkable
+class PricedAgent(Agent, Protocol):
+    """An agent whose calls cost money or tokens: commands print its estimate first, and its spending last."""
+
+    def estimate(self, episodes: Sequence[Episode], steps: int) -> str:
+        """A line on the cost of `steps` steps like those of `episodes`."""
+        ...
+
+    def spending(self) -> str:
+        """A line on the cost so far."""
+        ...
+
+
 Preparation = Callable[[Episode], Any]
 
 
@@ -147,6 +161,10 @@ class AgentSettings(Section):
         The code of the agent is not part of the identity: after a change of the code, evaluate into another folder.
         """
         return self.model_dump(mode="json")
+
+    def in_output(self, output: Path) -> Self:
+        """These settings for a command that writes to the folder `output`, where the agent may keep its own files."""
+        return self
 
     def device(self) -> str | None:
         """A line that describes the device of the agent's model; None for an agent without a local model."""

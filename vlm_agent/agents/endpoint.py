@@ -63,7 +63,8 @@ class EndpointAgent:
         usage = Usage(read, written, completion.calls, seconds=time.perf_counter() - start)
         # A fine-tuned model writes an action without surrounding white space.
         text = completion.text.strip() if self.sentences is None else completion.text
-        return Answer(completion.text, self.language.decode(text, screen), usage=usage)
+        action, box = self.language.decode(text, screen), self.language.predicted_box(text, screen)
+        return Answer(completion.text, action, box=box, usage=usage)
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         """Answers step by step with `workers` concurrent calls. Raises EndpointError at the first failure."""

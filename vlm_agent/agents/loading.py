@@ -7,12 +7,14 @@
 --endpoint URL --model NAME    agent: endpoint, endpoint: URL, model: NAME
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vlm_agent.agents import AGENTS, Agent, AgentSettings
+from vlm_agent.agents import AGENTS, Agent, AgentSettings, PricedAgent
 from vlm_agent.agents.of_run import run_of
+from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import read_recipe
@@ -80,3 +82,19 @@ def load_agent(settings: AgentSettings, console: "Console") -> Agent:
     if device is not None:
         console.print(device, highlight=False)
     return settings.load()
+
+
+@contextmanager
+def reported_spending(
+    agent: Agent, console: "Console", sample: Callable[[], Sequence[Episode]], steps: int
+) -> Iterator[None]:
+    """Around `steps` steps of a `PricedAgent`, prints their estimated cost first and the actual one at the end, also
+    after an error. `sample`: reads episodes with similar steps."""
+    if not isinstance(agent, PricedAgent):
+        yield
+        return
+    console.print(agent.estimate(sample(), steps), highlight=False, soft_wrap=True)
+    try:
+        yield
+    finally:
+        console.print(agent.spending(), highlight=False, soft_wrap=True)

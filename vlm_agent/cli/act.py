@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from vlm_agent.acting.loop import Ending, ProposedStep
     from vlm_agent.datasets.sources.traces import Heading
     from vlm_agent.devices import DeviceAddress, OpenedDevice
+    from vlm_agent.episodes import Episode
 
 _DESCRIPTION = """\
 Shows every step before its action is executed: the screenshot's file, the agent's answer and the action. Ctrl-C stops
@@ -65,15 +66,15 @@ def run(options: argparse.Namespace) -> int:
 
     from vlm_agent.acting.guard import Guard
     from vlm_agent.acting.loop import Limits, act
-    from vlm_agent.agents.loading import load_agent
+    from vlm_agent.agents.loading import load_agent, reported_spending
     from vlm_agent.datasets.sources.trace_writer import TraceWriter
 
-    console = make_console()
-    settings = chosen_agent(options)
+    console, folder = make_console(), _folder(options)
+    settings = chosen_agent(options).in_output(folder)
     with options.device.open() as phone:
         goal = phone.task.goal if options.goal is None else options.goal
         agent = load_agent(settings, console)
-        with TraceWriter(_folder(options), _heading(phone, goal, settings.display_name)) as trace, Keys() as keys:
+        with TraceWriter(folder, _heading(phone, goal, settings.display_name)) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
             _warn(console, phone, options)
             guard = Guard(keys.agrees, options.confirm, options.apps, options.allow_purchases)
@@ -82,7 +83,8 @@ def run(options: argparse.Namespace) -> int:
                 _say(console, _step_lines(step))
                 return keys.wants_stop()
 
-            ending = act(agent, phone.device, goal, trace, guard, Limits(options.steps), watch)
+            with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
+                ending = act(agent, phone.device, goal, trace, guard, Limits(options.steps), watch)
         _say(console, _summary(ending, phone))
     if options.animation is not None:
         from vlm_agent.datasets.sources.traces import read_trace
@@ -93,6 +95,15 @@ def run(options: argparse.Namespace) -> int:
     if ending.reason == "stopped":
         return INTERRUPTED
     return OK if ending.is_declared else FAILED
+
+
+def _one_step(phone: "OpenedDevice", goal: str) -> "Episode":
+    """An episode of one step with a screen of the phone's size, to estimate the cost of a step."""
+    import numpy as np
+
+    from vlm_agent.episodes import Action, Episode, Step
+
+    return Episode("", "", goal, (Step(np.zeros((*phone.device.size, 3), np.uint8), Action.complete()),))
 
 
 def _heading(phone: "OpenedDevice", goal: str, agent: str) -> "Heading":

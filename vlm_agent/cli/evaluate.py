@@ -87,7 +87,27 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-tokens", type=count, metavar="N", help="endpoint: maximum length of an answer (default 128)"
     )
-    parser.add_argument("--concurrency", type=count, metavar="N", help="endpoint: concurrent requests (default 8)")
+    parser.add_argument(
+        "--concurrency", type=count, metavar="N", help="endpoint, coat: concurrent requests (default 8)"
+    )
+    _add_prompting(parser)
+
+
+def _add_prompting(parser: argparse.ArgumentParser) -> None:
+    """Settings of agent `coat`, which prompts a served model (eval/agents/coat.yaml)."""
+    parser.add_argument("--mode", metavar="NAME", help="coat: coa, cot or coat (default coat)")
+    parser.add_argument("--elements", metavar="NAME", help="coat: elements as text or as marks in the picture")
+    parser.add_argument(
+        "--texts", metavar="NAME", help="coat: screen descriptions and results are recorded, or from phone, or model"
+    )
+    parser.add_argument("--calls", metavar="DIR", help="coat: folder of the replies (default: OUTPUT/calls)")
+    parser.add_argument(
+        "--price", type=float, nargs=2, metavar=("READ", "WRITTEN"), help="coat: money per million tokens"
+    )
+    parser.add_argument(
+        "--max-cost", type=float, metavar="MONEY", help="coat: stop before the calls cost more; needs --price"
+    )
+    parser.add_argument("--requests-per-minute", type=float, metavar="N", help="coat: limit of the rate of requests")
 
 
 def _add_online(parser: argparse.ArgumentParser) -> None:
@@ -172,8 +192,15 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
         "max_tokens",
         "concurrency",
         "as_trained",
+        "mode",
+        "elements",
+        "texts",
+        "calls",
+        "max_cost",
+        "requests_per_minute",
     )
-    return chosen_agent(options, **{name: getattr(options, name) for name in names})
+    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
+    return chosen_agent(options, price=price, **{name: getattr(options, name) for name in names})
 
 
 def _variants(settings: "AgentSettings", options: argparse.Namespace) -> list[str]:

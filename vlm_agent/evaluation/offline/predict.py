@@ -1,6 +1,7 @@
 """Predicts every run of a plan, part by part."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from rich.console import Console
@@ -8,15 +9,19 @@ from rich.console import Console
 from vlm_agent.agents import Agent, Answer, answer_episodes
 from vlm_agent.agents.agent import PreparingAgent, preparation_of
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.loading import reported_spending
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, loaded_parts
+from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, loaded_parts, read_episode
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.jobs import ArrayTask
 from vlm_agent.sentences.trajectory import unwritable_line
+
+SAMPLE = 3
+"""Episodes whose steps an estimate of the cost is computed from."""
 
 
 def passes_of(controls: bool, variants: Sequence[str] = ()) -> list[list[str]]:
@@ -50,12 +55,21 @@ def predict(
     by_pass = {runs[0]: _under_control(agent, runs[0]) for runs in passes}
     work = [PartWork(number, parts.episodes(number), tuple(runs[0] for runs in todo[number])) for number in numbers]
     preparations = {first: preparation_of(pass_agent) for first, pass_agent in by_pass.items()}
+    sample = partial(_sample, dataset, parts.episodes(numbers[0]))
     # The processes start before the thread of the progress bar.
-    with loaded_parts(dataset, work, preparations, workers) as loaded, Progress(console, steps).shown() as progress:
+    with (
+        reported_spending(agent, console, sample, steps),
+        loaded_parts(dataset, work, preparations, workers) as loaded,
+        Progress(console, steps).shown() as progress,
+    ):
         for part in loaded:
             for runs in todo[part.number]:
                 _predict_part(by_pass[runs[0]], runs, parts, part)
                 progress.advance(sum(map(len, part.episodes)), runs[0].replace("_", " "))
+
+
+def _sample(dataset: ShardDataset, indices: Sequence[int]) -> list[Episode]:
+    return [read_episode(dataset, index) for index in indices[:SAMPLE]]
 
 
 def _under_control(agent: Agent, run: str) -> Agent:

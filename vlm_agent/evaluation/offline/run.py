@@ -67,7 +67,15 @@ def evaluate(
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
-        predict(partial(load_agent, settings, console), plan.passes, dataset, parts, task, console, workers)
+        predict(
+            partial(load_agent, settings.in_output(output), console),
+            plan.passes,
+            dataset,
+            parts,
+            task,
+            console,
+            workers,
+        )
         if task.count == 1:
             return _score(plan, dataset, parts, console)
         failed = sum(len(parts.incomplete(runs, task)) for runs in plan.passes)

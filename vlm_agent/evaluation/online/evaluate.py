@@ -5,8 +5,9 @@ OUT/<run>/00012/       trace and result of a task (see `runs.py`)
 OUT/online.json        every score of every run, and every task
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,23 @@ from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
-from vlm_agent.agents.loading import load_agent
+from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, Episode
 from vlm_agent.evaluation.identity import AGENT, agent_identity, identity_differences
-from vlm_agent.evaluation.online.runs import AT_ONCE, BASELINES, EXPERT, Player, is_done, play, read_result
+from vlm_agent.evaluation.online.runs import (
+    AT_ONCE,
+    BASELINES,
+    EXPERT,
+    Player,
+    allowed_steps,
+    is_done,
+    play,
+    read_result,
+)
 from vlm_agent.evaluation.online.scores import online_scores
-from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, online_tasks
+from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
 from vlm_agent.files import write_json
 from vlm_agent.jobs import Job
@@ -31,6 +41,8 @@ __all__ = ["AGENT", "AT_ONCE", "EXPERT", "ONLINE", "evaluate_online"]
 
 ONLINE, PLAN = "online.json", "online_plan.json"
 VERSION = 1
+SAMPLE = 3
+"""Tasks whose solutions an estimate of the cost is computed from."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,12 @@ def evaluate_online(
     job.write_or_verify_plan(identity, identity_differences)
     attempts = [_Attempt(run, task, output) for run in runs for task in online_tasks(tasks, seed)]
     with job.locked():
-        _play(settings, [attempt for attempt in attempts if not is_done(attempt.folder)], workers, console)
+        _play(
+            settings.in_output(output),
+            [attempt for attempt in attempts if not is_done(attempt.folder)],
+            workers,
+            console,
+        )
         content = _content(attempts, runs, {"agent": settings.display_name, **identity, "tasks": tasks})
         write_json(output / ONLINE, content)
     console.print(*online_tables(content["runs"]))
@@ -88,8 +105,27 @@ def _play(settings: AgentSettings, attempts: list[_Attempt], workers: int, conso
     if not attempts:
         return
     players = dict(BASELINES)
-    if any(attempt.run not in BASELINES for attempt in attempts):
-        players |= _players(load_agent(settings, console))
+    by_agent = [attempt for attempt in attempts if attempt.run not in BASELINES]
+    with ExitStack() as stack:
+        if by_agent:
+            agent = load_agent(settings, console)
+            players |= _players(agent)
+            sample = _sample(by_agent)
+            steps = sum(allowed_steps(len(episode)) for episode in sample) * len(by_agent) // len(sample)
+            stack.enter_context(reported_spending(agent, console, lambda: sample, steps))
+        _play_all(attempts, players, workers, console)
+
+
+def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
+    """The expert's solutions of the first tasks."""
+    episodes = []
+    for task in list({attempt.task.index: attempt.task for attempt in attempts}.values())[:SAMPLE]:
+        phone, goal = task.fresh_phone()
+        episodes.append(Episode(address_of(goal), goal.subset, goal.goal, tuple(goal.solve(phone))))
+    return episodes
+
+
+def _play_all(attempts: list[_Attempt], players: Mapping[str, Player], workers: int, console: Console) -> None:
     pool = ThreadPoolExecutor(workers)
     try:
         pending = [pool.submit(play, one.run, players[one.run], one.task, one.folder) for one in attempts]
