@@ -313,7 +313,14 @@ def test_wrong_combinations_of_options_are_refused(shards, tmp_path):
         ["annotate", str(shards)],
         ["annotate", str(shards), "--finish"],
         ["annotate", "--check"],
+        ["annotate", "--review"],
+        ["annotate", "--check", "--review", "--output", "x"],
         [*words(shards, "http://127.0.0.1:9", tmp_path), "--shard-index", "0"],
+        [*words(shards, "http://127.0.0.1:9", tmp_path), "--max-cost", "1"],
+        [*words(shards, "http://127.0.0.1:9", tmp_path), "--price", "1", "-1"],
+        [*words(shards, "http://127.0.0.1:9", tmp_path), "--price", "1", "nan"],
+        [*words(shards, "http://127.0.0.1:9", tmp_path), "--requests-per-minute", "0"],
+        [*words(shards, "http://127.0.0.1:9", tmp_path), "--port", "80"],
     ):
         with pytest.raises(SystemExit):
             main(arguments)

@@ -2,5 +2,5 @@
 
 `annotator.py` decides where each text comes from, `prompts.py` writes the requests from the files in `templates/`,
 `check.py` lists action descriptions that contradict their action; `vlm_agent/action_texts.py` has their templates.
-`job/` annotates a folder of shards, and `edits.py` stores what a person changes in a review.
+`job/` annotates a folder of shards. `review/` serves a page to accept and edit texts, and `edits.py` stores the edits.
 """

@@ -1,6 +1,7 @@
 """`vlm-agent annotate`: write CoAT's four texts for the steps of shards, check them, review them."""
 
 import argparse
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,12 @@ has already are kept. Prints an estimate of the cost before the first call. The 
 
 Run the same command again to resume: every reply is on disk before it is used, so no call is repeated, and the result
 is the same to the byte. In a job array, each task annotates a part of the shards, and one command at the end completes
-the result. --check lists action descriptions that contradict their action or name nothing on the screen:
+the result. --check lists action descriptions that contradict their action or name nothing on the screen. --review
+serves a page on this machine to accept and edit texts; at its end, the edits are written to the shards:
 
   vlm-agent annotate SHARDS --endpoint http://localhost:8000/v1 --model NAME --output ANNOTATED
-  vlm-agent annotate --check SHARDS"""
+  vlm-agent annotate --check SHARDS
+  vlm-agent annotate --review --output ANNOTATED"""
 
 
 def add(commands: Commands) -> None:
@@ -55,18 +58,20 @@ def add(commands: Commands) -> None:
     modes.add_argument(
         "--check", action="store_true", help="list action descriptions that need a look; needs only SHARDS"
     )
+    modes.add_argument("--review", action="store_true", help="serve the page of the review; needs only --output")
+    parser.add_argument("--port", type=count, metavar="P", help="port of the review page (default: any free one)")
 
 
 def _add_call_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-tokens", type=count, metavar="N", default=512, help="limit of a reply (default 512)")
     parser.add_argument("--concurrency", type=count, metavar="N", default=8, help="calls at a time (default 8)")
     parser.add_argument(
-        "--price", type=float, nargs=2, metavar=("READ", "WRITTEN"), help="money per million tokens read and written"
+        "--price", type=_amount, nargs=2, metavar=("READ", "WRITTEN"), help="money per million tokens read and written"
     )
     parser.add_argument(
-        "--max-cost", type=float, metavar="MONEY", help="stop before the calls cost more; needs --price"
+        "--max-cost", type=_positive, metavar="MONEY", help="stop before the calls cost more; needs --price"
     )
-    parser.add_argument("--requests-per-minute", type=float, metavar="N", help="rate limit of the requests")
+    parser.add_argument("--requests-per-minute", type=_positive, metavar="N", help="rate limit of the requests")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -81,6 +86,11 @@ def run(options: argparse.Namespace) -> int:
         from vlm_agent.annotation.job import finish
 
         finish(options.output, console)
+        return OK
+    if options.review:
+        from vlm_agent.annotation.review import review
+
+        review(options.output, 0 if options.port is None else options.port, console)
         return OK
     from vlm_agent.annotation.job import annotate
     from vlm_agent.annotation.prompts import TEMPLATES, Prompts
@@ -102,13 +112,17 @@ def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
     if (options.shard_index is None) != (options.shard_count is None):
         error("--shard-index and --shard-count must be used together")
+    if options.port is not None and not options.review:
+        error("--port needs --review")
+    if options.max_cost is not None and options.price is None:
+        error("--max-cost needs --price")
     asking = any(value is not None for value in (options.endpoint, options.model, options.shard_index))
     if options.check:
         if options.shards is None or options.output is not None or asking:
             error("--check takes SHARDS, --split and --subset; remove the other options")
-    elif options.finish:
+    elif options.finish or options.review:
         if options.output is None or options.shards is not None or asking:
-            error("--finish reads everything from --output; remove the other options")
+            error("--finish and --review read everything from --output; remove the other options")
     elif options.shards is None or options.endpoint is None or options.model is None or options.output is None:
         error("name a folder of shards, --endpoint, --model and --output")
 
@@ -136,3 +150,20 @@ def _service(options: argparse.Namespace) -> "Service":
     price = None if options.price is None else Price(read=options.price[0], written=options.price[1])
     limits = CallLimits(price=price, max_cost=options.max_cost, requests_per_minute=options.requests_per_minute)
     return Service(options.endpoint, limits, options.concurrency, options.accept_missing)
+
+
+def _amount(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number, 0 or greater")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _amount(text)
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r} must be greater than 0")
+    return value
