@@ -254,6 +254,19 @@ def test_a_process_killed_between_reply_and_write_repeats_that_call_alone_and_re
     assert not list(tmp_path.rglob("*.asked"))
 
 
+def test_a_marker_beside_its_reply_is_removed_and_costs_nothing(tmp_path):
+    """A process was killed after writing the reply, before removing the marker."""
+    price = Price(read=0, written=1_000_000)
+    with serving(lambda n, body: reply()) as (url, _):
+        calls = calls_to(url, tmp_path)
+        calls.completion(ask("a"), 16)
+        marker = calls.path(ask("a"), 16).with_suffix(".asked")
+        marker.write_text(json.dumps({"model": "vlm", "replies": 1, "read": 5, "written": 16}))
+        again = calls_to(url, tmp_path, price=price)
+    assert "cost with earlier commands 10.00" in again.spending()
+    assert not marker.exists()
+
+
 def test_the_estimate_counts_texts_and_pictures():
     picture = image_part(np.zeros((57, 28, 3), np.uint8))
     messages = [

@@ -171,7 +171,7 @@ class Calls:
             except BaseException:
                 _write_marker(marker, lost)
                 raise
-            path.with_suffix(MARKER).unlink()
+            path.with_suffix(MARKER).unlink(missing_ok=True)
         finally:
             with self._lock:
                 self._totals.reserved += expected.times(-1)
@@ -294,10 +294,22 @@ def _paid_before(folder: Path, model: str) -> Expense:
         if content["model"] == model:
             total += Expense(**content["paid"])
     for path in folder.glob(f"??/*{MARKER}"):
-        marker = _marker(path.read_text(encoding="utf-8"))
+        marker = _lost(path)
         if marker.model == model:
             total += marker.expense
     return total
+
+
+def _lost(path: Path) -> _Marker:
+    """A marker without its reply; a process that was killed after writing the reply left the marker behind."""
+    try:
+        marker = _marker(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:  # another process has just received the reply
+        return _Marker()
+    if not path.with_suffix(".json").exists():
+        return marker
+    path.unlink(missing_ok=True)
+    return _Marker()
 
 
 def _without_key(reply: Completion) -> Completion:
