@@ -55,6 +55,9 @@ def test_a_wheel_holds_recipes_benchmarks_and_bases_and_no_tests(wheel):
     bases = {path.relative_to(ROOT).as_posix() for path in (ROOT / "vlm_agent/models/bases").rglob("*.safetensors")}
     assert bases
     assert bases <= names
+    package = ROOT / "vlm_agent"
+    pages = [path for path in package.rglob("*") if path.suffix in (".jinja", ".css", ".js", ".txt", ".html", ".yaml")]
+    assert {path.relative_to(ROOT).as_posix() for path in pages} <= names
     assert not [name for name in names if name.startswith(("tests", "tools", "build"))]
 
 

@@ -1,5 +1,7 @@
 """Action descriptions by template pass the check; those of another action or another element are listed."""
 
+import random
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -7,10 +9,11 @@ import pytest
 
 from vlm_agent.action_languages.coat import predicted_type
 from vlm_agent.action_texts import describe_action, touches_element
-from vlm_agent.annotation.check import check_dataset, check_step
+from vlm_agent.annotation.check import Finding, check_dataset, check_step
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.datasets.sources.aitz import read_steps
-from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement
+from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement, element_at
 
 ELEMENTS = (
     UiElement((0.1, 0.1, 0.1, 0.3), "Cleck"),
@@ -23,6 +26,7 @@ CLOCK, GMAIL, SEARCH, NOWHERE = (
     Action.tap(0.55, 0.15),
     Action.tap(0.9, 0.9),
 )
+ABOVE_GMAIL = Action.tap(0.25, 0.2)
 UP, DIAGONAL = Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.swipe((0.5, 0.1), (0.05, 0.59))
 OTHERS = (
     UP,
@@ -76,7 +80,10 @@ def test_a_tap_needs_words_for_its_element():
         ("long press Gmail", Action.long_press(0.35, 0.2), None),
         ("tap the search icon", SEARCH, None),
         ("click on the magnifying glass", SEARCH, None),
-        ("click on the Gmail app", NOWHERE, None),
+        ("click on the Gmail app", ABOVE_GMAIL, None),
+        ("click on the Gmail app", NOWHERE, "other element"),
+        ("click on the Gmail app", Action.tap(0.51, 0.15), None),  # may be the label of the icon
+        ("click on the Clock app", SEARCH, "other element"),
         ("click on the Gmail app", CLOCK, "other element"),
         ("click on the Spotify app", CLOCK, "not on the screen"),
         ("click on the Spotify app", NOWHERE, "not on the screen"),
@@ -111,6 +118,11 @@ def test_descriptions_are_compared_with_their_action_and_screen(text, action, ex
     assert problem(text, action) == expected
 
 
+def test_a_finding_is_printable():
+    finding = Finding("7\x1b[31m", 1, "other text", "type \x9b\u202e", 'type "\x9b"')
+    assert str(finding).isprintable()
+
+
 def test_a_step_without_texts_is_not_listed():
     assert check_step(Step(None, CLOCK, ELEMENTS)) is None
 
@@ -140,3 +152,22 @@ def test_findings_of_shards_name_episode_and_step(tmp_path):
         ("7", 2, "missing"),
     ]
     assert str(found[0]) == "episode 7, step 1: other direction: 'scroll down' for swipe up"
+
+
+def test_a_simulated_expert_passes_and_what_it_does_not_do_is_listed():
+    """Measured: 99 % of 137 descriptions of the next step are listed, 89 % of 88 of another element, no own one."""
+    rng = random.Random(0)
+    next_steps, elements = [], []
+    for seed in range(29):
+        steps = simulate_episode(seed, "train", thoughts=True)[0].steps
+        assert [check_step(step) for step in steps] == [None] * len(steps)
+        pairs = [(step, other.coat) for step, other in pairwise(steps) if step.coat.action != other.coat.action]
+        next_steps += [check_step(replace(step, coat=coat)) is not None for step, coat in pairs]
+        for step in steps:
+            touched = element_at(step.elements, step.action.touch_yx) if step.action.is_tap else None
+            others = [element.text for element in step.elements if touched and element.text not in ("", touched.text)]
+            if others:
+                wrong = CoatTexts(action=f"tap on {rng.choice(others)}")
+                elements.append(check_step(replace(step, coat=wrong)) is not None)
+    assert np.mean(next_steps) > 0.9
+    assert np.mean(elements) > 0.75

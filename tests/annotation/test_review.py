@@ -4,6 +4,7 @@ import http.client
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,13 +28,18 @@ EVIL = "</textarea><script>alert(1)</script><img src=x onerror=alert(2)>"
 STEPS = 5
 
 
-@pytest.fixture
-def annotated(shards, tmp_path):
-    """A complete annotation whose texts are hostile."""
-    output = tmp_path / "out"
+@pytest.fixture(scope="module")
+def original(shards, tmp_path_factory):
+    output = tmp_path_factory.mktemp("original") / "out"
     with serving(lambda _, body: Reply(f"{EVIL} {written(body)}")) as (url, _):
         assert main(["annotate", str(shards), "--endpoint", url, "--model", EVIL, "--output", str(output)]) == 0
     return output
+
+
+@pytest.fixture
+def annotated(original, tmp_path):
+    """A complete annotation whose texts are hostile."""
+    return shutil.copytree(original, tmp_path / "out")
 
 
 @contextmanager

@@ -55,7 +55,8 @@ def browser(server, tmp_path):
 def press(browser, key, **options):
     at = "(document.activeElement ?? document.body)"
     init = json.dumps({"key": key, "bubbles": True, "cancelable": True} | options)
-    browser.run(f"{at}.dispatchEvent(new KeyboardEvent('keydown', {init}))")
+    # Later, because the key may leave the page, and with it the script.
+    browser.run(f"void setTimeout(() => {at}.dispatchEvent(new KeyboardEvent('keydown', {init})))")
 
 
 def type_into(browser, name, text):
@@ -65,7 +66,15 @@ def type_into(browser, name, text):
 
 
 def at(browser, path):
-    browser.wait_for(f"location.pathname === '{path}' && document.readyState === 'complete'")
+    """Waits for a page. A script that runs while another page is left is an error of the browser."""
+    for _ in range(20):
+        try:
+            browser.wait_for(f"location.pathname === '{path}' && document.readyState === 'complete'")
+            return
+        except AssertionError as error:
+            if "navigated" not in str(error) and "context" not in str(error):
+                raise
+    raise AssertionError(f"{path} was not shown")
 
 
 def stored(annotated, index):

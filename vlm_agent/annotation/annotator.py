@@ -146,11 +146,14 @@ def _action_text(step: Step, own: StepTexts) -> str:
 def clean_text(reply: str) -> str:
     """A reply as one paragraph: valid Unicode without control and invisible characters, at most 8,000 characters."""
     visible = (" " if character.isspace() else character for character in reply[: 4 * _MOST_CHARACTERS])
-    kept = "".join(character for character in visible if unicodedata.category(character) not in _INVISIBLE)
+    kept = "".join(
+        character for character in visible if character in _JOINERS or unicodedata.category(character) not in _INVISIBLE
+    )
     return " ".join(kept.split())[:_MOST_CHARACTERS].rstrip()
 
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn"}
+_JOINERS = "\u200c\u200d"  # change how letters and emoji are drawn, and are part of the spelling of some languages
 
 _OPENINGS = ("click on ", "click ", "tap on ", "tap ", "touch ", "long press ", "press ", "the marked element is ")
 

@@ -33,6 +33,9 @@ _SIMILAR = 0.75
 _SHORTEST = 3
 """Shorter words count as the same only if they are equal."""
 
+_NEAR = 0.12
+"""A label belongs to an icon if it is at most this far from the finger, in screen fractions."""
+
 _TOUCHING = frozenset({"tap", "long_press"})
 _ENDING = frozenset({"complete", "impossible"})
 _PRESSING = frozenset({"back", "home", "enter", "recents"})
@@ -131,7 +134,8 @@ class Finding:
     action: str
 
     def __str__(self) -> str:
-        return f"episode {self.episode_id}, step {self.step}: {self.problem}: {self.description!r} for {self.action}"
+        line = f"episode {self.episode_id}, step {self.step}: {self.problem}: {self.description!r} for {self.action}"
+        return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
 def check_dataset(dataset: ShardDataset) -> Iterator[Finding]:
@@ -210,11 +214,23 @@ def _element_problem(words: Sequence[str], step: Step) -> str | None:
         return None
     if not names:
         return "names nothing"
-    if not any(_mentions(names, element) for element in step.elements):
+    named = [element for element in step.elements if _mentions(names, element)]
+    if not named:
         return "not on the screen"
-    # An icon has no text of its own; the label below it is another element. So has a letter within a logo.
-    is_named_by_text = touched is not None and len(touched.text) >= _SHORTEST
-    return "other element" if is_named_by_text else None
+    if touched is not None and len(touched.text) >= _SHORTEST:
+        return "other element"
+    # An icon has no text of its own, and a logo only a letter: the label beside it is another element.
+    is_near = any(_gap(element, step.action.touch_yx) <= _NEAR for element in named)
+    return None if is_near else "other element"
+
+
+def _gap(element: UiElement, point_yx: tuple[float, float]) -> float:
+    """The larger of the vertical and the horizontal distance from a point to a box, in screen fractions."""
+    starts, sizes = element.box[:2], element.box[2:]
+    return max(
+        max(start - value, value - start - size, 0.0)
+        for start, size, value in zip(starts, sizes, point_yx, strict=True)
+    )
 
 
 def _mentions(words: Sequence[str], element: UiElement) -> bool:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from vlm_agent.agents.llm.calls import CallLimits, Calls
 from vlm_agent.agents.llm.client import ChatEndpoint
-from vlm_agent.annotation.annotator import Annotator
+from vlm_agent.annotation.annotator import Annotator, clean_text
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
@@ -200,6 +200,6 @@ def _incomplete(failures: Sequence[Failure], listed: Path) -> DatasetError:
     steps = len({(failure.episode, failure.step) for failure in failures})
     return DatasetError(
         f"{len(failures)} text(s) of {steps} step(s) are missing, and the rest is on disk ({listed} lists them; the "
-        f"first: episode {first.episode}, step {first.step}, {first.text}: {first.reason}); run the same command again "
-        "to ask for them, or add --accept-missing to leave them empty"
+        f"first: episode {first.episode}, step {first.step}, {first.text}: {clean_text(first.reason)}); run the same "
+        "command again to ask for them, or add --accept-missing to leave them empty"
     )
