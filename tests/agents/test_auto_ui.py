@@ -18,7 +18,7 @@ from vlm_agent.agents.agent import demonstrated
 from vlm_agent.agents.auto_ui import AutoUiSettings
 from vlm_agent.agents.auto_ui.agent import AutoUiAgent, AutoUiPreparation
 from vlm_agent.agents.auto_ui.features import ScreenFeatures
-from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.decoding import constrained
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
 from vlm_agent.agents.loading import AgentError, agent_settings
@@ -306,13 +306,13 @@ def test_evaluate_resumes_and_writes_the_same_with_loader_processes_and_any_batc
     assert [whole] * 2 == others
     assert len(whole[0]) == STEPS
     scores = json.loads((outputs[0] / "metrics.json").read_text())
-    assert [*scores][:4] == ["trained", "constrained", *CONTROLS]
+    assert [*scores][:4] == ["trained", "constrained", *controls_of(())]
     assert scores["trained"]["about"]["settled_by_prefill"] == 0
     assert evaluate(run, shards, outputs[0], "--constrained", "--batch-size", "7") == FAILED
     assert "batch_size" in capsys.readouterr().err
 
 
-OTHER_RUNS = tuple(f"predictions_{name}.parquet" for name in ("constrained", *CONTROLS))
+OTHER_RUNS = tuple(f"predictions_{name}.parquet" for name in ("constrained", *controls_of(())))
 
 
 def interrupted(*_):
@@ -357,7 +357,7 @@ def test_it_acts_on_a_simulated_phone(tmp_path, data, monkeypatch):
     assert main(["evaluate", "--online", "--agent", str(file), "--tasks", "1", "--output", str(output)]) == OK
     runs = json.loads((output / "online.json").read_text())["runs"]
     assert runs["trained"]["overall"]["unparsed"] == 0
-    assert set(CONTROLS) < set(runs)
+    assert set(controls_of(())) < set(runs)
 
 
 def test_the_agent_of_a_run_follows_from_its_sentences(run, tmp_path):

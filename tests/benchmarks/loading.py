@@ -22,6 +22,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.simulate import simulate_episode
@@ -108,7 +109,7 @@ def enlarged(screen: np.ndarray) -> np.ndarray:
 
 
 def evaluate(dataset: ShardDataset, workers: int, output: Path) -> tuple[dict[str, float], bytes]:
-    parts, passes = Parts(output, range(len(dataset))), passes_of(controls=True)
+    parts, passes = Parts(output, range(len(dataset))), passes_of(controls_of(()))
     start, start_main = time.perf_counter(), time.process_time()
     predict(make_agent, passes, dataset, parts, ArrayTask(), Console(file=StringIO()), workers)
     seconds, main_seconds = time.perf_counter() - start, time.process_time() - start_main

@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vlm_agent.action_languages import LanguageVocabulary, language_settings
 from vlm_agent.episodes import ACTION_NAMES, Action, ActionKind, Episode, Screen, Step, UiElement
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
+from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import IGNORED, ROLES
 from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError, step_sentences
 
@@ -231,6 +232,7 @@ def test_the_settings_of_a_recipe_build_the_same_sentences(words):
         past_screens: int = 1
         max_source_tokens: int = 99
         max_target_tokens: int = 77
+        coat: CoatRecipe = CoatRecipe()  # noqa: RUF009 (frozen)
 
     assert step_sentences(words, LANGUAGE, Data()) == StepSentences(words, LANGUAGE, 3, 2, True, 1, 99, 77)
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
-from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, Step, recorded_screen
+from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, ScreenTexts, Step, recorded_screen
 from vlm_agent.errors import UserError
+from vlm_agent.sentences.thoughts import known_texts
 from vlm_agent.settings import Section
 
 
@@ -155,6 +156,12 @@ class AgentSettings(Section):
         """The action language of the agent's answers."""
         return default_settings()
 
+    @property
+    def text_inputs(self) -> tuple[str, ...]:
+        """The fields of `CoatTexts` that the agent reads of a recorded episode; by default none. Those of `screen` are
+        of the current step and earlier ones, the others of earlier steps only."""
+        return ()
+
     def identity(self) -> dict[str, Any]:
         """All settings that determine the answers, as JSON values. An evaluation resumes only if they are equal.
 
@@ -224,6 +231,23 @@ def demonstrated(episode: Episode, steps: int) -> list[Turn]:
         Turn(recorded_screen(episode, number), None, step.action, recorded_thoughts(step))
         for number, step in enumerate(episode.steps[:steps])
     ]
+
+
+def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: bool = False) -> Episode:
+    """The history and the current screen as an episode, whose last action is a placeholder.
+
+    `with_texts`: with the texts of every screen, recorded ones or those that any phone gives. The inverse of
+    `recorded_screen` and `demonstrated` for what an agent reads.
+    """
+    turns = [*history, Turn(screen, None, Action.impossible())]
+    texts = known_texts([turn.screen for turn in turns]) if with_texts else [ScreenTexts()] * len(turns)
+    steps = []
+    for turn, now, after in zip(turns, texts, [*texts[1:], ScreenTexts()], strict=True):
+        thoughts = CoatTexts() if turn.thoughts is None else turn.thoughts
+        coat = CoatTexts(now.description, thoughts.think, thoughts.action, after.result)
+        shown = turn.screen
+        steps.append(Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, coat))
+    return Episode("", "", goal, tuple(steps))
 
 
 def recorded_thoughts(step: Step) -> CoatTexts | None:

@@ -6,6 +6,8 @@
     user       the next screen
     …
 
+With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action.
+
 All earlier screens are sent, resized as in training, so that the image processor of the server does not resize them
 again with another filter.
 """
@@ -16,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.agents.agent import Turn
+from vlm_agent.agents.agent import Turn, episode_of
 from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
@@ -35,11 +37,16 @@ def trained_messages(
         raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
     opening = template.goal.format(goal=goal)
     messages: list[dict[str, Any]] = [{"role": "system", "content": template.system}]
-    for turn in history:
-        messages.append(_screen_message(sentences, opening, turn.screen))
-        messages.append({"role": "assistant", "content": sentences.language.encode(turn.action, turn.screen)})
+    episode = episode_of(goal, history, screen, bool(sentences.thoughts.parts.read))
+    for number, step in enumerate(episode.steps):
+        lines = "".join(sentences.thoughts.read(sentences.texts_at(episode, number)))
+        messages.append(_screen_message(sentences, opening + lines, step.screen))
+        thoughts = "".join(sentences.thoughts.learned(step.coat))
+        messages.append(
+            {"role": "assistant", "content": thoughts + sentences.language.encode(step.action, step.screen)}
+        )
         opening = ""
-    return [*messages, _screen_message(sentences, opening, screen)]
+    return messages[:-1]
 
 
 def image_part(pixels: np.ndarray) -> dict[str, Any]:

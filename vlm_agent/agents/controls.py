@@ -11,16 +11,19 @@ import numpy as np
 
 from vlm_agent.agents.agent import Agent, Answer, Preparation, PreparingAgent, Turn, answer_episodes, preparation_of
 from vlm_agent.episodes import Episode, Screen, Step
+from vlm_agent.sentences.thoughts import with_shuffled_results, with_shuffled_texts
 
 GREY = 128
 
 
 @dataclass(frozen=True)
 class Control:
-    """`screen`: a function applied to every screen, current and earlier. `history`: False removes it."""
+    """`screen`: a function applied to every screen, current and earlier. `history`: False removes it, and the result of
+    the previous action with it. `shuffled_results`: the result of each action is replaced by that of an earlier one."""
 
     screen: Callable[[Screen], Screen] | None = None
     history: bool = True
+    shuffled_results: bool = False
 
 
 def grey_pixels(screen: Screen) -> Screen:
@@ -31,7 +34,13 @@ def grey_pixels(screen: Screen) -> Screen:
 CONTROLS: dict[str, Control] = {
     "grey_screens": Control(screen=grey_pixels),
     "no_history": Control(history=False),
+    "shuffled_results": Control(shuffled_results=True),
 }
+
+
+def controls_of(text_inputs: Sequence[str]) -> tuple[str, ...]:
+    """The names of the controls of an agent with these `text_inputs`: it must read results for them to be shuffled."""
+    return tuple(name for name, control in CONTROLS.items() if "result" in text_inputs or not control.shuffled_results)
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,9 @@ class ControlledAgent:
     control: Control
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        if self.control.shuffled_results:
+            *before, screen = with_shuffled_texts([*(turn.screen for turn in history), screen], goal)
+            history = [replace(turn, screen=shown) for turn, shown in zip(history, before, strict=True)]
         turns = [replace(turn, screen=self._changed(turn.screen)) for turn in history] if self.control.history else []
         if screen.texts is not None and not self.control.history:
             screen = replace(screen, texts=replace(screen.texts, result=""))
@@ -78,6 +90,8 @@ class ControlledPreparation:
 
 def visible_parts(episode: Episode, control: Control) -> list[Episode]:
     """The episode as visible under `control`: one episode, or without history one episode per step."""
+    if control.shuffled_results:
+        episode = with_shuffled_results(episode)
     steps = tuple(_controlled_step(step, control) for step in episode.steps)
     if control.history:
         return [replace(episode, steps=steps)]

@@ -32,6 +32,7 @@ from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 _TASK = (
@@ -62,9 +63,11 @@ class EndpointAgent:
         read, written = completion.tokens or (None, None)
         usage = Usage(read, written, completion.calls, seconds=time.perf_counter() - start)
         # A fine-tuned model writes an action without surrounding white space.
-        text = completion.text.strip() if self.sentences is None else completion.text
+        thoughts, text = None, completion.text.strip()
+        if self.sentences is not None:
+            thoughts, text = self.sentences.thoughts.split(completion.text)
         action, box = self.language.decode(text, screen), self.language.predicted_box(text, screen)
-        return Answer(completion.text, action, box=box, usage=usage)
+        return Answer(completion.text, action, thoughts, box=box, usage=usage)
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         """Answers step by step with `workers` concurrent calls. Raises EndpointError at the first failure."""
@@ -137,6 +140,12 @@ class EndpointSettings(AgentSettings):
     def language(self) -> LanguageSettings:
         return self.action_language if self.as_trained is None else self._recipe.action_language
 
+    @property
+    def text_inputs(self) -> tuple[str, ...]:
+        """With `as_trained`, those of the run."""
+        coat = None if self.as_trained is None else self._recipe.data.coat
+        return () if coat is None else (*coat.read, *coat.learned)
+
     @cached_property
     def _recipe(self) -> Recipe:
         """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
@@ -157,10 +166,9 @@ class EndpointSettings(AgentSettings):
             return EndpointAgent(chat, language, self.past_screens, self.max_tokens, self.concurrency)
         from vlm_agent.models.build import load_sentences
 
-        sentences = load_sentences(Path(self.as_trained), language)
-        agent = EndpointAgent(
-            chat, language, max_tokens=language.max_tokens, workers=self.concurrency, sentences=sentences
-        )
+        sentences = load_sentences(Path(self.as_trained), language, LineThoughts(self._recipe.data.coat))
+        limit = sentences.max_answer_tokens
+        agent = EndpointAgent(chat, language, max_tokens=limit, workers=self.concurrency, sentences=sentences)
         control = self._recipe.data.control
         return agent if control is None else ControlledAgent(agent, CONTROLS[control])
 

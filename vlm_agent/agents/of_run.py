@@ -43,6 +43,12 @@ class RunSettings(AgentSettings):
         """The recipe of the run. Raises UserError for a run that was trained on sentences of another kind."""
         return recipe_of(self.run, self.SENTENCES, f"agent {self.agent}")
 
+    @property
+    def text_inputs(self) -> tuple[str, ...]:
+        """What `data.coat` has the run read. A trajectory also has the learned texts of its earlier steps."""
+        data = self.recipe.data
+        return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
+
     def identity(self) -> dict[str, Any]:
         """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
         identity = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16}

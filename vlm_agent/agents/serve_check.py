@@ -10,7 +10,7 @@ counts as a tie.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import cast
 
@@ -22,7 +22,7 @@ from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence
 from vlm_agent.agents.llm.client import ChatEndpoint, Completion
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.episodes import Episode
+from vlm_agent.episodes import Episode, recorded_screen
 from vlm_agent.models.decoding import Decoder
 from vlm_agent.sentences import SCREEN_TOKEN, Sentence
 
@@ -84,15 +84,15 @@ def _compare_step(
 ) -> str | None:
     """A message about the first difference of one step; None without a difference."""
     sentences, step = agent.sentences, episode.steps[number]
-    sentence = sentences.build(episode, last=number)
-    sentences.add_screen(sentence, step)
-    messages = trained_messages(sentences, episode.goal, demonstrated(episode, number), step.screen)
+    sentence = sentences.prompt(replace(episode, steps=episode.steps[: number + 1]))
+    history, screen = demonstrated(episode, number), recorded_screen(episode, number)
+    messages = trained_messages(sentences, episode.goal, history, screen)
     listed, image = chat.tokenize(messages), getattr(agent.model.config, "image_token_id", None)
     if listed is not None and image in listed:  # some server versions omit images from the list
         check.tokenized += 1
         if (found := _compare_ids(agent, sentence, _collapsed(listed, image))) is not None:
             return found
-    served = chat.completion(messages, sentences.language.max_tokens)
+    served = chat.completion(messages, sentences.max_answer_tokens)
     if served.tokens is not None:
         check.counted += 1
         if served.tokens[0] != len(sentence):
@@ -199,7 +199,7 @@ def _answer(agent: VlmAgent, sentence: Sentence) -> LocalAnswer:
         seconds.append(int(best_two.indices[1]))
         return best
 
-    limits = Limits(agent.sentences.end_mark, agent.sentences.language.max_tokens)
+    limits = Limits(agent.sentences.end_mark, agent.sentences.max_answer_tokens)
     with torch.inference_mode():
         ids = decode_sentence(cast(Decoder, agent.decoder), sentence, choose, limits)
     return LocalAnswer(agent.sentences.text(ids), ids, gaps, seconds)

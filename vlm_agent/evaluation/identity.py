@@ -13,7 +13,9 @@ AGENT = "trained"
 
 
 def agent_identity(settings: AgentSettings) -> dict[str, Any]:
-    return {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
+    identity = {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
+    # Omitted by default, so that evaluations of versions without text inputs can be resumed.
+    return identity | ({"text_inputs": list(settings.text_inputs)} if settings.text_inputs else {})
 
 
 def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from vlm_agent.models.weights.precision import cast
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
 from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.sentences.thoughts import LineThoughts
+from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -75,11 +77,15 @@ def read_model_recipe(path: Path) -> ModelRecipe:
     return ModelRecipe(**yaml.safe_load(trained(path).recipe.read_text(encoding="utf-8"))["model"])
 
 
-def load_sentences(path: Path, language: ActionLanguage) -> TrajectorySentences:
+def load_sentences(
+    path: Path,
+    language: ActionLanguage,
+    thoughts: LineThoughts = NO_THOUGHTS,
+) -> TrajectorySentences:
     """The sentences of a run or of a checkpoint in it, as its training built them, without reading weights."""
     tokenizer = AutoTokenizer.from_pretrained(trained(path).tokenizer)
     config = configuration_of(ModelRecipe(base=str(path)), tokenizer)
-    return processor_of(config).sentences(tokenizer, language)
+    return processor_of(config).sentences(tokenizer, language, thoughts)
 
 
 def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:

@@ -24,6 +24,8 @@ from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.templates import ChatTemplate
+from vlm_agent.sentences.thoughts import LineThoughts
+from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 
@@ -44,13 +46,18 @@ class Processor:
     label_grid: tuple[int, int] | None = None
     sentence_kinds: tuple[str, ...] = ("trajectory", "elements")
 
-    def sentences(self, tokenizer: PreTrainedTokenizerBase, language: ActionLanguage) -> TrajectorySentences:
+    def sentences(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        language: ActionLanguage,
+        thoughts: LineThoughts = NO_THOUGHTS,
+    ) -> TrajectorySentences:
         """Raises CheckpointError for a family that does not read trajectories."""
         if "trajectory" not in self.sentence_kinds:
             raise CheckpointError(
                 f"this model reads sentences of kind {' or '.join(self.sentence_kinds)}; trajectories are needed here"
             )
-        return TrajectorySentences(tokenizer, language, self.screens, self.template)
+        return TrajectorySentences(tokenizer, language, self.screens, self.template, thoughts=thoughts)
 
 
 class ModelFamily(Protocol):

@@ -24,12 +24,13 @@ class SentenceOptions:
     """What a recipe may set for one kind of sentences.
 
     `keys`: keys of `data` for this kind alone; a saved recipe of another kind does not have them. `controls`: whether
-    `data.control` may be set. `no_packing`: the error for `training.batch_tokens` and `data.max_tokens`; None where
-    they are allowed.
+    `data.control` may be set. `coat`: whether `data.coat` may have a part on. `no_packing`: the error for
+    `training.batch_tokens` and `data.max_tokens`; None where they are allowed.
     """
 
     keys: tuple[str, ...] = ()
     controls: bool = True
+    coat: bool = True
     no_packing: str | None = None
 
 
@@ -37,6 +38,7 @@ SENTENCES: dict[str, SentenceOptions] = {
     "trajectory": SentenceOptions(),
     "elements": SentenceOptions(
         controls=False,
+        coat=False,
         no_packing="the lengths of sentences of elements are unknown in advance; give training.batch_size in place of "
         "training.batch_tokens and data.max_tokens",
     ),
@@ -49,14 +51,49 @@ SENTENCES: dict[str, SentenceOptions] = {
 """The kinds of sentences by their name in `data.sentences`; `training/data/sentence_kinds/` builds them."""
 
 
+class CoatRecipe(Section):
+    """The texts of Chain-of-Action-Thought (Android in the Zoo) that a run reads and learns; see docs/coat.md.
+
+    `screen`: the description of the current screen is read. `result`: the result of the previous action is read.
+    `think`, `action`: the thought and the description of the action are learned, before the action, with the loss
+    weight `think_weight`. `missing`: what happens if an episode lacks a text that a part needs: an `error` before
+    training, or an `empty` part. `max_tokens`: with trajectories, the tokens of the thoughts that an agent may write at
+    a step, in addition to those of the action; with `chain_of_actions`, `data.max_target_tokens` is the limit.
+    """
+
+    screen: bool = False
+    result: bool = False
+    think: bool = False
+    action: bool = False
+    think_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    missing: Literal["error", "empty"] = "error"
+    max_tokens: PositiveInt = 192
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The parts that are read."""
+        return tuple(name for name in ("screen", "result") if getattr(self, name))
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """The parts that are learned, in the order in which they are written."""
+        return tuple(name for name in ("think", "action") if getattr(self, name))
+
+    @property
+    def is_on(self) -> bool:
+        return bool(self.read or self.learned)
+
+
 class DataRecipe(Section):
     """`shards`: a converted folder. `drawn`: screens drawn during training, which exclude every key but `workers`.
 
     `sentences`: a `trajectory` is an episode in one sentence; `elements` are `items` questions about single screens;
     `chain_of_actions` makes each step a source and a target (Auto-UI).
     `control`: an ablation for all of training. `grey_screens` hides the pixels. `no_history` makes every step the first
-    of its episode, and a row of trajectories holds as many steps as `batch_size` episodes have on average. The score of
-    such an agent is what can be reached without that input.
+    of its episode, and a row of trajectories holds as many steps as `batch_size` episodes have on average.
+    `shuffled_results` replaces the results that `coat.result` reads with those of earlier actions. The score of such an
+    agent is what can be reached without that input.
+    `coat`: the texts of Chain-of-Action-Thought, all off by default.
     `max_tokens`: the longest sentence; a longer trajectory is split into windows. None: `training.batch_tokens`, or no
     limit without it. `mixture`: the fraction of a subset's episodes to use, 1 for a subset without an entry. `limit`:
     at most this many episodes. `workers`: processes that prepare screens; 0: the training process prepares them.
@@ -73,7 +110,8 @@ class DataRecipe(Section):
     split: str = "train"
     sentences: str = "trajectory"
     items: PositiveInt = 12
-    control: Literal["grey_screens", "no_history"] | None = None
+    control: Literal["grey_screens", "no_history", "shuffled_results"] | None = None
+    coat: CoatRecipe = CoatRecipe()
     max_tokens: PositiveInt | None = None
     mixture: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     limit: PositiveInt | None = None
@@ -104,6 +142,7 @@ class DataRecipe(Section):
         if self.control is not None and not self.sentence_options.controls:
             allowed = " or ".join(name for name, options in SENTENCES.items() if options.controls)
             raise ValueError(f"control needs sentences: {allowed}")
+        self._check_coat()
         if excluded := self.model_fields_set & _keys_of_others(self.sentences):
             names = " or ".join(name for name, options in SENTENCES.items() if excluded & set(options.keys))
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has an effect only with sentences: {names}")
@@ -111,10 +150,20 @@ class DataRecipe(Section):
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with drawn")
         return self
 
+    def _check_coat(self) -> None:
+        if self.coat.is_on and not self.sentence_options.coat:
+            allowed = " or ".join(name for name, options in SENTENCES.items() if options.coat)
+            raise ValueError(f"coat.{(*self.coat.read, *self.coat.learned)[0]} needs sentences: {allowed}")
+        if self.control == "shuffled_results" and not self.coat.result:
+            raise ValueError("control: shuffled_results needs coat.result: true; without it no result is read")
+
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
-        """Omits the keys that `drawn` or the kind of sentences excludes, so that a saved recipe is valid."""
+        """Omits the keys that `drawn` or the kind of sentences excludes, so that a saved recipe is valid, and `coat`
+        without a part, so that it equals the recipe of an earlier version."""
         content = serialise(self)
+        if not self.coat.is_on:
+            content.pop("coat", None)
         if self.drawn is not None:
             return {key: content[key] for key in content if key in _WITH_DRAWN}
         excluded = _keys_of_others(self.sentences)

@@ -10,10 +10,12 @@ The source has up to `history` earlier actions, the oldest first, and the goal; 
 Token ids are built segment by segment with the same tokenizer calls in training and in acting. Each segment but the
 first begins with a space. T5's tokenizer splits at white space, so its ids are those of the whole text; other
 tokenizers may join characters across segments of a whole text, which here never happens.
+
+With `data.coat`, sources and targets have texts of CoAT too (`thoughts/headed.py`).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Protocol, cast
 
@@ -21,9 +23,12 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.episodes import ACTION_NAMES, ActionKind, Episode, Screen, Step, is_same_text
+from vlm_agent.episodes import ACTION_NAMES, ActionKind, CoatTexts, Episode, Screen, Step, is_same_text
 from vlm_agent.errors import UserError
+from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import Sentence, html
+from vlm_agent.sentences.thoughts import HeadedThoughts, texts_at
+from vlm_agent.sentences.thoughts.headed import LINK, NO_THOUGHTS
 
 HISTORY, GOAL, SCREEN = "Previous Actions:", "Goal:", "Screen:"
 PLAN, DECISION = "Action Plan:", "Action Decision:"
@@ -40,8 +45,8 @@ class TooLongError(UserError):
 
 @dataclass(frozen=True)
 class Source:
-    """`ids`: the tokens with the end mark. `dropped`: earlier actions left out, `cut`: tokens left out of the screen
-    description, because the source would be too long."""
+    """`ids`: the tokens with the end mark. `dropped`: earlier actions left out, `cut`: tokens left out at the end of
+    what follows the goal (texts of CoAT, elements), because the source would be too long."""
 
     ids: list[int]
     dropped: int = 0
@@ -50,13 +55,15 @@ class Source:
 
 @dataclass(frozen=True)
 class Target:
-    """`plan_ids`: the plan, up to and with the heading of the decision. `decision_ids`: the action and the end mark."""
+    """`plan_ids`: the plan, up to and with the heading of the decision. `decision_ids`: the action and the end mark.
+    `thought_ids`: what stands before the plan; empty without learned thoughts."""
 
     plan_ids: list[int]
     decision_ids: list[int]
+    thought_ids: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.plan_ids) + len(self.decision_ids)
+        return len(self.thought_ids) + len(self.plan_ids) + len(self.decision_ids)
 
 
 class StepSettings(Protocol):
@@ -80,6 +87,9 @@ class StepSettings(Protocol):
     @property
     def max_target_tokens(self) -> int: ...
 
+    @property
+    def coat(self) -> CoatRecipe: ...
+
 
 @dataclass(frozen=True)
 class StepSentences:
@@ -87,7 +97,7 @@ class StepSentences:
 
     `history`, `future`: numbers of actions, the current one included in `future`. `elements`: whether the source has
     the screen as text. `past_screens`: number of earlier screens whose features the model sees. Limits include end
-    marks.
+    marks. `thoughts`: the texts of `data.coat`.
 
     A decision is writable if the tokenizer decodes its tokens to the same text, up to NFC. T5 cannot write `<`, `{`,
     `~`, emoji or CJK, so actions with such text are not learned; in a source they become the unknown token.
@@ -101,6 +111,7 @@ class StepSentences:
     past_screens: int = 0
     max_source_tokens: int = 512
     max_target_tokens: int = 128
+    thoughts: HeadedThoughts = NO_THOUGHTS
 
     def build(self, episode: Episode, number: int, screens: Sequence[np.ndarray]) -> Sentence:
         """The sentence of step `number` (from 0): its source without a loss, then its target.
@@ -113,11 +124,12 @@ class StepSentences:
             raise ValueError(f"step {number} has {len(screens)} screens, expected {len(self.screen_numbers(number))}")
         if reason := self.unlearnable(steps):
             raise ValueError(f"episode {episode.id} step {number} cannot be learned: {reason}")
-        source, target = self.source(episode.goal, episode.steps[:number], step.screen), self.target(steps)
+        source, target = self.source_of(episode, number), self.target(steps)
         sentence = Sentence(about=f"episode {episode.id} step {number}")
         sentence.read(source.ids)
         for screen in screens:
             sentence.see(screen, 0)
+        sentence.learn(target.thought_ids, role="thought", weight=self.thoughts.parts.think_weight)
         sentence.learn(target.plan_ids, role="plan")
         sentence.learn(target.decision_ids, ACTION_NAMES.index(step.action.name))
         return sentence
@@ -126,10 +138,17 @@ class StepSentences:
         """The numbers of the steps whose screens the model sees at step `number`, the oldest first."""
         return range(max(0, number - self.past_screens), number + 1)
 
+    def source_of(self, episode: Episode, number: int) -> Source:
+        """The source of step `number`, with the texts that are known there. Raises TooLongError as `source` does."""
+        screen = episode.steps[number].screen
+        if self.thoughts.parts.read:
+            screen = replace(screen, texts=texts_at(episode, number))
+        return self.source(episode.goal, episode.steps[:number], screen)
+
     def source(self, goal: str, past: Sequence[Step], screen: Screen) -> Source:
         """The source of a step after the steps `past`.
 
-        One that is too long loses its oldest actions, then the end of its screen description, but never the goal.
+        One that is too long loses its oldest actions, then the end of what follows the goal, but never the goal.
         Raises TooLongError if the goal with its headings is too long by itself.
         """
         head, actions, goal_text, description = self._segments(goal, past, screen)
@@ -161,10 +180,17 @@ class StepSentences:
     def target(self, steps: Sequence[Step]) -> Target:
         """The target of the first of `steps`; the others are those that follow it."""
         decision = self.ids(" " + self._decision(steps[0]))
-        return Target(self.ids(self._plan(steps)), [*decision, self.end_mark])
+        thoughts = self.thought_ids(steps[0].coat)
+        plan = self._plan(steps)
+        return Target(self.ids(" " + plan if thoughts else plan), [*decision, self.end_mark], thoughts)
+
+    def thought_ids(self, coat: CoatTexts | None) -> list[int]:
+        """The tokens before the plan; empty if no part is learned."""
+        return [token for segment in self.thoughts.learned(coat) for token in self.ids(segment)]
 
     def target_text(self, steps: Sequence[Step]) -> str:
-        return f"{self._plan(steps)} {self._decision(steps[0])}"
+        thoughts = "".join(self.thoughts.learned(steps[0].coat))
+        return f"{thoughts} {self._plan(steps)} {self._decision(steps[0])}".removeprefix("" if thoughts else " ")
 
     def is_writable(self, step: Step) -> bool:
         """Whether the tokenizer decodes the tokens of the step's decision to the same text, up to NFC."""
@@ -192,7 +218,17 @@ class StepSentences:
         return decision.strip(" ") if heading else text
 
     def ending(self, text: str) -> str | None:
-        """Text that completes `text` to a target, as `ActionLanguage.ending` does for an action."""
+        """Text that completes `text` to a target, as `ActionLanguage.ending` does for an action. Any thought is
+        allowed."""
+        if not self.thoughts.parts.learned:
+            return self._ending(text)
+        rest = self.thoughts.split(text)[1]
+        if rest:
+            return self._ending(rest)
+        ending = self._ending("")
+        return None if ending is None else f"{LINK} {ending}"
+
+    def _ending(self, text: str) -> str | None:
         if not self.future:
             return self._link_ending(text, f"{DECISION} ")
         if _PLAN_OPENING.startswith(text):
@@ -213,11 +249,12 @@ class StepSentences:
         return cast(int, self.tokenizer.eos_token_id)
 
     def _segments(self, goal: str, past: Sequence[Step], screen: Screen) -> tuple[list[str], list[str], str, list[str]]:
-        """The texts of the heading of the history, its actions, the goal, and the screen."""
+        """The texts of the heading of the history, its actions, the goal, and what follows it."""
         recent = past[-self.history :] if self.history else ()
         actions = [self.language.encode(step.action, step.screen) for step in recent]
-        description = [SCREEN, *html.element_texts(screen.elements or ())] if self.elements else []
-        return [HISTORY] if self.history else [], actions, html.one_line(f"{GOAL} {goal}"), description
+        elements = [SCREEN, *html.element_texts(screen.elements or ())] if self.elements else []
+        after_goal = [*self.thoughts.read(screen.texts), *elements]
+        return [HISTORY] if self.history else [], actions, html.one_line(f"{GOAL} {goal}"), after_goal
 
     def _plan(self, steps: Sequence[Step]) -> str:
         kinds = ",".join(step.action.kind.name for step in steps[: self.future])
@@ -276,4 +313,5 @@ def step_sentences(
         settings.past_screens,
         settings.max_source_tokens,
         settings.max_target_tokens,
+        HeadedThoughts(settings.coat),
     )

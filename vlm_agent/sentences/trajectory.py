@@ -9,6 +9,8 @@ so both produce the same ids, and labels are known by construction.
 The target of a swipe is the element that it brings into view, derived in hindsight from the next tap. An agent does not
 know it in advance, so a target may be supervised but is never part of a history, where a swipe is written without it
 (`TrajectorySentences.build`).
+
+With `data.coat`, texts are around the screens and before the actions (`thoughts/lines.py`).
 """
 
 import random
@@ -22,18 +24,20 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name, touched_name
-from vlm_agent.episodes import ACTION_NAMES, Action, Episode, Screen, Step, is_same_text
+from vlm_agent.episodes import ACTION_NAMES, Action, CoatTexts, Episode, Screen, ScreenTexts, Step, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
+from vlm_agent.sentences.thoughts import LineThoughts, texts_at
+from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 
 
 @dataclass(frozen=True)
 class TrajectorySentences:
     """Builds the sentences of one model from its tokenizer, action language, image sizes and chat template.
 
-    `grey`: every screen is replaced by a grey one (the control without vision).
+    `grey`: every screen is replaced by a grey one (the control without vision). `thoughts`: the texts of `data.coat`.
 
     An action is writable if its tokens decode to the same text, up to Unicode normalisation (NFC, which Qwen's
     tokenizers apply). The model cannot output an action that is not writable. Such an action stays in the history as
@@ -45,6 +49,14 @@ class TrajectorySentences:
     screens: ScreenRule
     template: ChatTemplate = PLAIN
     grey: bool = False
+    thoughts: LineThoughts = NO_THOUGHTS
+
+    def __post_init__(self) -> None:
+        if self.thoughts.parts.learned and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
+            raise UserError(
+                "this tokenizer cannot write a line feed, which ends a thought; choose another tokenizer, or set "
+                "data.coat.think and data.coat.action to false"
+            )
 
     def build(
         self,
@@ -57,7 +69,8 @@ class TrajectorySentences:
     ) -> Sentence:
         """The sentence of the goal and steps `first` … `last`-1 (by default to the end), without the earlier steps.
 
-        Actions before `first_supervised_step` and actions that are not writable have no loss.
+        Actions before `first_supervised_step` and actions that are not writable have no loss, nor have their thoughts.
+        The first step may read the result of the action before it.
 
         `with_unwritable`: label unwritable actions too, for decoding, where labels mark every action to answer.
         `with_swipe_targets`: for training, if the language names swipe targets. Half of the supervised swipes with a
@@ -70,24 +83,43 @@ class TrajectorySentences:
         names_targets = with_swipe_targets and self.language.name_swipe_targets
         targets = swipe_targets(steps) if names_targets else [None] * len(steps)
         for number, (step, target) in enumerate(zip(steps, targets, strict=True), first):
-            self.add_screen(sentence, step)
+            self.add_screen(sentence, step, self.texts_at(episode, number))
             kind = ACTION_NAMES.index(step.action.name)
             is_supervised = number >= first_supervised_step
             names_target = is_supervised and target is not None and _names_swipe_target(episode.goal, number)
             text = self.language.encode(step.action, step.screen, target if names_target else None)
-            ids = self._with_end_mark(text)
+            thought_ids, ids = self.thought_ids(step.coat), self._with_end_mark(text)
             if not is_supervised or not (with_unwritable or self.is_writable(text)):
-                sentence.read(ids)
-            elif names_target or target is None:
+                sentence.read(thought_ids + ids)
+                continue
+            sentence.learn(thought_ids, role="thought", weight=self.thoughts.parts.think_weight)
+            if names_target or target is None:
                 sentence.learn(ids, kind)
             else:
                 sentence.read(ids[:1])  # the first token decides between tap and swipe
                 sentence.learn(ids[1:], kind)
         return sentence
 
-    def add_screen(self, sentence: Sentence, step: Step) -> None:
-        """Append the screen and the cue before the action."""
-        sentence.read(self.before_screen(is_first=not sentence.screens))
+    def prompt(self, episode: Episode) -> Sentence:
+        """The sentence up to the cue of the last step, whose action is not part of it."""
+        last = len(episode) - 1
+        sentence = self.build(episode, last=last)
+        self.add_screen(sentence, episode.steps[last], self.texts_at(episode, last))
+        return sentence
+
+    def ending(self, text: str) -> str | None:
+        """Text that completes `text` to an answer: thoughts, and an action (`ActionLanguage.ending`)."""
+        return self.thoughts.ending(text, self.language.ending)
+
+    @property
+    def max_answer_tokens(self) -> int:
+        """The limit of an answer: that of an action, and `data.coat.max_tokens` for thoughts."""
+        parts = self.thoughts.parts
+        return self.language.max_tokens + (parts.max_tokens if parts.learned else 0)
+
+    def add_screen(self, sentence: Sentence, step: Step, texts: ScreenTexts | None = None) -> None:
+        """Append the screen, its texts and the cue before the action."""
+        sentence.read(self.before_screen(is_first=not sentence.screens, lines=self.thoughts.read(texts)))
         screen = self.screen(step)
         sentence.see(screen, self.screens.tokens(*screen.shape[1:]))
         sentence.read(self.marks(self.template.cue))
@@ -98,10 +130,24 @@ class TrajectorySentences:
             return self.screens.blank(*step.size)
         return self.screens.prepare(step.screenshot)
 
-    def before_screen(self, is_first: bool) -> list[int]:
-        """The tokens before a screen: after the goal for the first screen, else after the previous action."""
+    def texts_at(self, episode: Episode, number: int) -> ScreenTexts | None:
+        """The texts that are read at step `number` of an episode; None if no part is read."""
+        return texts_at(episode, number) if self.thoughts.parts.read else None
+
+    def thought_ids(self, coat: CoatTexts | None) -> list[int]:
+        """The tokens before an action; empty if no part is learned."""
+        return [token for line in self.thoughts.learned(coat) for token in self.ids(line)]
+
+    def before_screen(self, is_first: bool, lines: Sequence[str] = ()) -> list[int]:
+        """The tokens before a screen: after the goal for the first screen, else after the previous action.
+
+        `lines`: texts about the screen, as plain text.
+        """
         turn = "" if is_first else self.template.next_turn
-        return self.marks(turn + self.template.before_screen)
+        if not lines:
+            return self.marks(turn + self.template.before_screen)
+        texts = [token for line in lines for token in self.ids(line)]
+        return self.marks(turn) + texts + self.marks(self.template.before_screen)
 
     def goal_ids(self, goal: str) -> list[int]:
         """The tokens of the sentence's start and of the goal."""

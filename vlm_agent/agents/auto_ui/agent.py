@@ -13,13 +13,13 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.agent import Answer, Turn, Usage
+from vlm_agent.agents.agent import Answer, Turn, Usage, episode_of
 from vlm_agent.agents.auto_ui import BATCH_SIZE, AutoUiSettings
 from vlm_agent.agents.auto_ui.features import FeatureLookup, LookedUp, ScreenFeatures
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import Choice, Limits, decode_sentence, most_likely
 from vlm_agent.agents.decoding.sources import answer_sources
-from vlm_agent.episodes import Action, Episode, Screen, Step, is_same_text, without_pixels
+from vlm_agent.episodes import Episode, Screen, Step, is_same_text, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.decoding import SourceDecoder
@@ -93,11 +93,10 @@ class AutoUiAgent:
                 "this run reads the elements of screens (data.elements: true), and this source provides none; choose a "
                 "device or source that does, or a run with data.elements: false"
             )
-        turns = [*history, Turn(screen, None, Action.impossible())]  # the last action is ignored
-        steps = [Step(turn.screen.pixels, turn.action, tuple(turn.screen.elements or ())) for turn in turns]
-        seen = [steps[number].screenshot for number in self.sentences.screen_numbers(len(history))]
+        episode = episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read))
+        seen = [episode.steps[number].screenshot for number in self.sentences.screen_numbers(len(history))]
         features = self.features.of([self.features.lookup(screenshot) for screenshot in seen])
-        sentence = _sentence(self.sentences.source(goal, steps[:-1], screen).ids, features)
+        sentence = _sentence(self.sentences.source_of(episode, len(history)).ids, features)
         with torch.inference_mode(), self._precision():
             ids = decode_sentence(self._decoder, sentence, *self._decoding(self.constrained))
         return self._answer(ids, screen, Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start))
@@ -174,8 +173,9 @@ class AutoUiAgent:
 
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, is_unwritable: bool = False) -> Answer:
         text = self.sentences.text(ids)
-        action, plan = self.sentences.language.decode(text, screen), self.sentences.plan_of(text)
-        return Answer(text, action, plan=plan, usage=usage, unwritable=is_unwritable)
+        thoughts, decision = self.sentences.thoughts.split(text)
+        action, plan = self.sentences.language.decode(decision, screen), self.sentences.plan_of(decision)
+        return Answer(text, action, thoughts, plan, usage=usage, unwritable=is_unwritable)
 
     def _decoding(self, constrained: bool) -> tuple[Choice, Limits]:
         return self._constrained if constrained else (most_likely, self._limits(self.sentences.max_target_tokens))
@@ -216,9 +216,7 @@ class AutoUiPreparation:
         """Raises UserError for a goal that is too long, and for screens without pixels."""
         steps, sentences = episode.steps, self.sentences
         try:
-            sources = [
-                sentences.source(episode.goal, steps[:number], step.screen).ids for number, step in enumerate(steps)
-            ]
+            sources = [sentences.source_of(episode, number).ids for number in range(len(steps))]
         except TooLongError as error:
             raise UserError(f"episode {episode.id}: {error}") from None
         screens = [self.lookup(step.screenshot) for step in steps]

@@ -66,7 +66,10 @@ class Limits:
 def answer_sentences(
     decoder: Decoder, sentences: Sequence[Sentence], limits: Limits, choices: Sequence[Choice]
 ) -> list[list[list[DecodedAnswer]]]:
-    """The answer to every supervised action of every sentence under each `Choice`: [choice][sentence][action]."""
+    """The answer to every supervised action of every sentence under each `Choice`: [choice][sentence][action].
+
+    An answer begins with the thoughts that are supervised before the action.
+    """
     prefill = decoder.prefill(sentences)
     if prefill is None:
         return [[_answer_alone(decoder, one, limits, choose) for one in sentences] for choose in choices]
@@ -74,7 +77,7 @@ def answer_sentences(
     supervised = 0  # supervised tokens of earlier sentences: the offset of this sentence in `prefill.best`
     for row, sentence in enumerate(sentences):
         numbers = _numbers_of_supervised(sentence)
-        for start, end in action_spans(sentence, limits.end_mark):
+        for start, end in answer_spans(sentence, limits.end_mark):
             target = sentence.input_ids[start : min(end, start + limits.max_tokens)]
             for by_sentence, choose in zip(answers, choices, strict=True):
                 answer = DecodedAnswer(choose, [], row, start)
@@ -100,15 +103,14 @@ def decode_sentence(decoder: Decoder, sentence: Sentence, choose: Choice, limits
     raise AssertionError("unreachable")
 
 
-def action_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
-    """(first, last + 1) of the supervised tokens of each action, end mark included. Other roles are skipped."""
+def answer_spans(sentence: Sentence, end_mark: int) -> list[tuple[int, int]]:
+    """(first, last + 1) of the supervised tokens of each answer: an action with its end mark, and the thoughts before
+    it."""
     spans, start = [], None
     for at, (label, role) in enumerate(zip(sentence.labels, sentence.roles, strict=True)):
-        if role != ACTION_ROLE:
-            continue
         if label != IGNORED and start is None:
             start = at
-        if label == end_mark and start is not None:
+        if label == end_mark and role == ACTION_ROLE and start is not None:
             spans.append((start, at + 1))
             start = None
     return spans
@@ -118,7 +120,7 @@ def _answer_alone(decoder: Decoder, sentence: Sentence, limits: Limits, choose: 
     """Decodes every action from its own history, for families without a prefill of whole sentences."""
     return [
         DecodedAnswer(choose, decode_sentence(decoder, sentence.prefix(start), choose, limits), 0, start, 0, False)
-        for start, _ in action_spans(sentence, limits.end_mark)
+        for start, _ in answer_spans(sentence, limits.end_mark)
     ]
 
 

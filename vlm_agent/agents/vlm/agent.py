@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, cast
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from vlm_agent.agents.agent import Answer, Turn, Usage
+from vlm_agent.agents.agent import Answer, Turn, Usage, episode_of
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import (
     Choice,
     DecodedAnswer,
     Limits,
-    action_spans,
     answer_sentences,
+    answer_spans,
     decode_sentence,
     most_likely,
 )
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
-from vlm_agent.episodes import Action, Episode, Screen, Step, without_pixels
+from vlm_agent.episodes import Episode, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.decoding import Decoder
@@ -33,6 +33,7 @@ from vlm_agent.models.weights.device import model_device
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import CachedScreens
+from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 if TYPE_CHECKING:
@@ -70,14 +71,13 @@ class VlmAgent:
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True, device=model_device())
         family_of(model.config).use_masked_attention(without_adapter(model))
-        sentences = processor_of(model.config).sentences(tokenizer, recipe.action_language.build())
+        language, thoughts = recipe.action_language.build(), LineThoughts(recipe.data.coat)
+        sentences = processor_of(model.config).sentences(tokenizer, language, thoughts)
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         start = time.perf_counter()
-        steps = tuple(_step(turn.screen, turn.action) for turn in history)
-        sentence = self.sentences.build(Episode("", "", goal, steps))
-        self.sentences.add_screen(sentence, _step(screen, Action.impossible()))  # the action is ignored
+        sentence = self.sentences.prompt(episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read)))
         with torch.inference_mode(), self._precision():
             ids = decode_sentence(self._decoder, sentence, self._choice, self._limits)
         usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start)
@@ -125,7 +125,7 @@ class VlmAgent:
         ]
 
     def _answers(self, episode: Episode, sentence: Sentence, decoded: Sequence[DecodedAnswer]) -> list[Answer]:
-        spans = action_spans(sentence, self._limits.end_mark)
+        spans = answer_spans(sentence, self._limits.end_mark)
         return [
             self._answer(
                 answer.ids,
@@ -138,7 +138,9 @@ class VlmAgent:
 
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False) -> Answer:
         text = self.sentences.text(ids)
-        return Answer(text, self.sentences.language.decode(text, screen), usage=usage, unwritable=unwritable)
+        thoughts, action_text = self.sentences.thoughts.split(text)
+        action = self.sentences.language.decode(action_text, screen)
+        return Answer(text, action, thoughts, usage=usage, unwritable=unwritable)
 
     @property
     def _choice(self) -> Choice:
@@ -151,11 +153,11 @@ class VlmAgent:
 
     @cached_property
     def _constrained_choice(self) -> Constrained:
-        return Constrained(self.tokenizer, self.sentences.language, self._limits)
+        return Constrained(self.tokenizer, self.sentences.language, self._limits, self.sentences.ending)
 
     @property
     def _limits(self) -> Limits:
-        return Limits(self.sentences.end_mark, self.sentences.language.max_tokens)
+        return Limits(self.sentences.end_mark, self.sentences.max_answer_tokens)
 
     @property
     def _decoder(self) -> Decoder:
@@ -193,7 +195,3 @@ def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         else:
             found.append([index])
     return found
-
-
-def _step(screen: Screen, action: Action) -> Step:
-    return Step(screen.pixels, action, tuple(screen.elements or ()), screen.activity)

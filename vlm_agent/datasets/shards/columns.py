@@ -1,11 +1,12 @@
 """Columns of a whole data set as flat arrays, for statistics. Pixels are not read."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import IN_STEPS
@@ -23,6 +24,7 @@ class Columns:
     `subset`, `split`, `goal`: str objects (E,). `lengths`: int64 (E,), steps per episode. `height`, `width`: int32
     (S,), pixels. `action_kind`: int8 (S,). `touch_yx`, `lift_yx`: float32 (S, 2), (y, x) in fractions of the screen.
     `text`: Arrow strings (S), the text of the action. `touched`: str objects (S,) from `touched_names`, or None.
+    `coat`: str objects (S,) by part of `CoatRecipe`, the texts of CoAT that a sentence has at each step, or None.
     """
 
     subset: np.ndarray
@@ -36,6 +38,7 @@ class Columns:
     lift_yx: np.ndarray
     text: pa.StringArray
     touched: np.ndarray | None = None
+    coat: Mapping[str, np.ndarray] | None = None
 
     @cached_property
     def subsets(self) -> list[str]:
@@ -77,6 +80,14 @@ def read_columns(dataset: ShardDataset, episodes: Sequence[int] | None = None) -
         **{name: steps.field(name).flatten().to_numpy().reshape(-1, 2) for name in ("touch_yx", "lift_yx")},
         text=steps.field("text"),
     )
+
+
+def coat_texts(
+    dataset: ShardDataset, parts: Sequence[str], episodes: Sequence[int] | None = None
+) -> dict[str, np.ndarray]:
+    """Texts of CoAT by field of `CoatTexts`, str objects (S,) each; empty where the source has none."""
+    coat = dataset.table([IN_STEPS + "coat"], episodes)["steps"].combine_chunks().flatten().field("coat")
+    return {part: pc.fill_null(pc.struct_field(coat, part), "").to_numpy(zero_copy_only=False) for part in parts}
 
 
 def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:

@@ -14,6 +14,8 @@ from vlm_agent.jobs import Job, differences
 
 PLAN = "plan.json"
 VERSION = 1
+_OF_AGENT = ("agent", "language", "text_inputs")
+"""The keys of `identity.agent_identity`."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def read_plan(output: Path) -> Plan:
         dialect=others["dialect"],
         further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
     )
-    agent = {key: identity[key] for key in ("agent", "language")}
+    agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
     plan = Plan(agent, others["place"], benchmark, others["passes"])
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")

@@ -24,9 +24,9 @@ SAMPLE = 3
 """Episodes whose steps an estimate of the cost is computed from."""
 
 
-def passes_of(controls: bool, variants: Sequence[str] = ()) -> list[list[str]]:
+def passes_of(controls: Sequence[str], variants: Sequence[str] = ()) -> list[list[str]]:
     """The runs of an evaluation, grouped by pass: variants share the agent's pass, every control has its own."""
-    return [[AGENT, *variants], *([run] for run in CONTROLS if controls)]
+    return [[AGENT, *variants], *([run] for run in controls)]
 
 
 def predict(

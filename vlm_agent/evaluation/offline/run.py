@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents import AgentSettings, NoAnswerError
+from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.loading import load_agent
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
@@ -25,6 +26,7 @@ from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predi
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
 from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
+from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table
@@ -63,7 +65,8 @@ def evaluate(
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
-    plan = Plan(agent_identity(settings), settings.display_name, benchmark, passes_of(controls, variants))
+    passes = passes_of(controls_of(settings.text_inputs) if controls else (), variants)
+    plan = Plan(agent_identity(settings), settings.display_name, benchmark, passes)
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
@@ -150,7 +153,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores,
         gold,
         dataset,
-        _facts(plan, about) | _failed_fact(parts),
+        _facts(plan, about) | _origins_of_texts(plan, dataset, parts) | _failed_fact(parts),
         judged=agent_steps,
         language=plan.language(),
     )
@@ -177,6 +180,10 @@ def _report_unwritable(lines: Sequence[str], console: Console) -> None:
         head = f"The agent's tokenizer cannot write {len(lines):,} demonstrated actions, so no answer equals them; "
         text = "\n".join([f"{head}metrics.json lists the first {LISTED}:", *(f"  {line}" for line in lines[:5])])
         console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def _origins_of_texts(plan: Plan, dataset: ShardDataset, parts: Parts) -> dict[str, str]:
+    return text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ()))
 
 
 def _facts(plan: Plan, about: dict) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings
-from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
@@ -75,7 +75,7 @@ def evaluate_online(
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
     else.
     """
-    runs = [AGENT, *(CONTROLS if controls else ()), *BASELINES]
+    runs = [AGENT, *(controls_of(settings.text_inputs) if controls else ()), *BASELINES]
     identity = {
         "version": VERSION,
         **agent_identity(settings),

@@ -15,6 +15,7 @@ from vlm_agent.models.family import Processor, family_of, processor_of
 from vlm_agent.pretraining.stream import EndlessOrder
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.stream import RowOrder, RowStream
 
@@ -129,7 +130,8 @@ class DataModule(ABC):
 
     @cached_property
     def sentences(self) -> TrajectorySentences:
-        sentences = self.processor.sentences(self.tokenizer, self.recipe.action_language.build())
+        thoughts = LineThoughts(self.recipe.data.coat)
+        sentences = self.processor.sentences(self.tokenizer, self.recipe.action_language.build(), thoughts)
         return replace(sentences, grey=self.recipe.data.control == "grey_screens")
 
     @property

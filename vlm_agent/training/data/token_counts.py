@@ -27,11 +27,13 @@ from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
 from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.steps import StepSentences
+from vlm_agent.sentences.thoughts import LineThoughts, lines
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.data.text_lengths import TextLengths, text_lengths
+from vlm_agent.training.data.thoughts import count_texts, sentence_texts
 from vlm_agent.training.data.vocabulary import vocabulary_of
 
 
@@ -40,10 +42,10 @@ class TokenCounts:
     """Token counts of E episodes with S steps in total.
 
     `episodes`: int64 (E,), their numbers in the data set, ascending. `goal`: int64 (E,), tokens before the first step.
-    `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all
-    tokens of a step. `screen`: int64 (S,), its visual tokens. `action`: int64 (S,), its supervised tokens: 0 for an
-    action that is not writable (`TrajectorySentences`). `is_writable`: bool (S,). With a language that names swipe
-    targets, a swipe counts as if it named its target.
+    `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all tokens of a step. `screen`: int64 (S,), its visual
+    tokens. `action`: int64 (S,), its supervised tokens, those of learned thoughts included: 0 for an action that is not
+    writable (`TrajectorySentences`). `is_writable`: bool (S,). With a language that names swipe targets, a swipe counts
+    as if it named its target.
     """
 
     episodes: np.ndarray
@@ -89,14 +91,19 @@ def columns_for(
     sentences: TrajectorySentences | StepSentences,
     columns: Columns | None = None,
     episodes: Sequence[int] | None = None,
+    control: str | None = None,
 ) -> Columns:
     """The columns that `count_tokens` needs, of every episode or of `episodes` (numbers in ascending order).
 
-    `columns` are those that have been read already.
+    `columns` are those that have been read already. `control`: `data.control`. Raises RecipeError for an episode
+    without a text that `data.coat` needs.
     """
     columns = read_columns(dataset, episodes) if columns is None else columns
-    named = sentences.language.names_touched_elements
-    return replace(columns, touched=touched_names(dataset, episodes)) if named else columns
+    if sentences.language.names_touched_elements:
+        columns = replace(columns, touched=touched_names(dataset, episodes))
+    if sentences.thoughts.parts.is_on:
+        columns = replace(columns, coat=sentence_texts(dataset, episodes, columns, sentences.thoughts.parts, control))
+    return columns
 
 
 def count_tokens(
@@ -116,7 +123,10 @@ def count_tokens(
         lengths = cache.lengths(sentences, texts.digest(), len(texts), texts.measure)
     goal, action, is_writable = texts.spread(lengths)
     screen = _screen_tokens(columns, sentences)
-    step = screen + action + len(sentences.before_screen(is_first=False)) + len(sentences.marks(sentences.template.cue))
+    coat = count_texts(columns, sentences, lines.segment, cache)
+    action += coat.learned
+    step = screen + coat.read + action
+    step += len(sentences.before_screen(is_first=False)) + len(sentences.marks(sentences.template.cue))
     first = np.cumsum(columns.lengths) - columns.lengths
     step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
     numbers = np.arange(len(columns.lengths)) if episodes is None else np.array(episodes, np.int64)
@@ -130,7 +140,8 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
     cannot be loaded, and RecipeError and DatasetError as training would.
     """
     tokenizer = build_tokenizer(recipe.model, _words(recipe))
-    return processor_of(configuration_of(recipe.model, tokenizer)).sentences(tokenizer, recipe.action_language.build())
+    processor, language = processor_of(configuration_of(recipe.model, tokenizer)), recipe.action_language.build()
+    return processor.sentences(tokenizer, language, LineThoughts(recipe.data.coat))
 
 
 def _words(recipe: Recipe) -> Vocabulary:

@@ -11,8 +11,10 @@ import pyarrow as pa
 from vlm_agent.datasets.shards.columns import Columns
 from vlm_agent.episodes import Screen, Step
 from vlm_agent.sentences.steps import DECISION, StepSentences, TooLongError
+from vlm_agent.sentences.thoughts import headed
 from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.text_lengths import TextLengths, text_lengths
+from vlm_agent.training.data.thoughts import count_texts
 from vlm_agent.training.data.token_counts import DifferentActions, action_at
 
 _NO_SCREEN = Screen(None, ())
@@ -23,15 +25,16 @@ class ChainCounts:
     """Token counts of E episodes with S steps in total, end marks included.
 
     `episodes`: int64 (E,), their numbers in the data set. `lengths`: int64 (E,), steps per episode. `source`: int64
-    (S,), tokens of a source without a screen description. `dropped`: int64 (S,), its earlier actions that are left out.
-    `target`: int64 (S,). `is_writable`: bool (S,), whether the tokenizer can write the action. `is_learned`: bool (S,),
-    whether it also fits into a target.
+    (S,), tokens of a source without a screen's elements. `dropped`: int64 (S,), its earlier actions that are left out.
+    `cut`: int64 (S,), tokens of its texts of CoAT that are left out. `target`: int64 (S,). `is_writable`: bool (S,),
+    whether the tokenizer can write the action. `is_learned`: bool (S,), whether it also fits into a target.
     """
 
     episodes: np.ndarray
     lengths: np.ndarray
     source: np.ndarray
     dropped: np.ndarray
+    cut: np.ndarray
     target: np.ndarray
     is_writable: np.ndarray
     is_learned: np.ndarray
@@ -73,13 +76,16 @@ def count_chains(
     is_writable = lengths.is_writable[actions.action_of]
     fixed = np.repeat(_goals(columns, described, ids), columns.lengths)
     most = 0 if without_history else sentences.history
-    history, dropped = _histories(action, columns.lengths, most, sentences.max_source_tokens - fixed)
-    target = _plans(columns, sentences) + action + 1
+    texts, room = count_texts(columns, sentences, headed.segment, cache), sentences.max_source_tokens - fixed
+    history, dropped = _histories(action, columns.lengths, most, room - texts.read)
+    cut = np.maximum(texts.read - room, 0)
+    target = _plans(columns, sentences) + action + 1 + texts.learned
     return ChainCounts(
         episodes=np.array(episodes, np.int64),
         lengths=columns.lengths,
-        source=fixed + history,
+        source=fixed + history + texts.read - cut,
         dropped=dropped,
+        cut=cut,
         target=target,
         is_writable=is_writable,
         is_learned=is_writable & (target <= sentences.max_target_tokens),
@@ -116,7 +122,8 @@ def _histories(
 
 
 def _plans(columns: Columns, sentences: StepSentences) -> np.ndarray:
-    """int64 (S,): tokens of a target before the action. They depend on the types of the steps that follow alone."""
+    """int64 (S,): tokens of a target before the action, without texts of CoAT. They depend on the types of the steps
+    that follow alone."""
     number, future = _step_numbers(columns.lengths), sentences.future
     left = np.repeat(columns.lengths, columns.lengths) - number
     kinds = np.full((len(number), max(future, 1)), -1, np.int64)
@@ -124,10 +131,11 @@ def _plans(columns: Columns, sentences: StepSentences) -> np.ndarray:
         has_step = left > ahead
         kinds[has_step, ahead] = columns.action_kind[np.flatnonzero(has_step) + ahead]
     _, first, plan_of = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
-    tokens = [
-        len(sentences.target([Step(None, action_at(columns, step + ahead)) for ahead in range(count)]).plan_ids)
+    targets = [
+        sentences.target([Step(None, action_at(columns, step + ahead)) for ahead in range(count)])
         for step, count in zip(first.tolist(), np.clip(left[first], 1, max(future, 1)).tolist(), strict=True)
     ]
+    tokens = [len(target.thought_ids) + len(target.plan_ids) for target in targets]
     return np.array(tokens, np.int64)[plan_of.ravel()]
 
 

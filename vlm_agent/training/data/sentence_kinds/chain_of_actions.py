@@ -16,9 +16,11 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.features import load_trained_extractor
 from vlm_agent.models.features.store import FeatureStore, extraction_remedy
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import FeatureSettings
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.steps import PHRASES, StepSentences, TooLongError, step_sentences
+from vlm_agent.sentences.thoughts import controlled_texts, headed
 from vlm_agent.sentences.trajectory import unwritable_line
 from vlm_agent.sentences.windows import Window
 from vlm_agent.training.data.count_cache import CountCache, cache_folder
@@ -36,7 +38,9 @@ _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
 class ChainOfActionsKind(SentenceKind):
     """One sentence a step."""
 
-    phrases = PHRASES
+    @staticmethod
+    def phrases(data: DataRecipe) -> tuple[str, ...]:
+        return (*PHRASES, *(headed.PHRASES if data.coat.is_on else ()))
 
     @cached_property
     def sentences(self) -> StepSentences:
@@ -81,7 +85,7 @@ class ChainOfActionsKind(SentenceKind):
 
     def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> ChainCounts:
         """`episodes`: numbers in ascending order."""
-        columns = columns_for(shards, self.sentences, episodes=episodes)
+        columns = columns_for(shards, self.sentences, episodes=episodes, control=self.run.recipe.data.control)
         cache = CountCache(cache_folder(), self.run.recipe.action_language.model_dump(mode="json"))
         ids = [shards.ids[index] for index in episodes]
         try:
@@ -109,7 +113,7 @@ class ChainOfActionsKind(SentenceKind):
 
     def writer(self, shards: ShardDataset) -> "Steps":
         grey = self._grey if self.run.recipe.data.control == "grey_screens" else None
-        return Steps(shards, self.sentences, self.features, grey, self._hides_history)
+        return Steps(shards, self.sentences, self.features, grey, self.run.recipe.data.control)
 
     @cached_property
     def _grey(self) -> np.ndarray:
@@ -137,8 +141,8 @@ class ChainOfActionsKind(SentenceKind):
     @cached_property
     def _truncation(self) -> Truncation:
         if self.sentences.elements:
-            return sample_sources(self.shards, self.sentences, self.counts, self._hides_history)
-        return truncation_of(self.counts, self.sentences.max_source_tokens)
+            return sample_sources(self.shards, self.sentences, self.counts, self.run.recipe.data.control)
+        return truncation_of(self.counts, self.sentences)
 
     def _long_targets(self) -> list[Note]:
         counts, limit = self.counts, self.sentences.max_target_tokens
@@ -198,13 +202,14 @@ class Steps:
     sentences: StepSentences
     features: FeatureStore
     grey: np.ndarray | None = None
-    without_history: bool = False
+    control: str | None = None
 
     def __call__(self, item: Item, rng: random.Random) -> Sentence:
         assert item.window is not None  # noqa: S101 (an item of `StepItems`)
         number = item.window.first_supervised
         episode, stored = self.shards.without_pixels(item.episode), self.features.steps(self.shards, item.episode)
-        first = number if self.without_history else 0
+        episode = controlled_texts(episode, self.sentences.thoughts.parts, self.control)
+        first = number if self.control == "no_history" else 0
         seen = [first + each for each in self.sentences.screen_numbers(number - first)]
         screens = [stored[each] if self.grey is None else self.grey for each in seen]
         sentence = self.sentences.build(replace(episode, steps=episode.steps[first:]), number - first, screens)

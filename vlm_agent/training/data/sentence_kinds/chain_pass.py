@@ -1,6 +1,6 @@
 """What is known of a run on sources and targets before it: truncated sources, and the size of a pass."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import CostModel, Workload
 from vlm_agent.sentences.steps import StepSentences
+from vlm_agent.sentences.thoughts import controlled_texts
 from vlm_agent.training.data.data_module import Note
 from vlm_agent.training.data.sentence_kinds.chain_counts import ChainCounts
 from vlm_agent.training.data.sentence_kinds.kind import PassCounts
@@ -21,14 +22,15 @@ SAMPLE = 2_000
 @dataclass(frozen=True)
 class Truncation:
     """Sources that are too long. `source`: int64 (N,), tokens of the sources of the run or of a sample of them.
-    `dropped`: int64 (N,), the earlier actions that each loses, `cut`: the tokens of its screen description. `steps`:
-    the learned steps of the run. `limit`: `data.max_source_tokens`."""
+    `dropped`: int64 (N,), the earlier actions that each loses, `cut`: the tokens of what follows the goal
+    (`after_goal`). `steps`: the learned steps of the run. `limit`: `data.max_source_tokens`."""
 
     source: np.ndarray
     dropped: np.ndarray
     cut: np.ndarray
     steps: int
     limit: int
+    after_goal: str = "screen description"
 
     @property
     def is_sample(self) -> bool:
@@ -41,8 +43,8 @@ class Truncation:
         shorter, cut = int((self.dropped > 0).sum()), int((self.cut > 0).sum())
         line = (
             f"sources of at most {self.limit} tokens: of {of}, {shorter:,} ({shorter / total:.1%}) lose earlier "
-            f"actions, {int(self.dropped.sum()):,} in all; {cut:,} ({cut / total:.1%}) lose the end of their screen "
-            "description"
+            f"actions, {int(self.dropped.sum()):,} in all; {cut:,} ({cut / total:.1%}) lose the end of their "
+            f"{self.after_goal}"
         )
         figures: dict[str, Any] = {
             "sources": total,
@@ -57,14 +59,18 @@ class Truncation:
         return Note("truncated_sources", line, figures)
 
 
-def truncation_of(counts: ChainCounts, limit: int) -> Truncation:
-    """Of every learned step, without a screen description."""
-    source, dropped = counts.source[counts.is_learned], counts.dropped[counts.is_learned]
-    return Truncation(source, dropped, np.zeros_like(source), len(source), limit)
+_TEXTS = "texts (screen description, result)"
+
+
+def truncation_of(counts: ChainCounts, sentences: StepSentences) -> Truncation:
+    """Of every learned step, without a screen's elements."""
+    source, dropped, cut = (each[counts.is_learned] for each in (counts.source, counts.dropped, counts.cut))
+    truncation = Truncation(source, dropped, cut, len(source), sentences.max_source_tokens)
+    return replace(truncation, after_goal=_TEXTS) if sentences.thoughts.parts.read else truncation
 
 
 def sample_sources(
-    shards: ShardDataset, sentences: StepSentences, counts: ChainCounts, without_history: bool
+    shards: ShardDataset, sentences: StepSentences, counts: ChainCounts, control: str | None
 ) -> Truncation:
     """Of `SAMPLE` learned steps, whose sources are built: the length of a description is known only from its text.
 
@@ -75,9 +81,11 @@ def sample_sources(
     lengths, losses, described = [], [], False
     for step in chosen.tolist():
         episode, number = shards.without_pixels(int(counts.episode_of[step])), int(counts.step_of[step])
-        past = () if without_history else episode.steps[:number]
+        episode = controlled_texts(episode, sentences.thoughts.parts, control)
+        if control == "no_history":
+            episode, number = replace(episode, steps=episode.steps[number:]), 0
         described = described or bool(episode.steps[number].elements)
-        source = sentences.source(episode.goal, past, episode.steps[number].screen)
+        source = sentences.source_of(episode, number)
         lengths.append(len(source.ids))
         losses.append((source.dropped, source.cut))
     if not described:

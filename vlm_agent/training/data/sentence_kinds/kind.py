@@ -4,13 +4,13 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from transformers import PretrainedConfig
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.cost import Workload
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
 from vlm_agent.training.data.stream import Item, RowSize
@@ -52,8 +52,10 @@ class SentenceKind(ABC):
     shards: ShardDataset
     episodes: Sequence[int]
 
-    phrases: ClassVar[tuple[str, ...]] = ()
-    """Fixed texts for a tokenizer from scratch, beside those of the action language."""
+    @staticmethod
+    def phrases(data: DataRecipe) -> tuple[str, ...]:
+        """Fixed texts for a tokenizer from scratch, beside those of the action language."""
+        return ()
 
     @abstractmethod
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> Sequence[Item]:

@@ -2,16 +2,18 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.episodes import Step
 from vlm_agent.errors import RecipeError
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
+from vlm_agent.sentences.thoughts import controlled_texts
 from vlm_agent.sentences.trajectory import TrajectorySentences, unwritable_line
 from vlm_agent.sentences.windows import TooLongError, single_steps, windows
 from vlm_agent.training.data.count_cache import CountCache, cache_folder
@@ -33,7 +35,7 @@ class TrajectoryKind(SentenceKind):
     def _counted(self, shards: ShardDataset, episodes: Sequence[int]) -> TokenCounts:
         """`episodes`: numbers in ascending order."""
         sentences = self.run.sentences
-        columns = columns_for(shards, sentences, episodes=episodes)
+        columns = columns_for(shards, sentences, episodes=episodes, control=self.run.recipe.data.control)
         cache = CountCache(cache_folder(), self.run.recipe.action_language.model_dump(mode="json"))
         return count_tokens(columns, sentences, episodes, cache)
 
@@ -91,7 +93,7 @@ class TrajectoryKind(SentenceKind):
             )
 
     def writer(self, shards: ShardDataset) -> "Trajectories":
-        return Trajectories(shards, self.run.sentences, self.run.label_grid())
+        return Trajectories(shards, self.run.sentences, self.run.label_grid(), self.run.recipe.data.control)
 
     def count_pass(self, items: Sequence[Item]) -> TrajectoryPass:
         sizes = seen_sizes(read_columns(self.shards, self.episodes), self.run.processor.screens)
@@ -100,11 +102,13 @@ class TrajectoryKind(SentenceKind):
 
 @dataclass(frozen=True)
 class Trajectories:
-    """Sentences of episodes or windows of them. `grid`: (rows, columns) of element labels, None without them."""
+    """Sentences of episodes or windows of them. `grid`: (rows, columns) of element labels, None without them.
+    `control`: `data.control`."""
 
     shards: ShardDataset
     sentences: TrajectorySentences
     grid: tuple[int, int] | None = None
+    control: str | None = None
 
     def __call__(self, item: Item, rng: random.Random) -> Sentence:
         window = item.window
@@ -113,10 +117,21 @@ class Trajectories:
         else:
             episode = self.shards.steps(item.episode, window.first, window.last)
             supervised, first = window.first_supervised - window.first, window.first
-        sentence = self.sentences.build(episode, first_supervised_step=supervised, with_swipe_targets=True)
+        before = self._steps_before(item, first)
+        whole = replace(episode, steps=(*before, *episode.steps))
+        whole = controlled_texts(whole, self.sentences.thoughts.parts, self.control)
+        sentence = self.sentences.build(
+            whole, len(before), first_supervised_step=len(before) + supervised, with_swipe_targets=True
+        )
         sentence.about = f"{episode.id} steps {first + supervised}-{first + len(episode) - 1}"
         if self.grid:
             sentence.element_labels = [
                 label_elements(step, self.grid, self.sentences, EMPTY_CELLS_NAMED, rng) for step in episode.steps
             ]
         return sentence
+
+    def _steps_before(self, item: Item, first: int) -> tuple[Step, ...]:
+        """The steps before a window whose results its sentence reads, without pixels."""
+        if not self.sentences.thoughts.parts.result or self.control == "no_history":
+            return ()
+        return self.shards.without_pixels(item.episode).steps[:first]

@@ -1,0 +1,225 @@
+"""The texts of CoAT in sentences: where each stands, what is never there, and how answers split."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import tiny
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vlm_agent.action_languages import language_settings
+from vlm_agent.episodes import CoatTexts, Episode, ScreenTexts, recorded_screen
+from vlm_agent.errors import UserError
+from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
+from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.sentences import IGNORED, ROLES, Sentence
+from vlm_agent.sentences.steps import StepSentences, TooLongError
+from vlm_agent.sentences.thoughts import (
+    HeadedThoughts,
+    LineThoughts,
+    shuffled_results,
+    texts_at,
+    with_shuffled_results,
+    with_shuffled_texts,
+)
+
+WORDS = tiny.tokenizer()
+AUTO_UI = language_settings({"name": "auto_ui"}).build()
+ALL = CoatRecipe(screen=True, result=True, think=True, action=True, think_weight=0.5)
+
+
+def with_texts(episode: Episode) -> Episode:
+    steps = [
+        replace(step, coat=CoatTexts(f"screen-{n}", f"think-{n}", f"action-{n}", f"result-{n}"))
+        for n, step in enumerate(episode.steps)
+    ]
+    return replace(episode, steps=tuple(steps))
+
+
+EPISODE = with_texts(tiny.episode())
+
+
+def trajectories(parts: CoatRecipe = ALL, **changed):
+    return replace(tiny.sentences(WORDS), thoughts=LineThoughts(parts), **changed)
+
+
+def steps(parts: CoatRecipe = ALL, **limits) -> StepSentences:
+    limits = {"max_source_tokens": 2000, "max_target_tokens": 2000} | limits
+    return StepSentences(WORDS, AUTO_UI, thoughts=HeadedThoughts(parts), **limits)
+
+
+def sentence_of_step(sentences: StepSentences, number: int) -> Sentence:
+    return sentences.build(EPISODE, number, [np.zeros((1, 2), np.float16)])
+
+
+def learned(sentence: Sentence, role: str) -> list[int]:
+    supervised = zip(sentence.labels, sentence.roles, strict=True)
+    return [label for label, of in supervised if label != IGNORED and of == ROLES.index(role)]
+
+
+def test_a_trajectory_reads_texts_before_each_screen_and_learns_thoughts_before_each_action():
+    text = trajectories().text([id_ for id_ in trajectories().build(EPISODE).input_ids if id_ >= 0])
+    assert text.startswith("Goal: open settings 0\nScreen: screen-0\n\nAction: think-0\naction-0\ntap at ")
+    actions = [tiny.LANGUAGE.encode(step.action) for step in EPISODE.steps]
+    for n in range(1, len(EPISODE)):
+        before = f"{actions[n - 1]}Result: result-{n - 1}\nScreen: screen-{n}\n\nAction: think-{n}\naction-{n}\n"
+        assert before + actions[n] in text
+    assert f"result-{len(EPISODE) - 1}" not in text
+
+
+def test_thoughts_have_their_role_and_weight_and_actions_keep_theirs():
+    sentence, plain = trajectories().build(EPISODE), tiny.sentences(WORDS).build(EPISODE)
+    assert learned(sentence, "action") == learned(plain, "action")
+    thoughts = trajectories().text(learned(sentence, "thought"))
+    assert thoughts == "".join(f"think-{n}\naction-{n}\n" for n in range(len(EPISODE)))
+    by_role = {role: weight for role, weight in zip(sentence.roles, sentence.weights, strict=True) if weight != 1}
+    assert by_role == {ROLES.index("thought"): 0.5}
+
+
+def test_an_action_without_a_loss_has_thoughts_without_a_loss():
+    sentence = trajectories().build(EPISODE, first_supervised_step=2)
+    assert trajectories().text(learned(sentence, "thought")).startswith("think-2\n")
+
+
+def test_a_source_reads_texts_after_the_goal_and_a_target_learns_thoughts_before_the_plan():
+    sentences = steps()
+    source, target = sentences.source_of(EPISODE, 1), sentences.target(EPISODE.steps[1:])
+    tail = "Goal: open settings 0 Action Result: result-0 Screen Description: screen-1"
+    assert sentences.text(source.ids).endswith(tail)
+    opening = "Action Think: think-1 ; Action Description: action-1 ; Action Plan: ["
+    assert sentences.text(target.thought_ids + target.plan_ids).startswith(opening)
+    assert sentences.target_text(EPISODE.steps[1:]).startswith(opening)
+    sentence = sentence_of_step(sentences, 1)
+    assert learned(sentence, "thought") == target.thought_ids
+    assert learned(sentence, "plan") == target.plan_ids
+    assert learned(sentence, "action") == target.decision_ids
+    plain = steps(CoatRecipe()).target(EPISODE.steps[1:])
+    assert target.decision_ids == plain.decision_ids
+
+
+@pytest.mark.parametrize("number", range(len(EPISODE)))
+def test_no_input_has_the_result_of_its_own_action_or_a_text_of_a_later_step(number):
+    everything = [trajectories(), trajectories(template=replace(CHAT_TURNS, end=""))]
+    cut = replace(EPISODE, steps=EPISODE.steps[: number + 1])
+    inputs = [[id_ for id_ in one.prompt(cut).input_ids if id_ >= 0] for one in everything]
+    for ids in [*inputs, steps().source_of(EPISODE, number).ids]:
+        text = WORDS.decode(ids)
+        assert f"screen-{number}" in text
+        for later in range(number, len(EPISODE)):
+            assert f"result-{later}" not in text
+            assert f"think-{later}" not in text
+            assert f"action-{later}" not in text
+            assert later == number or f"screen-{later}" not in text
+        assert number == 0 or f"result-{number - 1}" in text
+
+
+def test_a_window_reads_the_result_of_the_action_before_it():
+    text = trajectories().text([id_ for id_ in trajectories().build(EPISODE, 2, 4).input_ids if id_ >= 0])
+    assert text.startswith("Goal: open settings 0\nResult: result-1\nScreen: screen-2\n")
+
+
+def test_a_source_loses_its_actions_and_then_its_texts_but_never_the_goal():
+    whole = steps().source_of(EPISODE, 3)
+    alone = len(steps(history=0).source(EPISODE.goal, (), replace(recorded_screen(EPISODE, 3), texts=None)).ids)
+    found = []
+    for limit in range(len(whole.ids), alone, -1):
+        sentences = steps(max_source_tokens=limit)
+        try:
+            source = sentences.source_of(EPISODE, 3)
+        except TooLongError:
+            break
+        text = sentences.text(source.ids)
+        assert "Goal: open settings 0" in text
+        assert source.cut == 0 or source.dropped == 3
+        found.append((source.dropped, source.cut))
+    assert found[0] == (0, 0) and found[-1][1] > 0
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize(
+    "parts", [CoatRecipe(think=True), CoatRecipe(action=True), CoatRecipe(think=True, action=True)]
+)
+def test_a_part_without_a_text_keeps_its_place(parts):
+    bare = replace(EPISODE, steps=tuple(replace(step, coat=None) for step in EPISODE.steps))
+    lines, headed = trajectories(parts), steps(parts)
+    answer = "".join(lines.thoughts.learned(None)) + "tap at 1 2"
+    assert lines.thoughts.split(answer) == (CoatTexts(), "tap at 1 2")
+    assert lines.build(bare).supervised == tiny.sentences(WORDS).build(bare).supervised + len(parts.learned) * len(bare)
+    text = headed.target_text(bare.steps)
+    assert headed.thoughts.split(text) == (CoatTexts(), text[text.index("Action Plan:") :])
+
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
+MARKS = ["Action Plan:", "Action Decision:", "Action Think:", ":", " ;", "\n", "x"]
+MARKS = ["Action Plan:", "Action Decision:", "Action Think:", ":", " ;", "\n", "x"]
+MARKED = st.lists(st.sampled_from(MARKS)).map("".join)
+
+
+@given(think=TEXTS | MARKED, action=TEXTS | MARKED)
+def test_any_thought_splits_from_its_action(think, action):
+    coat = CoatTexts(think=think, action=action)
+    for parts in (ALL, CoatRecipe(think=True), CoatRecipe(action=True)):
+        lines = LineThoughts(parts)
+        thoughts, text = lines.split("".join(lines.learned(coat)) + 'type "a\\n b"')
+        assert text == 'type "a\\n b"'
+        assert thoughts == CoatTexts(**{name: " ".join(getattr(coat, name).split()) for name in parts.learned})
+        headed = HeadedThoughts(parts)
+        written = "".join(headed.learned(coat))
+        thoughts, text = headed.split(written + " Action Plan: [TYPE] ; Action Decision: x")
+        assert text == "Action Plan: [TYPE] ; Action Decision: x"
+        again = "".join(headed.learned(thoughts))
+        assert headed.split(again + " Action Plan:")[0] == thoughts
+
+
+@given(TEXTS | MARKED)
+def test_any_answer_splits_without_an_exception(text):
+    for parts in (ALL, CoatRecipe(think=True), CoatRecipe()):
+        for thoughts in (LineThoughts(parts), HeadedThoughts(parts)):
+            found, action = thoughts.split(text)
+            assert action in text
+            assert (found is None) == (not parts.learned)
+
+
+@given(TEXTS)
+def test_an_ending_completes_any_thought_to_an_action(text):
+    lines = trajectories()
+    ending = lines.ending(text)
+    if ending is not None:
+        assert tiny.LANGUAGE.decode(lines.thoughts.split(text + ending)[1]) is not None
+    assert text.count("\n") >= 2 or ending is not None
+    headed = steps()
+    ending = headed.ending(text)
+    assert ending is not None
+    assert AUTO_UI.decode(headed.thoughts.split(text + ending)[1]) is not None
+
+
+def test_a_tokenizer_without_line_feeds_is_refused(shared):
+    from transformers import AutoTokenizer
+
+    t5 = AutoTokenizer.from_pretrained(shared / "weights/t5-tokenizer")
+    with pytest.raises(UserError, match="line feed"):
+        replace(trajectories(CoatRecipe()), tokenizer=t5, thoughts=LineThoughts(ALL))
+
+
+def test_a_screen_without_recorded_texts_has_those_of_the_phone():
+    plain = tiny.episode()
+    assert texts_at(plain, 0).result == ""
+    assert all(texts_at(plain, number).description for number in range(len(plain)))
+    assert texts_at(plain, 1).result
+    assert texts_at(EPISODE, 1) == ScreenTexts("screen-1", "result-0")
+
+
+def test_shuffled_results_are_those_of_earlier_actions():
+    results = [f"result-{n}" for n in range(30)]
+    shuffled = shuffled_results(results, "goal")
+    assert shuffled[0] == ""
+    assert all(text in results[:n] for n, text in enumerate(shuffled) if n)
+    assert shuffled == shuffled_results(results, "goal") != shuffled_results(results, "another")
+    assert shuffled[:7] == shuffled_results(results[:7], "goal")
+    changed = with_shuffled_results(EPISODE)
+    read = [texts_at(changed, n).result for n in range(len(EPISODE))]
+    assert read == ["", *shuffled_results([f"result-{n}" for n in range(4)], EPISODE.goal)]
+    assert [step.coat.think for step in changed.steps] == [step.coat.think for step in EPISODE.steps]
+    screens = [recorded_screen(EPISODE, n) for n in range(len(EPISODE))]
+    assert [screen.texts.result for screen in with_shuffled_texts(screens, EPISODE.goal)] == read

@@ -1,0 +1,74 @@
+"""The texts in a trajectory: a line each, around the screen and before the action.
+
+    Result: AR        before the screen, after the previous action (or the goal)
+    Screen: SD
+    SCREEN cue
+    AT                after the cue, with the action on the last line
+    AD
+    ACTION END
+
+The read lines have headings, and an empty one is left out. The learned lines have none, so that each costs one token;
+the first is AT if both are on, and an empty one stays. AT and AD of earlier steps remain in the sentence before the
+later actions: one forward pass learns all actions.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vlm_agent.episodes import CoatTexts, ScreenTexts
+from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.sentences.html import one_line
+
+_HEADINGS = {"result": "Result: ", "screen": "Screen: "}
+
+
+@dataclass(frozen=True)
+class LineThoughts:
+    """`parts`: the parts that are on."""
+
+    parts: CoatRecipe = CoatRecipe()  # noqa: RUF009 (frozen)
+
+    def read(self, texts: ScreenTexts | None) -> list[str]:
+        """The lines before a screen, each with its line feed."""
+        if texts is None:
+            return []
+        by_part = {"result": texts.result, "screen": texts.description}
+        return [line for part, text in by_part.items() if part in self.parts.read and (line := segment(part, text))]
+
+    def learned(self, coat: CoatTexts | None) -> list[str]:
+        """The lines before an action, each with its line feed. A part without a text is an empty line."""
+        texts = CoatTexts() if coat is None else coat
+        return [segment(part, getattr(texts, part)) for part in self.parts.learned]
+
+    def split(self, answer: str) -> tuple[CoatTexts | None, str]:
+        """The thoughts and the text of the action in an answer. Without learned parts: None, and the whole answer.
+
+        The action follows the line feed of the last learned part. An answer with fewer lines has the first parts.
+        """
+        names = self.parts.learned
+        if not names:
+            return None, answer
+        *texts, action = answer.split("\n", len(names))
+        # SentencePiece's tokenizers write a space before each segment.
+        found = {name: text.strip() for name, text in zip(names, texts, strict=False)}
+        return CoatTexts(**found), action.lstrip(" ")
+
+    def ending(self, text: str, of_action: Callable[[str], str | None]) -> str | None:
+        """Text that completes `text` to an answer; any thought is allowed. `of_action`: `ActionLanguage.ending`."""
+        missing = len(self.parts.learned) - text.count("\n")
+        if missing > 0:
+            action = of_action("")
+            return None if action is None else "\n" * missing + action
+        return of_action(self.split(text)[1])
+
+
+NO_THOUGHTS = LineThoughts()
+"""Every part is off."""
+
+
+def segment(part: str, text: str) -> str:
+    """The line of a text. `part`: a part of `CoatRecipe`. Empty for an empty text that is read."""
+    line = one_line(text)
+    if part not in _HEADINGS:
+        return f"{line}\n"
+    return f"{_HEADINGS[part]}{line}\n" if line else ""

@@ -1,0 +1,69 @@
+"""The texts that a sentence has at each step, by part of `CoatRecipe`."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vlm_agent.datasets.shards.columns import Columns, coat_texts
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.errors import RecipeError
+from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.sentences.html import one_line
+from vlm_agent.sentences.thoughts import shuffled_results
+
+_FIELDS = {"screen": "coat_screen_desc", "result": "coat_action_result"}
+_FIELDS |= {"think": "coat_action_think", "action": "coat_action_desc"}
+"""The name of each text in AitZ's files."""
+
+
+def sentence_texts(
+    dataset: ShardDataset, episodes: Sequence[int] | None, columns: Columns, parts: CoatRecipe, control: str | None
+) -> dict[str, np.ndarray]:
+    """str objects (S,) by part that is on. `result` is the text that a step reads: of the action before it, empty at
+    the first step.
+
+    `episodes`: numbers in ascending order; None: all. `control`: `data.control`. Raises RecipeError for a text that is
+    missing, unless `parts.missing` is `empty`.
+    """
+    texts = coat_texts(dataset, (*parts.read, *parts.learned), episodes)
+    if parts.missing == "error":
+        _check(texts, columns.lengths, dataset, episodes)
+    if "result" in texts:
+        texts["result"] = _read_results(texts["result"], columns, control)
+    return texts
+
+
+def _read_results(results: np.ndarray, columns: Columns, control: str | None) -> np.ndarray:
+    """str objects (S,): what each step reads, from the result of each action."""
+    read = np.full(len(results), "", object)
+    if control == "no_history":
+        return read
+    first = 0
+    for goal, length in zip(columns.goal.tolist(), columns.lengths.tolist(), strict=True):
+        of_episode = results[first : first + length - 1].tolist()
+        read[first + 1 : first + length] = (
+            shuffled_results(of_episode, goal) if control == "shuffled_results" else of_episode
+        )
+        first += length
+    return read
+
+
+def _check(
+    texts: Mapping[str, np.ndarray], lengths: np.ndarray, dataset: ShardDataset, episodes: Sequence[int] | None
+) -> None:
+    ends = np.cumsum(lengths)
+    for part, of_steps in texts.items():
+        missing = np.array([not one_line(text) for text in of_steps], bool)
+        if part == "result":
+            missing[ends - 1] = False  # no step reads the result of the last action
+        if not missing.any():
+            continue
+        step = int(np.flatnonzero(missing)[0])
+        row = int(np.searchsorted(ends, step, side="right"))
+        name = dataset.ids[row if episodes is None else episodes[row]]
+        raise RecipeError(
+            f"episode {name} step {step - int(ends[row] - lengths[row])} has no {_FIELDS[part]}, which "
+            f"data.coat.{part} needs ({int(missing.sum()):,} of {len(missing):,} steps in {dataset.directory} lack "
+            f"it); choose shards of a source with these texts, such as AitZ, set data.coat.{part} to false, or "
+            "data.coat.missing to empty"
+        )
