@@ -152,7 +152,6 @@ def test_a_part_without_a_text_keeps_its_place(parts):
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 MARKS = ["Action Plan:", "Action Decision:", "Action Think:", ":", " ;", "\n", "x"]
-MARKS = ["Action Plan:", "Action Decision:", "Action Think:", ":", " ;", "\n", "x"]
 MARKED = st.lists(st.sampled_from(MARKS)).map("".join)
 
 
