@@ -57,7 +57,7 @@ class ShardDataModule(DataModule):
 
     def vocabulary(self) -> Vocabulary:
         words = vocabulary_of(self.recipe, self.shards, self.episodes)
-        phrases = SENTENCE_KINDS[self.recipe.data.sentences].phrases(self.recipe.data)
+        phrases = SENTENCE_KINDS[self.recipe.data.sentences].phrases_of(self.recipe.data)
         return replace(words, language=replace(words.language, phrases=(*words.language.phrases, *phrases)))
 
     @cached_property

@@ -38,9 +38,11 @@ _GREY_SCREEN = np.full((448, 224, 3), GREY, np.uint8)
 class ChainOfActionsKind(SentenceKind):
     """One sentence a step."""
 
-    @staticmethod
-    def phrases(data: DataRecipe) -> tuple[str, ...]:
-        return (*PHRASES, *(headed.PHRASES if data.coat.is_on else ()))
+    phrases = PHRASES
+
+    @classmethod
+    def phrases_of(cls, data: DataRecipe) -> tuple[str, ...]:
+        return (*cls.phrases, *(headed.PHRASES if data.coat.is_on else ()))
 
     @cached_property
     def sentences(self) -> StepSentences:

@@ -4,6 +4,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from transformers import PretrainedConfig
 
@@ -52,10 +53,13 @@ class SentenceKind(ABC):
     shards: ShardDataset
     episodes: Sequence[int]
 
-    @staticmethod
-    def phrases(data: DataRecipe) -> tuple[str, ...]:
-        """Fixed texts for a tokenizer from scratch, beside those of the action language."""
-        return ()
+    phrases: ClassVar[tuple[str, ...]] = ()
+    """Fixed texts for a tokenizer from scratch, beside those of the action language."""
+
+    @classmethod
+    def phrases_of(cls, data: DataRecipe) -> tuple[str, ...]:
+        """`phrases`, and those that only some recipes need."""
+        return cls.phrases
 
     @abstractmethod
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> Sequence[Item]:
