@@ -43,7 +43,8 @@ SENTENCES: dict[str, SentenceOptions] = {
         "training.batch_tokens and data.max_tokens",
     ),
     "chain_of_actions": SentenceOptions(
-        keys=("history", "future", "elements", "past_screens", "max_source_tokens", "max_target_tokens", "features"),
+        keys=("history", "future", "elements", "past_screens", "max_source_tokens", "max_target_tokens", "features")
+        + ("group_by_length",),
         no_packing="sentences: chain_of_actions has training.batch_size steps in a row and the limits "
         "data.max_source_tokens and data.max_target_tokens; remove training.batch_tokens and data.max_tokens",
     ),
@@ -103,6 +104,7 @@ class DataRecipe(Section):
     elements. `past_screens`: earlier screens whose features the model reads. `max_source_tokens`, `max_target_tokens`:
     limits, end marks included. A source that is too long loses its oldest actions, then the end of the description; a
     step whose target is too long is not learned. `features`: the output of `vlm-agent features` for these shards.
+    `group_by_length`: steps of similar length share a row, which needs less padding; screen descriptions do not count.
     """
 
     shards: str | None = None
@@ -123,6 +125,7 @@ class DataRecipe(Section):
     max_source_tokens: PositiveInt = 512
     max_target_tokens: PositiveInt = 128
     features: str | None = None
+    group_by_length: bool = False
 
     @field_validator("sentences")
     @classmethod

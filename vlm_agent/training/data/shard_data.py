@@ -76,7 +76,8 @@ class ShardDataModule(DataModule):
         training = self.recipe.training
         if training.batch_tokens is not None:
             return RowSize(tokens=training.batch_tokens)
-        return RowSize(sentences=self.kind.sentences_per_row(self.sentences_per_row))
+        sentences = self.kind.sentences_per_row(self.sentences_per_row)
+        return RowSize(sentences, by_length=self.recipe.data.group_by_length)
 
     @cached_property
     def unwritable_actions(self) -> Unwritable:

@@ -23,7 +23,8 @@ from vlm_agent.sentences.packing import fill_rows
 from vlm_agent.sentences.windows import Window
 
 _PACKING_BUFFER = 512
-"""Shuffled sentences that are packed into rows together: more waste fewer tokens, fewer keep rows better mixed."""
+"""Shuffled sentences that are packed into rows, or grouped by length: more waste fewer tokens, fewer keep rows better
+mixed."""
 
 
 def chosen_episodes(shards: ShardDataset, recipe: DataRecipe) -> list[int]:
@@ -50,10 +51,14 @@ class Item:
 
 @dataclass(frozen=True)
 class RowSize:
-    """The size of a row: `sentences` per row, or as many sentences as fit into `tokens`."""
+    """The size of a row: `sentences` per row, or as many sentences as fit into `tokens`.
+
+    `by_length`: rows of `sentences` have sentences of similar length, so that they are padded less.
+    """
 
     sentences: int | None = None
     tokens: int | None = None
+    by_length: bool = False
 
 
 class Order(Protocol):
@@ -73,11 +78,12 @@ class Order(Protocol):
 class RowOrder:
     """The items of each row. Each pass over the items is shuffled with the seed.
 
-    With a budget of tokens, rows are packed from `_PACKING_BUFFER` items at a time, and shuffled again.
+    With a budget of tokens, rows are packed from `_PACKING_BUFFER` items at a time, and shuffled again; with
+    `by_length`, so many items at a time are sorted by length and divided into rows.
     """
 
     def __init__(self, items: Sequence[Item], size: RowSize, seed: int) -> None:
-        if size.tokens is not None:
+        if size.tokens is not None or size.by_length:
             for item in items:
                 _tokens(item)
         self.items, self.size, self.seed = items, size, seed
@@ -113,22 +119,30 @@ class RowOrder:
     def _shuffled(self, turn: int) -> list[list[int]]:
         rng = random.Random(f"{self.seed}/turn/{turn}")  # noqa: S311 (no secret)
         order = rng.sample(range(len(self.items)), len(self.items))
-        if self.size.sentences is not None:
-            count = self.size.sentences
-            return [order[at : at + count] for at in range(0, len(order), count)]
-        budget, rows = self.size.tokens, []
-        if budget is None:
-            raise ValueError("a row size needs sentences or tokens")
+        if self.size.sentences is not None and not self.size.by_length:
+            return _divided(order, self.size.sentences)
+        rows = []
         for start in range(0, len(order), _PACKING_BUFFER):
-            near = order[start : start + _PACKING_BUFFER]
-            filled = fill_rows([_tokens(self.items[item]) for item in near], budget)
-            rows += [[near[place] for place in row] for row in filled]
+            rows += self._rows_from(order[start : start + _PACKING_BUFFER])
         return rng.sample(rows, len(rows))
+
+    def _rows_from(self, near: list[int]) -> list[list[int]]:
+        lengths = [_tokens(self.items[item]) for item in near]
+        if self.size.sentences is not None:
+            ascending = sorted(range(len(near)), key=lengths.__getitem__)
+            return _divided([near[place] for place in ascending], self.size.sentences)
+        if self.size.tokens is None:
+            raise ValueError("a row size needs sentences or tokens")
+        return [[near[place] for place in row] for row in fill_rows(lengths, self.size.tokens)]
+
+
+def _divided(items: list[int], count: int) -> list[list[int]]:
+    return [items[at : at + count] for at in range(0, len(items), count)]
 
 
 def _tokens(item: Item) -> int:
     if item.window is None:
-        raise ValueError("rows of a number of tokens need to know each sentence's length")
+        raise ValueError("rows of a number of tokens, or by length, need to know each sentence's length")
     return item.window.tokens
 
 
