@@ -43,8 +43,10 @@ SENTENCES: dict[str, SentenceOptions] = {
         "training.batch_tokens and data.max_tokens",
     ),
     "chain_of_actions": SentenceOptions(
-        keys=("history", "future", "elements", "past_screens", "max_source_tokens", "max_target_tokens", "features")
-        + ("group_by_length",),
+        keys=(
+            *("history", "future", "elements", "past_screens"),
+            *("max_source_tokens", "max_target_tokens", "features", "group_by_length"),
+        ),
         no_packing="sentences: chain_of_actions has training.batch_size steps in a row and the limits "
         "data.max_source_tokens and data.max_target_tokens; remove training.batch_tokens and data.max_tokens",
     ),

@@ -167,6 +167,26 @@ def test_word_embeddings_start_from_a_trained_model():
         build(random_recipe(word_embeddings="phone_vlm_tiny"), words, tiny.LANGUAGE)
 
 
+def test_new_position_biases_prefer_near_tokens_and_trained_ones_are_kept(tmp_path):
+    """Every head but the last, less from head to head."""
+    torch.manual_seed(0)
+    stack_names = ("encoder", "decoder")
+    model = build_model(random_recipe(), WORDS)
+    for name in stack_names:
+        attention = getattr(model.t5, name).block[0].layer[0].SelfAttention
+        bias = attention.compute_bias(30, 30)[0].detach()
+        near, far = bias[:, 25, 24], bias[:, 25, 5]
+        assert (near[:-1] - far[:-1]).argmax() == 0
+        assert near[0] - far[0] > 10
+        assert abs(near[-1] - far[-1]) < 1
+    folder = t5_folder(tmp_path, True)
+    trained = T5ForConditionalGeneration.from_pretrained(folder)
+    fused = build_model(recipe(encoder_decoder={"checkpoint": folder}), WORDS)
+    for name in stack_names:
+        ours, theirs = (getattr(one, name).block[0].layer[0].SelfAttention for one in (fused.t5, trained))
+        assert torch.equal(ours.relative_attention_bias.weight, theirs.relative_attention_bias.weight)
+
+
 def test_coordinates_start_from_the_nearest_ones_of_the_trained_model():
     shape = tiny_auto_ui.T5 | {"d_model": 192}
     wanted = recipe(

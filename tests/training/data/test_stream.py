@@ -117,6 +117,17 @@ def test_more_sentences_than_are_packed_together_are_packed_too():
     assert tokens / (rows * 64) > 0.9, "little of the budget is left empty"
 
 
+def test_rows_by_length_have_every_sentence_once_and_little_padding():
+    lengths = [10 + number * 37 % 101 for number in range(1300)]
+    order = RowOrder(of_lengths(lengths), RowSize(sentences=8, by_length=True), 0)
+    rows = [items_of(order, range(number, number + 1)) for number in range(order.rows_in(1))]
+    assert sorted(item for row in rows for item in row) == list(range(1300))
+    padded = sum(max(lengths[item] for item in row) * len(row) for row in rows)
+    assert padded < 1.05 * sum(lengths)
+    longest = [max(lengths[item] for item in row) for row in rows]
+    assert longest != sorted(longest), "rows are shuffled"
+
+
 def test_a_row_can_be_computed_without_those_before_it():
     forwards, late = (RowOrder(of_lengths([5, 9, 3, 8, 2, 7] * 5), RowSize(tokens=16), 1) for _ in range(2))
     rows = {number: forwards.row(number) for number in range(60)}
@@ -131,8 +142,9 @@ def test_sentence_numbers_of_the_stream_are_unique():
 
 
 def test_rows_of_a_budget_need_lengths():
-    with pytest.raises(ValueError, match="need to know each sentence's length"):
-        RowOrder(whole_episodes(3), RowSize(tokens=16), 0)
+    for size in (RowSize(tokens=16), RowSize(sentences=2, by_length=True)):
+        with pytest.raises(ValueError, match="need to know each sentence's length"):
+            RowOrder(whole_episodes(3), size, 0)
 
 
 @every_stream

@@ -13,7 +13,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.collate import collate
 from vlm_agent.models.auto_ui.cost import AutoUiCost
 from vlm_agent.models.auto_ui.decoder import AutoUiDecoder
-from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart, check_text_config
+from vlm_agent.models.auto_ui.model import AutoUi, AutoUiConfig, T5HeadApart, check_text_config, prefer_near_tokens
 from vlm_agent.models.auto_ui.word_embeddings import copy_coordinates, copy_word_embeddings
 from vlm_agent.models.family import ModelFamily, Processor, saved_model_type
 from vlm_agent.models.features import feature_shape
@@ -62,6 +62,9 @@ class AutoUiFamily(ModelFamily):
         if source.config is None and saved_model_type(source, _KEY) != AutoUiConfig.model_type:
             return self.prepare(_around_t5(source, config, recipe))
         model = whole_model(AutoUi, source, config, recipe.dtype, _KEY)
+        if source.config is not None:
+            for stack in (model.t5.encoder, model.t5.decoder):
+                prefer_near_tokens(stack)
         if recipe.word_embeddings is not None:
             note = copy_word_embeddings(recipe.word_embeddings, model, tokenizer)
             model.notes, model.words_of = (note,), recipe.word_embeddings

@@ -135,13 +135,34 @@ class T5(nn.Module):
             nn.init.normal_(self.shared.weight, std=config.initializer_factor)
             # Logits start as large as those of a tied head, whose input is scaled by this.
             nn.init.normal_(self.lm_head.weight, std=config.initializer_factor * config.d_model**-0.5)
-            for stack in (self.encoder, self.decoder):
-                _prefer_near_tokens(stack)
         else:
             self.shared, self.lm_head = trained.shared, trained.lm_head
             self.encoder, self.decoder = trained.encoder, trained.decoder
         for stack in (self.encoder, self.decoder):
             stack.register_module("embed_tokens", None)
+
+
+@torch.no_grad()
+def prefer_near_tokens(stack: T5Stack) -> None:
+    """Adds -slope × distance to the position biases of a stack from random weights, as in ALiBi (Press et al., 2022).
+
+    The slope of head h is 4^-h, of the last head 0. T5's own biases start near 0, so a small model needs thousands of
+    steps to learn the order of tokens: until then it repeats plans, and writes one coordinate of two.
+    """
+    attention = cast("Any", stack.block[0]).layer[0].SelfAttention
+    furthest = attention.relative_attention_max_distance
+    offsets = torch.arange(-furthest, 1 if attention.is_decoder else furthest + 1)
+    buckets = attention._relative_position_bucket(
+        offsets,
+        bidirectional=not attention.is_decoder,
+        num_buckets=attention.relative_attention_num_buckets,
+        max_distance=furthest,
+    )
+    biases = attention.relative_attention_bias.weight
+    is_in = (buckets[:, None] == torch.arange(len(biases))).float()
+    distances = (offsets.abs()[:, None] * is_in).sum(0) / is_in.sum(0).clamp(min=1)
+    slopes = torch.tensor([4.0**-head for head in range(biases.shape[1] - 1)] + [0.0])
+    biases -= (distances[:, None] * slopes).to(biases)
 
 
 class T5HeadApart(T5ForConditionalGeneration):
@@ -162,29 +183,6 @@ class T5HeadApart(T5ForConditionalGeneration):
         if missing_keys is not None and "lm_head.weight" in missing_keys:
             self.lm_head.weight = self.shared.weight
             missing_keys.discard("lm_head.weight")
-
-
-@torch.no_grad()
-def _prefer_near_tokens(stack: T5Stack) -> None:
-    """Initialises the position biases of a new stack to -slope × distance, as in ALiBi (Press et al., 2022).
-
-    The slope of head h is 4^-h, of the last head 0. T5's own biases start near 0, so that a small model from random
-    weights takes thousands of steps to learn the order of tokens: it repeats a plan, or writes one coordinate of two.
-    """
-    attention: Any = stack.block[0].layer[0].SelfAttention
-    biases, furthest = attention.relative_attention_bias.weight, attention.relative_attention_max_distance
-    offsets = torch.arange(-furthest, furthest + 1)
-    buckets = attention._relative_position_bucket(
-        offsets,
-        bidirectional=not attention.is_decoder,
-        num_buckets=attention.relative_attention_num_buckets,
-        max_distance=furthest,
-    )
-    slopes = torch.tensor([4.0**-head for head in range(biases.shape[1] - 1)] + [0.0])
-    for bucket in range(len(biases)):
-        distances = offsets[buckets == bucket].abs().float()
-        if len(distances) and not (attention.is_decoder and bucket == 0):
-            biases[bucket] -= slopes * distances.mean()
 
 
 def _stack(config: T5Config, is_decoder: bool) -> T5Config:
