@@ -2,6 +2,9 @@
 
 import base64
 import json
+import random
+import time
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +22,10 @@ from vlm_agent.agents.llm.client import EndpointError
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.datasets.sources.traces import read_trace
-from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, recorded_screen
+from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, Step, UiElement, recorded_screen
+from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.phone_texts import result_text, screen_text
 
 PLAIN = tiny.episode(1)
@@ -207,6 +212,90 @@ def test_an_answer_becomes_thoughts_and_an_action_or_none(tmp_path, reply, actio
     _, answer = asked(tmp_path, mode="cot", reply=reply)
     assert (answer.text, answer.action, answer.failed) == (reply, action, None)
     assert answer.thoughts == (CoatTexts("", *thoughts) if any(thoughts) else None)
+
+
+def test_a_hundred_thousand_generated_replies_are_read(tmp_path):
+    """Replies with parts removed, repeated and exchanged: never an exception, and thoughts are always on one line."""
+    coat, rng = agent("http://localhost:1", tmp_path), random.Random(0)
+    pieces = [
+        *'{}[]",:\\\n`0',
+        "```json\n",
+        '"THINK":',
+        '"NEXT": "',
+        '"ACTION"',
+        '"ARGS": {',
+        "null",
+        "1e999",
+        "\ud800",
+    ]
+    bodies = [CALL, CALL.replace('"idx": 1', '"bbox": [0, 10, 200, 999]'), "CLICK(0.5, 0.5)", "I press home.", ""]
+    screen, counts = PLAIN.steps[0].screen, Counter()
+    for _ in range(100_000):
+        text = rng.choice(bodies)
+        for _ in range(rng.randrange(4)):
+            at = rng.randrange(len(text) + 1)
+            text = text[:at] + rng.choice(pieces) * rng.choice((0, 1, 3)) + text[at + rng.choice((0, 1, 20)) :]
+        answer = coat.read(text, screen)
+        thoughts = answer.thoughts or CoatTexts()
+        assert "\n" not in thoughts.think + thoughts.action
+        counts["actions"] += answer.action is not None
+        counts["thoughts"] += bool(thoughts.think)
+        counts["boxes"] += answer.box is not None
+    assert all(10_000 < counts[name] < 90_000 for name in ("actions", "thoughts", "boxes"))
+
+
+@pytest.mark.parametrize(
+    "text", ['"THINK": ' * 100_000, '"THINK": "' * 90_000, '"THINK"' + " " * 1_000_000, '"THINK": "' + "\\" * 1_000_001]
+)
+def test_a_megabyte_of_thoughts_is_read_within_a_second(tmp_path, text):
+    start = time.perf_counter()
+    assert agent("http://localhost:1", tmp_path).read(text, PLAIN.steps[0].screen).action is None
+    assert time.perf_counter() - start < 1
+
+
+def texts_at(episode: Episode, number: int) -> tuple[str, str]:
+    """Description of the screen, and result of the action before."""
+    steps = episode.steps
+    return steps[number].coat.screen, steps[number - 1].coat.result if number else ""
+
+
+def gold_call(step: Step) -> str:
+    """The demonstrated action in call form."""
+    action, (y, x) = step.action, (round(1000 * value) for value in step.action.touch_yx)
+    if action.is_tap:
+        return json.dumps({"ACTION": "click_element", "ARGS": {"bbox": [x - 5, y - 5, x + 5, y + 5]}})
+    if action.is_swipe:
+        return json.dumps({"ACTION": "scroll", "ARGS": {"direction": action.direction}})
+    names = {"home": ("press_home", {}), "complete": ("stop", {"task_status": "success"})}
+    name, arguments = names[action.name]
+    return json.dumps({"ACTION": name, "ARGS": arguments})
+
+
+def test_the_real_episode_is_prompted_and_scored(tmp_path, shared):
+    """A served oracle answers every step of AitZ's published episode with its gold action: all of AitZ's metrics are
+    100; and its texts are where they belong."""
+    (path,) = (shared / "data/aitz_episode").glob("*.json")
+    entries = list(read_steps(path))
+    episode = Episode("1", "google_apps", entries[0].goal, tuple(entry.step for entry in entries))
+    shards = tiny.write_shards(tmp_path / "shards", [episode], "test")
+
+    def answer(n: int, body: dict) -> Reply:
+        text = text_of(body["messages"])
+        earlier = text.partition("in order:\n")[2].partition("\n\n")[0].splitlines()
+        number = len(earlier)
+        assert earlier == [f"{n}. {step.coat.action}" for n, step in enumerate(episode.steps[:number], 1)]
+        screen, result = (" ".join(words.split()) for words in texts_at(episode, number))
+        assert f"in words: {screen}\n" in text and result in text
+        return Reply(gold_call(episode.steps[number]))
+
+    with serving(answer) as (url, _):
+        (tmp_path / "coat.yaml").write_text(FILE.format(url=url).replace("cot", "coat"))
+        command = ["evaluate", "--agent", str(tmp_path / "coat.yaml"), "--benchmark", "eval/aitz.yaml"]
+        assert main([*command, "--shards", str(shards), "--output", str(tmp_path / "out"), "--no-controls"]) == OK
+    scores = json.loads((tmp_path / "out" / "metrics.json").read_text())["trained"]["aitz"]
+    assert {cell["value"] for table in scores.values() for cell in table.values()} <= {100, None}
+    rows = read_predictions(tmp_path / "out" / "predictions.parquet")
+    assert [row.box is not None for row in rows] == [row.gold.is_tap for row in rows]
 
 
 def test_a_step_whose_call_fails_has_no_action_and_a_reason(tmp_path):

@@ -11,7 +11,7 @@ The prompts are `prompts.yaml`. The answers are calls of the action language `co
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -91,14 +91,16 @@ class CoatAgent:
         texts = self._texts(history, screen, replies) if self.mode == "coat" else CoatTexts()
         messages = self._messages(goal, history, screen, texts)
         replies.append(self._ask(messages, self.max_tokens, REPLY_TOKENS[self.mode]))
-        text = replies[-1].text
-        thoughts = CoatTexts(texts.screen, _field(text, "THINK"), _field(text, "NEXT"))
+        return replace(self.read(replies[-1].text, screen, texts.screen), usage=_usage(replies))
+
+    def read(self, text: str, screen: Screen, description: str = "") -> Answer:
+        """The answer that a reply is. `screen`: with its elements in the order of their numbers. Never raises."""
+        thoughts = CoatTexts(description, _field(text, "THINK"), _field(text, "NEXT"))
         return Answer(
             text,
             self.language.decode(text, screen),
             thoughts=None if thoughts == CoatTexts() else thoughts,
             box=self.language.predicted_box(text, screen),
-            usage=_usage(replies),
         )
 
     def _messages(self, goal: str, history: Sequence[Turn], screen: Screen, texts: CoatTexts) -> list[dict]:
