@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from helpers.annotation_requests import kind, parts, written
 from helpers.chat_server import Reply, serving
+from helpers.feature_shards import write_several
 
 from vlm_agent.annotation.annotator import STOPPED, clean_text, element_name
 from vlm_agent.annotation.check import check_step
 from vlm_agent.cli import FAILED, main
-from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
 
 EPISODES, STEPS = 4, 5
 TAPS = {"tap", "long_press"}
@@ -220,6 +221,29 @@ def test_texts_that_steps_have_are_kept_unless_replaced(whole, tmp_path):
                 other.coat.action,
                 other.coat.result,
             )
+
+
+def test_an_endpoint_that_cannot_be_used_ends_the_command_at_once(shards, tmp_path, capsys):
+    assert main(words(shards, "http://127.0.0.1:9/v1", tmp_path / "out")) == FAILED
+    assert "cannot be reached" in capsys.readouterr().err
+    with serving(lambda _, body: Reply(b"who?", status=401)) as (url, requests):
+        assert main(words(shards, url, tmp_path / "out", "--concurrency", 1)) == FAILED
+        assert "OPENAI_API_KEY" in capsys.readouterr().err
+        assert len(requests) <= 2
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_a_damaged_screen_is_named(server, tmp_path, capsys):
+    damaged = write_several(tmp_path / "shards", subsets=("general",))
+    dataset = ShardDataset(damaged)
+    rows = [dataset.row(index) for index in range(len(dataset))]
+    rows[1]["steps"][3]["screenshot"]["bytes"] = b"no picture"
+    with ShardWriter(damaged / dataset.place(0)[0]) as writer:
+        for row in rows:
+            writer.write_row(row | {"steps": [step | {"instruction": None} for step in row["steps"]]})
+    assert main(words(damaged, server[0], tmp_path / "out")) == FAILED
+    error = capsys.readouterr().err
+    assert f"a screen of episode {dataset.ids[1]} cannot be decoded" in error
 
 
 def test_a_limit_of_cost_stops_with_every_reply_on_disk(shards, whole, tmp_path, capsys):

@@ -208,7 +208,7 @@ def test_edits_are_stored_and_in_the_final_shards(annotated, server):
     reply = json.loads(body)
     assert status == 200
     assert reply["texts"]["think"] == 'Now "this" <b> é'
-    assert reply["edited"] == ["action", "think"]
+    assert reply["states"] == {"screen": "", "action": "edited", "think": "edited", "result": ""}
     assert reply["accepted"]
     assert "click on nothing at all" in ask(server, "GET", "/step/1/2")[2].decode()
     assert ShardDataset(annotated).row(1) == rows[1]  # until the review ends
@@ -242,7 +242,7 @@ def test_accepting_a_step_keeps_its_texts_to_the_byte(annotated, server):
     for accepted in (True, False):
         status, _, body = ask(server, "POST", "/step/0/0", edit(annotated) | {"accepted": accepted})
         assert status == 200
-        assert json.loads(body)["edited"] == []
+        assert set(json.loads(body)["states"].values()) == {""}
         assert json.loads(body)["accepted"] == accepted
     name = ShardDataset(annotated).ids[0]
     assert EditStore(annotated / ".annotation").load(name) == {0: Edit()}
@@ -257,6 +257,34 @@ def test_the_check_is_repeated_with_every_edit(annotated, server):
         for text in ("tap it", f"scroll {direction}")
     ]
     assert [reply["problem"] for reply in replies] == ["other action", None]
+
+
+def test_the_next_open_and_the_next_listed_step_are_found_from_everywhere(annotated):
+    session = ReviewSession(annotated)
+    findings = [json.loads(line) for line in (annotated / "findings.jsonl").read_text().splitlines()]
+    places = [(session._dataset.ids.index(one["episode_id"]), one["step"]) for one in findings]
+    assert len(places) == 4
+    assert [session.step(*place).next_finding for place in places] == [*places[1:], places[0]]
+    assert session.step(3, 4).next is None
+    assert session.step(0, 4).next == (1, 0)
+    assert session.step(1, 0).previous == (0, 4)
+    every = [(episode, number) for episode in range(4) for number in range(STEPS)]
+    for place in every:
+        if place != (2, 3):
+            session.save(*place, session.step(*place).texts, accepted=True)
+    assert session.next_open() == session.step(0, 0).next_open == session.step(3, 4).next_open == (2, 3)
+    assert session.step(2, 3).next_open is None
+    session.save(2, 3, session.step(2, 3).texts, accepted=True)
+    assert session.next_open() is None
+    assert session.counts() == {"steps": 20, "accepted": 20, "edited": 0, "findings": 4}
+
+
+def test_a_text_that_follows_from_an_edited_action_is_marked_until_the_step_is_accepted(annotated, server):
+    changed = edit(annotated, 0, 1, action="tap it", result="new")
+    for accepted, think in ((False, "written for the earlier action"), (True, "")):
+        _, _, body = ask(server, "POST", "/step/0/1", changed | {"accepted": accepted})
+        states = {"screen": "", "action": "edited", "think": think, "result": "edited"}
+        assert json.loads(body)["states"] == states
 
 
 def test_concurrent_edits_of_one_episode_are_all_kept(annotated, server):

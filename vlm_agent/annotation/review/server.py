@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
             step = self.server.session.save(episode, number, content["texts"], content["accepted"])
         except InvalidEditError as error:
             raise _Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
-        reply = {"texts": step.texts, "accepted": step.accepted, "problem": step.problem, "edited": step.edited}
+        reply = {"texts": step.texts, "accepted": step.accepted, "problem": step.problem, "states": step.states}
         self._send(HTTPStatus.OK, "application/json", json.dumps(reply).encode())
 
     def _place(self, path: str) -> tuple[str, int, int]:

@@ -1,7 +1,7 @@
 """What a review shows and stores: steps with their texts, edits and findings. Thread-safe."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -62,6 +62,13 @@ class ShownStep:
     def has_next(self) -> bool:
         return self.number + 1 < self.length
 
+    @property
+    def states(self) -> dict[str, str]:
+        """A remark on each text: that it was edited, or that it was written before the action was."""
+        is_open = "action" in self.edited and not self.accepted
+        earlier = {name: "written for the earlier action" for name in ("think", "result") if is_open}
+        return dict.fromkeys(TEXTS, "") | earlier | dict.fromkeys(self.edited, "edited")
+
 
 @dataclass(frozen=True)
 class ListedStep:
@@ -88,6 +95,7 @@ class ReviewSession:
         self._store = EditStore(output / WORK)
         self._edits: dict[str, EpisodeEdits] = {name: self._store.load(name) for name in self._dataset.ids}
         self._problems = {(finding.episode_id, finding.step): finding.problem for finding in read_findings(output)}
+        self._position = {name: index for index, name in enumerate(self._dataset.ids)}
         self._lock = threading.Lock()
 
     @property
@@ -104,7 +112,7 @@ class ReviewSession:
         with self._lock:
             edits = [edit for episode in self._edits.values() for edit in episode.values()]
             return {
-                "steps": sum(len(sizes) for sizes in self._dataset.screen_sizes),
+                "steps": self._dataset.manifest["steps_written"],
                 "accepted": sum(edit.accepted for edit in edits),
                 "edited": sum(bool(edit.texts) for edit in edits),
                 "findings": len(self._problems),
@@ -138,12 +146,21 @@ class ReviewSession:
             self._moved(place, 1),
             self._moved(place, -1),
             self.next_open(place),
-            self._search(place, lambda name, step: (name, step) in self._problems),
+            self._next_finding(place),
         )
 
     def next_open(self, after: tuple[int, int] | None = None) -> tuple[int, int] | None:
         """The first step that is not accepted, after a step or from the start; None if all others are accepted."""
-        return self._search(after, lambda name, step: not self._edit(name, step).accepted)
+        ids = self._dataset.ids
+        first, start = (0, -1) if after is None else after
+        for offset in range(len(ids) + 1):
+            episode = (first + offset) % len(ids)
+            for number in range(start + 1 if not offset else 0, self._length(episode)):
+                if (episode, number) == after:
+                    return None
+                if not self._edit(ids[episode], number).accepted:
+                    return episode, number
+        return None
 
     def save(self, episode: int, number: int, texts: Mapping[str, str], accepted: bool) -> ShownStep:
         """Stores the texts that changed. Raises UnknownStepError and InvalidEditError."""
@@ -201,18 +218,13 @@ class ReviewSession:
             return None
         return episode + by, 0 if by > 0 else self._length(episode + by) - 1
 
-    def _search(self, after: tuple[int, int] | None, matches: Callable[[str, int], bool]) -> tuple[int, int] | None:
-        """The first matching step after a place, then from the start up to it; None without another one."""
-        ids = self._dataset.ids
-        first, start = (0, -1) if after is None else after
-        for offset in range(len(ids) + 1):
-            episode = (first + offset) % len(ids)
-            for number in range(start + 1 if not offset else 0, self._length(episode)):
-                if (episode, number) == after:
-                    return None
-                if matches(ids[episode], number):
-                    return episode, number
-        return None
+    def _next_finding(self, place: tuple[int, int]) -> tuple[int, int] | None:
+        """The next step with a finding, from the start again after the last one; None without another one."""
+        with self._lock:
+            places = [(self._position[name], step) for name, step in self._problems]
+        later = [other for other in places if other > place]
+        earlier = [other for other in places if other < place]
+        return min(later or earlier, default=None)
 
 
 def _drawn(step: Step, action: bool, boxes: bool) -> Image.Image:

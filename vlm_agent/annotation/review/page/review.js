@@ -42,7 +42,7 @@
       return reply.texts[area.name];
     });
     accepted = reply.accepted;
-    for (const area of areas) byId(`state-${area.name}`).textContent = reply.edited.includes(area.name) ? "edited" : "";
+    for (const area of areas) byId(`state-${area.name}`).textContent = reply.states[area.name];
     byId("problem").textContent = reply.problem ?? "";
     byId("accept-words").textContent = accepted ? "Accepted ✓" : "Accept";
     byId("withdraw").hidden = !accepted;
