@@ -1,11 +1,12 @@
-"""The paragraph Cost in the headers of recipes: dry runs on synthetic episodes, as many and as long as AITW's.
+"""The paragraph Cost in the headers of recipes: dry runs on synthetic episodes, as many and as long as the real ones.
 
     python tests/helpers/recipe_costs.py            prints the lines of every recipe for a real model
     python tests/helpers/recipe_costs.py --write    and puts them into the headers
 
 AITW has these episodes and screens (Rawles et al. 2023), about 80 % of them in train; how lengths spread around each
 subset's mean is assumed. A two-hundredth of them is made, of google_apps only the tenth that the mixture keeps, and
-what grows with the data is multiplied. Checkpoints are the published configurations (`published_configs`), with
+what grows with the data is multiplied. Of AitZ a tenth of the train split is made, with texts as long as those of its
+published episode by T5's tokenizer. Checkpoints are the published configurations (`published_configs`), with
 stand-ins for the tokenizers: words whole, numbers in digits. With Qwen's own, Qwen2.5-VL-7B's lines were the same
 but for 1 % more tokens to learn.
 """
@@ -15,6 +16,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,8 @@ from vlm_agent.datasets.selection import in_mixture
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import EncodedScreen
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
-from vlm_agent.episodes import Action, Step
+from vlm_agent.datasets.sources import aitz
+from vlm_agent.episodes import Action, CoatTexts, Step
 from vlm_agent.models.cost import Flops
 from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import Recipe, read_recipe
@@ -46,6 +49,11 @@ AITW = {
     "web_shopping": (28_061, 365_253),
 }
 TRAIN, MADE, GOOGLE_APPS = 0.8, 0.005, 0.1
+AITZ = {subset: counts for (split, subset), counts in aitz.PUBLISHED.items() if split == "train"}
+AITZ_MADE = 0.1
+AITZ_TOKENS = {"screen": (100, 160), "think": (38, 90), "action": (3, 18), "result": (30, 80)}
+"""The fewest and most tokens of a text of AitZ, assumed. Its published episode has 115–143, 37–72, 2–17 and 36–62 by
+T5's tokenizer; the paper's figure 3 has 80–120, 30–70 and 20–80 words for SD, AT and AR."""
 EIGHT = (("H100", 8), ("A100-80", 8))
 MACHINES = {
     "qwen2_5_vl_7b_lora": EIGHT,
@@ -57,10 +65,16 @@ MACHINES = {
     "auto_ui_small": EIGHT,
     "auto_ui_base": EIGHT,
     "auto_ui_large": EIGHT,
+    "auto_ui_base_aitz": EIGHT,
+    "qwen2_5_vl_7b_lora_aitz": EIGHT,
 }
 """Where each recipe is to run: the first is what its header's dry run asks about."""
 
+ON_AITZ = ("auto_ui_base_aitz", "qwen2_5_vl_7b_lora_aitz")
+"""The recipes whose data are AitZ."""
+
 _SIZES = ((1440, 720), (2280, 1080), (2340, 1080), (2400, 1080))
+_AITZ_SIZES = ((600, 270),)
 _GOALS = (
     "open the settings and turn off automatic brightness",
     "what is the weather in the town where the next game is played",
@@ -70,15 +84,41 @@ _GOALS = (
 _TYPED = ("weather tomorrow", "wireless mouse", "bank")
 _SYSTEM = "system\nYou operate a phone by its screen, one action at a time."
 _FRAME = ("Goal: ", "\nAction: ", _SYSTEM, "user", "assistant")
-TEXTS = [*_GOALS, *(f" {goal}" for goal in _GOALS), *_TYPED, *PHRASES, *_FRAME, *(f" {text}" for text in _TYPED)]
+_WORD = "screen"
+TEXTS = [
+    _WORD,
+    f" {_WORD}",
+    *_GOALS,
+    *(f" {goal}" for goal in _GOALS),
+    *_TYPED,
+    *PHRASES,
+    *_FRAME,
+    *(f" {text}" for text in _TYPED),
+]
 _COST = re.compile(r"^# Cost, estimated.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+
+
+def shards_of(name: str, folder: Path) -> Path:
+    """The episodes for a recipe's dry run, below `folder`; made where they are not yet."""
+    there = folder / ("aitz" if name in ON_AITZ else "shards")
+    if not there.exists():
+        (write_aitz if name in ON_AITZ else write_shards)(there)
+    return there
 
 
 def write_shards(folder: Path, share: float = MADE * TRAIN) -> Path:
     """A share of AITW in episodes without pixels; nothing that a dry run reads is left out."""
-    screen = [EncodedScreen(b"", *size) for size in _SIZES]
+    return _write(folder, _rows([EncodedScreen(b"", *size) for size in _SIZES], share))
+
+
+def write_aitz(folder: Path, share: float = AITZ_MADE) -> Path:
+    """A share of AitZ's train split in episodes with texts, without pixels."""
+    return _write(folder, _aitz_rows([EncodedScreen(b"", *size) for size in _AITZ_SIZES], share))
+
+
+def _write(folder: Path, episodes: Iterator[dict]) -> Path:
     with ShardWriter(folder / "made.parquet") as shard:
-        rows = list(_rows(screen, share))
+        rows = list(episodes)
         for row in rows:
             shard.write_row(row)
     write_manifest(folder, {"files": [{"shard": "made.parquet", "subset": "all", "episodes_written": len(rows)}]})
@@ -95,8 +135,30 @@ def _rows(screens: list[EncodedScreen], share: float) -> Iterator[dict]:
         for length in lengths(round(episodes * kept * share), steps / episodes, rng).tolist():
             screen = screens[rng.integers(len(screens))]
             done = [*(actions[number] for number in rng.integers(len(actions), size=length - 1)), Action.complete()]
-            structs = [step_struct(Step(None, action), screen, "png", at) for at, action in enumerate(done)]
-            yield episode_row(next(ids), subset, "train", _GOALS[rng.integers(len(_GOALS))], "", 0, structs)
+            yield _row(
+                next(ids), subset, _GOALS[rng.integers(len(_GOALS))], [Step(None, action) for action in done], screen
+            )
+
+
+def _aitz_rows(screens: list[EncodedScreen], share: float) -> Iterator[dict]:
+    rng = np.random.default_rng(0)
+    steps = [Step(None, _action(rng), coat=_texts_of_a_step(rng)) for _ in range(500)]
+    for subset, (episodes, screens_in_all) in AITZ.items():
+        for number, length in enumerate(lengths(round(episodes * share), screens_in_all / episodes, rng).tolist()):
+            done = [steps[at] for at in rng.integers(len(steps), size=length)]
+            done[-1] = replace(done[-1], action=Action.complete())
+            screen = screens[rng.integers(len(screens))]
+            yield _row(f"{subset}/{number}", subset, _GOALS[rng.integers(len(_GOALS))], done, screen)
+
+
+def _row(name: str, subset: str, goal: str, steps: list[Step], screen: EncodedScreen) -> dict:
+    structs = [step_struct(step, screen, "png", at) for at, step in enumerate(steps)]
+    return episode_row(name, subset, "train", goal, "", 0, structs)
+
+
+def _texts_of_a_step(rng: np.random.Generator) -> CoatTexts:
+    """Texts of one word repeated, which the stand-ins for tokenizers have whole."""
+    return CoatTexts(**{part: " ".join([_WORD] * rng.integers(*ends)) for part, ends in AITZ_TOKENS.items()})
 
 
 def lengths(count: int, mean: float, rng: np.random.Generator) -> np.ndarray:
@@ -138,10 +200,10 @@ def _texts(recipe: Recipe) -> list[str]:
     return [*TEXTS, *STEP_PHRASES, *(f" {text}" for text in (*STEP_PHRASES, *encoded)), *encoded]
 
 
-def dry_run_of(name: str, shards: Path, folder: Path) -> DryRun:
-    """The recipe on the first of its machines."""
+def dry_run_of(name: str, folder: Path) -> DryRun:
+    """The recipe on the first of its machines. `folder`: for episodes and checkpoints, which are made once."""
     path = RECIPES / f"{name}.yaml"
-    overrides = stand_ins(read_recipe(path), folder) | {"data.shards": str(shards)}
+    overrides = stand_ins(read_recipe(path), folder) | {"data.shards": str(shards_of(name, folder))}
     gpu, gpus = MACHINES[name][0]
     return dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu(gpu), gpus))
 
@@ -150,15 +212,15 @@ def cost_lines(name: str, dry: DryRun) -> str:
     """The paragraph of a header."""
     reads, step, target = dry.reads, dry.step, dry.target
     with_or_without = "with" if dry.recipe.training.gradient_checkpointing else "without"
-    grown = _grown(dry)
+    grown = _grown(name, dry)
     everything = grown * reads.episodes
+    data = "AitZ's train split" if name in ON_AITZ else "AITW's train split, google_apps cut to 10 %"
     trained, frozen = (sum(part[kind] for part in dry.parameters.values()) / 1e6 for kind in ("trained", "frozen"))
     plural = "s" if target.gpus > 1 else ""
     lines = [
         "Cost, estimated by a dry run, not measured (assumptions: `python tests/helpers/recipe_costs.py`):",
         f"  parameters  {trained:,.1f} M trained, {frozen:,.1f} M frozen",
-        f"  data        AITW's train split, google_apps cut to 10 %: {_round(everything)} episodes of "
-        f"{reads.actions / reads.episodes:.1f} steps",
+        f"  data        {data}: {_round(everything)} episodes of {reads.actions / reads.episodes:.1f} steps",
         f"  tokens      {_tokens(reads)}",
         f"  per epoch   {_short(reads.load.tokens * grown)} tokens in {_round(dry.rows_a_pass * grown)} rows",
         f"  per step    {step.rows} rows on {target.gpus} GPU{plural}: "
@@ -166,7 +228,7 @@ def cost_lines(name: str, dry: DryRun) -> str:
         f"{_round(step.supervised)} of them supervised",
         f"  FLOPs       {_short(step.work.model)} per step{_with_recomputation(step.work)}",
         f"  time        {_times(name, dry, grown)} of peak (assumed: docs/training.md);",
-        f"              {_recomputed(dry)}",
+        f"              {_recomputed(dry, grown)}",
         f"  memory      GB per GPU, {with_or_without} gradient checkpointing: {_memory(dry)}",
     ]
     return "".join(f"# {line}\n" for line in lines)
@@ -197,7 +259,7 @@ def _with_recomputation(work: Flops) -> str:
     return f"; {_short(work.hardware)} with recomputation" if work.recomputed else ""
 
 
-def _recomputed(dry: DryRun) -> str:
+def _recomputed(dry: DryRun, grown: float) -> str:
     """What a header's percentages of peak are, and the length of the run."""
     work, epochs = dry.step.work, dry.recipe.training.epochs
     share = (
@@ -206,11 +268,13 @@ def _recomputed(dry: DryRun) -> str:
         else "no recomputation"
     )
     extra = "" if dry.recipe.model.quantisation is None else ", dequantisation not counted"
-    return f"{share}{extra}; {_round(dry.steps * _grown(dry))} steps, {epochs:g} epoch{'' if epochs == 1 else 's'}"
+    return f"{share}{extra}; {_round(dry.steps * grown)} steps, {epochs:g} epoch{'' if epochs == 1 else 's'}"
 
 
-def _grown(dry: DryRun) -> float:
-    """How many times the episodes of AITW's train split are those that were made."""
+def _grown(name: str, dry: DryRun) -> float:
+    """How many times the episodes of the recipe's train split are those that were made."""
+    if name in ON_AITZ:
+        return sum(episodes for episodes, _ in AITZ.values()) / dry.reads.episodes
     return sum(kept * episodes for episodes, kept in _kept()) * TRAIN / dry.reads.episodes
 
 
@@ -237,6 +301,8 @@ def _short(number: float) -> str:
 
 
 def _hours(hours: float) -> str:
+    if hours < 0.05:
+        return f"{60 * hours:.1f} minutes"
     return f"{hours:,.0f} hours" if hours >= 10 else f"{hours:.1f} hours"
 
 
@@ -254,9 +320,8 @@ def main() -> int:
     options = parser.parse_args()
     quiet_libraries()
     with tempfile.TemporaryDirectory() as temporary:
-        shards = write_shards(Path(temporary) / "shards")
         for name in MACHINES:
-            lines = cost_lines(name, dry_run_of(name, shards, Path(temporary)))
+            lines = cost_lines(name, dry_run_of(name, Path(temporary)))
             print(f"{name}\n{lines}", flush=True)
             if options.write:
                 path = RECIPES / f"{name}.yaml"
