@@ -226,7 +226,11 @@ class StepSentences:
         if rest:
             return self._ending(rest)
         ending = self._ending("")
-        return None if ending is None else f"{LINK} {ending}"
+        if ending is None:
+            return None
+        whole = f"{LINK} {ending}"
+        begun = next(count for count in range(len(whole), -1, -1) if text.endswith(whole[:count]))
+        return whole[begun:]
 
     def _ending(self, text: str) -> str | None:
         if not self.future:
