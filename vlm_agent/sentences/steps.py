@@ -229,8 +229,8 @@ class StepSentences:
         if ending is None:
             return None
         whole = f"{LINK} {ending}"
-        begun = next(count for count in range(len(whole), -1, -1) if text.endswith(whole[:count]))
-        return whole[begun:]
+        written = next(count for count in range(len(whole), -1, -1) if text.endswith(whole[:count]))
+        return whole[written:]
 
     def _ending(self, text: str) -> str | None:
         if not self.future:
