@@ -1,7 +1,8 @@
 """Where the texts come from that an agent reads in an offline evaluation: a line for each in the report.
 
-An annotation knows the goal and the true action, so no phone provides it. A recorded text that equals what the screen's
-elements and activity give (`phone_texts`) is counted as the phone's.
+An annotation knows the goal and the true action, so no phone provides it. Those of `vlm-agent annotate`, which are
+named in the manifest of the shards, know less. A recorded text that equals what the screen's elements and activity
+give (`phone_texts`) is counted as the phone's.
 """
 
 from collections import Counter
@@ -15,6 +16,9 @@ PHONE = "activity and elements of the screen, as any phone gives"
 ANNOTATION = "annotation, made with goal and true action known; no phone gives it"
 DEMONSTRATION = "demonstration, made with goal and true action known; online the agent reads its own"
 MISSING = "empty in the data"
+
+_KNOWN = {"screen": "from the screen alone", "result": "from the screens before and after, with the true action known"}
+"""What `vlm-agent annotate` shows its model."""
 
 _NAMES = {
     "screen": "screen descriptions",
@@ -31,8 +35,17 @@ def text_origins(dataset: ShardDataset, chosen: Iterable[int], text_inputs: Sequ
     counts: dict[str, Counter[str]] = {part: Counter() for part in text_inputs}
     for index in chosen:
         for part, origin in _origins(dataset.without_pixels(index), text_inputs):
-            counts[part][origin] += 1
+            counts[part][_annotation(dataset, part) if origin == ANNOTATION else origin] += 1
     return {_NAMES[part]: _line(of_part) for part, of_part in counts.items()}
+
+
+def _annotation(dataset: ShardDataset, part: str) -> str:
+    """`ANNOTATION`, or what `vlm-agent annotate` knew. Texts that it kept cannot be distinguished from its own."""
+    manifest = dataset.manifest
+    if part not in _KNOWN or "annotation" not in manifest or manifest["texts"][part].get("kept"):
+        return ANNOTATION
+    edited = f", {manifest['steps_edited']:,} steps edited by people" if manifest["steps_edited"] else ""
+    return f"annotation by {manifest['annotation']['model']}, {_KNOWN[part]}{edited}; no phone gives it"
 
 
 def _line(counts: Counter[str]) -> str:
