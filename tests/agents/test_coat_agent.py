@@ -115,6 +115,39 @@ def test_without_recorded_texts_they_are_computed_from_the_screens(tmp_path, tex
     assert f"What the last action did: {result_text(before, now)}\n\nThis screen in words: {screen_text(now)}\n" in text
 
 
+def test_a_text_that_the_episode_lacks_is_left_out(tmp_path):
+    steps = [replace(step, coat=replace(step.coat, screen="", result="")) for step in WITH_TEXTS.steps]
+    [messages], _ = asked(tmp_path, replace(WITH_TEXTS, steps=tuple(steps)))
+    text = text_of(messages)
+    assert "in words:" not in text and "last action" not in text and "3. action 2" in text
+
+
+def test_the_control_of_results_shows_that_of_an_earlier_action_or_none(tmp_path):
+    with serving(lambda n, body: Reply(CALL)) as (url, requests):
+        controlled = ControlledAgent(agent(url, tmp_path), CONTROLS["shuffled_results"])
+        for episode in (PLAIN, WITH_TEXTS):
+            for number in (1, 3):
+                controlled.act(episode.goal, demonstrated(episode, number), recorded_screen(episode, number))
+    first, _, second, later = (text_of(call.body["messages"]) for call in requests)
+    assert "last action" not in first + second
+    assert "result 0" in later or "result 1" in later
+
+
+@pytest.mark.parametrize(
+    ("settings", "inputs", "notes"),
+    [
+        ({"mode": "coa"}, (), []),
+        ({}, ("screen", "result", "action"), ["earlier actions without a description"]),
+        ({"texts": "phone"}, ("action",), ["screen descriptions", "action results"]),
+        ({"texts": "model"}, ("action",), ["screen descriptions", "action results"]),
+    ],
+)
+def test_the_settings_name_the_texts_that_are_read_and_their_origin(settings, inputs, notes):
+    chosen = CoatAgentSettings(endpoint="http://a:1", model="vlm", **settings)
+    assert chosen.text_inputs == inputs
+    assert [name for name in chosen.text_notes if name in notes] == notes
+
+
 def test_earlier_actions_without_texts_are_described_by_a_template(tmp_path):
     [messages], _ = asked(tmp_path)
     lines = text_of(messages).split("\n\n")[1].splitlines()[1:]
@@ -294,6 +327,9 @@ def test_the_real_episode_is_prompted_and_scored(tmp_path, shared):
         assert main([*command, "--shards", str(shards), "--output", str(tmp_path / "out"), "--no-controls"]) == OK
     scores = json.loads((tmp_path / "out" / "metrics.json").read_text())["trained"]["aitz"]
     assert {cell["value"] for table in scores.values() for cell in table.values()} <= {100, None}
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "4 steps: annotation, made with goal and true action known" in report
+    assert "a template: action and touched element" in report
     rows = read_predictions(tmp_path / "out" / "predictions.parquet")
     assert [row.box is not None for row in rows] == [row.gold.is_tap for row in rows]
 

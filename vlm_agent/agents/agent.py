@@ -162,6 +162,11 @@ class AgentSettings(Section):
         of the current step and earlier ones, the others of earlier steps only."""
         return ()
 
+    @property
+    def text_notes(self) -> dict[str, str]:
+        """Lines of the report on texts that the agent reads and that are not recorded: what they are → their origin."""
+        return {}
+
     def identity(self) -> dict[str, Any]:
         """All settings that determine the answers, as JSON values. An evaluation resumes only if they are equal.
 

@@ -12,6 +12,16 @@ from vlm_agent.agents.coat.prompts import PROMPTS, Mode, Prompts, read_prompts
 from vlm_agent.agents.llm.calls import CallLimits, Calls
 from vlm_agent.agents.llm.client import ChatEndpoint
 
+_PHONE = "activity and elements of the screen, as any phone gives"
+_NOTES: dict[str, dict[str, str]] = {
+    "recorded": {},
+    "phone": {"screen descriptions": _PHONE, "action results": _PHONE},
+    "model": {
+        "screen descriptions": "the prompted model, from the screen alone",
+        "action results": "the prompted model, from the screens before and after the action",
+    },
+}
+
 
 class CoatAgentSettings(AgentSettings, CallLimits):
     """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server. The API key
@@ -49,6 +59,18 @@ class CoatAgentSettings(AgentSettings, CallLimits):
     @property
     def language(self) -> LanguageSettings:
         return language_settings({"name": "coat"})
+
+    @property
+    def text_inputs(self) -> tuple[str, ...]:
+        if self.mode != "coat":
+            return ()
+        return ("screen", "result", "action") if self.texts == "recorded" else ("action",)
+
+    @property
+    def text_notes(self) -> dict[str, str]:
+        if self.mode != "coat":
+            return {}
+        return _NOTES[self.texts] | {"earlier actions without a description": "a template: action and touched element"}
 
     def identity(self) -> dict[str, Any]:
         """The same model on another server is the same agent. Prompts count by their content."""

@@ -25,7 +25,7 @@ from vlm_agent.agents.llm.client import CallError, Completion
 from vlm_agent.agents.llm.cost import BYTES_PER_TOKEN, Expense, estimated_tokens
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, element_at
 from vlm_agent.errors import UserError
-from vlm_agent.phone_texts import result_text, screen_text
+from vlm_agent.sentences.thoughts import known_texts
 
 TEXT_TOKENS = 256
 """Limit of a description or result that the model is asked for."""
@@ -40,13 +40,14 @@ _JSON = json.JSONDecoder(strict=False)  # a line break within a string is read
 
 @dataclass(frozen=True)
 class CoatAgent:
-    """`language`: reads the answers; its calls are those of the prompts.
+    """`language`: reads the answers, which are calls in its form.
 
     `elements`: `text` lists them below the goal, `marks` draws their numbers into the picture.
 
-    `texts`: the origin of description and result in mode `coat`. `recorded`: those of the episode, and where it has
-    none, `phone`: computed from activity and elements (`phone_texts`). `model`: the same model is asked, with one call
-    for the screen and one for the two screens. `workers`: concurrent calls in `answer_episodes`.
+    `texts`: the origin of description and result in mode `coat`. `phone`: computed from activity and elements
+    (`phone_texts`). `recorded`: those of the episode; for steps without texts, those of the phone. `model`: the same
+    model is asked, with one call for the screen and one for two screens. `workers`: concurrent calls in
+    `answer_episodes`.
     """
 
     calls: Calls
@@ -127,12 +128,11 @@ class CoatAgent:
         """Description of the screen, and result of the last action; no result at the first step."""
         if self.texts == "model":
             return self._asked_texts(history, screen, replies)
-        recorded = screen.texts if self.texts == "recorded" else None
-        description = "" if recorded is None else _one_line(recorded.description)
-        result = "" if recorded is None or not history else _one_line(recorded.result)
-        if history and not result:
-            result = result_text(history[-1].screen, screen)
-        return CoatTexts(screen=description or screen_text(screen), result=result)
+        screens = [*(turn.screen for turn in history[-1:]), screen]
+        if self.texts == "phone":
+            screens = [replace(shown, texts=None) for shown in screens]
+        known = known_texts(screens)[-1]
+        return CoatTexts(screen=_one_line(known.description), result=_one_line(known.result) if history else "")
 
     def _asked_texts(self, history: Sequence[Turn], screen: Screen, replies: list[Completion]) -> CoatTexts:
         replies.append(self._ask([user(self.prompts.describe, [_pixels(screen)])], TEXT_TOKENS, DESCRIPTION_TOKENS))

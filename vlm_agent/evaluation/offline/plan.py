@@ -1,6 +1,6 @@
 """The plan of an offline evaluation, OUT/plan.json: settings that decide the predictions, and others for the report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ _OF_AGENT = ("agent", "language", "text_inputs")
 class Plan:
     """`agent` is the result of `identity.agent_identity`, `place` the agent's path or address.
 
+    `text_notes` are those of the agent's settings.
+
     `passes` are the runs, grouped by their shared pass over the episodes: [["trained", "constrained"], …].
     """
 
@@ -29,6 +31,7 @@ class Plan:
     place: str
     benchmark: Benchmark
     passes: list[list[str]]
+    text_notes: dict[str, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> list[str]:
@@ -68,6 +71,7 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "dialect": plan.benchmark.dialect,
         "further_dialects": plan.benchmark.further_dialects,
         "passes": plan.passes,
+        "text_notes": plan.text_notes,
     }
     job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
 
@@ -88,7 +92,7 @@ def read_plan(output: Path) -> Plan:
         further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
     )
     agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
-    plan = Plan(agent, others["place"], benchmark, others["passes"])
+    plan = Plan(agent, others["place"], benchmark, others["passes"], others.get("text_notes", {}))
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")
     return plan

@@ -66,7 +66,7 @@ def evaluate(
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
     passes = passes_of(controls_of(settings.text_inputs) if controls else (), variants)
-    plan = Plan(agent_identity(settings), settings.display_name, benchmark, passes)
+    plan = Plan(agent_identity(settings), settings.display_name, benchmark, passes, settings.text_notes)
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
@@ -183,7 +183,7 @@ def _report_unwritable(lines: Sequence[str], console: Console) -> None:
 
 
 def _origins_of_texts(plan: Plan, dataset: ShardDataset, parts: Parts) -> dict[str, str]:
-    return text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ()))
+    return text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes
 
 
 def _facts(plan: Plan, about: dict) -> dict[str, str]:
