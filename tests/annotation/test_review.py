@@ -317,6 +317,12 @@ def test_an_incomplete_annotation_cannot_be_reviewed(annotated, tmp_path, capsys
     assert "does not hold an annotation" in capsys.readouterr().err
 
 
+def test_a_port_that_cannot_be_used_is_named(annotated, server, capsys):
+    for port in (server.server_port, 65536):
+        assert main(["annotate", "--review", "--output", str(annotated), "--port", str(port)]) == FAILED
+        assert f"port {port} cannot be used" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_the_end_of_the_command_writes_the_edits(annotated, end):
     command = [sys.executable, "-m", "vlm_agent.cli", "annotate", "--review", "--output", str(annotated)]

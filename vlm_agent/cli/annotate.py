@@ -17,10 +17,10 @@ Copies shards to a new folder in which every step has the four texts of Chain-of
 screen (without the goal), the thought before the action, a description of the action, and its result. Texts that a step
 has already are kept. Prints an estimate of the cost before the first call. The API key is read from OPENAI_API_KEY.
 
-Run the same command again to resume: every reply is on disk before it is used, so no call is repeated, and the result
-is the same to the byte. In a job array, each task annotates a part of the shards, and one command at the end completes
-the result. --check lists action descriptions that contradict their action or name nothing on the screen. --review
-serves a page on this machine to accept and edit texts; at its end, the edits are written to the shards:
+Run the same command again to resume: every reply is on disk before it is used, so a request is sent once, and the
+result is the same to the byte. In a job array, each task annotates a part of the shards, and one command at the end
+completes the result. --check lists action descriptions that contradict their action or name nothing on the screen.
+--review serves a page on this machine to accept and edit texts; at its end, the edits are written to the shards:
 
   vlm-agent annotate SHARDS --endpoint http://localhost:8000/v1 --model NAME --output ANNOTATED
   vlm-agent annotate --check SHARDS

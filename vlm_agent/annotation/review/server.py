@@ -29,6 +29,7 @@ from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import AnnotationPlan, job
 from vlm_agent.annotation.review.session import InvalidEditError, ReviewSession, UnknownStepError
+from vlm_agent.errors import UserError
 
 _PAGE = Path(__file__).with_name("page")
 _FILES = {"/review.css": "text/css; charset=utf-8", "/review.js": "text/javascript; charset=utf-8"}
@@ -90,12 +91,15 @@ def _stopped_by_signals() -> Iterator[None]:
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Listens on 127.0.0.1. `address`: of the page, with the token."""
+    """Listens on 127.0.0.1. `address`: of the page, with the token. Raises UserError if the port cannot be used."""
 
     daemon_threads = True
 
     def __init__(self, session: ReviewSession, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise UserError(f"port {port} cannot be used ({error}); choose another --port") from None
         self.session, self.token = session, secrets.token_urlsafe(32)
 
     @property
