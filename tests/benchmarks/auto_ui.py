@@ -2,7 +2,7 @@
 
     make demo                                     # for the shards
     python tests/benchmarks/auto_ui.py [--quick] [--seeds 0 1 2] [--arms full pooled …]
-        [--parts runs cost online]
+        [--parts runs cost online transfer]
 
 Each arm changes one key of recipes/auto_ui_tiny.yaml and is trained for its number of steps:
 
@@ -15,9 +15,9 @@ Each arm changes one key of recipes/auto_ui_tiny.yaml and is trained for its num
 
 The full arm is also evaluated on grey screens, without history, and beside the most frequent action and the blind
 ceiling. Runs are cached in --output by recipe and steps; killed ones resume, and several commands with different arms
-or seeds can share the work. Parts: `runs` as above, `cost` (table 5) and `online` (100 tasks), the last two for the
-first seed of the full arm and of the demo's agent. Prints tables and the time left, and writes --output/auto_ui.json;
-the last line of output is JSON.
+or seeds can share the work. Parts: `runs` as above, `cost` (table 5) and `online` (100 tasks), both for the first seed
+of the full arm and of the demo's agent, and `transfer` (figure 5: five models by five subsets, 200 steps each). Prints
+tables and the time left, and writes --output/auto_ui.json; the last line of output is JSON.
 """
 
 import argparse
@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from chain_of_actions.arms import ARMS, RECIPE, ROOT, Run
 from chain_of_actions.cost import cost_of
 from chain_of_actions.figures import STUDENT, controls_of, figures_of, floor, rankings, summary, write
+from chain_of_actions.transfer import transfer_of
 from gpu.record import commit, hardware
 from rich.console import Console
 from rich.table import Table
@@ -41,7 +42,7 @@ from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import read_recipe
 
-PARTS = ("runs", "cost", "online")
+PARTS = ("runs", "cost", "online", "transfer")
 BOTH = ("full", "demo's agent")
 QUICK_STEPS, QUICK_EPISODES = 10, 5
 
@@ -65,6 +66,8 @@ def main() -> None:
     if "online" in options.parts:
         record["online"] = {name: online(run, options) for name, run in both(options)}
         show_rows("Online", [{"agent": name} | row for name, rows in record["online"].items() for row in rows])
+    if "transfer" in options.parts:
+        record["transfer"] = transfer_of(options)
     write(options.output / "auto_ui.json", record)
     print(json.dumps(record))
 

@@ -45,6 +45,16 @@ ARMS = {
     "demo's agent": Arm(recipe=DEMO, own_steps=True),
 }
 
+SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
+
+
+def _mixture_of(subset: str) -> str:
+    return json.dumps({other: 0 for other in SUBSETS if other != subset})
+
+
+SUBSET_ARMS = {f"only {subset}": Arm(("--data.mixture", _mixture_of(subset))) for subset in SUBSETS}
+"""Trained on the episodes of one subset; evaluated on all (figure 5)."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -56,7 +66,7 @@ class Run:
 
     @property
     def arm(self) -> Arm:
-        return ARMS[self.name]
+        return (ARMS | SUBSET_ARMS)[self.name]
 
     @property
     def folder(self) -> Path:
