@@ -412,6 +412,27 @@ def test_act_and_online_tasks(tmp_path, capsys):
         assert "New: 1 calls" in capsys.readouterr().out
 
 
+def test_an_online_task_without_an_answer_is_repeated_by_the_same_command_and_the_others_are_finished(tmp_path, capsys):
+    path, output, failing = tmp_path / "coat.yaml", tmp_path / "online", []
+    done = '{"ACTION": "stop", "ARGS": {"task_status": "success"}}'
+
+    def answer(n: int, body: dict) -> Reply:
+        goal = text_of(body["messages"]).splitlines()[0]
+        failing.extend([] if failing else [goal])
+        return Reply(b"too large", 413) if goal == failing[0] else Reply(done)
+
+    command = ["evaluate", "--online", "--agent", str(path), "--tasks", "3", "--output", str(output), "--no-controls"]
+    with serving(answer) as (url, requests):
+        path.write_text(FILE.format(url=url))
+        assert main(command) == FAILED
+        assert "could not answer in 1 task(s); first error: " in capsys.readouterr().err
+        assert len(requests) == 3
+        assert len(list(output.glob("trained/*/result.json"))) == 2
+        failing[0] = "none"
+        assert main(command) == OK
+        assert len(requests) == 4
+
+
 def test_the_identity_has_prompts_and_mode_and_no_address_or_price(tmp_path):
     base = {"endpoint": "http://a:1", "model": "vlm"}
     identity = CoatAgentSettings(**base).identity()

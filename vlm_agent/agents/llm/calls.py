@@ -150,7 +150,7 @@ class Calls:
             "requests repeated": totals.repeated,
             "calls failed": totals.failed,
             "calls with estimated tokens": totals.estimated,
-            "replies lost by a killed process": totals.lost,
+            "replies lost by an interrupted process": totals.lost,
         }
         notes = [f"{count:,} {what}" for what, count in counts.items() if count]
         if price is not None and totals.before.calls:
@@ -166,11 +166,11 @@ class Calls:
             _write_marker(marker, _Marker(self.chat.model, lost.replies + 1, expected.read, expected.written))
             try:
                 reply = self._request(messages, max_tokens)
-                paid = expected if reply.tokens is None else Expense(1, *reply.tokens)
-                _write_reply(path, self.chat.model, reply, paid, lost.expense)
-            except BaseException:
+            except EndpointError:
                 _write_marker(marker, lost)
                 raise
+            paid = expected if reply.tokens is None else Expense(1, *reply.tokens)
+            _write_reply(path, self.chat.model, reply, paid, lost.expense)
             path.with_suffix(MARKER).unlink(missing_ok=True)
         finally:
             with self._lock:

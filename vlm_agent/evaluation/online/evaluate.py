@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.agents import Agent, AgentSettings
+from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.console import Progress
@@ -126,15 +126,25 @@ def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
 
 
 def _play_all(attempts: list[_Attempt], players: Mapping[str, Player], workers: int, console: Console) -> None:
+    """Raises NoAnswerError at the end if the agent failed to answer in a task; all other tasks are finished."""
+    failed: list[NoAnswerError] = []
     pool = ThreadPoolExecutor(workers)
     try:
         pending = [pool.submit(play, one.run, players[one.run], one.task, one.folder) for one in attempts]
         with Progress(console, len(attempts), "tasks").shown() as progress:
             for attempt in as_completed(pending):
-                attempt.result()
+                try:
+                    attempt.result()
+                except NoAnswerError as error:
+                    failed.append(error)
                 progress.advance(1, "acting")
     finally:
         pool.shutdown(cancel_futures=True)
+    if failed:
+        raise NoAnswerError(
+            f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; run the same command "
+            "again to repeat these tasks"
+        )
 
 
 def _players(agent: Agent) -> dict[str, Player]:
