@@ -193,6 +193,22 @@ def test_steps_whose_calls_always_fail_are_listed_and_asked_again_by_the_same_co
     check_counts(faults, output, kills=0)
 
 
+def test_two_evaluations_at_once_share_their_replies(tmp_path, command):
+    """Both ask for the same; whichever comes first sends a request, and the other waits for the reply."""
+    folder = tmp_path / "calls"
+    faults = Faults(Calls(ChatEndpoint("http://a:1", "vlm"), folder), scripted, seed=4)
+    environment = os.environ | {"KILL_AT_WRITE": "0"}
+    with serving(faults) as (url, _):
+        first = command(url, calls=str(folder))
+        second = [part.replace(str(tmp_path / "out"), str(tmp_path / "other")) for part in first]
+        processes = [subprocess.Popen(one, env=environment, stdout=subprocess.DEVNULL) for one in (first, second)]
+        assert [process.wait(timeout=400) for process in processes] == [0, 0]
+    check_rows(tmp_path / "out")
+    check_counts(faults, tmp_path, kills=0)
+    one, other = (pq.read_table(tmp_path / name / "predictions.parquet") for name in ("out", "other"))
+    assert one.equals(other)
+
+
 def test_a_served_model_with_faults_and_kills(tmp_path, command):
     """The replies are those of a tiny vision-language model, which never learned to write a call."""
     served_qwen.write_merged_run(tmp_path / "model")
