@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+from ablation.figures import summary
 from chain_of_actions.arms import ARMS, RECIPE
-from chain_of_actions.figures import FIGURES, RANKINGS, rankings, summary
+from chain_of_actions.figures import FIGURES, RANKINGS, rankings
 
 from vlm_agent.recipe.run import read_recipe
 

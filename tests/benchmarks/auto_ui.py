@@ -24,21 +24,19 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
-from io import StringIO
+from functools import partial
 from pathlib import Path
-from statistics import mean
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from chain_of_actions.arms import ARMS, RECIPE, ROOT, Run
+from ablation.figures import STUDENT, controls_of, figures_of, floor, summary, write
+from ablation.runs import ROOT, Run, check_seeds, complete_all
+from ablation.tables import show, show_rows
+from chain_of_actions.arms import ARMS, RECIPE, run_of
 from chain_of_actions.cost import cost_of
-from chain_of_actions.figures import STUDENT, controls_of, figures_of, floor, rankings, summary, write
+from chain_of_actions.figures import CONTROLS, FIGURES, rankings
 from chain_of_actions.transfer import transfer_of
 from gpu.record import commit, hardware
-from rich.console import Console
-from rich.table import Table
 
-from vlm_agent.agents.loading import agent_settings
-from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import read_recipe
 
@@ -64,7 +62,7 @@ def main() -> None:
         record["cost"] = {name: cost_of(run.trained, options.demo / "shards", 40) for name, run in both(options)}
         show_rows("Cost (table 5)", [{"agent": name} | row for name, row in record["cost"].items()])
     if "online" in options.parts:
-        record["online"] = {name: online(run, options) for name, run in both(options)}
+        record["online"] = {name: run.online(options.tasks) for name, run in both(options)}
         show_rows("Online", [{"agent": name} | row for name, rows in record["online"].items() for row in rows])
     if "transfer" in options.parts:
         record["transfer"] = transfer_of(options)
@@ -84,8 +82,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
     parser.add_argument("--output", type=Path, default=ROOT / "build/auto_ui", metavar="DIR")
     options = parser.parse_args()
-    if len(options.seeds) not in (1, *STUDENT):
-        parser.error(f"--seeds: intervals are known for at most {max(STUDENT)} of them")
+    if (problem := check_seeds(options, STUDENT)) is not None:
+        parser.error(problem)
     if options.quick:
         options.seeds, options.limit, options.tasks = options.seeds[:1], QUICK_EPISODES, 2
         options.steps = QUICK_STEPS if options.steps is None else options.steps
@@ -96,22 +94,21 @@ def parse() -> argparse.Namespace:
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
     """The first seed of every arm, then the second, so that an interrupted benchmark has all arms."""
-    runs = [Run(name, seed, options) for seed in options.seeds for name in options.arms]
-    for number, run in enumerate(runs):
-        if not run.is_done:
-            print(f"{run.name}, seed {run.seed}: run {number + 1} of {len(runs)}{time_left(runs)}", flush=True)
-        run.complete()
-        print(json.dumps({"arm": run.name, "seed": run.seed, **figures_of(run)}), flush=True)
-    figures = {name: {run.seed: figures_of(run) for run in runs if run.name == name} for name in options.arms}
+    of_run = partial(figures_of, paths=FIGURES)
+    runs = [run_of(name, seed, options) for seed in options.seeds for name in options.arms]
+    complete_all(runs, of_run)
+    figures = {name: {run.seed: of_run(run) for run in runs if run.name == name} for name in options.arms}
+    with_controls = [run for run in runs if run.controls]
     result = {
         "seeds": options.seeds,
         "arms": {name: summary(list(of_seeds.values())) for name, of_seeds in figures.items()},
-        "controls": controls_of(runs),
+        "controls": controls_of(with_controls, CONTROLS, FIGURES),
         "rankings": rankings(figures),
-        "floor": floor(runs, options),
+        "floor": floor(with_controls, options.demo),
         "runs": figures,
     }
-    show(result["arms"] | {f"full: {name}": row for name, row in result["controls"].items()})
+    rows = result["arms"] | {f"full: {name}": row for name, row in result["controls"].items()}
+    show(rows, "%: mean over seeds and Student's 95 % interval")
     for row in result["rankings"]:
         found = row["official"]
         width = "" if found["half"] is None else f" ± {found['half']:.1f}"
@@ -122,62 +119,12 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
     return result
 
 
-def time_left(runs: list[Run]) -> str:
-    """From the seconds of finished runs of the same arm, or of all arms."""
-    known = {}
-    for run in runs:
-        if run.is_done:
-            known.setdefault(run.name, []).append(sum(run.seconds.values()))
-    if not known:
-        return ""
-    overall = mean(mean(seconds) for seconds in known.values())
-    left = sum(mean(known.get(run.name, [overall])) for run in runs if not run.is_done)
-    return f", about {left / 60:.0f} min left"
-
-
 def both(options: argparse.Namespace) -> list[tuple[str, Run]]:
     """The agents whose cost and success are compared, trained if they are not yet."""
-    runs = [(name, Run(name, options.seeds[0], options)) for name in BOTH if name in options.arms]
+    runs = [(name, run_of(name, options.seeds[0], options)) for name in BOTH if name in options.arms]
     for _, run in runs:
         run.complete()
     return runs
-
-
-def online(run: Run, options: argparse.Namespace) -> list[dict]:
-    """Success of the agent, of the expert and of an agent that does nothing."""
-    overrides = {"bf16": True} if has_bf16() else {}
-    settings = agent_settings(checkpoint=str(run.trained), overrides=overrides)
-    output = run.folder / "online"
-    content = evaluate_online(settings, output, Console(file=StringIO()), tasks=options.tasks, controls=False)
-    return [
-        {"run": name, "success": row["overall"]["success"], "interval": row["overall"]["interval"]}
-        for name, row in content["runs"].items()
-    ]
-
-
-def show(arms: dict[str, dict[str, dict]]) -> None:
-    table = Table(title="%: mean over seeds and Student's 95 % interval", box=None)
-    figures = list(next(iter(arms.values())))
-    for column in ("", *figures):
-        table.add_column(column, justify="right" if column else "left")
-    for name, row in arms.items():
-        table.add_row(name, *(cell_of(row.get(figure)) for figure in figures))
-    Console(width=170).print(table)
-
-
-def cell_of(cell: dict | None) -> str:
-    if cell is None or cell["mean"] is None:
-        return "–"
-    return f"{cell['mean']:.1f}" + ("" if cell["half"] is None else f" ± {cell['half']:.1f}")
-
-
-def show_rows(title: str, rows: list[dict]) -> None:
-    table = Table(title=title, box=None)
-    for column in rows[0]:
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(*("–" if row.get(column) is None else str(row[column]) for column in rows[0]))
-    Console(width=170).print(table)
 
 
 if __name__ == "__main__":

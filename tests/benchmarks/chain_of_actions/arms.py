@@ -1,22 +1,13 @@
 """Arms: training runs that differ from recipes/auto_ui_tiny.yaml in single keys, each trained and evaluated once."""
 
-import hashlib
 import json
-import os
-import subprocess
-import sys
-import time
 from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlm_agent.models.weights.precision import has_bf16
-from vlm_agent.recipe.run import read_recipe
-from vlm_agent.training.run_folder.layout import FINISHED
+from ablation.runs import ROOT, Run, folder_name, recipe_digest, stored_features
 
-ROOT = Path(__file__).resolve().parents[3]
 RECIPE, DEMO = ROOT / "recipes/auto_ui_tiny.yaml", ROOT / "recipes/phone_vlm_tiny_lora.yaml"
-SECONDS = "seconds.json"
 
 
 @dataclass(frozen=True)
@@ -56,88 +47,28 @@ SUBSET_ARMS = {f"only {subset}": Arm(("--data.mixture", _mixture_of(subset))) fo
 """Trained on the episodes of one subset; evaluated on all (figure 5)."""
 
 
-@dataclass(frozen=True)
-class Run:
-    """One arm with one seed."""
+def run_of(name: str, seed: int, options: Namespace) -> Run:
+    """An arm with a seed, among the runs of this recipe and number of steps: a change of the recipe starts new ones."""
+    arm = (ARMS | SUBSET_ARMS)[name]
+    keys = ("--training.steps", options.steps) if options.quick or not arm.own_steps else ()
 
-    name: str
-    seed: int
-    options: Namespace
+    def features() -> tuple:
+        stored = stored_features(options.demo, RECIPE, arm.form)
+        return ("--data.features", stored, "--model.features.form", arm.form)
 
-    @property
-    def arm(self) -> Arm:
-        return (ARMS | SUBSET_ARMS)[self.name]
-
-    @property
-    def folder(self) -> Path:
-        words = "".join(letter if letter.isalnum() else "_" for letter in self.name)
-        return budget_folder(self.options) / f"{words}_{self.seed}"
-
-    @property
-    def trained(self) -> Path:
-        return self.folder / "run"
-
-    @property
-    def evaluation(self) -> Path:
-        return self.folder / f"evaluation_{self.options.limit}"
-
-    @property
-    def is_done(self) -> bool:
-        return (self.evaluation / "metrics.json").is_file()
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Wall time of each finished stage, the sum over restarts."""
-        path = self.folder / SECONDS
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-    def complete(self) -> None:
-        """Trains and evaluates what is not finished yet; both commands resume."""
-        shards = self.options.demo / "shards"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if not (self.trained / FINISHED).is_file():
-            keys = ("--output", self.trained, "--data.shards", shards, "--seed", self.seed)
-            if not self.arm.own_steps:
-                features = features_of(self.arm.form, self.options)
-                keys += ("--training.steps", self.options.steps, "--data.features", features)
-                keys += ("--model.features.form", self.arm.form)
-            elif self.options.quick:
-                keys += ("--training.steps", self.options.steps)
-            self._timed("training", "train", "--config", self.arm.recipe, *keys, *self.arm.keys)
-        if not self.is_done:
-            scoring = ("--limit", self.options.limit, "--groups", self.options.demo / "aitw/groups.json")
-            scoring += () if self.arm.controls else ("--no-controls",)
-            scoring += ("--bf16",) if has_bf16() else ()
-            keys = ("--checkpoint", self.trained, "--shards", shards, "--output", self.evaluation)
-            self._timed("evaluation", "evaluate", *keys, *scoring)
-
-    def _timed(self, stage: str, *words) -> None:
-        start = time.monotonic()
-        try:
-            command(*words)
-        finally:
-            known = self.seconds
-            known[stage] = known.get(stage, 0.0) + time.monotonic() - start
-            (self.folder / SECONDS).write_text(json.dumps(known), encoding="utf-8")
+    return Run(
+        name,
+        seed,
+        budget_folder(options) / f"{folder_name(name)}_{seed}",
+        recipe=arm.recipe,
+        data=options.demo,
+        limit=options.limit,
+        keys=(*keys, *arm.keys),
+        controls=arm.controls,
+        features=tuple if arm.own_steps else features,
+    )
 
 
 def budget_folder(options: Namespace) -> Path:
-    """The runs of one recipe and number of steps: a change of the recipe starts new ones."""
-    content = read_recipe(RECIPE).model_dump(mode="json", exclude={"output", "seed"})
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return options.output / f"{digest[:8]}_{options.steps}_steps"
-
-
-def features_of(form: str, options: Namespace) -> Path:
-    """The folder of the features of the demo's screens, computed at the first call; killed extraction resumes."""
-    extractor = read_recipe(RECIPE).model.features.extractor
-    output = options.demo / f"features_{form}"
-    command("features", options.demo / "shards", "--extractor", extractor, "--form", form, "--output", output)
-    return output
-
-
-def command(*words) -> None:
-    """Runs a subcommand of this checkout."""
-    environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    arguments = [sys.executable, "-m", "vlm_agent.cli", *map(str, words)]
-    subprocess.run(arguments, check=True, env=environment, stdout=sys.stderr)
+    """The runs of one recipe and number of steps."""
+    return options.output / f"{recipe_digest(RECIPE)}_{options.steps}_steps"

@@ -3,7 +3,9 @@
 import json
 from argparse import Namespace
 
-from chain_of_actions.arms import SUBSETS, Run, budget_folder, command
+from ablation.runs import command
+
+from chain_of_actions.arms import SUBSETS, budget_folder, run_of
 
 STEPS = 200
 """Training steps of a model. A subset has a fifth of the episodes, so it is read about twice."""
@@ -13,7 +15,7 @@ def transfer_of(options: Namespace) -> dict:
     """Trains and evaluates the five models with the first seed, and returns transfer.json."""
     steps = min(STEPS, options.steps)
     short = Namespace(**vars(options) | {"steps": steps})
-    runs = {subset: Run(f"only {subset}", options.seeds[0], short) for subset in SUBSETS}
+    runs = {subset: run_of(f"only {subset}", options.seeds[0], short) for subset in SUBSETS}
     for subset, run in runs.items():
         if not run.is_done:
             print(f"transfer: {subset}, {steps} steps", flush=True)

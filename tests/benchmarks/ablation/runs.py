@@ -1,0 +1,161 @@
+"""Runs: an arm of a benchmark with a seed, trained and evaluated once. Killed ones resume, finished ones are kept."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from statistics import mean
+
+from rich.console import Console
+
+from vlm_agent.agents.loading import agent_settings
+from vlm_agent.evaluation.online import evaluate_online
+from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.training.run_folder.layout import FINISHED
+
+ROOT = Path(__file__).resolve().parents[3]
+SECONDS = "seconds.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """An arm with a seed.
+
+    `folder`: the files of this run alone. `data`: a folder with shards/ and aitw/groups.json, as `make demo` writes it.
+    `keys`: overrides of the recipe. `features`: called before training, returns further overrides. `limit`: the number
+    of test episodes. `controls`: whether the evaluation also scores the controls. `scoring`: further options of
+    `vlm-agent evaluate`.
+    """
+
+    name: str
+    seed: int
+    folder: Path
+    recipe: Path
+    data: Path
+    limit: int
+    keys: tuple = ()
+    controls: bool = False
+    scoring: tuple = ()
+    features: Callable[[], tuple] = field(default=tuple, compare=False)
+
+    @property
+    def trained(self) -> Path:
+        return self.folder / "run"
+
+    @property
+    def evaluation(self) -> Path:
+        return self.folder / f"evaluation_{self.limit}"
+
+    @property
+    def is_done(self) -> bool:
+        return (self.evaluation / "metrics.json").is_file()
+
+    @property
+    def metrics(self) -> dict:
+        """The scores of a finished run."""
+        return json.loads((self.evaluation / "metrics.json").read_text(encoding="utf-8"))
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Wall time of each finished stage, the sum over restarts."""
+        path = self.folder / SECONDS
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+    def complete(self) -> None:
+        """Trains and evaluates what is not finished yet; both commands resume."""
+        shards = self.data / "shards"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.trained / FINISHED).is_file():
+            keys = ("--output", self.trained, "--data.shards", shards, "--seed", self.seed)
+            self._timed("training", "train", "--config", self.recipe, *keys, *self.features(), *self.keys)
+        if not self.is_done:
+            scoring = ("--limit", self.limit, "--groups", self.data / "aitw/groups.json", *self.scoring)
+            scoring += () if self.controls else ("--no-controls",)
+            scoring += ("--bf16",) if has_bf16() else ()
+            keys = ("--checkpoint", self.trained, "--shards", shards, "--output", self.evaluation)
+            self._timed("evaluation", "evaluate", *keys, *scoring)
+
+    def online(self, tasks: int) -> list[dict]:
+        """Success on `tasks` simulated phones: of the agent, of the expert and of an agent that does nothing."""
+        overrides = {"bf16": True} if has_bf16() else {}
+        settings = agent_settings(checkpoint=str(self.trained), overrides=overrides)
+        quiet = Console(file=StringIO())
+        content = evaluate_online(settings, self.folder / "online", quiet, tasks=tasks, controls=False)
+        return [
+            {"run": name, "success": row["overall"]["success"], "interval": row["overall"]["interval"]}
+            for name, row in content["runs"].items()
+        ]
+
+    def _timed(self, stage: str, *words) -> None:
+        start = time.monotonic()
+        try:
+            command(*words)
+        finally:
+            known = self.seconds
+            known[stage] = known.get(stage, 0.0) + time.monotonic() - start
+            (self.folder / SECONDS).write_text(json.dumps(known), encoding="utf-8")
+
+
+def complete_all(runs: Sequence[Run], figures_of: Callable[[Run], dict]) -> None:
+    """Completes the runs in their order, and prints the time left before and the figures after each."""
+    for number, run in enumerate(runs):
+        if not run.is_done:
+            print(f"{run.name}, seed {run.seed}: run {number + 1} of {len(runs)}{time_left(runs)}", flush=True)
+        run.complete()
+        print(json.dumps({"arm": run.name, "seed": run.seed, **figures_of(run)}), flush=True)
+
+
+def time_left(runs: Iterable[Run]) -> str:
+    """From the seconds of finished runs of the same arm, or of all arms."""
+    known: dict[str, list[float]] = {}
+    unfinished = []
+    for run in runs:
+        if run.is_done:
+            known.setdefault(run.name, []).append(sum(run.seconds.values()))
+        else:
+            unfinished.append(run.name)
+    if not known:
+        return ""
+    overall = mean(mean(seconds) for seconds in known.values())
+    left = sum(mean(known.get(name, [overall])) for name in unfinished)
+    return f", about {left / 60:.0f} min left"
+
+
+def recipe_digest(recipe: Path, overrides: dict[str, str] | None = None) -> str:
+    """Names the folder of a run, so that a change of the recipe starts a new one."""
+    content = read_recipe(recipe, overrides or {}).model_dump(mode="json", exclude={"output", "seed"})
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def folder_name(arm: str) -> str:
+    return "".join(letter if letter.isalnum() else "_" for letter in arm)
+
+
+def stored_features(data: Path, recipe: Path, form: str) -> Path:
+    """The folder of the features of the screens in `data`, computed at the first call; killed extraction resumes."""
+    extractor = read_recipe(recipe).model.features.extractor
+    output = data / f"features_{form}"
+    command("features", data / "shards", "--extractor", extractor, "--form", form, "--output", output)
+    return output
+
+
+def command(*words) -> None:
+    """Runs a subcommand of this checkout."""
+    environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    arguments = [sys.executable, "-m", "vlm_agent.cli", *map(str, words)]
+    subprocess.run(arguments, check=True, env=environment, stdout=sys.stderr)
+
+
+def check_seeds(options: Namespace, known: Iterable[int]) -> str | None:
+    """What is wrong with `--seeds`, None if nothing is. `known`: the numbers of seeds with an interval."""
+    if len(options.seeds) in (1, *known):
+        return None
+    return f"--seeds: intervals are known for at most {max(known)} of them"
