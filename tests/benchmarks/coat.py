@@ -1,0 +1,191 @@
+"""Thoughts of Chain-of-Action-Thought on the simulated phone: rows of AitZ's table 5, for two families of models.
+
+    python tests/benchmarks/coat.py [--quick] [--seeds 0 1 2] [--families phone_vlm auto_ui] [--arms "row 1" "row 9" …]
+        [--parts runs thoughts online]
+
+Families: `phone_vlm`, the tiny phone VLM with LoRA on 600 trajectories (recipes/phone_vlm_tiny_lora.yaml), and
+`auto_ui` (recipes/auto_ui_tiny.yaml, its own number of steps). Rows, by `data.coat`:
+
+    row 1             no texts
+    row 3             the result of the previous action (AR) is read
+    row 9             AR is read, thought (AT) and description (AD) of the action are learned
+    row 10            the description of the screen (SD) is read, too
+    row 1, binned     without the names that the language `named` of phone_vlm writes before a tap
+    row 3, shuffled   trained and evaluated with ARs of other actions
+
+The data is `vlm-agent simulate --thoughts`, made at the first run; SD and AR come from activity and elements alone.
+Rows 1, 3 and 9 are evaluated under controls: grey screens, no history, and for AR shuffled ones. Parts: `runs` (table,
+differences paired by seed, whether goal progress rises as the paper says, and the floor: row 1 against its grey-screen
+control and the most frequent action), `thoughts` (rows 9 and 10: how often a thought names what is then done, how often
+both are right, and ten thoughts as they are), `online` (rows 1 and 9 on 100 tasks, the first seed).
+
+Runs are cached in --output by their recipe; killed ones resume, and several commands with different families, arms or
+seeds can share the work. Prints tables and the time left, and writes --output/coat.json; the last line of output is
+JSON.
+"""
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ablation.figures import STUDENT, controls_of, figures_of, floor, summary, write
+from ablation.runs import ROOT, Run, check_seeds, complete_all
+from ablation.tables import cell_of, show, show_rows
+from coat_rows.arms import FAMILIES, ROWS, coat_of, run_of
+from coat_rows.data import make_data
+from coat_rows.figures import CONTROLS, FIGURES, PROGRESS, differences
+from coat_rows.thoughts import examples, shares, thoughts_of
+from gpu.record import commit, hardware
+from rich.console import Console
+
+from vlm_agent.models.weights.precision import has_bf16
+
+PARTS = ("runs", "thoughts", "online")
+ONLINE = ("row 1", "row 9")
+EPISODES, QUICK_EPISODES = 1600, 60
+QUICK_STEPS, QUICK_LIMIT = 10, 3
+
+
+def main() -> None:
+    options = parse()
+    make_data(options.data, QUICK_EPISODES if options.quick else EPISODES)
+    record = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
+        "hardware": hardware("cpu"),
+        "bf16": has_bf16(),
+        "quick": options.quick,
+        "steps": {name: options.steps or family.steps for name, family in FAMILIES.items()},
+        "episodes": options.limit,
+    }
+    parts = {"runs": train_and_evaluate, "thoughts": written_thoughts, "online": online}
+    for name in options.parts:
+        record[name] = parts[name](options)
+    write(options.output / "coat.json", record)
+    print(json.dumps(record))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--quick", action="store_true", help="one seed, ten steps, three episodes: does everything run?"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="demonstrations, shards, features (default OUTPUT/data)"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
+    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), metavar="NAME")
+    parser.add_argument("--arms", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="ROW")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps (default: those of the family)")
+    parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
+    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
+    parser.add_argument("--output", type=Path, default=ROOT / "build/coat", metavar="DIR")
+    options = parser.parse_args()
+    if (problem := check_seeds(options, STUDENT)) is not None:
+        parser.error(problem)
+    if options.quick:
+        options.seeds, options.limit, options.tasks = options.seeds[:1], QUICK_LIMIT, 2
+        options.steps = QUICK_STEPS if options.steps is None else options.steps
+        options.output /= "quick"
+    if options.data is None:
+        options.data = options.output / "data"
+    return options
+
+
+def runs_of(options: argparse.Namespace) -> list[Run]:
+    """The first seed of every arm, then the second, so that an interrupted benchmark has all arms."""
+    return [
+        run_of(family, row, seed, options)
+        for seed in options.seeds
+        for row in options.arms
+        for family in options.families
+    ]
+
+
+def train_and_evaluate(options: argparse.Namespace) -> dict:
+    of_run = partial(figures_of, paths=FIGURES)
+    runs = runs_of(options)
+    complete_all(runs, of_run)
+    arms = list(dict.fromkeys(run.name for run in runs))
+    figures = {arm: {run.seed: of_run(run) for run in runs if run.name == arm} for arm in arms}
+    with_controls = {arm: [run for run in runs if run.name == arm and run.controls] for arm in arms}
+    result = {
+        "seeds": options.seeds,
+        "arms": {arm: summary(list(of_seeds.values())) for arm, of_seeds in figures.items()},
+        "controls": {arm: controls_of(group, CONTROLS, FIGURES) for arm, group in with_controls.items() if group},
+        "differences": differences(figures),
+        "floor": floor([run for run in runs if run.name.endswith("row 1")], options.data),
+        "runs": figures,
+    }
+    show_result(result)
+    return result
+
+
+def show_result(result: dict) -> None:
+    controls = {f"{arm}: {name}": row for arm, by_name in result["controls"].items() for name, row in by_name.items()}
+    show(result["arms"] | controls, "%: mean over seeds and Student's 95 % interval")
+    compared = {f"{row['family']}: {row['better']} − {row['worse']}": row for row in result["differences"]}
+    if compared:
+        columns = {name: {figure: row[figure] for figure in FIGURES} for name, row in compared.items()}
+        show(columns, "Differences in points, paired by seed")
+    for name, row in compared.items():
+        if row["printed"] is not None:
+            found = row[PROGRESS]
+            print(f"{name}: {PROGRESS} {cell_of(found)} (paper: {row['printed']:+.2f}): {found['verdict']}")
+    for row in result["floor"]:
+        print(json.dumps(row))
+
+
+def written_thoughts(options: argparse.Namespace) -> dict:
+    """Of the arms that write thoughts: shares in percent, and examples of the first seed."""
+    runs = [run for run in runs_of(options) if coat_of(run).think and coat_of(run).action]
+    found: dict[str, dict] = {}
+    for run in runs:
+        run.complete()
+        thoughts = list(thoughts_of(run))
+        of_arm = found.setdefault(run.name, {"runs": {}, "examples": examples(run, thoughts)})
+        of_arm["runs"][run.seed] = shares(thoughts)
+    for of_arm in found.values():
+        of_arm["shares"] = summary(list(of_arm["runs"].values()))
+    if found:
+        show({name: of_arm["shares"] for name, of_arm in found.items()}, "Thoughts, % of steps")
+    for name, of_arm in found.items():
+        show_examples(name, of_arm["examples"])
+    return found
+
+
+def show_examples(name: str, rows: list[dict[str, str]]) -> None:
+    console = Console(width=170, soft_wrap=True)
+    console.print(f"\n{name}: thoughts as they are", markup=False, highlight=False)
+    for row in rows:
+        for key, text in row.items():
+            console.print(f"  {key:<12} {_printable(text)}", markup=False, highlight=False)
+        console.print()
+
+
+def _printable(text: str) -> str:
+    """A model may write any character, also those that control a terminal."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def online(options: argparse.Namespace) -> dict:
+    """Success on simulated phones, where an agent that reads results makes them itself from its own screens."""
+    found = {}
+    for family in options.families:
+        for row in ONLINE:
+            if row in options.arms:
+                run = run_of(family, row, options.seeds[0], options)
+                run.complete()
+                found[run.name] = run.online(options.tasks)
+    if found:
+        show_rows("Online", [{"arm": name} | row for name, rows in found.items() for row in rows])
+    return found
+
+
+if __name__ == "__main__":
+    main()
