@@ -1,21 +1,28 @@
 """A fine-tuned model behind an endpoint is prompted with the turns of its training and scored like its checkpoint."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import yaml
 from helpers import served_qwen, tiny
 from helpers.adapted_run import write_run as write_llama_run
 from helpers.chat_server import Reply, serving
+from helpers.thoughts import ALL, with_texts
 
 from vlm_agent.agents import demonstrated
+from vlm_agent.agents.as_trained import trained_messages
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.episodes import Action, CoatTexts, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.sentences import SCREEN_TOKEN
+from vlm_agent.sentences.thoughts import LineThoughts
 
 EPISODE = served_qwen.EPISODES[1]
 
@@ -44,6 +51,29 @@ def test_the_messages_are_the_turns_of_training(run):
     assert messages[1]["content"][0]["text"] == f"Goal: {EPISODE.goal}\n"
     assert [messages[at]["content"] for at in (2, 4)] == [tiny.LANGUAGE.encode(action) for action in tiny.ACTIONS[:2]]
     assert [part["type"] for part in messages[3]["content"]] == ["image_url"]
+
+
+def test_with_texts_the_servers_prompt_has_the_tokens_of_training(run, server):
+    episode = with_texts(EPISODE)
+    sentences = load_sentences(run, tiny.LANGUAGE, LineThoughts(ALL))
+    image = server.model.config.image_token_id
+    for number in range(len(episode)):
+        history, screen = demonstrated(episode, number), recorded_screen(episode, number)
+        messages = trained_messages(sentences, episode.goal, history, screen)
+        theirs = server.inputs(messages)["input_ids"][0].tolist()
+        ours = sentences.prompt(replace(episode, steps=episode.steps[: number + 1])).input_ids
+        assert [SCREEN_TOKEN if id_ == image else id_ for id_ in theirs] == ours
+        assert f"Screen: screen-{number}" in str(messages[-1]) and f"result-{number}" not in str(messages)
+
+
+def test_an_answer_with_thoughts_is_split(run):
+    sentences = load_sentences(run, tiny.LANGUAGE, LineThoughts(ALL))
+    with serving(lambda n, body: Reply("it is here\ntap it\npress back")) as (url, requests):
+        agent = replace(settings(run, endpoint=url).load(), sentences=sentences)
+        answer = agent.act("go", [], EPISODE.steps[0].screen)
+    assert answer.action == Action.press("back")
+    assert answer.thoughts == CoatTexts(think="it is here", action="tap it")
+    assert "Screen: " in str(requests[0].body["messages"])
 
 
 def test_evaluate_scores_the_served_model_as_the_checkpoint(run, server, tmp_path, capsys):

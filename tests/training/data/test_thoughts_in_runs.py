@@ -152,6 +152,14 @@ def test_dry_runs_and_notes_count_texts(shards, features):
     )
 
 
+def test_a_note_counts_thoughts_that_an_agent_cannot_write_whole(shards):
+    counts = trajectories(shards, coat=row(7)).kind.token_counts.thoughts
+    assert trajectories(shards, coat=row(7)).notes == []
+    (note,) = trajectories(shards, coat=row(7) | {"max_tokens": int(counts.max()) - 1}).notes
+    count = int((counts == counts.max()).sum())
+    assert note.figures == {"count": count, "steps": 16, "max_tokens": counts.max()}
+
+
 def test_the_phrases_of_thoughts_are_tokens_only_of_runs_with_thoughts(shards, features):
     tokens = [chains(shards, features, coat=row(number)).tokenizer.get_vocab() for number in (1, 7)]
     assert sum("ActionĠThink:" in one for one in tokens) == 1

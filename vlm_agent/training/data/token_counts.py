@@ -44,8 +44,8 @@ class TokenCounts:
     `episodes`: int64 (E,), their numbers in the data set, ascending. `goal`: int64 (E,), tokens before the first step.
     `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all tokens of a step. `screen`: int64 (S,), its visual
     tokens. `action`: int64 (S,), its supervised tokens, those of learned thoughts included: 0 for an action that is not
-    writable (`TrajectorySentences`). `is_writable`: bool (S,). With a language that names swipe targets, a swipe counts
-    as if it named its target.
+    writable (`TrajectorySentences`). `is_writable`: bool (S,). `thoughts`: int64 (S,), tokens of thoughts. With a
+    language that names swipe targets, a swipe counts as if it named its target.
     """
 
     episodes: np.ndarray
@@ -55,6 +55,7 @@ class TokenCounts:
     screen: np.ndarray
     action: np.ndarray
     is_writable: np.ndarray
+    thoughts: np.ndarray
 
     @property
     def whole(self) -> np.ndarray:
@@ -130,7 +131,8 @@ def count_tokens(
     first = np.cumsum(columns.lengths) - columns.lengths
     step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
     numbers = np.arange(len(columns.lengths)) if episodes is None else np.array(episodes, np.int64)
-    return TokenCounts(numbers, goal, columns.lengths, step, screen, np.where(is_writable, action, 0), is_writable)
+    supervised = np.where(is_writable, action, 0)
+    return TokenCounts(numbers, goal, columns.lengths, step, screen, supervised, is_writable, coat.learned)
 
 
 def recipe_sentences(recipe: Recipe) -> TrajectorySentences:

@@ -17,7 +17,7 @@ from vlm_agent.sentences.thoughts import controlled_texts
 from vlm_agent.sentences.trajectory import TrajectorySentences, unwritable_line
 from vlm_agent.sentences.windows import TooLongError, single_steps, windows
 from vlm_agent.training.data.count_cache import CountCache, cache_folder
-from vlm_agent.training.data.data_module import LISTED, Unwritable
+from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
 from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind
 from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories, seen_sizes
 from vlm_agent.training.data.stream import Item
@@ -57,6 +57,18 @@ class TrajectoryKind(SentenceKind):
 
     def _unwritable_line(self, episode: int, step: int) -> str:
         return unwritable_line(self.shards.ids[episode], step, self.shards.without_pixels(episode).steps[step].action)
+
+    def notes(self) -> list[Note]:
+        limit, thoughts = self.run.recipe.data.coat.max_tokens, self.token_counts.thoughts
+        count = int((thoughts > limit).sum())
+        if not count:
+            return []
+        figures = {"count": count, "steps": len(thoughts), "max_tokens": int(thoughts.max())}
+        line = (
+            f"{count:,} of {len(thoughts):,} steps have thoughts of more than data.coat.max_tokens ({limit}), at most "
+            f"{figures['max_tokens']}: an agent cannot write them whole"
+        )
+        return [Note("long_thoughts", line, figures)]
 
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
         counts = self.token_counts if shards is self.shards else self._counted(shards, sorted(episodes))
