@@ -16,9 +16,10 @@ from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.coat import CoatAgentSettings
 from vlm_agent.agents.coat.agent import CoatAgent
 from vlm_agent.agents.coat.elements import in_rows
-from vlm_agent.agents.coat.prompts import PROMPTS, PromptError, Prompts, read_prompts
+from vlm_agent.agents.coat.prompts import PROMPTS, Prompts
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.llm.client import EndpointError
+from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.images import decode_screen
@@ -458,12 +459,12 @@ def test_a_damaged_file_of_prompts_is_an_error_that_names_the_key(tmp_path, old,
     path = tmp_path / "prompts.yaml"
     path.write_text(PROMPTS.read_text().replace(old, new))
     with pytest.raises(PromptError, match=str(path)) as caught:
-        read_prompts(path)
+        Prompts.read(path)
     assert words in str(caught.value)
 
 
 def test_texts_are_not_searched_for_placeholders():
-    prompts: Prompts = read_prompts()
+    prompts: Prompts = Prompts.read(PROMPTS)
     assert prompts.fill("goal", goal="$goal $$ ${x}") == "Goal: $goal $$ ${x}"
 
 

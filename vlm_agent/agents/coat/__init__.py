@@ -4,13 +4,10 @@ import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import PositiveFloat, PositiveInt, model_validator
-
 from vlm_agent.action_languages import LanguageSettings, language_settings
-from vlm_agent.agents.agent import Agent, AgentSettings
-from vlm_agent.agents.coat.prompts import PROMPTS, Mode, Prompts, read_prompts
-from vlm_agent.agents.llm.calls import CallLimits, Calls
-from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.agents.agent import Agent
+from vlm_agent.agents.coat.prompts import PROMPTS, Mode, Prompts
+from vlm_agent.agents.llm.prompted import PromptedSettings
 
 _PHONE = "activity and elements of the screen, as any phone gives"
 _NOTES: dict[str, dict[str, str]] = {
@@ -23,34 +20,13 @@ _NOTES: dict[str, dict[str, str]] = {
 }
 
 
-class CoatAgentSettings(AgentSettings, CallLimits):
-    """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server. The API key
-    is read from the environment variable OPENAI_API_KEY.
-
-    `mode`, `elements`, `texts`, `max_tokens`: see `CoatAgent`. `prompts`: a file to use in place of `prompts.yaml`.
-
-    `concurrency`: concurrent calls. `timeout`: seconds without a byte after which a request is repeated. `attempts`:
-    requests of a call before it fails. `calls`: folder of the replies, by default the folder `calls` of the command's
-    output. `price`, `max_cost`, `requests_per_minute`: see `CallLimits`.
-    """
+class CoatAgentSettings(PromptedSettings):
+    """`mode`, `elements`, `texts`, `max_tokens`: see `CoatAgent`. Other settings are those of every prompted model."""
 
     agent: str = "coat"
-    endpoint: str
-    model: str
     mode: Mode = "coat"
     elements: Literal["text", "marks"] = "text"
     texts: Literal["recorded", "phone", "model"] = "recorded"
-    max_tokens: PositiveInt = 512
-    prompts: str | None = None
-    concurrency: PositiveInt = 8
-    timeout: PositiveFloat = 120.0
-    attempts: PositiveInt = 6
-    calls: str | None = None
-
-    @model_validator(mode="after")
-    def _usable(self) -> "CoatAgentSettings":
-        self._chat()
-        return self
 
     @property
     def display_name(self) -> str:
@@ -78,27 +54,19 @@ class CoatAgentSettings(AgentSettings, CallLimits):
         names = ("agent", "model", "mode", "elements", "texts", "max_tokens")
         return {name: getattr(self, name) for name in names} | {"prompts": hashlib.sha256(content.encode()).hexdigest()}
 
-    def in_output(self, output: Path) -> "CoatAgentSettings":
-        return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
-
     def load(self) -> Agent:
         from vlm_agent.agents.coat.agent import CoatAgent
 
-        folder = Path("calls") if self.calls is None else Path(self.calls)
-        limits = CallLimits(**{name: getattr(self, name) for name in CallLimits.model_fields})
         return CoatAgent(
-            Calls(self._chat(), folder, limits),
+            self.open_calls(),
             self._prompts(),
             self.language.build(),
             self.mode,
             self.elements,
             self.texts,
             self.max_tokens,
-            self.concurrency,
+            workers=self.concurrency,
         )
 
     def _prompts(self) -> Prompts:
-        return read_prompts(PROMPTS if self.prompts is None else Path(self.prompts))
-
-    def _chat(self) -> ChatEndpoint:
-        return ChatEndpoint(self.endpoint, self.model, self.timeout, self.attempts)
+        return Prompts.read(PROMPTS if self.prompts is None else Path(self.prompts))

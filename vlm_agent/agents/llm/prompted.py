@@ -1,0 +1,148 @@
+"""What agents that prompt a served model share: settings of their calls, failed steps, and estimates of the cost."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import PositiveFloat, PositiveInt, model_validator
+
+from vlm_agent.agents.agent import AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.llm.calls import CallLimits, Calls
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint, Completion
+from vlm_agent.agents.llm.cost import Expense, estimated_tokens
+from vlm_agent.episodes import Episode, Screen
+from vlm_agent.errors import UserError
+
+
+class PromptedSettings(AgentSettings, CallLimits):
+    """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server. The API key
+    is read from the environment variable OPENAI_API_KEY.
+
+    `max_tokens`: limit of an answer. `prompts`: a file to use in place of the agent's own `prompts.yaml`.
+
+    `concurrency`: concurrent calls. `timeout`: seconds without a byte after which a request is repeated. `attempts`:
+    requests of a call before it fails. `calls`: folder of the replies, by default the folder `calls` of the command's
+    output. `price`, `max_cost`, `requests_per_minute`: see `CallLimits`.
+    """
+
+    endpoint: str
+    model: str
+    max_tokens: PositiveInt = 512
+    prompts: str | None = None
+    concurrency: PositiveInt = 8
+    timeout: PositiveFloat = 120.0
+    attempts: PositiveInt = 6
+    calls: str | None = None
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        self._chat()
+        return self
+
+    def in_output(self, output: Path) -> Self:
+        return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
+
+    def open_calls(self) -> Calls:
+        """The calls of these settings, with the replies that are on disk."""
+        folder = Path("calls") if self.calls is None else Path(self.calls)
+        limits = CallLimits(**{name: getattr(self, name) for name in CallLimits.model_fields})
+        return Calls(self._chat(), folder, limits)
+
+    def _chat(self) -> ChatEndpoint:
+        return ChatEndpoint(self.endpoint, self.model, self.timeout, self.attempts)
+
+
+@dataclass
+class Replies:
+    """The calls of one step, in order: they are sent, or for an estimate only added up.
+
+    `counted`: the replies that the step's usage consists of. `rehearsed`: what the calls would cost, None if they are
+    sent.
+    """
+
+    calls: Calls
+    rehearsed: list[Expense] | None = None
+    counted: list[Completion] = field(default_factory=list)
+
+    def ask(
+        self, messages: Sequence[dict[str, Any]], max_tokens: int, typical: str, tokens: int, counts: bool = True
+    ) -> str:
+        """The text of the reply. `typical`: a reply for an estimate, of about `tokens` tokens. `counts`: False for a
+        call that another step counts."""
+        if self.rehearsed is None:
+            completion = self.calls.completion(messages, max_tokens)
+        else:
+            completion = Completion(typical)
+            if counts:
+                self.rehearsed.append(Expense(1, estimated_tokens(messages), tokens))
+        if counts:
+            self.counted.append(completion)
+        return completion.text
+
+    def usage(self) -> Usage:
+        """The sum over all calls of a step; tokens and seconds are None where they are unknown for one of them."""
+        replies = self.counted
+        tokens = [reply.tokens for reply in replies if reply.tokens is not None]
+        seconds = [reply.seconds for reply in replies if reply.seconds is not None]
+        known = bool(replies) and len(tokens) == len(replies)
+        return Usage(
+            sum(read for read, _ in tokens) if known else None,
+            sum(written for _, written in tokens) if known else None,
+            sum(reply.calls for reply in replies),
+            sum(seconds) if replies and len(seconds) == len(replies) else None,
+        )
+
+
+@dataclass(frozen=True)
+class PromptedAgent:
+    """An agent whose `answer` makes one or more calls a step. `workers`: concurrent calls in `answer_episodes`.
+
+    `rehearsed`: for an estimate, nothing is sent, and the expected cost of each call is appended.
+    """
+
+    calls: Calls
+    workers: int = field(default=8, kw_only=True)
+    rehearsed: list[Expense] | None = field(default=None, kw_only=True, compare=False)
+
+    @abstractmethod
+    def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
+        """The answer to a step, from calls by `replies`; its usage is added by `act`."""
+
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        """The answer has `failed` if a call failed. Raises EndpointError if the endpoint cannot be used at all, and
+        CostLimitError at the limit of cost."""
+        return self.answer_with_calls(lambda replies: self.answer(goal, history, screen, replies))
+
+    def answer_with_calls(self, answer: Callable[[Replies], Answer]) -> Answer:
+        """`answer(replies)` with its usage, or the failed answer of a step whose call failed."""
+        replies = Replies(self.calls, self.rehearsed)
+        try:
+            return replace(answer(replies), usage=replies.usage())
+        except CallError as error:
+            return Answer("", None, failed=str(error), usage=replies.usage())
+
+    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """Answers step by step with `workers` concurrent calls."""
+        if variants:
+            raise UserError(f"a prompted model has no variant {variants[0]!r}; it decodes as its server is configured")
+        return [self.answer_steps(episodes)]
+
+    def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
+        """Answers as [episode][step], after demonstrated histories."""
+        return answer_step_by_step(self, episodes, self.workers)
+
+    def expected(self, episodes: Sequence[Episode]) -> Expense:
+        """The calls for the steps of `episodes`, with replies of typical lengths, whether they are on disk or not."""
+        expenses: list[Expense] = []
+        replace(self, rehearsed=expenses, workers=1).answer_steps(episodes)
+        return sum(expenses, Expense())
+
+    def estimate(self, episodes: Sequence[Episode], steps: int) -> str:
+        sample = sum(map(len, episodes))
+        expected = self.expected(episodes).times(steps / sample).in_words(self.calls.limits.price)
+        return f"Estimate for {steps:,} steps, from {sample}: {expected}; replies that are on disk cost nothing"
+
+    def spending(self) -> str:
+        return self.calls.spending()

@@ -1,0 +1,95 @@
+"""Files of prompts, and the messages of a chat that prompts become. Shared by the agents that prompt a served model."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from pydantic import model_validator
+
+from vlm_agent.action_texts import describe_action, touches_element
+from vlm_agent.agents.agent import Turn
+from vlm_agent.agents.as_trained import image_part
+from vlm_agent.episodes import Action, Screen, element_at
+from vlm_agent.errors import UserError
+from vlm_agent.recipe.yaml_file import read_mapping, validated
+from vlm_agent.sentences.html import one_line
+from vlm_agent.settings import Section
+
+
+class PromptError(UserError):
+    """A file of prompts that cannot be used; the message names file and key."""
+
+
+class PromptFile(Section):
+    """The texts of a YAML file. $NAME in a text stands for what the agent fills in; $$ is a dollar sign."""
+
+    PLACEHOLDERS: ClassVar[Mapping[str, set[str]]] = {}
+    """The placeholders of each text; texts that are not listed have none."""
+
+    @model_validator(mode="after")
+    def _has_placeholders(self) -> Self:
+        for name, expected in self.PLACEHOLDERS.items():
+            template = Template(getattr(self, name))
+            if not template.is_valid() or set(template.get_identifiers()) != expected:
+                names = " and ".join(f"${one}" for one in sorted(expected))
+                raise ValueError(f"{name} must have {names}, and no other placeholder; write $$ for a dollar sign")
+        return self
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Raises PromptError if the file cannot be read, or lacks or misspells a key."""
+        return validated(cls, read_mapping(path, PromptError), str(path), PromptError)
+
+    def fill(self, name: str, **texts: str) -> str:
+        """The text `name` with its placeholders replaced; the texts themselves are not searched for placeholders."""
+        return Template(getattr(self, name)).substitute(texts)
+
+    def paragraphs(self, texts: Mapping[str, str]) -> str:
+        """A paragraph for each of `texts` that is not empty, in their order."""
+        return "\n\n".join(self.fill(name, **{name: text}) for name, text in texts.items() if text)
+
+
+def system(text: str) -> dict[str, Any]:
+    return {"role": "system", "content": text}
+
+
+def user(text: str, pictures: Sequence[np.ndarray] = ()) -> dict[str, Any]:
+    """`pictures`: uint8 (height, width, 3) each. Without one the content is a string, which text models require."""
+    content = [{"type": "text", "text": text}, *map(image_part, pictures)] if pictures else text
+    return {"role": "user", "content": content}
+
+
+def assistant(text: str) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+def pixels_of(screen: Screen) -> np.ndarray:
+    """uint8 (height, width, 3). Raises UserError for a screen without pixels."""
+    if screen.pixels is None:
+        raise UserError("a chat endpoint needs screenshots, and this source has none")
+    return screen.pixels
+
+
+def numbered_lines(lines: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+def turn_in_words(turn: Turn) -> str:
+    """The description of an earlier action: recorded, or by the agent, else by a template."""
+    described = "" if turn.thoughts is None else one_line(turn.thoughts.action)
+    return described or action_in_words(turn.action, turn.screen)
+
+
+def action_in_words(action: Action, screen: Screen) -> str:
+    """By a template; a tap names the element that it touches, or else the point, (x, y) in thousandths."""
+    return describe_action(action, _touched(action, screen))
+
+
+def _touched(action: Action, screen: Screen) -> str:
+    if not touches_element(action):
+        return ""
+    element = element_at(screen.elements or (), action.touch_yx)
+    y, x = (round(1000 * value) for value in action.touch_yx)
+    return f"the point ({x}, {y})" if element is None else one_line(element.name) or f"the point ({x}, {y})"
