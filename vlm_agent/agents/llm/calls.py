@@ -28,7 +28,7 @@ from typing import Any, TextIO
 from pydantic import Field, PositiveFloat, model_validator
 
 from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, Completion, EndpointError
-from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens
+from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_write, read_json
 from vlm_agent.settings import Section
@@ -169,7 +169,7 @@ class Calls:
             except EndpointError:
                 _write_marker(marker, lost)
                 raise
-            paid = expected if reply.tokens is None else Expense(1, *reply.tokens)
+            paid = Expense(1, *(reply.tokens or (expected.read, text_tokens(reply.text))))
             _write_reply(path, self.chat.model, reply, paid, lost.expense)
             path.with_suffix(MARKER).unlink(missing_ok=True)
         finally:
