@@ -28,16 +28,15 @@ import argparse
 import json
 import sys
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ablation.figures import STUDENT, controls_of, figures_of, floor, summary, write
+from ablation.figures import STUDENT, controls_of, floor, summary, write
 from ablation.runs import ROOT, Run, check_seeds, complete_all
 from ablation.tables import cell_of, show, show_rows
 from coat_rows.arms import FAMILIES, ROWS, coat_of, run_of
 from coat_rows.data import make_data
-from coat_rows.figures import CONTROLS, FIGURES, PROGRESS, differences
+from coat_rows.figures import BASELINES, CONTROLS, FIGURES, PROGRESS, differences, figures_of
 from coat_rows.thoughts import examples, shares, thoughts_of
 from gpu.record import commit, hardware
 from rich.console import Console
@@ -102,22 +101,24 @@ def runs_of(options: argparse.Namespace) -> list[Run]:
     return [
         run_of(family, row, seed, options)
         for seed in options.seeds
-        for row in options.arms
         for family in options.families
+        for row in options.arms
     ]
 
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
-    of_run = partial(figures_of, paths=FIGURES)
     runs = runs_of(options)
-    complete_all(runs, of_run)
-    arms = list(dict.fromkeys(run.name for run in runs))
-    figures = {arm: {run.seed: of_run(run) for run in runs if run.name == arm} for arm in arms}
-    with_controls = {arm: [run for run in runs if run.name == arm and run.controls] for arm in arms}
+    complete_all(runs, figures_of)
+    by_arm: dict[str, list[Run]] = {}
+    for run in runs:
+        by_arm.setdefault(run.name, []).append(run)
+    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in by_arm.items()}
+    with_controls = {arm: group for arm, group in by_arm.items() if group[0].controls}
     result = {
         "seeds": options.seeds,
         "arms": {arm: summary(list(of_seeds.values())) for arm, of_seeds in figures.items()},
-        "controls": {arm: controls_of(group, CONTROLS, FIGURES) for arm, group in with_controls.items() if group},
+        "controls": {arm: controls_of(group, CONTROLS, FIGURES) for arm, group in with_controls.items()},
+        "baselines": controls_of(runs[:1], BASELINES, FIGURES),
         "differences": differences(figures),
         "floor": floor([run for run in runs if run.name.endswith("row 1")], options.data),
         "runs": figures,
@@ -127,8 +128,13 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
 
 
 def show_result(result: dict) -> None:
-    controls = {f"{arm}: {name}": row for arm, by_name in result["controls"].items() for name, row in by_name.items()}
-    show(result["arms"] | controls, "%: mean over seeds and Student's 95 % interval")
+    rows = {}
+    for arm, row in result["arms"].items():
+        rows[arm] = row
+        controls = result["controls"].get(arm, {})
+        rows |= {f"{arm}: {name.replace('_', ' ')}": control for name, control in controls.items()}
+    rows |= {name.replace("_", " "): row for name, row in result["baselines"].items()}
+    show(rows, "%: mean over seeds and Student's 95 % interval")
     compared = {f"{row['family']}: {row['better']} − {row['worse']}": row for row in result["differences"]}
     if compared:
         columns = {name: {figure: row[figure] for figure in FIGURES} for name, row in compared.items()}

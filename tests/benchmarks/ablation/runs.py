@@ -90,8 +90,8 @@ class Run:
         quiet = Console(file=StringIO())
         content = evaluate_online(settings, self.folder / "online", quiet, tasks=tasks, controls=False)
         return [
-            {"run": name, "success": row["overall"]["success"], "interval": row["overall"]["interval"]}
-            for name, row in content["runs"].items()
+            {"run": name, "success": overall["success"], "interval": [round(edge, 1) for edge in overall["interval"]]}
+            for name, overall in ((name, row["overall"]) for name, row in content["runs"].items())
         ]
 
     def _timed(self, stage: str, *words) -> None:

@@ -13,7 +13,7 @@ def show(arms: Mapping[str, Mapping[str, Mapping]], title: str) -> None:
     table = Table(title=title, box=None)
     figures = list(next(iter(arms.values())))
     for column in ("", *figures):
-        table.add_column(column, justify="right" if column else "left")
+        table.add_column(column, justify="right" if column else "left", no_wrap=not column)
     for name, row in arms.items():
         table.add_row(name, *(cell_of(row.get(figure)) for figure in figures))
     Console(width=WIDTH).print(table)

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 
-from ablation.figures import OfSeeds, paired
+from ablation.figures import OfSeeds, paired, row_of
+from ablation.runs import Run
 
 from coat_rows.arms import FAMILIES, arm_of
-from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
+from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT
 
 FIGURES = {
     "action type": ("aitz", "coat_point", "total_type", "value"),
@@ -21,7 +22,9 @@ FIGURES = {
 """The first four as the paper defines them, over all steps or episodes; the others are means over subsets."""
 
 PROGRESS = "goal progress"
-CONTROLS = ("grey_screens", "no_history", "shuffled_results", MOST_FREQUENT, CEILING)
+CONTROLS = ("grey_screens", "no_history", "shuffled_results")
+BASELINES = (MOST_FREQUENT, CEILING)
+"""Without a model, so equal for all runs."""
 
 PRINTED = {"row 1": 6.59, "row 3": 14.06, "row 9": 14.51, "row 10": 13.90}
 """Goal progress in table 5 (Zhang et al. 2024): Auto-UI base on Android in the Zoo."""
@@ -35,6 +38,12 @@ COMPARISONS = (
     ("row 3", "row 3, shuffled"),
     ("row 1", "row 1, binned"),
 )
+
+
+def figures_of(run: Run) -> dict[str, float | None]:
+    """The figures of a finished run in percent, and its minutes."""
+    minutes = {f"{stage}, min": round(seconds / 60, 2) for stage, seconds in run.seconds.items()}
+    return row_of(run.metrics[AGENT], FIGURES) | minutes
 
 
 def differences(figures: Mapping[str, OfSeeds]) -> list[dict]:

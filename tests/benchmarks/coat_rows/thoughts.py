@@ -95,12 +95,11 @@ def shares(thoughts: list[Thought]) -> dict[str, float]:
 
 
 def examples(run: Run, thoughts: list[Thought], count: int = 10) -> list[dict[str, str]]:
-    """Half of them steps whose thought is right, half others, at random but the same at each call, as written."""
-    recorded = _recorded(run)
-    chosen: list[Thought] = []
-    for is_right in (True, False):
-        among = [one for one in thoughts if one.thought_right is is_right]
-        chosen += random.Random(0).sample(among, min(count // 2, len(among)))
+    """Steps at random, the same at each call: half of them with a right thought, or as many as there are."""
+    recorded, rng = _recorded(run), random.Random(0)
+    right, wrong = ([one for one in thoughts if one.thought_right is value] for value in (True, False))
+    chosen = rng.sample(right, min(count // 2, len(right)))
+    chosen += rng.sample(wrong, min(count - len(chosen), len(wrong)))
     return [
         {
             "goal": one.step.goal,
