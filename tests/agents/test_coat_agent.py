@@ -162,6 +162,18 @@ def test_own_descriptions_are_the_history_of_a_run(tmp_path):
     assert "in order:\n1. go home now\n\n" in text_of(requests[0].body["messages"])
 
 
+@pytest.mark.parametrize("texts", ["phone", "model"])
+def test_thoughts_and_texts_that_utf8_cannot_hold_are_shown_at_the_next_step(tmp_path, texts):
+    reply = CALL.replace("Clear cart", "\\ud800 cart") + "\ud800"
+    screen = PLAIN.steps[0].screen
+    with serving(lambda n, body: Reply(reply)) as (url, requests):
+        coat = agent(url, tmp_path, texts=texts)
+        first = coat.act("goal", [], screen)
+        second = coat.act("goal", [Turn(screen, first, Action.press("home"), first.thoughts)], screen)
+    assert (first.text, second.failed) == (reply, None)
+    assert "1. click on ? cart" in text_of(requests[-1].body["messages"])
+
+
 def test_the_first_step_has_no_paragraph_about_earlier_ones(tmp_path):
     for mode in ("coa", "coat"):
         [messages], _ = asked(tmp_path / mode, WITH_TEXTS, 0, mode=mode)

@@ -179,6 +179,43 @@ def test_a_reply_without_text_is_listed(shards, tmp_path, capsys):
     assert "the reply has no text" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("useless", ["", "  \n\x00", "..."])
+def test_a_reply_of_no_use_is_asked_for_again_by_the_same_command_and_still_counts(shards, tmp_path, capsys, useless):
+    def answer(_, body):
+        text = useless if broken and kind(body) in ("screen", "action") else written(body)
+        content = {"choices": [{"message": {"content": text}}], "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+        return Reply(json.dumps(content).encode())
+
+    output, broken = tmp_path / "out", True
+    command = ("--texts", "screen" if useless != "..." else "action", "--limit", 1, "--price", 1_000_000, 0)
+    with serving(answer) as (url, requests):
+        assert main(words(shards, url, output, *command)) == FAILED
+        first, broken = len(requests), False
+        capsys.readouterr()
+        assert main(words(shards, url, output, *command)) == 0
+    again = len(requests) - first
+    assert 0 < again <= first
+    out = capsys.readouterr().out
+    assert f"{again} earlier replies lost or of no use" in out
+    assert f"cost with earlier commands {7 * (first + again)}.00" in out
+
+
+def test_the_estimate_of_few_episodes_is_computed_from_all_of_them(shards, tmp_path, capsys):
+    with serving(lambda _, body: Reply(written(body))) as (url, requests):
+        assert main(words(shards, url, tmp_path / "out", "--limit", 3)) == 0
+    assert f"estimated: {len(requests)} calls" in capsys.readouterr().out
+
+
+def test_a_rate_that_is_too_high_is_an_error_that_names_it(shards, tmp_path, capsys):
+    assert main(words(shards, "http://localhost:1", tmp_path / "out", "--requests-per-minute", 1e9)) == FAILED
+    assert "requests_per_minute: Input should be less than or equal to 100000" in capsys.readouterr().err
+
+
+def test_shards_without_texts_have_nothing_to_check(shards, capsys):
+    assert main(["annotate", "--check", str(shards)]) == FAILED
+    assert "has no texts to check" in capsys.readouterr().err
+
+
 def test_a_server_with_faults_is_asked_until_it_answers(shards, whole, tmp_path):
     """Busy, failing, cut, without JSON: every text is written in the end, as by a server without faults."""
     faults = (

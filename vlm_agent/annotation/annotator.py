@@ -29,6 +29,11 @@ STOPPED = "The screen does not change: the agent stops here."
 Ask = Callable[[str, Messages], str]
 """The reply to a request for one of `TEXTS`. Raises CallError if the request fails."""
 
+
+def _keep(_: Messages) -> None:
+    pass
+
+
 _MOST_CHARACTERS = 8000
 
 
@@ -53,7 +58,8 @@ class StepTexts:
 class Annotator:
     """`texts`: which of `TEXTS` to write. `replace`: also where a step has one.
 
-    `accept_missing`: a text that depends on a missing one is written without it, otherwise it waits.
+    `accept_missing`: a text that depends on a missing one is written without it, otherwise it waits. `discard`: called
+    with a request whose reply has no text, so that it can be sent again later.
     """
 
     prompts: Prompts
@@ -61,6 +67,7 @@ class Annotator:
     texts: Sequence[str] = TEXTS
     replace: bool = False
     accept_missing: bool = False
+    discard: Callable[[Messages], None] = _keep
 
     def annotate(self, episode: Episode) -> list[StepTexts]:
         """The texts of each step. Raises every error of `ask` but CallError."""
@@ -90,9 +97,7 @@ class Annotator:
         step = episode.steps[number]
         if not touches_element(step.action):
             return describe_action(step.action), "template"
-        name = element_name(self._reply("action", self.prompts.touched(step)))
-        if not name:
-            raise NoTextError("the reply names no element")
+        name = self._reply("action", self.prompts.touched(step), lambda reply: element_name(clean_text(reply)))
         return describe_action(step.action, name), "model"
 
     def _think(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> tuple[str, str]:
@@ -118,10 +123,12 @@ class Annotator:
         if not self.accept_missing and any(name in step.failed for step in steps):
             raise NoTextError(f"it needs the text {name!r}, which is missing")
 
-    def _reply(self, name: str, messages: Messages) -> str:
-        text = clean_text(self.ask(name, messages))
+    def _reply(self, name: str, messages: Messages, read: Callable[[str], str] | None = None) -> str:
+        """What `read`, by default `clean_text`, makes of the reply."""
+        text = (clean_text if read is None else read)(self.ask(name, messages))
         if not text:
-            raise NoTextError("the reply has no text")
+            self.discard(messages)
+            raise NoTextError("the reply has no text" if read is None else "the reply names no element")
         return text
 
 

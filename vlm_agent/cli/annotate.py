@@ -144,11 +144,13 @@ def _settings(options: argparse.Namespace) -> "AnnotationSettings":
 
 def _service(options: argparse.Namespace) -> "Service":
     from vlm_agent.agents.llm.calls import CallLimits
-    from vlm_agent.agents.llm.cost import Price
     from vlm_agent.annotation.job.run import Service
+    from vlm_agent.errors import UserError
+    from vlm_agent.recipe.yaml_file import validated
 
-    price = None if options.price is None else Price(read=options.price[0], written=options.price[1])
-    limits = CallLimits(price=price, max_cost=options.max_cost, requests_per_minute=options.requests_per_minute)
+    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
+    content = {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}
+    limits = validated(CallLimits, content, "options", UserError)
     return Service(options.endpoint, limits, options.concurrency, options.accept_missing)
 
 

@@ -16,8 +16,11 @@ PHRASES = ("<p id=", "<img id=", ' class="text" alt="(', " class=", ' alt="(', '
 
 
 def one_line(text: str) -> str:
-    """`text` without white space at its ends, every other run of white space as one space."""
-    return " ".join(text.split())
+    """`text` without white space at its ends, every other run of white space as one space.
+
+    A lone surrogate, which a model may write and no request can hold, becomes a question mark.
+    """
+    return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
 
 
 def element_texts(elements: Sequence[UiElement]) -> list[str]:

@@ -247,7 +247,7 @@ def test_a_process_killed_between_reply_and_write_repeats_that_call_alone_and_re
         texts = [calls.completion(ask(str(number)), 16).text for number in range(4)]
     assert texts == ["reply 0", "reply 1", "reply 3", "reply 4"]
     assert served == ["0", "1", "2", "2", "3"]
-    assert "1 replies lost by an interrupted process" in calls.spending()
+    assert "1 earlier replies lost" in calls.spending()
     assert "cost with earlier commands 56.00" in calls.spending()  # four replies of 10, and 16 at most for the lost one
     assert "cost with earlier" in (later := calls_to(url, tmp_path, price=Price(read=0, written=1_000_000))).spending()
     assert "56.00" in later.spending()
@@ -264,7 +264,7 @@ def test_a_reply_that_cannot_be_written_counts_as_lost(tmp_path, monkeypatch):
             calls_to(url, tmp_path).completion(ask("a"), 16)
         calls = calls_to(url, tmp_path)
         assert calls.completion(ask("a"), 16).text == "tap"
-    assert "1 replies lost" in calls.spending()
+    assert "1 earlier replies lost" in calls.spending()
     assert len(requests) == 2
 
 

@@ -8,7 +8,7 @@ import pytest
 from helpers.chat_server import Reply, serving
 
 from vlm_agent.agents.llm import client, http
-from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError
 
 MESSAGES = [{"role": "user", "content": "what now?"}]
 
@@ -103,6 +103,13 @@ def test_a_key_in_a_response_is_removed_from_the_message(monkeypatch):
     with serving(lambda n, request: Reply(), reply) as (url, _), raises as error:
         endpoint(url).served_models()
     assert "sk-secret" not in str(error.value)
+
+
+def test_the_message_of_a_server_is_printable():
+    reply = Reply("\x1b[2J\x07no \u202epicture".encode(), 400)
+    with serving(lambda n, body: reply) as (url, _), pytest.raises(CallError, match="picture") as error:
+        endpoint(url).complete([], 16)
+    assert str(error.value).isprintable()
 
 
 FAULTS = {

@@ -86,7 +86,7 @@ class _Totals:
     """`spent`: calls of this process. `before`: calls of earlier processes, lost replies included. `reserved`: calls
     under way, at most. `reused`: replies from disk. `repeated`: requests beyond the first of a call. `estimated`: calls
     whose tokens the server did not report. `lost`: replies that a killed process received or waited for, and did not
-    write. `failed`: calls; `failures` of them since the last reply."""
+    write, and those that were discarded. `failed`: calls; `failures` of them since the last reply."""
 
     before: Expense = field(default=Expense())
     spent: Expense = field(default=Expense())
@@ -135,6 +135,15 @@ class Calls:
         """The reply to a request from disk, None if it was not answered. Not counted as a reply from disk."""
         return _stored(self.path(messages, max_tokens))
 
+    def discard(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> None:
+        """Removes a reply of no use from disk, so that the request is sent again; its cost still counts."""
+        path = self.path(messages, max_tokens)
+        with _asking(path.with_suffix(MARKER)) as marker:
+            if path.exists():
+                paid = _read(path)["paid"]
+                _write_marker(marker, _Marker(self.chat.model, 1, paid["read"], paid["written"]))
+                path.unlink()
+
     def expected(self, messages: Sequence[Mapping[str, Any]], max_tokens: int, written: int) -> Expense:
         """An estimate of what the request will cost with a reply of `written` tokens: nothing if it was answered."""
         if self.path(messages, max_tokens).exists():
@@ -150,7 +159,7 @@ class Calls:
             "requests repeated": totals.repeated,
             "calls failed": totals.failed,
             "calls with estimated tokens": totals.estimated,
-            "replies lost by an interrupted process": totals.lost,
+            "earlier replies lost or of no use": totals.lost,
         }
         notes = [f"{count:,} {what}" for what, count in counts.items() if count]
         if price is not None and totals.before.calls:
@@ -215,7 +224,8 @@ class Calls:
 
 @dataclass(frozen=True)
 class _Marker:
-    """A request under way, or its replies that were lost. `read` and `written`: estimated tokens of one reply."""
+    """A request under way, or its replies that were lost or discarded. `read` and `written`: tokens of one of them,
+    estimated where it was lost."""
 
     model: str = ""
     replies: int = 0

@@ -239,9 +239,10 @@ def _tokens(usage: object) -> tuple[int, int] | None:
 
 
 def _shown(body: bytes) -> str:
-    """The start of a server's message with the API key removed, in case the server repeats it."""
+    """The start of a server's message, printable, with the API key removed in case the server repeats it."""
     text, key = " ".join(body.decode("utf-8", "replace").split()), os.environ.get(KEY)
-    return (text.replace(key, "…") if key else text)[:_MESSAGE_CHARACTERS] or "no further message"
+    start = (text.replace(key, "…") if key else text)[:_MESSAGE_CHARACTERS] or "no further message"
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in start)
 
 
 def _seconds(retry_after: str | None) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.cost import Expense
 from vlm_agent.annotation.annotator import Annotator
+from vlm_agent.annotation.job.shards import read_episode
 from vlm_agent.annotation.prompts import Messages
 from vlm_agent.datasets.shards.dataset import ShardDataset
 
@@ -20,9 +21,7 @@ of 20 to 80. The shipped prompts ask for somewhat less."""
 
 def estimate(dataset: ShardDataset, episodes: Sequence[int], annotator: Annotator, calls: Calls, limit: int) -> Expense:
     """The calls and tokens of these episodes; requests that are on disk cost nothing. `limit`: tokens of a reply."""
-    sampled = [episodes[len(episodes) * number // SAMPLED] for number in range(min(SAMPLED, len(episodes)))]
-    if len(episodes) > SAMPLED:
-        sampled = sorted(set(sampled))
+    sampled = sorted({episodes[len(episodes) * number // SAMPLED] for number in range(SAMPLED)})
     total, steps = Expense(), 0
 
     def ask(name: str, messages: Messages) -> str:
@@ -34,5 +33,5 @@ def estimate(dataset: ShardDataset, episodes: Sequence[int], annotator: Annotato
 
     sampler = replace(annotator, ask=ask)
     for index in sampled:
-        steps += len(sampler.annotate(dataset[index]))
+        steps += len(sampler.annotate(read_episode(dataset, index)[1]))
     return total.times(sum(len(dataset.screen_sizes[index]) for index in episodes) / steps)

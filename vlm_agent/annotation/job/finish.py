@@ -132,5 +132,9 @@ def check(shards: Path, split: str | None, subset: str | None, console: Console)
     findings = list(check_dataset(dataset))
     if findings:
         print_findings(findings, console, f"checked {len(dataset):,} episodes", len(findings))
-    else:
+    elif any(step.coat for index in range(len(dataset)) for step in dataset.without_pixels(index).steps):
         console.print(f"Checked {len(dataset):,} episodes: no action description needs a look", highlight=False)
+    else:
+        raise DatasetError(
+            f"{shards} has no texts to check; write them with `vlm-agent annotate {shards} --endpoint …`"
+        )

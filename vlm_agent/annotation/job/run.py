@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from PIL import Image
 from rich.console import Console
 
 from vlm_agent.agents.llm.calls import CallLimits, Calls
@@ -18,17 +17,13 @@ from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, AnnotationSettings, ShardPlan, job, plan_of
-from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, write_shard
+from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, read_episode, write_shard
 from vlm_agent.annotation.prompts import Prompts
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
-from vlm_agent.datasets.shards.schema import from_row
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.jobs import ArrayTask
-
-_UNDECODABLE = (OSError, SyntaxError, Image.DecompressionBombError)
-"""Pillow's errors for a damaged image."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +69,7 @@ def annotate(
             settings.texts,
             settings.replace,
             service.accept_missing,
+            lambda messages: calls.discard(messages, settings.max_tokens),
         )
         run = _Run(dataset, plan, annotator, calls, service, output, console)
         failures = run.annotate(list(plan.shards if task is None else task.items(plan.shards)), settings.max_tokens)
@@ -172,14 +168,7 @@ class _Run:
             yield waiting.popleft().result()
 
     def _row(self, index: int) -> AnnotatedRow:
-        row = self._dataset.row(index)
-        try:
-            episode = from_row(row)
-        except _UNDECODABLE as error:
-            raise DatasetError(
-                f"{self._dataset.directory}: a screen of episode {row['episode_id']} cannot be decoded ({error}); "
-                "convert the data again"
-            ) from None
+        row, episode = read_episode(self._dataset, index)
         return row, self._annotator.annotate(episode)
 
 
