@@ -14,7 +14,7 @@ Families: `phone_vlm`, the tiny phone VLM with LoRA on 600 trajectories (recipes
     row 3, shuffled   trained and evaluated with ARs of other actions
 
 The data is `vlm-agent simulate --thoughts`, made at the first run; SD and AR come from activity and elements alone.
-Rows 1, 3 and 9 are evaluated under controls: grey screens, no history, and for AR shuffled ones. Parts: `runs` (table,
+Row 1 is evaluated on grey screens and without history, too, rows 3 and 9 with shuffled ARs. Parts: `runs` (table,
 differences paired by seed, whether goal progress rises as the paper says, and the floor: row 1 against its grey-screen
 control and the most frequent action), `thoughts` (rows 9 and 10: how often a thought names what is then done, how often
 both are right, and ten thoughts as they are), `online` (rows 1 and 9 on 100 tasks, the first seed).

@@ -117,6 +117,13 @@ def test_a_job_array_and_its_end(asked):
     assert str(asked[1][0]) == "out"
 
 
+def test_controls_are_all_by_default_or_chosen_by_name(asked):
+    command = "evaluate --checkpoint run --shards s --output out"
+    for words in ("", "--controls grey_screens no_history"):
+        main(shlex.split(f"{command} {words}"))
+    assert [options["controls"] for *_, options in asked] == [True, ["grey_screens", "no_history"]]
+
+
 @pytest.mark.parametrize(
     ("words", "printed"),
     [

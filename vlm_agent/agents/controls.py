@@ -11,6 +11,7 @@ import numpy as np
 
 from vlm_agent.agents.agent import Agent, Answer, Preparation, PreparingAgent, Turn, answer_episodes, preparation_of
 from vlm_agent.episodes import Episode, Screen, Step
+from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import with_shuffled_results, with_shuffled_texts
 
 GREY = 128
@@ -38,9 +39,17 @@ CONTROLS: dict[str, Control] = {
 }
 
 
-def controls_of(text_inputs: Sequence[str]) -> tuple[str, ...]:
-    """The names of the controls of an agent with these `text_inputs`: it must read results for them to be shuffled."""
-    return tuple(name for name, control in CONTROLS.items() if "result" in text_inputs or not control.shuffled_results)
+def controls_of(text_inputs: Sequence[str], chosen: bool | Sequence[str] = True) -> tuple[str, ...]:
+    """The names of the controls of an agent with these `text_inputs`: it must read results for them to be shuffled.
+
+    `chosen`: all, none, or those of these names. Raises UserError for a name that is not among the agent's controls.
+    """
+    names = tuple(name for name, control in CONTROLS.items() if "result" in text_inputs or not control.shuffled_results)
+    if isinstance(chosen, bool):
+        return names if chosen else ()
+    if unknown := [name for name in chosen if name not in names]:
+        raise UserError(f"control {unknown[0]!r} is not one of this agent; choose from {', '.join(names)}")
+    return tuple(name for name in names if name in chosen)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,11 @@ def add(commands: Commands) -> None:
         help="run: processes that prepare screens (default: half of the cores, at most 8; 0 on two cores); "
         "--online: phones operated in parallel (default 1)",
     )
-    parser.add_argument("--no-controls", action="store_true", help="skip the controls: grey screens, no history")
+    controls = parser.add_mutually_exclusive_group()
+    controls.add_argument("--no-controls", action="store_true", help="skip the controls: grey screens, no history")
+    controls.add_argument(
+        "--controls", nargs="+", metavar="NAME", help="only these: grey_screens, no_history, shuffled_results"
+    )
     _add_settings(parser)
     _add_online(parser)
     parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
@@ -136,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
         _benchmark(options),
         options.output,
         make_console(),
-        controls=not options.no_controls,
+        controls=_controls(options),
         variants=_variants(settings, options),
         task=task,
         workers=default_workers() if options.workers is None else options.workers,
@@ -149,7 +153,7 @@ def _run_online(options: argparse.Namespace) -> int:
 
     values = {name: getattr(options, name) for name in ("tasks", "seed", "workers")}
     values = {name: value for name, value in values.items() if value is not None}
-    evaluate_online(_agent(options), options.output, make_console(), controls=not options.no_controls, **values)
+    evaluate_online(_agent(options), options.output, make_console(), controls=_controls(options), **values)
     return OK
 
 
@@ -201,6 +205,10 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
     )
     price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
     return chosen_agent(options, price=price, **{name: getattr(options, name) for name in names})
+
+
+def _controls(options: argparse.Namespace) -> bool | list[str]:
+    return not options.no_controls if options.controls is None else options.controls
 
 
 def _variants(settings: "AgentSettings", options: argparse.Namespace) -> list[str]:

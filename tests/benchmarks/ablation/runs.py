@@ -31,8 +31,8 @@ class Run:
 
     `folder`: the files of this run alone. `data`: a folder with shards/ and aitw/groups.json, as `make demo` writes it.
     `keys`: overrides of the recipe. `features`: called before training, returns further overrides. `limit`: the number
-    of test episodes. `controls`: whether the evaluation also scores the controls. `scoring`: further options of
-    `vlm-agent evaluate`.
+    of test episodes. `controls`: whether the evaluation also scores the controls, or the names of those that it scores.
+    `scoring`: further options of `vlm-agent evaluate`.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Run:
     data: Path
     limit: int
     keys: tuple = ()
-    controls: bool = False
+    controls: bool | tuple[str, ...] = False
     scoring: tuple = ()
     features: Callable[[], tuple] = field(default=tuple, compare=False)
 
@@ -78,7 +78,10 @@ class Run:
             self._timed("training", "train", "--config", self.recipe, *keys, *self.features(), *self.keys)
         if not self.is_done:
             scoring = ("--limit", self.limit, "--groups", self.data / "aitw/groups.json", *self.scoring)
-            scoring += () if self.controls else ("--no-controls",)
+            if not self.controls:
+                scoring += ("--no-controls",)
+            elif not isinstance(self.controls, bool):
+                scoring += ("--controls", *self.controls)
             scoring += ("--bf16",) if has_bf16() else ()
             keys = ("--checkpoint", self.trained, "--shards", shards, "--output", self.evaluation)
             self._timed("evaluation", "evaluate", *keys, *scoring)

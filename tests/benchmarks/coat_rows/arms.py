@@ -29,12 +29,12 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Row:
-    """`parts`: those of `data.coat` that are on. `keys`: further overrides of the recipe. `controls`: whether the
-    evaluation also scores the controls; of a row that reads results, one has them shuffled."""
+    """`parts`: those of `data.coat` that are on. `keys`: further overrides of the recipe. `controls`: those
+    that the evaluation also scores."""
 
     parts: tuple[str, ...] = ()
     keys: tuple[str, ...] = ()
-    controls: bool = False
+    controls: tuple[str, ...] = ()
 
     @property
     def all_keys(self) -> tuple[str, ...]:
@@ -43,9 +43,9 @@ class Row:
 
 SHUFFLED = ("--data.control", "shuffled_results")
 ROWS = {
-    "row 1": Row(controls=True),
-    "row 3": Row(("result",), controls=True),
-    "row 9": Row(("result", "think", "action"), controls=True),
+    "row 1": Row(controls=("grey_screens", "no_history")),
+    "row 3": Row(("result",), controls=("shuffled_results",)),
+    "row 9": Row(("result", "think", "action"), controls=("shuffled_results",)),
     "row 10": Row(("screen", "result", "think", "action")),
     # The language `named` writes the name of what a tap touches, which is half an action description.
     "row 1, binned": Row(keys=("--action_language", "{name: binned}")),

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from vlm_agent.agents import Answer
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.plan import read_plan
 from vlm_agent.evaluation.offline.run import evaluate
@@ -63,6 +63,20 @@ def test_controls_can_be_left_out(tmp_path):
     shards = write_shards(tmp_path / "shards", ["train", "test"])
     scores, _ = _evaluate(shards, tmp_path / "out", controls=False)
     assert list(scores) == ["trained", "most_frequent_action", "blind_ceiling"]
+
+
+def test_single_controls_can_be_chosen(tmp_path):
+    shards = write_shards(tmp_path / "shards", ["train", "test"])
+    scores, _ = _evaluate(shards, tmp_path / "out", controls=["no_history"])
+    assert list(scores) == ["trained", "no_history", "most_frequent_action", "blind_ceiling"]
+
+
+@pytest.mark.parametrize("name", ["shuffled_results", "blue_screens"])  # this agent reads no results
+def test_a_control_that_the_agent_lacks_is_an_error_before_anything_is_written(name, tmp_path):
+    shards = write_shards(tmp_path / "shards", ["test"])
+    with pytest.raises(UserError, match=f"control '{name}' .* choose from grey_screens, no_history$"):
+        _evaluate(shards, tmp_path / "out", controls=["no_history", name])
+    assert not (tmp_path / "out").exists()
 
 
 def test_free_and_constrained_decoding_are_scored_side_by_side(tmp_path):

@@ -48,12 +48,13 @@ def evaluate(
     benchmark: Benchmark,
     output: Path,
     console: Console,
-    controls: bool = True,
+    controls: bool | Sequence[str] = True,
     variants: Sequence[str] = (),
     task: ArrayTask = ArrayTask(),  # noqa: B008 (frozen)
     workers: int = 0,
 ) -> dict[str, dict] | None:
-    """Scores an agent, its `variants`, the agent under every control (with `controls`), and baselines without a model.
+    """Scores an agent, its `variants`, the agent under `controls` (all, none or those named), and baselines without
+    a model.
 
     Writes to `output` and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
     predictions are scored again. One `task` of a job array only predicts and returns None; `finish` merges and scores.
@@ -65,7 +66,7 @@ def evaluate(
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
-    passes = passes_of(controls_of(settings.text_inputs) if controls else (), variants)
+    passes = passes_of(controls_of(settings.text_inputs, controls), variants)
     plan = Plan(agent_identity(settings), settings.display_name, benchmark, passes, settings.text_notes)
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)

@@ -64,10 +64,10 @@ def evaluate_online(
     console: Console,
     tasks: int = 100,
     seed: int = 0,
-    controls: bool = True,
+    controls: bool | Sequence[str] = True,
     workers: int = 1,
 ) -> dict:
-    """Scores an agent on the first `tasks` tasks of `seed`, and with `controls` also under every control.
+    """Scores an agent on the first `tasks` tasks of `seed`, and under its `controls` (all, none or those named).
 
     The expert and an agent that does nothing are scored for comparison. One agent operates `workers` phones in
     parallel; except for `cost`, the results do not depend on their number. Finished tasks in `output` are kept.
@@ -75,7 +75,7 @@ def evaluate_online(
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
     else.
     """
-    runs = [AGENT, *(controls_of(settings.text_inputs) if controls else ()), *BASELINES]
+    runs = [AGENT, *controls_of(settings.text_inputs, controls), *BASELINES]
     identity = {
         "version": VERSION,
         **agent_identity(settings),
