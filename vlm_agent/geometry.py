@@ -83,5 +83,76 @@ def boxes_at(points: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.nd
     return found
 
 
+def nearest_box(boxes: Sequence[Sequence[float]], point_yx: Sequence[float]) -> int | None:
+    """Index of the box nearest to the point; None if none meets the screen. See `nearest_boxes`."""
+    if not boxes:
+        return None
+    found = int(nearest_boxes(np.array([point_yx], float), np.array(boxes, float), np.zeros(len(boxes), int))[0])
+    return None if found < 0 else found
+
+
+def nearest_boxes(points: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
+    """The box nearest to the point of each of R screens: int (R,), -1 for a screen without one. Arguments and result as
+    in `boxes_at`, with which it agrees where a box contains the point.
+
+    A box has distance 0 to the points in it. Of equally near boxes, the smallest is meant, and of equally small ones
+    the first. Boxes beside the screen are left out. So a finger can reach a place of the result where no smaller box
+    lies (`place_of_box`).
+    """
+    index = np.flatnonzero(_meets_screen(boxes))
+    boxes, screen = boxes[index], screen[index]
+    away = np.maximum(0.0, np.maximum(boxes[:, :2] - points[screen], points[screen] - (boxes[:, :2] + boxes[:, 2:])))
+    order = np.lexsort((boxes[:, 2] * boxes[:, 3], (away * away).sum(axis=1), screen))
+    found = np.full(len(points), -1)
+    screens, first = np.unique(screen[order], return_index=True)
+    found[screens] = index[order[first]]
+    return found
+
+
+def place_of_box(boxes: Sequence[Sequence[float]], index: int) -> tuple[float, float] | None:
+    """A point (y, x) on the screen for which `box_at` returns `index`.
+
+    The centre of what the screen shows of the box if that is such a point, otherwise the centre of the largest part
+    between smaller boxes. If smaller boxes cover all of it, the centre. None if the box lies beside the screen.
+    """
+    values = np.array(boxes, float)
+    if not _meets_screen(values[index : index + 1])[0]:
+        return None
+    low, high = np.maximum(values[:, :2], 0), np.minimum(values[:, :2] + values[:, 2:], 1)
+    centre = (low[index] + high[index]) / 2
+    if box_at(boxes, centre) == index:
+        return float(centre[0]), float(centre[1])
+    area = values[:, 2] * values[:, 3]
+    is_smaller = (area < area[index]) | ((area == area[index]) & (np.arange(len(area)) < index))
+    over = is_smaller & ((low <= high[index]) & (high >= low[index])).all(axis=1)
+    edges = [_edges(low[over, axis], high[over, axis], low[index, axis], high[index, axis]) for axis in (0, 1)]
+    free = np.ones([len(axis) - 1 for axis in edges], bool)
+    for start, end in zip(low[over], high[over], strict=True):
+        rows, columns = (_between(axis, *ends) for axis, *ends in zip(edges, start, end, strict=True))
+        free[rows, columns] = False
+    middles = [(axis[:-1] + axis[1:]) / 2 for axis in edges]
+    sides = np.minimum(np.diff(edges[0])[:, None], np.diff(edges[1])[None, :])
+    y, x = np.unravel_index(np.where(free, sides, -1).argmax(), free.shape)
+    place = (float(middles[0][y]), float(middles[1][x]))
+    return place if box_at(boxes, place) == index else (float(centre[0]), float(centre[1]))
+
+
+def _edges(low: np.ndarray, high: np.ndarray, first: float, last: float) -> np.ndarray:
+    """The different edges between `first` and `last`, both included, ascending; at least two."""
+    edges = np.unique(np.clip(np.concatenate([low, high, [first, last]]), first, last))
+    return np.repeat(edges, 2) if len(edges) == 1 else edges
+
+
+def _between(edges: np.ndarray, start: float, end: float) -> slice:
+    """The intervals of `edges` between `start` and `end`; the only one of a box without an extent."""
+    return slice(None) if edges[0] == edges[-1] else slice(*np.searchsorted(edges, (start, end)))
+
+
+def _meets_screen(boxes: np.ndarray) -> np.ndarray:
+    """bool (P,): whether a part of each box, (P, 4), lies on the screen, edges included."""
+    start, end = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
+    return ((start <= end) & (start <= 1) & (end >= 0)).all(axis=1)
+
+
 def _indices_within(corner: np.ndarray, size: np.ndarray, value: np.ndarray) -> np.ndarray:
     return np.flatnonzero((corner <= value) & (value <= corner + size))

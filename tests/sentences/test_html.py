@@ -1,9 +1,12 @@
 """A screen's elements as text."""
 
-import pytest
+import json
 
-from vlm_agent.episodes import UiElement
-from vlm_agent.sentences.html import element_texts, one_line
+import pytest
+from helpers.aitw_episodes import read_episodes
+
+from vlm_agent.episodes import Screen, UiElement
+from vlm_agent.sentences.html import element_texts, one_line, screen_html
 
 BOX = (0.09, 0.063, 0.0133, 0.0444)
 ALT = 'alt="(0.0900, 0.0630, 0.1033, 0.1074)"'
@@ -38,3 +41,49 @@ def test_only_white_space_of_an_elements_text_changes(text, expected):
 
 def test_one_line_joins_every_kind_of_white_space():
     assert one_line("\u3000a\x1f\u00a0b\r\n c ") == "a b c"
+
+
+def test_the_form_of_d_pot_has_texts_in_place_of_boxes():
+    elements = (UiElement(BOX, "Sound"), UiElement(BOX, "G", "ICON_GOOGLE"), UiElement(BOX, "", "ICON_X"))
+    assert screen_html(Screen(None, elements)) == (
+        '<p id=0 class="text" alt="Sound">Sound</p>\n'
+        '<img id=1 class=ICON_GOOGLE alt="G">G</p>\n'
+        '<img id=2 class=ICON_X alt=""></p>\n'
+    )
+
+
+def test_every_element_has_its_number_in_the_form_of_d_pot():
+    elements = (UiElement(BOX, "a", "BUTTON"), UiElement(BOX, "b", ""), UiElement(BOX, "c"))
+    assert [line.split(" class")[0] for line in screen_html(Screen(None, elements)).splitlines()] == [
+        "<p id=0",
+        "<p id=1",
+        "<p id=2",
+    ]
+
+
+def test_a_screen_without_elements_is_empty_in_the_form_of_d_pot():
+    assert screen_html(Screen(None)) == screen_html(Screen(None, ())) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '</p>\n<p id=3 class="text" alt="x">x</p>',
+        '"><img id=9 class=ICON_X alt="',
+        "</p>\u2028<p id=3>",
+        "a\x1c<b\rc>",
+    ],
+)
+def test_no_text_of_a_screen_makes_an_element_or_a_line(text):
+    for kind in ("TEXT", "ICON_X", f"ICON_{text}"):
+        line = screen_html(Screen(None, (UiElement(BOX, text, kind),)))
+        assert len(line.splitlines()) == line.count("\n") == 1
+        assert (line.count("<"), line.count(">"), line.count("id=0")) == (2, 2, 1)
+        assert line.count('"') == (2 if line.startswith("<img") else 4)
+
+
+def test_screens_equal_those_of_the_published_code(shared):
+    """`screens.json`: the prompts that the published code writes for the one real episode of AITW."""
+    published = json.loads((shared / "data/golden/d_pot/screens.json").read_text())
+    (episode,) = read_episodes(shared / "data/aitw_tfrecord/google_apps-00000-of-00001")
+    assert [screen_html(step.screen) for step in episode.steps] == [step["screen"] for step in published]

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from vlm_agent.action_languages.auto_ui import AutoUiSettings
 from vlm_agent.action_languages.binned import BinnedSettings
 from vlm_agent.action_languages.coat import CoatSettings
+from vlm_agent.action_languages.element_index import ElementIndexSettings
 from vlm_agent.action_languages.language import ActionLanguage, Coordinate, LanguageSettings, LanguageVocabulary
 from vlm_agent.action_languages.named import NamedSettings
 from vlm_agent.settings import chosen_from
@@ -33,6 +34,7 @@ LANGUAGES: dict[str, type[LanguageSettings]] = {
     "named": NamedSettings,
     "auto_ui": AutoUiSettings,
     "coat": CoatSettings,
+    "element_index": ElementIndexSettings,
 }
 
 DEFAULT = "binned"

@@ -91,7 +91,13 @@ class ActionLanguage(Protocol):
 
     @property
     def names_touched_elements(self) -> bool:
-        """Whether `encode` uses `screen`. It may use only the name of the element under the touch point."""
+        """Whether `encode` uses the name of the element under the touch point, and nothing else of `screen`."""
+        return False
+
+    @property
+    def numbers_elements(self) -> bool:
+        """Whether `encode` uses the number of the element nearest to the touch point (`geometry.nearest_box`), and
+        nothing else of `screen`. A language either names elements or numbers them."""
         return False
 
     @property
@@ -114,8 +120,8 @@ class ActionLanguage(Protocol):
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
         """The action as text.
 
-        `screen`: used if `names_touched_elements` is true. `swipe_target`: the name of the element that a swipe should
-        bring into view, used if `name_swipe_targets` is true.
+        `screen`: used if `names_touched_elements` or `numbers_elements` is true. `swipe_target`: the name of the
+        element that a swipe should bring into view, used if `name_swipe_targets` is true.
         """
         ...
 
@@ -123,6 +129,10 @@ class ActionLanguage(Protocol):
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         """The action that `text` encodes, None if it encodes none. Never raises, and never evaluates `text` as code."""
         ...
+
+    def problem(self, text: str, screen: Screen | None = None) -> str | None:
+        """Why `decode` returns None, for a model that is asked again; None if `text` is an action."""
+        return "the answer is not one of the actions" if self.decode(text, screen) is None else None
 
     def predicted_box(self, text: str, screen: Screen | None = None) -> tuple[float, float, float, float] | None:
         """The box (y, x, height, width) that a tap names, in screen fractions; None in a language without boxes."""
@@ -136,9 +146,10 @@ class ActionLanguage(Protocol):
     def text_keys(self, columns: ActionColumns, names: np.ndarray | None = None) -> np.ndarray:
         """int64 (S,): one key per step. Steps with equal keys have equal text, so each key is encoded only once.
 
-        `names`: str objects (S,), the name of the touched element or of the swipe target, "" for neither; None for a
-        language that uses neither. The default distinguishes all different actions and is correct for every language. A
-        language that quantizes saves time with coarser keys.
+        `names`: str objects (S,), the name of the touched element or of the swipe target, "" for neither; for a
+        language that numbers elements, the number of the touched one. None for a language that uses no element. The
+        default distinguishes all different actions and is correct for every language. A language that quantizes saves
+        time with coarser keys.
         """
         keys = [columns.action_kind, *columns.touch_yx.T, *columns.lift_yx.T, text_codes(columns.text)]
         return combined_keys(*keys, *([] if names is None else [text_codes(pa.array(names, pa.string()))]))
