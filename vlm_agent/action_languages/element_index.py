@@ -279,7 +279,7 @@ def _only_object(text: str) -> dict[str, Any]:
             raise _NotAnActionError("there are two actions; answer with one")
         found = content
     if found is None:
-        raise _NotAnActionError(f'there is no JSON object with "{_TYPE_KEY}"')
+        raise _NotAnActionError(f'the answer has no JSON object with "{_TYPE_KEY}"')
     return found
 
 
