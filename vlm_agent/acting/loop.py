@@ -19,7 +19,7 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceError
-from vlm_agent.episodes import Action, Screen
+from vlm_agent.episodes import Action, CoatTexts, Screen
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
 
@@ -139,6 +139,8 @@ class _Run:
         self.steps += 1
         picture = self.trace.screen(number, pixels)
         step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
+        texts = CoatTexts() if answer.thoughts is None else answer.thoughts
+        step = replace(step, thought=texts.think, intent=texts.action, plan=answer.plan)
         self.trace.step(replace(step, tokens=answer.usage.tokens, seconds=seconds))
         if self.watch(ProposedStep(number, picture, answer, screen.activity)):
             self.trace.outcome(number, WITHHELD)

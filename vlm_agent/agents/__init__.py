@@ -19,6 +19,7 @@ from vlm_agent.agents.agent import (
 )
 from vlm_agent.agents.auto_ui import AutoUiSettings
 from vlm_agent.agents.coat import CoatAgentSettings
+from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vlm import VlmSettings
@@ -43,5 +44,6 @@ AGENTS: dict[str, type[AgentSettings]] = {
     "auto_ui": AutoUiSettings,
     "endpoint": EndpointSettings,
     "coat": CoatAgentSettings,
+    "dynamic_planning": DynamicPlanningSettings,
     "scripted": ScriptedSettings,
 }

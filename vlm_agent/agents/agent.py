@@ -48,7 +48,9 @@ class Answer:
     not clipped to the screen; None if the text names none. Scorers that compare boxes use it. `thoughts` and `plan` are
     further output of the agent. `failed`: why the agent could not answer, for example because an endpoint did not
     respond; an evaluation requests such a step again when it resumes. `unwritable`: for recorded episodes, whether the
-    agent's tokenizer cannot write the demonstrated action, so no answer can match it.
+    agent's tokenizer cannot write the demonstrated action, so no answer can match it. `repaired`: replies of a model
+    that could not be read and were requested once more. `unread`: why the second one could not be read either, so that
+    the step has no action.
     """
 
     text: str
@@ -59,6 +61,8 @@ class Answer:
     box: tuple[float, float, float, float] | None = None
     usage: Usage = field(default=Usage(), compare=False)
     unwritable: bool = field(default=False, compare=False)
+    repaired: int = field(default=0, compare=False)
+    unread: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,18 @@ class PricedAgent(Agent, Protocol):
     def spending(self) -> str:
         """A line on the cost so far."""
         ...
+
+
+Judge = Callable[[Action, Step], bool]
+"""Whether an action is right at a recorded step."""
+
+
+@runtime_checkable
+class JudgedAgent(Agent, Protocol):
+    """An agent that may ask whether its action is right (gold feedback). An evaluation on recorded episodes provides
+    the judge."""
+
+    def judged_by(self, judge: Judge) -> Self: ...
 
 
 Preparation = Callable[[Episode], Any]

@@ -92,26 +92,39 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         "--max-tokens", type=count, metavar="N", help="endpoint: maximum length of an answer (default 128)"
     )
     parser.add_argument(
-        "--concurrency", type=count, metavar="N", help="endpoint, coat: concurrent requests (default 8)"
+        "--concurrency",
+        type=count,
+        metavar="N",
+        help="endpoint, prompted model: concurrent requests (default 8)",
     )
     _add_prompting(parser)
 
 
 def _add_prompting(parser: argparse.ArgumentParser) -> None:
-    """Settings of agent `coat`, which prompts a served model (eval/agents/coat.yaml)."""
-    parser.add_argument("--mode", metavar="NAME", help="coat: coa, cot or coat (default coat)")
+    """Settings of `coat` and `dynamic_planning`, which prompt a served model (eval/agents/)."""
+    parser.add_argument(
+        "--mode", metavar="NAME", help="coat: coa, cot or coat (default coat); dynamic_planning: see docs/d_pot.md"
+    )
+    parser.add_argument(
+        "--plans", metavar="FILE", help="dynamic_planning: JSON, episode id → steps: in place of planning calls"
+    )
+    parser.add_argument(
+        "--past",
+        metavar="NAME",
+        help="dynamic_planning: earlier steps are own ones, or demonstrated (default own)",
+    )
     parser.add_argument("--elements", metavar="NAME", help="coat: elements as text or as marks in the picture")
     parser.add_argument(
         "--texts", metavar="NAME", help="coat: screen descriptions and results are recorded, or from phone, or model"
     )
-    parser.add_argument("--calls", metavar="DIR", help="coat: folder of the replies (default: OUTPUT/calls)")
+    parser.add_argument("--calls", metavar="DIR", help="prompted model: folder of the replies (default: OUTPUT/calls)")
     parser.add_argument(
-        "--price", type=float, nargs=2, metavar=("READ", "WRITTEN"), help="coat: money per million tokens"
+        "--price", type=float, nargs=2, metavar=("READ", "WRITTEN"), help="prompted model: money per million tokens"
     )
     parser.add_argument(
-        "--max-cost", type=float, metavar="MONEY", help="coat: stop before the calls cost more; needs --price"
+        "--max-cost", type=float, metavar="MONEY", help="prompted model: limit of the cost; needs --price"
     )
-    parser.add_argument("--requests-per-minute", type=float, metavar="N", help="coat: limit of the rate of requests")
+    parser.add_argument("--requests-per-minute", type=float, metavar="N", help="prompted model: rate of requests")
 
 
 def _add_online(parser: argparse.ArgumentParser) -> None:
@@ -197,6 +210,8 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
         "concurrency",
         "as_trained",
         "mode",
+        "plans",
+        "past",
         "elements",
         "texts",
         "calls",

@@ -6,7 +6,8 @@
 
     {"step": 0, "screen": "screen_000.png", "activity": "…", "elements": [[y, x, height, width, text, type], …] or null,
      "said": "tap at 7 90", "action": {"kind": 4, "touch_yx": [y, x], "lift_yx": [y, x]} or null,
-     "tokens": [read, written] or null, "seconds": {"screen": …, "agent": …}}
+     "tokens": [read, written] or null, "seconds": {"screen": …, "agent": …},
+     "thought": "…", "intent": "the action in the agent's words", "plan": ["…"]}, the last three only where they exist
     {"of": 0, "outcome": "done", "seconds": …}
     {"end": "complete", "message": "", …}
 
@@ -51,7 +52,8 @@ class TraceStep:
     """One step of a trace.
 
     `screen` is the name of its file. `elements` is None if the phone did not provide them. `answer` is the agent's
-    answer as text, `tokens` the numbers of tokens (read, written).
+    answer as text, `tokens` the numbers of tokens (read, written). `thought`, `intent` (the action in the agent's own
+    words) and `plan` are empty where the agent has none.
     """
 
     number: int
@@ -63,6 +65,9 @@ class TraceStep:
     outcome: str = IN_DOUBT
     tokens: tuple[int, int] | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    thought: str = ""
+    intent: str = ""
+    plan: tuple[str, ...] = ()
 
     @property
     def is_in_episode(self) -> bool:
@@ -250,6 +255,9 @@ def _step_of(content: dict) -> TraceStep:
         None if action is None else checks.read_action(checks.JsonFields(action), _ACTION, tuple(ActionKind)),
         tokens=None if tokens is None else (int(tokens[0]), int(tokens[1])),
         seconds={name: float(value) for name, value in content["seconds"].items()},
+        thought=checks.text_of(content.get("thought", ""), "thought"),
+        intent=checks.text_of(content.get("intent", ""), "intent"),
+        plan=tuple(checks.text_of(line, "plan") for line in content.get("plan", ())),
     )
 
 
@@ -338,16 +346,24 @@ def write_heading(folder: Path, heading: Heading) -> None:
 def step_line(step: TraceStep) -> dict:
     """The line of a step as JSON, without its outcome."""
     elements = None if step.elements is None else [[*one.box, one.text, one.type] for one in step.elements]
+    words = {"thought": _shortened(step.thought), "intent": _shortened(step.intent)}
+    plan = [_shortened(line) for line in step.plan]
     return {
         "step": step.number,
         "screen": step.screen,
         "activity": step.activity,
         "elements": elements,
-        "said": step.answer[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode(),
+        "said": _shortened(step.answer),
         "action": None if step.action is None else _action_json(step.action),
         "tokens": step.tokens,
         "seconds": step.seconds,
+        **{key: text for key, text in words.items() if text},
+        **({"plan": plan} if plan else {}),
     }
+
+
+def _shortened(text: str) -> str:
+    return text[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode()
 
 
 def _action_json(action: Action) -> dict:

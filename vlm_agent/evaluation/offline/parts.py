@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import job
@@ -26,7 +27,7 @@ from vlm_agent.jobs import ArrayTask
 
 EPISODES_PER_PART = 16
 
-_UNWRITABLE, _FAILED = "unwritable", "failed"
+_UNWRITABLE, _FAILED, _UNREAD, _REPAIRED = "unwritable", "failed", "unread", "repaired"
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,20 @@ class Parts:
         predictions: Sequence[Prediction],
         unwritable: Sequence[str] = (),
         failed: Sequence[str] = (),
+        unread: Sequence[str] = (),
+        repaired: int = 0,
     ) -> None:
         """`unwritable`: a line for each demonstrated action that the agent's tokenizer cannot write. `failed`: a line
-        for each step that the agent failed to answer; its prediction is a wrong answer."""
+        for each step that the agent failed to answer; its prediction is a wrong answer. `unread`: a line for each step
+        whose replies could not be read. `repaired`: replies that were requested once more."""
         path = self._path(run, number)
         path.unlink(missing_ok=True)  # a summary never stands beside earlier predictions
         from_prefill = [row.usage.from_prefill for row in predictions]
         count = None if None in from_prefill else sum(map(bool, from_prefill))
-        summary = {"steps": len(predictions), "settled": count}
-        _write_json(path.with_suffix(".json"), summary | _listed(_UNWRITABLE, unwritable) | _listed(_FAILED, failed))
+        summary: dict[str, Any] = {"steps": len(predictions), "settled": count}
+        lines = {_UNWRITABLE: unwritable, _FAILED: failed, _UNREAD: unread}
+        summary |= {key: list(listed) for key, listed in lines.items() if listed}
+        _write_json(path.with_suffix(".json"), summary | ({_REPAIRED: repaired} if repaired else {}))
         write_predictions(path, predictions)
 
     def merge(self, run: str) -> Path:
@@ -82,8 +88,11 @@ class Parts:
             from_prefill = [summary["settled"] for summary in summaries]
             total = None if None in from_prefill else sum(from_prefill)
             steps = {"steps": sum(one["steps"] for one in summaries), "settled": total}
-            lines = {key: [line for one in summaries for line in one.get(key, ())] for key in (_UNWRITABLE, _FAILED)}
-            _write_json(self._summary(run), steps | {key: listed for key, listed in lines.items() if listed})
+            keys = (_UNWRITABLE, _FAILED, _UNREAD)
+            lines = {key: [line for one in summaries for line in one.get(key, ())] for key in keys}
+            merged = steps | {key: listed for key, listed in lines.items() if listed}
+            repaired = sum(one.get(_REPAIRED, 0) for one in summaries)
+            _write_json(self._summary(run), merged | ({_REPAIRED: repaired} if repaired else {}))
         if not self.failed(run):
             shutil.rmtree(self._folder(run), ignore_errors=True)
         return path
@@ -100,6 +109,14 @@ class Parts:
     def failed(self, run: str) -> list[str]:
         """The lines of `write` after `merge`."""
         return self._lines(run, _FAILED)
+
+    def unread(self, run: str) -> list[str]:
+        """The lines of `write` after `merge`."""
+        return self._lines(run, _UNREAD)
+
+    def repaired(self, run: str) -> int:
+        """The sum of `write`'s counts after `merge`."""
+        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_REPAIRED, 0)
 
     def merged_path(self, run: str) -> Path:
         return self.output / ("predictions.parquet" if run == AGENT else f"predictions_{run}.parquet")
@@ -141,10 +158,6 @@ def lock_output(output: Path, task: ArrayTask) -> Iterator[None]:
             own = output / "parts" / f"lock-{task.index}-of-{task.count}"
             stack.enter_context(file_lock(own, job(output).refusal))
         yield
-
-
-def _listed(key: str, lines: Sequence[str]) -> dict[str, list[str]]:
-    return {key: list(lines)} if lines else {}
 
 
 def _write_json(path: Path, content: dict) -> None:

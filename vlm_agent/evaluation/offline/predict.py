@@ -7,7 +7,7 @@ from typing import cast
 from rich.console import Console
 
 from vlm_agent.agents import Agent, Answer, answer_episodes
-from vlm_agent.agents.agent import PreparingAgent, preparation_of
+from vlm_agent.agents.agent import JudgedAgent, PreparingAgent, preparation_of
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.loading import reported_spending
 from vlm_agent.console import Progress
@@ -17,6 +17,7 @@ from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, loaded_parts, read_episode
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
+from vlm_agent.evaluation.scoring.dialects import is_officially_right
 from vlm_agent.jobs import ArrayTask
 from vlm_agent.sentences.trajectory import unwritable_line
 
@@ -52,6 +53,8 @@ def predict(
     lengths = [len(sizes) for sizes in dataset.screen_sizes]
     steps = sum(len(runs) * lengths[index] for number, runs in todo.items() for index in parts.episodes(number))
     agent = load()
+    if isinstance(agent, JudgedAgent):
+        agent = agent.judged_by(is_officially_right)
     by_pass = {runs[0]: _under_control(agent, runs[0]) for runs in passes}
     work = [PartWork(number, parts.episodes(number), tuple(runs[0] for runs in todo[number])) for number in numbers]
     preparations = {first: preparation_of(pass_agent) for first, pass_agent in by_pass.items()}
@@ -118,4 +121,10 @@ def _write(
         for episode, index, answer in answered
         if answer.failed is not None
     ]
-    parts.write(run, number, rows, unwritable, failed)
+    unread = [
+        f"episode {episode.id}, step {index}: {answer.unread}"
+        for episode, index, answer in answered
+        if answer.unread is not None
+    ]
+    repaired = sum(answer.repaired for _, _, answer in answered)
+    parts.write(run, number, rows, unwritable, failed, unread, repaired)

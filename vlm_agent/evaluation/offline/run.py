@@ -145,6 +145,10 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             scores[run]["about"]["unwritable_actions"] = {"count": len(unwritable), "first": unwritable[:LISTED]}
         if failed := parts.failed(run):
             scores[run]["about"]["failed_steps"] = failed
+        if unread := parts.unread(run):
+            scores[run]["about"]["unread_steps"] = unread
+        if repaired := parts.repaired(run):
+            scores[run]["about"]["repaired_replies"] = repaired
     gold = read_predictions(parts.merged_path(AGENT))
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     with atomic_write(output / "metrics.json") as part:
@@ -154,7 +158,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores,
         gold,
         dataset,
-        _facts(plan, about) | _origins_of_texts(plan, dataset, parts) | _failed_fact(parts),
+        _facts(plan, about) | _origins_of_texts(plan, dataset, parts) | _failed_fact(parts) | _repaired_fact(parts),
         judged=agent_steps,
         language=plan.language(),
     )
@@ -195,6 +199,14 @@ def _facts(plan: Plan, about: dict) -> dict[str, str]:
         "shards": str(plan.benchmark.shards),
         "split": f"{about['split']}, {about['episodes']} of {about['episodes_in_split']} episodes",
     }
+
+
+def _repaired_fact(parts: Parts) -> dict[str, str]:
+    repaired, unread = parts.repaired(AGENT), parts.unread(AGENT)
+    if not repaired:
+        return {}
+    still = f"; {len(unread):,} steps without an action all the same; first: {unread[0]}" if unread else ""
+    return {"replies requested once more": f"{repaired:,}, because they could not be read{still}"}
 
 
 def _failed_fact(parts: Parts) -> dict[str, str]:

@@ -15,9 +15,9 @@ from functools import partial
 
 import numpy as np
 
-from vlm_agent.episodes import ActionKind, is_same_text
+from vlm_agent.episodes import Action, ActionKind, Episode, Step, is_same_text
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.steps import StepTable
@@ -63,6 +63,12 @@ def judge(table: StepTable, name: str) -> np.ndarray:
         rows = np.flatnonzero(both)
         right[rows] = rule(table, rows)
     return right
+
+
+def is_officially_right(action: Action, step: Step) -> bool:
+    """Whether `action` matches the recorded action of `step` by the dialect `official`."""
+    episode = Episode("", "", "", (step,))
+    return bool(verdicts(predictions_for(episode, [""], [action]), ["official"])["official"][0])
 
 
 def find_dialect(name: str) -> Dialect:

@@ -1,0 +1,350 @@
+"""A served model that plans before it acts (D-PoT, arXiv 2410.00467), with every ablation and baseline of the paper.
+
+    the first call    goal, earlier steps, screen          → a plan and its immediate step
+    the action's call goal, the immediate step, screen     → the action
+
+Only the line of the immediate step is remembered: in the answer's `thoughts.action`; the plan is in `Answer.plan`.
+Which calls a step makes and what they show depends on the `Mode`. A reply that cannot be read is asked for once more
+with the reason; if that fails too, the step has no action, which is a wrong answer.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.agents.agent import Answer, Judge, Turn
+from vlm_agent.agents.dynamic_planning.modes import Mode
+from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
+from vlm_agent.agents.dynamic_planning.plans import PlansError
+from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Prompts
+from vlm_agent.agents.dynamic_planning.reading import (
+    Plan,
+    UnreadReplyError,
+    read_action,
+    read_description,
+    read_plan,
+    read_verdict,
+    sendable,
+    split_thought,
+)
+from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
+from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_lines, pixels_of, system, user
+from vlm_agent.drawing.marks import draw_marks
+from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, recorded_screen
+from vlm_agent.errors import UserError
+from vlm_agent.sentences.html import one_line, screen_html
+
+Shown = Literal["html", "picture", "both"]
+Feedback = Literal["gold", "own", "screen"]
+
+PLAN_TOKENS, DESCRIPTION_TOKENS, THOUGHT_TOKENS, ACTION_TOKENS, VERDICT_TOKENS = 100, 80, 50, 15, 25
+"""Tokens of replies, for estimates."""
+
+_TYPICAL = {
+    "plan": '{"plan": "1. open the app", "step": "open the app, which is on the first page of the home screen"}',
+    "description": "The home screen is shown, and nothing has been done. Open the app.",
+    "verdict": '{"right": false, "reason": "another app is needed"}',
+}
+_STATUS_BAR = 20
+"""The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
+
+Read = TypeVar("Read")
+Messages = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What is known at a step. `plan`: that of a file. `is_right`: gold feedback."""
+
+    goal: str
+    history: Sequence[Turn]
+    screen: Screen
+    plan: tuple[str, ...] | None = None
+    is_right: Callable[[Action], bool] | None = None
+
+
+@dataclass(frozen=True)
+class _Guide:
+    """What the action's call shows of the first one, as paragraphs, and what the answer keeps of it."""
+
+    paragraphs: Mapping[str, str] = field(default_factory=dict)
+    plan: tuple[str, ...] = ()
+    step: str = ""
+    thought: str = ""
+
+
+@dataclass(frozen=True)
+class DynamicPlanningAgent(PromptedAgent):
+    """`language`: reads the actions. `max_tokens`: limit of each reply.
+
+    `rounds`: earlier screens with answers that a mode with memory `rounds` shows; None: all. `examples`: how many a
+    mode with examples shows. `feedback`: who judges an action in a mode with feedback. `gold`: the demonstrated action,
+    only in recorded episodes. `own`: the model, with one more call. `screen`: on a phone, a screen that the last action
+    left unchanged.
+
+    `shown`: the screen as HTML, as a picture, or both, in all calls. A picture alone has the numbers of its elements if
+    the language needs them.
+
+    `past`: what the history of a recorded episode consists of (`past.py`). `plans`: by episode id, in place of planning
+    calls; step n of a plan belongs to turn n, and the last one to all later turns. `judge`: for gold feedback.
+    """
+
+    prompts: Prompts
+    language: ActionLanguage
+    mode: Mode
+    rounds: int | None = None
+    examples: int = 0
+    feedback: Feedback | None = None
+    shown: Shown = "both"
+    past: Past = "own"
+    plans: Mapping[str, tuple[str, ...]] | None = None
+    max_tokens: int = 300
+    judge: Judge | None = None
+
+    def judged_by(self, judge: Judge) -> Self:
+        return replace(self, judge=judge)
+
+    def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
+        """Raises UserError for settings that only recorded episodes have."""
+        if self.plans is not None:
+            raise UserError("plans of a file are for recorded episodes; remove plans to act on a phone")
+        if self.feedback == "gold":
+            raise UserError("feedback: gold needs recorded actions; on a phone use feedback: screen, or own")
+        return self._answer(_Situation(goal, history, screen), replies)
+
+    def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
+        """Answers step by step; those of an episode one after the other if the past is the agent's own.
+
+        Raises UserError for a variant, for an episode without a plan in the file, and for feedback that a recorded
+        episode cannot give.
+        """
+        if self.feedback == "screen":
+            raise UserError(
+                "feedback: screen needs a phone, because a recorded screen does not follow from the agent's action; "
+                "use feedback: own, or gold"
+            )
+        return super().answer_episodes(episodes, variants)
+
+    def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
+        for episode in episodes:
+            self._plan_for(episode)
+        return answer_recorded(self._recorded_step, episodes, self.past, self.workers)
+
+    def _recorded_step(self, episode: Episode, number: int, history: Sequence[Turn]) -> Answer:
+        is_right, judge, step = None, self.judge, episode.steps[number]
+        if self.feedback == "gold" and self.rehearsed is None:
+            if judge is None:
+                raise UserError("feedback: gold needs recorded actions, as `vlm-agent evaluate` has them")
+            is_right = lambda action: judge(action, step)  # noqa: E731
+        plan = self._plan_for(episode)
+        situation = _Situation(episode.goal, history, recorded_screen(episode, number), plan, is_right)
+        return self.answer_with_calls(lambda replies: self._answer(situation, replies))
+
+    def _plan_for(self, episode: Episode) -> tuple[str, ...] | None:
+        if self.plans is None:
+            return None
+        if episode.id not in self.plans:
+            raise PlansError(f"the file of plans has none for episode {episode.id}; it has {len(self.plans):,} plans")
+        return self.plans[episode.id]
+
+    def _answer(self, situation: _Situation, replies: Replies) -> Answer:
+        calls, guide = _Calls(replies, self.prompts, self.max_tokens), _Guide()
+        try:
+            guide = self._guide(situation, calls)
+            answer = self._act(situation, guide, calls)
+        except UnreadReplyError as error:
+            answer = Answer(error.text, None, unread=str(error))
+        thoughts = CoatTexts(
+            think=guide.thought if answer.thoughts is None else answer.thoughts.think, action=guide.step
+        )
+        return replace(
+            answer, thoughts=None if thoughts == CoatTexts() else thoughts, plan=guide.plan, repaired=calls.repaired
+        )
+
+    # The first call
+
+    def _guide(self, situation: _Situation, calls: "_Calls") -> _Guide:
+        first = self.mode.first
+        if first == "nothing":
+            return _Guide()
+        if first == "description":
+            messages = self._first_messages("description", situation.goal, situation.history, situation.screen)
+            text = calls.read(messages, read_description, "description", DESCRIPTION_TOKENS)
+            return _Guide({"description": text}, thought=text)
+        plan = self._plan(first, situation, calls)
+        if first == "plan_and_step":
+            return _Guide({"step": plan.step}, plan.lines, plan.step)
+        return _Guide({"plan": numbered_lines(plan.lines)}, plan.lines)
+
+    def _plan(self, form: FirstForm, situation: _Situation, calls: "_Calls") -> Plan:
+        history, screen, is_repeated = situation.history, situation.screen, False
+        if situation.plan is not None:
+            lines = situation.plan
+            rest = lines[min(len(history), len(lines) - 1) :]
+            return Plan(rest, rest[0]) if form == "plan_and_step" else Plan(lines)
+        if self.mode.once and history:
+            first = history[0]
+            if first.answer is not None and first.answer.plan:
+                return Plan(first.answer.plan)
+            # The same request as at the first step, which counts it.
+            history, screen, is_repeated = (), first.screen, True
+        return calls.read(
+            self._first_messages(form, situation.goal, history, screen),
+            lambda text: read_plan(text, with_step=form == "plan_and_step"),
+            "plan",
+            PLAN_TOKENS,
+            counts=not is_repeated,
+        )
+
+    def _first_messages(self, form: FirstForm, goal: str, history: Sequence[Turn], screen: Screen) -> Messages:
+        return [
+            system(self.prompts.fill("first_system", form=self.prompts.first_forms[form])),
+            self._screen_turn(goal, self._memory(history), screen, self.prompts.first_question[form]),
+        ]
+
+    # The action's call
+
+    def _act(self, situation: _Situation, guide: _Guide, calls: "_Calls") -> Answer:
+        messages = self._action_messages(situation, guide)
+        answer = self._ask_for_action(messages, situation.screen, calls)
+        if self.feedback not in ("gold", "own") or answer.action is None:
+            return answer
+        is_right, reason = self._verdict(situation, answer.action, calls)
+        if is_right:
+            return answer
+        again = [*messages, assistant(sendable(answer.text)), user(self.prompts.fill("wrong", reason=reason))]
+        return self._ask_for_action(again, situation.screen, calls)
+
+    def _ask_for_action(self, messages: Messages, screen: Screen, calls: "_Calls") -> Answer:
+        def read(text: str) -> Answer:
+            thought, written = split_thought(text) if self.mode.thought else ("", text.strip())
+            action = read_action(written, self.language, screen)
+            box = self.language.predicted_box(written, screen)
+            return Answer(written, action, CoatTexts(think=thought) if thought else None, box=box)
+
+        typical, tokens = self.language.encode(Action.complete(), screen), ACTION_TOKENS
+        if self.mode.thought:
+            typical, tokens = f"Thought: the goal is reached\nAction: {typical}", ACTION_TOKENS + THOUGHT_TOKENS
+        return calls.read(messages, read, typical, tokens)
+
+    def _action_messages(self, situation: _Situation, guide: _Guide) -> Messages:
+        form = self.prompts.action_forms["thought" if self.mode.thought else "action"]
+        opening = self.prompts.fill("action_system", language=self.language.instructions, form=form)
+        if self.mode.examples:
+            opening = f"{opening}\n\n{self.prompts.with_examples(self.examples, self.language)}"
+        messages = [system(opening)]
+        if self.mode.memory == "rounds":
+            messages += self._earlier_rounds(situation.goal, situation.history)
+        paragraphs = self._memory(situation.history) if self.mode.first == "nothing" else {}
+        if self.feedback == "screen":
+            paragraphs |= {"unchanged": _actions_without_effect(situation.history, situation.screen)}
+        question = self.prompts.action_question
+        return [
+            *messages,
+            self._screen_turn(situation.goal, paragraphs | dict(guide.paragraphs), situation.screen, question),
+        ]
+
+    def _earlier_rounds(self, goal: str, history: Sequence[Turn]) -> Messages:
+        turns = [turn for _, turn in shown_turns(history)]
+        if self.rounds is not None:
+            turns = turns[len(turns) - min(self.rounds, len(turns)) :]
+        messages: Messages = []
+        for turn in turns:
+            messages.append(self._screen_turn(goal, {}, turn.screen, self.prompts.action_question))
+            messages.append(assistant(self._written(turn)))
+        return messages
+
+    def _written(self, turn: Turn) -> str:
+        """An earlier answer: the agent's own, or the demonstrated action as the language writes it."""
+        text = self.language.encode(turn.action, turn.screen) if turn.answer is None else turn.answer.text
+        thoughts = turn.thoughts if turn.answer is None else turn.answer.thoughts
+        thought = "" if thoughts is None else one_line(thoughts.think)
+        return f"Thought: {thought}\nAction: {sendable(text)}" if thought else f"Action: {sendable(text)}"
+
+    def _verdict(self, situation: _Situation, action: Action, calls: "_Calls") -> tuple[bool, str]:
+        """(whether the action is right, why it is not)"""
+        if situation.is_right is not None:
+            return situation.is_right(action), ""
+        if self.feedback == "gold":  # an estimate, for which the action counts as wrong
+            return False, ""
+        paragraphs = {"judged_action": action_in_words(action, situation.screen)}
+        question = self._screen_turn(situation.goal, paragraphs, situation.screen, self.prompts.judge_question)
+        return calls.read([system(self.prompts.judge), question], read_verdict, "verdict", VERDICT_TOKENS)
+
+    # Parts of both calls
+
+    def _memory(self, history: Sequence[Turn]) -> dict[str, str]:
+        if self.mode.memory == "actions":
+            return {"actions": action_lines(history)}
+        return {"steps": step_lines(history)} if self.mode.memory == "steps" else {}
+
+    def _screen_turn(self, goal: str, paragraphs: Mapping[str, str], screen: Screen, question: str) -> dict[str, Any]:
+        """A turn of the user: goal, paragraphs, screen, question. A line break in a goal cannot begin a paragraph."""
+        if screen.elements is None and self.shown == "html":
+            raise UserError("screen: html needs the elements of screens, and this source has none; use screen: picture")
+        html = "" if self.shown == "picture" else screen_html(screen).strip()
+        needs_marks = self.shown == "picture" and self.language.numbers_elements and bool(screen.elements)
+        notes = [self.prompts.marks] if needs_marks else []
+        if not screen.elements and (self.shown != "picture" or self.language.numbers_elements):
+            notes.append(self.prompts.no_elements)
+        texts = {"goal": one_line(goal), **paragraphs, "html": html}
+        text = "\n\n".join([self.prompts.paragraphs(texts), *notes, question])
+        return user(text, [] if self.shown == "html" else [_picture(screen, needs_marks)])
+
+
+@dataclass
+class _Calls:
+    """The calls of one step. `repaired`: replies that were asked for once more."""
+
+    replies: Replies
+    prompts: Prompts
+    max_tokens: int
+    repaired: int = 0
+
+    def read(
+        self, messages: Messages, read: Callable[[str], Read], typical: str, tokens: int, counts: bool = True
+    ) -> Read:
+        """What `read` makes of the reply, or of a second one. `typical`: a reply for estimates, or its name.
+
+        Raises UnreadReplyError if the second reply cannot be read either.
+        """
+        typical = _TYPICAL.get(typical, typical)
+        text = self.replies.ask(messages, self.max_tokens, typical, tokens, counts)
+        try:
+            return read(text)
+        except UnreadReplyError as error:
+            request = self.prompts.fill("repair", reason=str(error))
+        self.repaired += counts
+        again = [*messages, assistant(sendable(text)), user(request)]
+        text = self.replies.ask(again, self.max_tokens, typical, tokens, counts)
+        try:
+            return read(text)
+        except UnreadReplyError as error:
+            error.text = text
+            raise
+
+
+def _picture(screen: Screen, with_marks: bool) -> np.ndarray:
+    pixels = pixels_of(screen)
+    return np.asarray(draw_marks(Image.fromarray(pixels), screen.elements or ())) if with_marks else pixels
+
+
+def _actions_without_effect(history: Sequence[Turn], screen: Screen) -> str:
+    """The last actions, in words, since which the screen has not changed; empty if the last one changed it."""
+    tried: list[str] = []
+    for turn in reversed(history):
+        if not _is_same(turn.screen, screen):
+            break
+        tried.insert(0, action_in_words(turn.action, turn.screen))
+    return ", then ".join(tried)
+
+
+def _is_same(first: Screen, second: Screen) -> bool:
+    if first.pixels is None or second.pixels is None:
+        return first.pixels is second.pixels and first.elements == second.elements
+    top = len(first.pixels) // _STATUS_BAR
+    return np.array_equal(first.pixels[top:], second.pixels[top:])
