@@ -7,20 +7,18 @@ process did not write is counted in the files of `OUT/calls`.
 import hashlib
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from helpers import served_qwen, tiny
 from helpers.chat_server import Reply, serving
+from helpers.faulty_server import COMMAND, Faults, check_counts, run
 
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import ChatEndpoint
@@ -34,75 +32,6 @@ CALLS = 3 * STEPS - len(EPISODES)  # description, result but at the first step, 
 
 CALL = '{"THINK": "go on", "NEXT": "press home", "ACTION": "press_home", "ARGS": {}}'
 TEXTS = (CALL, f"Here it is:\n```json\n{CALL}\n```", "I would press home", "", CALL[:-30], '{"ACTION": "press_')
-
-COMMAND = """
-import os, signal, sys
-from vlm_agent.agents.llm import calls
-from vlm_agent.cli import main
-
-write, written = calls._write_reply, []
-
-def killed(*arguments):
-    written.append(1)
-    if len(written) == int(os.environ["KILL_AT_WRITE"]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(*arguments)
-
-calls._write_reply = killed
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@dataclass
-class Faults:
-    """A server with faults. The first and second request for a prompt may fail; the prompts of `hopeless` always do.
-
-    `replies`: complete replies by prompt. `repeated`: requests whose reply was on disk already.
-    """
-
-    calls: Calls
-    answer: Callable[[int, dict], Reply]
-    seed: int
-    timeout: float = 1.0
-    hopeless: float = 0.0
-    kill_at: int | None = None
-    process: subprocess.Popen | None = None
-    requests: Counter = field(default_factory=Counter)
-    replies: Counter = field(default_factory=Counter)
-    kinds: Counter = field(default_factory=Counter)
-    repeated: list[str] = field(default_factory=list)
-
-    def __call__(self, number: int, body: dict) -> Reply:
-        path = self.calls.path(body["messages"], body["max_tokens"])
-        name = path.stem
-        if path.exists():
-            self.repeated.append(name)
-        self.requests[name] += 1
-        if self.kill_at is not None and number >= self.kill_at and self.process is not None:
-            self.kill_at = None
-            os.kill(self.process.pid, signal.SIGKILL)
-        kind = self._kind(name)
-        self.kinds[kind] += 1
-        reply = self.answer(number, body)
-        if kind == "reply":
-            self.replies[name] += 1
-            return reply
-        return {
-            "429": lambda: Reply(b"slow down", 429, {"Retry-After": "0"}),
-            "500": lambda: Reply(b"oops", 500, {"Retry-After": "0"}),
-            "timeout": lambda: Reply(reply.body, wait=2 * self.timeout),
-            "cut": lambda: Reply(reply.body, cut=True),
-            "no completion": lambda: Reply(b"<html>busy</html>"),
-        }[kind]()
-
-    def _kind(self, name: str) -> str:
-        """Decided by the prompt and the number of its requests, so that a run of the test repeats."""
-        if random.Random(f"{self.seed} {name}").random() < self.hopeless:
-            return "500"
-        rng = random.Random(f"{self.seed} {name} {self.requests[name]}")
-        if self.requests[name] > 2 or rng.random() < 0.8:
-            return "reply"
-        return rng.choice(["429", "500", "500", "timeout", "cut", "no completion"])
 
 
 def scripted(number: int, body: dict) -> Reply:
@@ -125,33 +54,12 @@ def command(tmp_path) -> Callable[..., list[str]]:
     return at
 
 
-def run(faults: Faults, command: list[str], kill_at_write: int = 0) -> tuple[int, str]:
-    """(exit status, stdout and stderr)"""
-    environment = os.environ | {"KILL_AT_WRITE": str(kill_at_write)}
-    output, errors = subprocess.PIPE, subprocess.STDOUT
-    faults.process = subprocess.Popen(command, stdout=output, stderr=errors, text=True, env=environment)
-    text, _ = faults.process.communicate(timeout=400)
-    return faults.process.returncode, text
-
-
 def check_rows(output: Path, failed: int = 0) -> None:
     rows = pq.read_table(output / "predictions.parquet").to_pylist()
     steps = [(row["episode_id"], row["step"]) for row in rows]
     assert steps == [(episode.id, step) for episode in EPISODES for step in range(len(episode))]
     metrics = json.loads((output / "metrics.json").read_text())["trained"]
     assert len(metrics["about"].get("failed_steps", [])) == failed
-
-
-def check_counts(faults: Faults, output: Path, kills: int, calls: int = CALLS) -> None:
-    """Nothing was asked twice but what kills interrupted, and the files account for every reply of the server."""
-    assert faults.repeated == []
-    assert len(faults.replies) == calls
-    paid = {path.stem: json.loads(path.read_text())["paid"]["calls"] for path in (output / "calls").rglob("*.json")}
-    assert paid.keys() == faults.replies.keys()
-    assert all(paid[name] >= count for name, count in faults.replies.items())
-    lost = sum(paid.values()) - calls
-    assert sum(faults.replies.values()) - calls <= lost <= 4 * kills
-    assert not [path for path in (output / "calls").rglob("*.asked") if path.stat().st_size]
 
 
 def test_a_killed_evaluation_against_a_failing_server_loses_nothing_and_asks_nothing_twice(tmp_path, command):
@@ -169,7 +77,7 @@ def test_a_killed_evaluation_against_a_failing_server_loses_nothing_and_asks_not
     assert {"reply", "429", "500", "timeout", "cut", "no completion"} == set(faults.kinds)
     assert "earlier replies lost" in text
     check_rows(output)
-    check_counts(faults, output, kills=4)
+    check_counts(faults, output, 4, CALLS)
 
 
 def test_steps_whose_calls_always_fail_are_listed_and_asked_again_by_the_same_command(tmp_path, command):
@@ -190,7 +98,7 @@ def test_steps_whose_calls_always_fail_are_listed_and_asked_again_by_the_same_co
         status, text = run(faults, command(url))
     assert status == 0, text
     check_rows(output)
-    check_counts(faults, output, kills=0)
+    check_counts(faults, output, 0, CALLS)
 
 
 def test_two_evaluations_at_once_share_their_replies(tmp_path, command):
@@ -228,4 +136,4 @@ def test_a_served_model_with_faults_and_kills(tmp_path, command):
         status, text = run(faults, command(url, **settings))
     assert status == 0, text
     check_rows(output)
-    check_counts(faults, output, kills=2, calls=STEPS)
+    check_counts(faults, output, 2, STEPS)
