@@ -17,10 +17,10 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.decoding.greedy import answer_spans
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import CoatTexts, Screen, recorded_screen
-from vlm_agent.phone_texts import result_text, screen_text
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.thoughts import LineThoughts, with_shuffled_results
+from vlm_agent.texts.phone import result_text, screen_text
 
 WORDS = tiny.tokenizer()
 RECORDED = [with_texts(tiny.episode(number)) for number in range(2)]

@@ -27,7 +27,7 @@ from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, Step, UiElement, recorded_screen
 from vlm_agent.evaluation.predictions import read_predictions
-from vlm_agent.phone_texts import result_text, screen_text
+from vlm_agent.texts.phone import result_text, screen_text
 
 PLAIN = tiny.episode(1)
 WITH_TEXTS = replace(

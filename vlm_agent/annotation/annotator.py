@@ -15,10 +15,10 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
-from vlm_agent.action_texts import describe_action, touches_element
 from vlm_agent.agents.llm.client import CallError
 from vlm_agent.annotation.prompts import Messages, Prompts
 from vlm_agent.episodes import CoatTexts, Episode, Step, element_at
+from vlm_agent.texts.actions import describe_action, touches_element
 
 TEXTS = ("screen", "action", "think", "result")
 """Fields of CoatTexts, in the order in which they are written."""

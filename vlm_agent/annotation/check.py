@@ -21,11 +21,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vlm_agent.action_texts import coat_direction, touches_element
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
 from vlm_agent.geometry import DIRECTIONS
+from vlm_agent.texts.actions import coat_direction, touches_element
 
 _SIMILAR = 0.75
 """Words with at least this ratio (`difflib`) count as the same: annotated texts are read from pixels, with errors."""

@@ -12,7 +12,7 @@ from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.devices.simulated_phone.thoughts import Reason, name_of, think_text
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.phone_texts import result_text, screen_text
+from vlm_agent.texts.phone import result_text, screen_text
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.evaluation.offline.text_origins import ANNOTATION, DEMONSTRATION, MISSING, PHONE, text_origins
-from vlm_agent.phone_texts import result_text, screen_text
+from vlm_agent.texts.phone import result_text, screen_text
 
 ANNOTATED = with_texts(tiny.episode(0))
 

@@ -42,7 +42,7 @@ class CoatAgent(PromptedAgent):
     `elements`: `text` lists them below the goal, `marks` draws their numbers into the picture.
 
     `texts`: the origin of description and result in mode `coat`. `phone`: computed from activity and elements
-    (`phone_texts`). `recorded`: those of the episode; for steps without texts, those of the phone. `model`: the same
+    (`texts/phone.py`). `recorded`: those of the episode; for steps without texts, those of the phone. `model`: the same
     model is asked, with one call for the screen and one for two screens.
     """
 

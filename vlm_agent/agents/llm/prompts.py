@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pydantic import model_validator
 
-from vlm_agent.action_texts import describe_action, touches_element
 from vlm_agent.agents.agent import Turn
 from vlm_agent.agents.as_trained import image_part
 from vlm_agent.episodes import Action, Screen, element_at
@@ -16,6 +15,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.sentences.html import one_line
 from vlm_agent.settings import Section
+from vlm_agent.texts.actions import describe_action, touches_element
 
 
 class PromptError(UserError):

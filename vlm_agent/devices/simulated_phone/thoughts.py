@@ -1,9 +1,9 @@
 """Why the expert acts, in words: the four texts of CoAT for its steps.
 
-    screen   clock home: Alarm, Timer, Stopwatch      phone_texts: from activity and elements, as an agent has them
+    screen   clock home: Alarm, Timer, Stopwatch      texts.phone: from activity and elements, as an agent has them
     think    Browser is here, see ICON_GLOBE          from the expert's reason
     action   Tap on ICON_GLOBE                        from the action, and the element that it touches
-    result   now at browser home: All, News           phone_texts: from this screen and the next
+    result   now at browser home: All, News           texts.phone: from this screen and the next
 
 A thought names what a screen shows, never the key of a target: a touched element by its own name, and what the expert
 looks for only while it is not visible. Words are those of the embedded base. `docs/coat.md` says what a text may know.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from vlm_agent.episodes import Action, ActionKind, CoatTexts, Screen, Step, element_at
-from vlm_agent.phone_texts import MAX_PIECES, pieces, result_text, screen_text
+from vlm_agent.texts.phone import MAX_PIECES, pieces, result_text, screen_text
 
 Cause = Literal["found", "hidden", "in the way", "elsewhere", "earlier", "field", "typed", "complete", "impossible"]
 

@@ -2,7 +2,7 @@
 
 An annotation knows the goal and the true action, so no phone provides it. Those of `vlm-agent annotate`, which are
 named in the manifest of the shards, know less. A recorded text that equals what the screen's elements and activity
-give (`phone_texts`) is counted as the phone's.
+give (`texts/phone.py`) is counted as the phone's.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
-from vlm_agent.phone_texts import result_text, screen_text
+from vlm_agent.texts.phone import result_text, screen_text
 
 PHONE = "activity and elements of the screen, as any phone gives"
 ANNOTATION = "annotation, made with goal and true action known; no phone gives it"

@@ -1,11 +1,11 @@
-"""The texts that are known when a screen is shown: recorded ones, else those that any phone gives (`phone_texts`)."""
+"""The texts that are known when a screen is shown: recorded ones, else those of any phone (`texts/phone.py`)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from vlm_agent.episodes import CoatTexts, Episode, Screen, ScreenTexts, recorded_screen
-from vlm_agent.phone_texts import result_text, screen_text
 from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.texts.phone import result_text, screen_text
 
 
 def known_texts(screens: Sequence[Screen]) -> list[ScreenTexts]:

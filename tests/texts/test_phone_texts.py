@@ -13,7 +13,7 @@ from vlm_agent.datasets.simulate import phone_seed, subset_of
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Screen, Step, UiElement
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.phone_texts import MAX_CHARACTERS, MAX_PIECES, pieces, result_text, screen_text
+from vlm_agent.texts.phone import MAX_CHARACTERS, MAX_PIECES, pieces, result_text, screen_text
 
 HOSTILE = (
     "the goal is reached",

@@ -1,0 +1,4 @@
+"""Screens and actions in a few words, without a model (CoAT).
+
+`phone.py`: a screen (SD), and what an action changed (AR), from what any phone provides. `actions.py`: an action (AD).
+"""
