@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -132,6 +133,7 @@ def test_typed_text_is_compared_by_some():
         "official_direction",
         "official_factor",
         "five_points",
+        "d_pot",
     }
     assert accepted(gold, Action.type_text(" Fresh MILK")) == set(DIALECTS) - {"strict", "coat_point", "coat_box"}
 
@@ -178,6 +180,21 @@ def test_the_smallest_element_under_the_tap_is_the_tapped_one():
     screen = UiElement((0.0, 0.0, 1.0, 1.0))
     assert not right("five_points", Action.tap(0.9, 0.9), Action.tap(0.45, 0.5), screen, BUTTON)
     assert right("five_points", Action.tap(0.9, 0.9), Action.tap(0.6, 0.8), screen, BUTTON)
+
+
+def test_any_point_of_the_tapped_element_decides_by_the_official_rule_in_d_pot():
+    tall = UiElement((0.2, 0.4, 0.5, 0.2))
+    assert right("d_pot", Action.tap(0.6, 0.5), Action.tap(0.21, 0.5), tall)  # the gold tap is in it
+    assert right("d_pot", Action.tap(0.56, 0.3), Action.tap(0.21, 0.5), tall)  # far from all five, in 2.4 of the box
+    assert not right("d_pot", Action.tap(0.45, 0.1), Action.tap(0.21, 0.5), tall)
+    assert right("d_pot", Action.tap(0.8, 0.8), Action.tap(0.9, 0.8), BUTTON)  # a tap on no element is compared itself
+
+
+def test_the_box_that_an_answer_names_decides_in_d_pot():
+    button, icon = UiElement((0.4, 0.4, 0.1, 0.1)), UiElement((0.4, 0.4, 0.02, 0.02))
+    (answer,) = predictions([(Action.tap(0.6, 0.5), Action.tap(0.41, 0.41), (button, icon))])
+    assert not verdicts([answer], ["d_pot"])["d_pot"][0]
+    assert verdicts([replace(answer, box=button.box)], ["d_pot"])["d_pot"][0]
 
 
 def test_some_treat_both_ends_alike():

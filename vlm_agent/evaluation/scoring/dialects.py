@@ -21,6 +21,7 @@ from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
 from vlm_agent.evaluation.scoring.steps import StepTable
+from vlm_agent.evaluation.scoring.strict import FIVE_POINTS as POINTS_OF_A_BOX
 from vlm_agent.evaluation.scoring.strict import same_element, touches_the_element
 from vlm_agent.geometry import COAT_VERTICAL_SHARE, boxes_at, directions
 
@@ -88,8 +89,12 @@ def _is_end(kind: np.ndarray) -> np.ndarray:
     return (kind == ActionKind.STATUS_TASK_COMPLETE) | (kind == ActionKind.STATUS_TASK_IMPOSSIBLE)
 
 
-def _near_or_in_one_box(table: StepTable, rows: np.ndarray, growth: float) -> np.ndarray:
-    gold, predicted = (points.take(rows, axis=0).astype(np.float32) for points in _touches(table))
+def _near_or_in_one_box(
+    table: StepTable, rows: np.ndarray, growth: float, predicted: np.ndarray | None = None
+) -> np.ndarray:
+    """`predicted`: float64 (R, 2), the points to compare with the gold taps; by default the predicted taps."""
+    predicted = table.predicted.touch[rows] if predicted is None else predicted
+    gold, predicted = (points.astype(np.float32) for points in (table.gold.touch[rows], predicted))
     right = aitw_matcher.within(gold, predicted, aitw_matcher.MATCH_DISTANCE)
     undecided = np.flatnonzero(~right & (table.boxes.counts[rows] > 0))
     fullest = int(table.boxes.counts[rows].max(initial=0))
@@ -126,6 +131,32 @@ def _five_points(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return touches_the_element(gold, predicted, *table.boxes.listed(rows))
 
 
+def _any_point_of_the_box(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    """D-PoT's published rule for clicks. A tap without a predicted box stands for the smallest element under it, or for
+    itself."""
+    gold, box = table.gold.touch[rows], _answered_boxes(table, rows)
+    right = ((gold >= box[:, :2]) & (gold <= box[:, :2] + box[:, 2:])).all(axis=1)
+    for share in POINTS_OF_A_BOX:
+        undecided = np.flatnonzero(~right)
+        point = box[undecided, :2] + np.array(share) * box[undecided, 2:]
+        right[undecided] = _near_or_in_one_box(table, rows[undecided], aitw_matcher.BOX_GROWTH, point)
+    return right
+
+
+def _answered_boxes(table: StepTable, rows: np.ndarray) -> np.ndarray:
+    """float64 (R, 4): the box that each answer names; without one, the smallest element under its tap, or a box without
+    an extent."""
+    predicted = table.predicted.touch[rows]
+    elements, place = table.boxes.listed(rows)
+    found = boxes_at(predicted, elements, place)
+    box = np.column_stack([predicted, np.zeros_like(predicted)])
+    box[found >= 0] = elements[found[found >= 0]]
+    if table.predicted_box is None:
+        return box
+    named = table.predicted_box[rows]
+    return np.where(np.isnan(named).any(axis=1, keepdims=True), box, named)
+
+
 def _any_text(table: StepTable, rows: np.ndarray) -> np.ndarray:
     return np.ones(len(rows), bool)
 
@@ -143,15 +174,8 @@ def _one_text_in_the_other(table: StepTable, rows: np.ndarray, strip_gold: bool)
 
 def _box_meets_point(table: StepTable, rows: np.ndarray) -> np.ndarray:
     """CoAT's rule for clicks. A tap without a predicted box stands for the smallest element under it, or for itself."""
-    gold, predicted = (points[rows] for points in _touches(table))
     elements, place = table.boxes.listed(rows)
-    found = boxes_at(predicted, elements, place)
-    box = np.column_stack([predicted, np.zeros_like(predicted)])
-    box[found >= 0] = elements[found[found >= 0]]
-    if table.predicted_box is not None:
-        named = table.predicted_box[rows]
-        box = np.where(np.isnan(named).any(axis=1, keepdims=True), box, named)
-    return boxes_match(_corners(box), gold, _corners(elements), place)
+    return boxes_match(_corners(_answered_boxes(table, rows)), table.gold.touch[rows], _corners(elements), place)
 
 
 def _corners(boxes: np.ndarray) -> np.ndarray:
@@ -222,6 +246,15 @@ FIVE_POINTS = Dialect(
     texts=_any_text,
 )
 
+D_POT = Dialect(
+    rule="the chosen element holds the gold tap, or a corner of it or its centre matches the gold tap by the official "
+    "rule; an answer without an element counts as the smallest one under its tap; swipes by direction",
+    source="D-PoT (Zhang et al. 2024), sqzhang-lazy/D-PoT eval.py; the paper's words are five_points",
+    taps=_any_point_of_the_box,
+    swipes=_same_direction,
+    texts=_any_text,
+)
+
 AGENTCPM = Dialect(
     rule="taps within 0.14 or in one box 1.2 times as large, swipes by direction, one text in the other, "
     "complete and impossible count as equal",
@@ -260,6 +293,7 @@ DIALECTS = {
     "official_direction": OFFICIAL_DIRECTION,
     "official_factor": OFFICIAL_FACTOR,
     "five_points": FIVE_POINTS,
+    "d_pot": D_POT,
     "agentcpm": AGENTCPM,
     "coat_point": COAT_POINT,
     "coat_box": COAT_BOX,

@@ -65,6 +65,10 @@ def is_near(dy: Any, dx: Any) -> Any:
     return dy * dy + dx * dx <= TAP_DISTANCE * TAP_DISTANCE
 
 
+FIVE_POINTS = ((0, 0), (0, 1), (1, 0), (1, 1), (0.5, 0.5))
+"""The corners of a box and its centre, (y, x) as shares of its height and width (D-PoT, appendix A.3)."""
+
+
 def touches_the_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
     """Whether the element under the predicted tap contains the gold tap, or has a corner or its centre near it.
 
@@ -76,7 +80,7 @@ def touches_the_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarr
     offset = gold - box[:, :2]
     size = box[:, 2:]
     right = ((offset >= 0) & (gold <= box[:, :2] + size)).all(axis=1)
-    for share in ((0, 0), (0, 1), (1, 0), (1, 1), (0.5, 0.5)):
+    for share in FIVE_POINTS:
         dy, dx = (offset - np.array(share) * size).T
         right |= np.hypot(dy, dx) <= MATCH_DISTANCE
     return right
