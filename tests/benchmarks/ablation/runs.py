@@ -16,6 +16,7 @@ from statistics import mean
 from rich.console import Console
 
 from vlm_agent.agents.loading import agent_settings
+from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import read_recipe
@@ -146,7 +147,8 @@ def stored_features(data: Path, recipe: Path, form: str) -> Path:
     """The folder of the features of the screens in `data`, computed at the first call; killed extraction resumes."""
     extractor = read_recipe(recipe).model.features.extractor
     output = data / f"features_{form}"
-    command("features", data / "shards", "--extractor", extractor, "--form", form, "--output", output)
+    if not (output / MANIFEST).is_file():  # written last; training refuses features of other shards
+        command("features", data / "shards", "--extractor", extractor, "--form", form, "--output", output)
     return output
 
 
