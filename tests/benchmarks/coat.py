@@ -23,9 +23,9 @@ Runs are cached in --output by their recipe; killed ones resume, and several com
 seeds can share the work. Prints tables and the time left, and writes --output/coat.json; the last line of output is
 JSON.
 
-Cost: 36 runs. Measured with other work on the same two cores: 1.4 s a trajectory of row 9 (so 14 minutes of training for
-phone_vlm), 2 s a step of row 1 for auto_ui (23 minutes), and 0.26 s a step and pass of phone_vlm's evaluation with
-thoughts (4.5 minutes a pass over 160 episodes).
+Cost: 36 runs. Measured with 3 to 5 other processes on the same two cores: for phone_vlm 1.4 s a trajectory of row 9 (14
+minutes of training) and 0.26 s a step and pass of its evaluation (4.5 minutes a pass over 160 episodes); for auto_ui
+2.0 s a step of row 1 (23 minutes of training) and 4.2 s of row 9 (49 minutes).
 """
 
 import argparse
