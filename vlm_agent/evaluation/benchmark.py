@@ -1,7 +1,8 @@
 """A benchmark: episodes and scorers of an evaluation, read from YAML (`eval/*.yaml`) and the command line."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,6 +38,8 @@ class Benchmark(Section):
     """`shards` is a converted folder, `split` the part of it that is scored.
 
     `limit`: maximum number of episodes, spread evenly over the split, because shards hold one subset after the other.
+    `per_subset`: maximum number of episodes of each subset, drawn by `seed` and episode id alone: a larger number
+    contains every smaller one. `subsets`: those of which episodes are scored; empty for all.
     `groups`: groups scored in addition to the subsets, or a JSON file of them. `dialect`: a scorer in addition to the
     official and the strict one, `further_dialects`: more of them; with `coat_point` or `coat_box`, a result has AitZ's
     table of metrics. `name`, `about` and `source` describe a published benchmark; every benchmark file has
@@ -50,6 +53,9 @@ class Benchmark(Section):
     split: Annotated[str, AfterValidator(_split)] = "test"
     groups: Path | Groups = {}  # noqa: RUF012 (pydantic copies it)
     limit: PositiveInt | None = None
+    per_subset: PositiveInt | None = None
+    subsets: list[str] = []  # noqa: RUF012 (pydantic copies it)
+    seed: int = 0
     dialect: Annotated[str, AfterValidator(_dialect)] = "official"
     further_dialects: list[Annotated[str, AfterValidator(_dialect)]] = []  # noqa: RUF012 (pydantic copies it)
 
@@ -58,10 +64,32 @@ class Benchmark(Section):
         """The scorers of a result, each once."""
         return tuple(dict.fromkeys((*SCORERS, self.dialect, *self.further_dialects)))
 
-    def episode_indices(self, available: int) -> list[int]:
-        """Which of the split's `available` episodes are scored."""
-        count = available if self.limit is None else min(self.limit, available)
-        return [number * available // count for number in range(count)]
+    @property
+    def draw(self) -> dict[str, Any]:
+        """The keys that draw episodes; empty if none does."""
+        if self.per_subset is None and not self.subsets:
+            return {}
+        return {"per_subset": self.per_subset, "subsets": self.subsets, "seed": self.seed}
+
+    def episode_indices(self, ids: Sequence[str], subsets: Sequence[str]) -> list[int]:
+        """Which of the split's episodes are scored. `ids`, `subsets`: of each episode of the split.
+
+        Raises DatasetError if one of the benchmark's `subsets` has no episode.
+        """
+        if absent := [name for name in self.subsets if name not in subsets]:
+            raise DatasetError(f"{self.shards} has no episode of subset {absent[0]!r} in split {self.split}")
+        chosen = [index for index, subset in enumerate(subsets) if not self.subsets or subset in self.subsets]
+        if self.per_subset is not None:
+            chosen = self._drawn(chosen, ids, subsets)
+        count = len(chosen) if self.limit is None else min(self.limit, len(chosen))
+        return [chosen[number * len(chosen) // count] for number in range(count)]
+
+    def _drawn(self, indices: Sequence[int], ids: Sequence[str], subsets: Sequence[str]) -> list[int]:
+        """The first `per_subset` episodes of each subset in the order of a hash, as indices in ascending order."""
+        by_subset: dict[str, list[int]] = {}
+        for index in sorted(indices, key=lambda index: sha256(f"{self.seed} {ids[index]}".encode()).digest()):
+            by_subset.setdefault(subsets[index], []).append(index)
+        return sorted(index for drawn in by_subset.values() for index in drawn[: self.per_subset])
 
     def episode_groups(self) -> Groups:
         """The groups. Raises DatasetError if `groups` is a file with other content."""

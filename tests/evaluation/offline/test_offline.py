@@ -115,8 +115,27 @@ def test_a_limit_spreads_over_the_split(tmp_path):
 
 
 def test_a_limit_beyond_the_split_takes_all_of_it():
-    assert Benchmark(shards="shards", split="test", limit=9).episode_indices(3) == [0, 1, 2]
-    assert Benchmark(shards="shards", split="test", limit=2).episode_indices(0) == []
+    assert Benchmark(shards="shards", split="test", limit=9).episode_indices("abc", "xyz") == [0, 1, 2]
+    assert Benchmark(shards="shards", split="test", limit=2).episode_indices("", "") == []
+
+
+def test_episodes_are_drawn_by_seed_and_id_in_each_subset():
+    ids, subsets = [str(number) for number in range(40)], ["general", "install", "single", "single"] * 10
+    chosen = {
+        count: Benchmark(shards="s", per_subset=count, seed=1).episode_indices(ids, subsets) for count in (2, 5, 99)
+    }
+    assert sorted(subsets[index] for index in chosen[2]) == ["general"] * 2 + ["install"] * 2 + ["single"] * 2
+    assert chosen[99] == list(range(40))
+    assert set(chosen[2]) < set(chosen[5])
+    assert chosen[2] == sorted(chosen[2])
+    reverse = Benchmark(shards="s", per_subset=2, seed=1).episode_indices(ids[::-1], subsets[::-1])
+    assert {39 - index for index in reverse} == set(chosen[2])
+    other = Benchmark(shards="s", per_subset=5, seed=2).episode_indices(ids, subsets)
+    assert other != chosen[5]
+    single = Benchmark(shards="s", per_subset=3, subsets=["single"]).episode_indices(ids, subsets)
+    assert [subsets[index] for index in single] == ["single"] * 3
+    with pytest.raises(DatasetError, match="no episode of subset 'web'"):
+        Benchmark(shards="s", subsets=["web"]).episode_indices(ids, subsets)
 
 
 def test_an_empty_split_is_an_error(tmp_path):

@@ -48,6 +48,7 @@ class Plan:
             "shards": sha256_of([self.benchmark.shards / MANIFEST]),
             "split": self.benchmark.split,
             "limit": self.benchmark.limit,
+            **({"draw": self.benchmark.draw} if self.benchmark.draw else {}),
             "runs": self.runs,
         }
 
@@ -88,6 +89,7 @@ def read_plan(output: Path) -> Plan:
         split=identity["split"],
         groups=others["groups"],
         limit=identity["limit"],
+        **identity.get("draw", {}),
         dialect=others["dialect"],
         further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
     )

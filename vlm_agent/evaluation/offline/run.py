@@ -111,7 +111,7 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
 
 def _episodes(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
     dataset = ShardDataset(benchmark.shards, split=benchmark.split)
-    chosen = benchmark.episode_indices(len(dataset))
+    chosen = benchmark.episode_indices(dataset.ids, dataset.subsets)
     if not chosen:
         raise DatasetError(
             f"{benchmark.shards} has no episode in split {benchmark.split}; choose another split with --split, or "
