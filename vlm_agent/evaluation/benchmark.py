@@ -39,7 +39,7 @@ class Benchmark(Section):
 
     `limit`: maximum number of episodes, spread evenly over the split, because shards hold one subset after the other.
     `per_subset`: maximum number of episodes of each subset, drawn by `seed` and episode id alone: a larger number
-    contains every smaller one. `subsets`: those of which episodes are scored; empty for all.
+    contains every smaller one. `subsets`: the subsets to score; empty for all.
     `groups`: groups scored in addition to the subsets, or a JSON file of them. `dialect`: a scorer in addition to the
     official and the strict one, `further_dialects`: more of them; with `coat_point` or `coat_box`, a result has AitZ's
     table of metrics. `name`, `about` and `source` describe a published benchmark; every benchmark file has

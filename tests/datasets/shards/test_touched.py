@@ -1,11 +1,17 @@
 """Names of touched elements, computed on arrays, are those that `element_at` returns for each screen."""
 
+from dataclasses import replace
+
 import numpy as np
 from helpers import tiny
+from helpers import tokenizers_of_all_kinds as kinds
 
-from vlm_agent.datasets.shards.columns import touched_names
+from vlm_agent.action_languages import language_settings
+from vlm_agent.datasets.shards.columns import touched_names, touched_numbers
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, Episode, Step, UiElement, element_at
+from vlm_agent.geometry import nearest_box
+from vlm_agent.training.data.token_counts import columns_for, count_tokens
 
 NESTED = (
     UiElement((0.0, 0.0, 1.0, 1.0), "page"),
@@ -40,3 +46,19 @@ def test_of_some_episodes_those_names_alone(tmp_path):
     folder = tiny.write_shards(tmp_path, [episode(number) for number in range(4)])
     none = ShardDataset(folder, subset="install")
     assert touched_names(none).tolist() == []
+
+
+def test_every_step_has_the_number_of_the_element_nearest_to_it(tmp_path):
+    dataset = ShardDataset(tiny.write_shards(tmp_path, [episode(number) for number in range(5)]))
+    steps = [step for one in dataset for step in one.steps]
+    nearest = [nearest_box([element.box for element in step.elements], step.action.touch_yx) for step in steps]
+    assert touched_numbers(dataset).tolist() == ["" if number is None else str(number) for number in nearest]
+    assert {"0", "1", "2", ""} <= set(touched_numbers(dataset).tolist())
+
+
+def test_tokens_of_numbers_are_counted_as_they_are_written(tmp_path):
+    dataset = ShardDataset(tiny.write_shards(tmp_path, [episode(number) for number in range(3)]))
+    language = language_settings({"name": "element_index"}).build()
+    sentences = replace(tiny.sentences(kinds.byte_level()), language=language)
+    counts = count_tokens(columns_for(dataset, sentences), sentences).whole
+    assert counts.tolist() == [len(sentences.build(one)) for one in dataset]

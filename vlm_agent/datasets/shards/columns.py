@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import IN_STEPS
 from vlm_agent.episodes import ACTION_NAMES, ActionKind
-from vlm_agent.geometry import are_taps, boxes_at, directions
+from vlm_agent.geometry import are_taps, boxes_at, directions, nearest_boxes
 
 _EPISODE_COLUMNS = ("subset", "split", "goal")
 _STEP_COLUMNS = ("height", "width", "action_kind", "touch_yx", "lift_yx", "text")
@@ -23,7 +23,8 @@ class Columns:
 
     `subset`, `split`, `goal`: str objects (E,). `lengths`: int64 (E,), steps per episode. `height`, `width`: int32
     (S,), pixels. `action_kind`: int8 (S,). `touch_yx`, `lift_yx`: float32 (S, 2), (y, x) in fractions of the screen.
-    `text`: Arrow strings (S), the text of the action. `touched`: str objects (S,) from `touched_names`, or None.
+    `text`: Arrow strings (S), the text of the action. `touched`: str objects (S,) from `touched_names` or
+    `touched_numbers`, or None.
     `coat`: str objects (S,) by part of `CoatRecipe`, the texts of CoAT that a sentence has at each step, or None.
     """
 
@@ -100,14 +101,35 @@ def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) 
     return np.concatenate([np.zeros(0, object), *(_names_in(chunk.flatten()) for chunk in steps.chunks)])
 
 
-def _names_in(steps: pa.StructArray) -> np.ndarray:
+def touched_numbers(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:
+    """The number of the element nearest to each step's touch point, in decimal digits, str objects (S,); empty on a
+    screen without one. Otherwise as `touched_names`."""
+    steps = dataset.table([IN_STEPS + "touch_yx", IN_STEPS + "elements"], episodes)["steps"]
+    return np.concatenate([np.zeros(0, object), *(_numbers_in(chunk.flatten()) for chunk in steps.chunks)])
+
+
+def _numbers_in(steps: pa.StructArray) -> np.ndarray:
+    points, boxes, screen = _touches_and_boxes(steps)
+    nearest = nearest_boxes(points, boxes, screen)
+    first = np.searchsorted(screen, np.arange(len(steps)))
+    numbers = np.full(len(steps), "", object)
+    found = nearest >= 0
+    numbers[found] = [str(number) for number in (nearest - first)[found].tolist()]
+    return numbers
+
+
+def _touches_and_boxes(steps: pa.StructArray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Touch points float64 (S, 2), boxes float64 (P, 4) of all screens, and the step of each box int (P,)."""
     elements = steps.field("elements")
     screen = np.repeat(np.arange(len(steps)), np.diff(elements.offsets.to_numpy()))
-    listed = elements.flatten()
-    boxes = listed.field("box").flatten().to_numpy().reshape(-1, 4).astype(np.float64)
+    boxes = elements.flatten().field("box").flatten().to_numpy().reshape(-1, 4).astype(np.float64)
     points = steps.field("touch_yx").flatten().to_numpy().reshape(-1, 2).astype(np.float64)
-    under = boxes_at(points, boxes, screen)
-    found = listed.take(pa.array(under[under >= 0]))
+    return points, boxes, screen
+
+
+def _names_in(steps: pa.StructArray) -> np.ndarray:
+    under = boxes_at(*_touches_and_boxes(steps))
+    found = steps.field("elements").flatten().take(pa.array(under[under >= 0]))
     names = np.full(len(steps), "", object)
     pairs = zip(found.field("text").to_pylist(), found.field("type").to_pylist(), strict=True)
     names[under >= 0] = [text or kind for text, kind in pairs]

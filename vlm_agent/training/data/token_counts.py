@@ -19,7 +19,7 @@ from transformers import PretrainedConfig
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name
-from vlm_agent.datasets.shards.columns import Columns, read_columns, touched_names
+from vlm_agent.datasets.shards.columns import Columns, read_columns, touched_names, touched_numbers
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
 from vlm_agent.errors import RecipeError
@@ -102,6 +102,8 @@ def columns_for(
     columns = read_columns(dataset, episodes) if columns is None else columns
     if sentences.language.names_touched_elements:
         columns = replace(columns, touched=touched_names(dataset, episodes))
+    elif sentences.language.numbers_elements:
+        columns = replace(columns, touched=touched_numbers(dataset, episodes))
     if sentences.thoughts.parts.is_on:
         columns = replace(columns, coat=sentence_texts(dataset, episodes, columns, sentences.thoughts.parts, control))
     return columns
@@ -115,8 +117,9 @@ def count_tokens(
 ) -> TokenCounts:
     """Counts tokens from the columns that `columns_for` reads. `episodes`: the numbers of the episodes in the data set,
     if the columns are not of all of them."""
-    if sentences.language.names_touched_elements and columns.touched is None:
-        raise ValueError("a language that names touched elements needs the columns of `columns_for`")
+    language = sentences.language
+    if (language.names_touched_elements or language.numbers_elements) and columns.touched is None:
+        raise ValueError("a language that names or numbers touched elements needs the columns of `columns_for`")
     texts = DifferentTexts.of(columns, sentences)
     if cache is None:
         lengths = texts.measure(range(len(texts)))
@@ -197,7 +200,10 @@ class DifferentActions:
 
     def text(self, number: int) -> str:
         """The text of the action with this number."""
-        return self.language.encode(*_encode_arguments(self.columns, int(self.first[number]), self.names))
+        step = int(self.first[number])
+        if self.language.numbers_elements:
+            return self.language.encode(action_at(self.columns, step), _numbered(self.names, step))
+        return self.language.encode(*_encode_arguments(self.columns, step, self.names))
 
     def digest(self, goals: Sequence[str] = ()) -> bytes:
         """sha256 of everything that the texts are written from, and of `goals`."""
@@ -281,3 +287,11 @@ def _encode_arguments(
     if action.is_swipe:
         return action, None, spoken_name(element)
     return action, Screen(None, (element,)) if element.text else None, None
+
+
+def _numbered(numbers: np.ndarray | None, step: int) -> Screen | None:
+    """A screen on which the element nearest to any point has the step's number; None without a number."""
+    if numbers is None or not numbers[step]:
+        return None
+    beside, everywhere = UiElement((2.0, 2.0, 0.0, 0.0)), UiElement((0.0, 0.0, 1.0, 1.0))
+    return Screen(None, (*[beside] * int(numbers[step]), everywhere))
