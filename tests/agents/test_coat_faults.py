@@ -112,7 +112,7 @@ def test_two_evaluations_at_once_share_their_replies(tmp_path, command):
         processes = [subprocess.Popen(one, env=environment, stdout=subprocess.DEVNULL) for one in (first, second)]
         assert [process.wait(timeout=400) for process in processes] == [0, 0]
     check_rows(tmp_path / "out")
-    check_counts(faults, tmp_path, kills=0)
+    check_counts(faults, tmp_path, 0, CALLS)
     one, other = (pq.read_table(tmp_path / name / "predictions.parquet") for name in ("out", "other"))
     assert one.equals(other)
 
