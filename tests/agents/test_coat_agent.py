@@ -361,6 +361,19 @@ def test_an_endpoint_that_cannot_be_used_is_an_error(tmp_path, status):
         agent(url, tmp_path).act("goal", [], PLAIN.steps[0].screen)
 
 
+def test_an_error_ends_the_calls_of_other_threads_without_another_request(tmp_path):
+    def answer(n: int, body: dict) -> Reply:
+        if "so far" in text_of(body["messages"]):
+            return Reply(b"busy", 500, {"Retry-After": "1"})
+        return Reply(b"no", 401, wait=0.3)  # of the first step
+
+    start = time.perf_counter()
+    with serving(answer) as (url, requests), pytest.raises(EndpointError, match="requires a key"):
+        agent(url, tmp_path, attempts=20, concurrency=3).answer_episodes([PLAIN])
+    assert time.perf_counter() - start < 5
+    assert len(requests) <= 6
+
+
 def test_under_the_control_without_history_no_earlier_step_is_shown(tmp_path):
     with serving(lambda n, body: Reply(CALL)) as (url, requests):
         controlled = ControlledAgent(agent(url, tmp_path), CONTROLS["no_history"])

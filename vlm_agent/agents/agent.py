@@ -218,10 +218,13 @@ def answer_episodes(
     return [answer_step_by_step(agent, episodes)]
 
 
-def answer_step_by_step(agent: Agent, episodes: Sequence[Episode], workers: int = 1) -> list[list[Answer]]:
+def answer_step_by_step(
+    agent: Agent, episodes: Sequence[Episode], workers: int = 1, stop: Callable[[], object] = bool
+) -> list[list[Answer]]:
     """Calls `act` for every step of every episode in `workers` threads: [episode][step].
 
-    Exceptions of `act` are raised; pending calls are then cancelled.
+    Exceptions of `act` are raised; pending calls are then cancelled. `stop` is called first, so that calls under
+    way end early.
     """
     pool = ThreadPoolExecutor(workers)
     try:
@@ -235,6 +238,9 @@ def answer_step_by_step(agent: Agent, episodes: Sequence[Episode], workers: int 
             for episode in episodes
         ]
         return [[answer.result() for answer in answers] for answers in pending]
+    except BaseException:
+        stop()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

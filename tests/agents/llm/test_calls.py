@@ -173,10 +173,27 @@ def test_the_rate_limit_counts_repeated_requests(tmp_path):
     turns: list[int] = []
     with serving(lambda n, body: Reply(b"busy", 429) if n < 2 else reply()) as (url, requests):
         calls = calls_to(url, tmp_path, requests_per_minute=600)
-        assert isinstance(calls.chat.pace, Pace)
+        assert isinstance(calls.pace, Pace)
         calls.chat = replace(calls.chat, pace=lambda: turns.append(len(requests)))
         calls.completion(ask("a"), 16)
     assert turns == [0, 1, 2]
+
+
+@pytest.mark.parametrize("rate", [None, 60_000])
+def test_after_a_stop_no_request_is_repeated_and_replies_on_disk_are_read(tmp_path, rate):
+    def answer(n: int, body: dict) -> Reply:
+        if n == 1:
+            calls.stop()
+        return reply() if n == 0 else Reply(b"busy", 500)
+
+    with serving(answer) as (url, requests):
+        calls = calls_to(url, tmp_path, attempts=100, requests_per_minute=rate)
+        calls.completion(ask("a"), 16)
+        for text in ("b", "c"):
+            with pytest.raises(EndpointError, match="has been stopped"):
+                calls.completion(ask(text), 16)
+        assert calls.completion(ask("a"), 16).text == "tap"
+    assert len(requests) == 2
 
 
 def test_no_file_and_no_reply_holds_the_key(tmp_path, monkeypatch):

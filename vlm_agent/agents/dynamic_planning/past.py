@@ -17,9 +17,11 @@ AnswerStep = Callable[[Episode, int, Sequence[Turn]], Answer]
 """The answer to step number n of an episode, after a history."""
 
 
-def answer_recorded(answer: AnswerStep, episodes: Sequence[Episode], past: Past, workers: int) -> list[list[Answer]]:
+def answer_recorded(
+    answer: AnswerStep, episodes: Sequence[Episode], past: Past, workers: int, stop: Callable[[], object] = bool
+) -> list[list[Answer]]:
     """Answers as [episode][step], of `workers` threads. Exceptions of `answer` are raised; pending calls are then
-    cancelled."""
+    cancelled, after `stop`, so that those under way end early."""
     pool = ThreadPoolExecutor(workers)
     try:
         if past == "own":
@@ -30,6 +32,9 @@ def answer_recorded(answer: AnswerStep, episodes: Sequence[Episode], past: Past,
             for episode in episodes
         ]
         return [[pending.result() for pending in of_episode] for of_episode in by_step]
+    except BaseException:
+        stop()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

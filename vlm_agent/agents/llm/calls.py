@@ -104,8 +104,9 @@ class Calls:
     counts the money of the others as it was at its own start."""
 
     def __init__(self, chat: ChatEndpoint, folder: Path, limits: CallLimits = CallLimits()) -> None:  # noqa: B008
-        rate = limits.requests_per_minute
-        self.chat = chat if rate is None else replace(chat, pace=Pace(rate))
+        rate, self._stopped = limits.requests_per_minute, threading.Event()
+        self.pace = chat.pace if rate is None else Pace(rate, sleep=self._wait)
+        self.chat = replace(chat, pace=self._before_request)
         self.folder, self.limits = folder, limits
         self._lock = threading.Lock()
         self._totals = _Totals(before=_paid_before(folder, chat.model))
@@ -124,6 +125,11 @@ class Calls:
         with self._lock:
             self._totals.reused += 1
         return reply
+
+    def stop(self) -> None:
+        """Sends no further request, not even a repeated one, so that threads end with the reply that they wait for.
+        Later calls that are not on disk raise EndpointError."""
+        self._stopped.set()
 
     def path(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Path:
         """The file of the reply to a request; it exists if the request was answered."""
@@ -166,6 +172,14 @@ class Calls:
             notes.append(f"cost with earlier commands {amount((totals.before + totals.spent).money(price))}")
         line = f"New: {totals.spent.in_words(price)}"
         return f"{line} ({', '.join(notes)})" if notes else line
+
+    def _wait(self, seconds: float) -> None:
+        self._stopped.wait(seconds)
+
+    def _before_request(self) -> None:
+        self.pace()
+        if self._stopped.is_set():
+            raise EndpointError("the command has been stopped; run it again to continue")
 
     def _ask(self, path: Path, marker: TextIO, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
         expected = Expense(1, estimated_tokens(messages), max_tokens)

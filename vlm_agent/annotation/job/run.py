@@ -154,6 +154,9 @@ class _Run:
         with ThreadPoolExecutor(self._service.concurrency) as pool:
             try:
                 yield self._ahead(pool, episodes)
+            except BaseException:
+                self._calls.stop()
+                raise
             finally:
                 pool.shutdown(cancel_futures=True)
 
