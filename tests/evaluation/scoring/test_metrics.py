@@ -231,3 +231,12 @@ def test_dialects_are_scored_by_name_and_explained(by_hand):
     assert {"official", "strict", "official_text"} <= set(scores["by_step"][0]) & set(scores["by_length"][0])
     with pytest.raises(UserError, match="dialect 'lenient' is unknown"):
         score(by_hand, scorers=("lenient",))
+
+
+def test_kinds_are_shares_of_all_steps_demonstrated_predicted_and_right():
+    gold = [Action.tap(0.1, 0.1), Action.tap(0.1, 0.1), Action.complete(), Action.type_text("a")]
+    predicted = [Action.tap(0.1, 0.1), Action.tap(0.9, 0.9), Action.tap(0.1, 0.1), None]
+    kinds = score(answered(episode("0", "single", gold, ()), predicted))["kinds"]
+    assert [kinds[row]["tap"] for row in ("gold", "predicted", "official", "strict")] == [50.0, 75.0, 25.0, 25.0]
+    assert (kinds["gold"]["complete"], kinds["predicted"]["complete"], kinds["predicted"]["unparsed"]) == (25, 0, 25)
+    assert all(sum(kinds[row].values()) == 100 for row in ("gold", "predicted"))

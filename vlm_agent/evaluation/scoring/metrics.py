@@ -57,9 +57,10 @@ def score(
     group's row covers its own episodes; ids that are not in the run are ignored.
 
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
-    `by_step` has, for each step index from 0, the number of steps and the share right by each scorer; `by_length` has,
-    for each episode length, the number of episodes and their partial match. With a scorer of AitZ, `aitz` holds the
-    table of `aitz_rows`.
+    `kinds` has percentages of all steps by name of action (D-PoT, tables 6 and 9): `gold`, `predicted`, and for each
+    scorer those that are predicted and right. `by_step` has, for each step index from 0, the number of steps and the
+    share right by each scorer; `by_length` has, for each episode length, the number of episodes and their partial
+    match. With a scorer of AitZ, `aitz` holds the table of `aitz_rows`.
 
     Raises DatasetError if a step is missing or occurs twice, or if a group has a subset's name; UserError if a scorer
     is unknown.
@@ -72,6 +73,7 @@ def score(
         **{scorer: _rows(steps, steps.right[scorer], members, subsets, seed) for scorer in scorers},
         "scorers": notes,
         "confusion": _confusion(steps),
+        "kinds": _kinds(steps, scorers),
         "by_step": list(_by_step(steps, scorers)),
         "by_length": list(_by_length(steps, scorers)),
         **({"aitz": aitz} if aitz else {}),
@@ -148,6 +150,23 @@ def _confusion(steps: JudgedSteps) -> dict[str, dict[str, int]]:
     return {
         gold: {name: int(counts[ACTION_NAMES.index(gold), columns.index(name)]) for name in (*shown, UNPARSED)}
         for gold in shown
+    }
+
+
+def _kinds(steps: JudgedSteps, scorers: Sequence[str]) -> dict[str, dict[str, float | None]]:
+    masks = {scorer: steps.right[scorer] for scorer in scorers}
+    counts = {
+        "gold": np.bincount(steps.gold.name, minlength=len(ACTION_NAMES) + 1),
+        "predicted": np.bincount(steps.predicted, minlength=len(ACTION_NAMES) + 1),
+        **{name: np.bincount(steps.predicted[right], minlength=len(ACTION_NAMES) + 1) for name, right in masks.items()},
+    }
+    names = (*ACTION_NAMES, UNPARSED)
+    shown = shown_action_names(
+        {name for name, of in zip(names, counts["gold"] + counts["predicted"], strict=True) if of}
+    )
+    return {
+        row: {name: percent(np.asarray(of[names.index(name)]), np.asarray(len(steps))) for name in (*shown, UNPARSED)}
+        for row, of in counts.items()
     }
 
 
