@@ -30,7 +30,7 @@ EPISODES = [tiny.episode(number) for number in range(18)]  # two parts
 STEPS = sum(map(len, EPISODES))
 CALLS = 3 * STEPS - len(EPISODES)  # description, result but at the first step, action
 
-CALL = '{"THINK": "go on", "NEXT": "press home", "ACTION": "press_home", "ARGS": {}}'
+CALL = '{"THINK": "continue", "NEXT": "press home", "ACTION": "press_home", "ARGS": {}}'
 TEXTS = (CALL, f"Here it is:\n```json\n{CALL}\n```", "I would press home", "", CALL[:-30], '{"ACTION": "press_')
 
 

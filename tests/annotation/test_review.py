@@ -9,16 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
 
 import pytest
 from helpers.annotation_requests import written
 from helpers.chat_server import Reply, serving
+from helpers.reviewing import reviewing
 from PIL import Image
 
 from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.annotation.edits import Edit, EditStore
-from vlm_agent.annotation.review.server import ReviewServer
 from vlm_agent.annotation.review.session import ReviewSession
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -40,18 +39,6 @@ def original(shards, tmp_path_factory):
 def annotated(original, tmp_path):
     """A complete annotation whose texts are hostile."""
     return shutil.copytree(original, tmp_path / "out")
-
-
-@contextmanager
-def reviewing(output):
-    with ReviewServer(ReviewSession(output)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @pytest.fixture

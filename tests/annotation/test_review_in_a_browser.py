@@ -4,17 +4,15 @@ Needs `apt-get install chromium`; continuous integration has it and refuses to s
 """
 
 import json
-import threading
 
 import pytest
 from helpers.annotation_requests import written
 from helpers.browser import EXECUTABLE, Browser
 from helpers.chat_server import Reply, serving
 from helpers.feature_shards import write_several
+from helpers.reviewing import reviewing
 
 from vlm_agent.annotation.edits import EditStore
-from vlm_agent.annotation.review.server import ReviewServer
-from vlm_agent.annotation.review.session import ReviewSession
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 
@@ -35,14 +33,8 @@ def annotated(tmp_path_factory):
 
 @pytest.fixture
 def server(annotated):
-    with ReviewServer(ReviewSession(annotated)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with reviewing(annotated) as server:
+        yield server
 
 
 @pytest.fixture

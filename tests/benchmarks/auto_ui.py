@@ -29,7 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ablation.figures import STUDENT, controls_of, figures_of, floor, summary, write
-from ablation.runs import ROOT, Run, check_seeds, complete_all
+from ablation.runs import ROOT, Run, add_options, complete_all, parsed
 from ablation.tables import show, show_rows
 from chain_of_actions.arms import ARMS, RECIPE, run_of
 from chain_of_actions.cost import cost_of
@@ -74,19 +74,10 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, ten steps, five episodes: does everything run?")
     parser.add_argument("--demo", type=Path, default=ROOT / "runs/demo", help="the folder of a demo")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
     parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS), metavar="NAME")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--steps", type=int, metavar="N", help="training steps (default: those of the recipe)")
-    parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
-    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
-    parser.add_argument("--output", type=Path, default=ROOT / "build/auto_ui", metavar="DIR")
-    options = parser.parse_args()
-    if (problem := check_seeds(options, STUDENT)) is not None:
-        parser.error(problem)
-    if options.quick:
-        options.seeds, options.limit, options.tasks = options.seeds[:1], QUICK_EPISODES, 2
-        options.steps = QUICK_STEPS if options.steps is None else options.steps
+    add_options(parser, "auto_ui")
+    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_EPISODES)
     if options.steps is None:
         options.steps = read_recipe(RECIPE).training.steps
     return options

@@ -36,7 +36,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ablation.figures import STUDENT, controls_of, floor, summary, write
-from ablation.runs import ROOT, Run, check_seeds, complete_all
+from ablation.runs import Run, add_options, complete_all, parsed
 from ablation.tables import cell_of, show, show_rows
 from coat_rows.arms import FAMILIES, ROWS, coat_of, run_of
 from coat_rows.data import make_data
@@ -80,20 +80,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="demonstrations, shards, features (default OUTPUT/data)"
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), metavar="NAME")
     parser.add_argument("--arms", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="ROW")
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
-    parser.add_argument("--steps", type=int, metavar="N", help="training steps (default: those of the family)")
-    parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
-    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
-    parser.add_argument("--output", type=Path, default=ROOT / "build/coat", metavar="DIR")
-    options = parser.parse_args()
-    if (problem := check_seeds(options, STUDENT)) is not None:
-        parser.error(problem)
+    add_options(parser, "coat")
+    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_LIMIT)
     if options.quick:
-        options.seeds, options.limit, options.tasks = options.seeds[:1], QUICK_LIMIT, 2
-        options.steps = QUICK_STEPS if options.steps is None else options.steps
         options.output /= "quick"
     if options.data is None:
         options.data = options.output / "data"

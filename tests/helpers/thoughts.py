@@ -1,4 +1,4 @@
-"""Episodes with the four texts of CoAT, each of which names its part and step."""
+"""Episodes with the four texts of CoAT; each text names its part and step."""
 
 from dataclasses import replace
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from vlm_agent.agents.as_trained import image_part
+from vlm_agent.agents.llm.prompts import numbered_lines, user
 from vlm_agent.drawing.actions import draw_touched
 from vlm_agent.episodes import Step
 from vlm_agent.errors import UserError
@@ -56,8 +56,12 @@ class Prompts:
 
     def think(self, goal: str, earlier: Sequence[str], step: Step, screen: str, action: str) -> Messages:
         """Asks for the thought that leads to `action`. `earlier`: descriptions of the actions before, oldest first."""
-        history = "\n".join(f"{number}. {text}" for number, text in enumerate(earlier, 1))
-        values = {"goal": goal, "earlier": history or "none", "screen": screen or "none", "action": action}
+        values = {
+            "goal": goal,
+            "earlier": numbered_lines(earlier) or "none",
+            "screen": screen or "none",
+            "action": action,
+        }
         return self._messages("think", values, [_pixels(step)])
 
     def result(self, before: Step, after: Step, action: str) -> Messages:
@@ -65,8 +69,7 @@ class Prompts:
         return self._messages("result", {"action": action}, [_pixels(before), _pixels(after)])
 
     def _messages(self, name: str, values: Mapping[str, str], pictures: Sequence[np.ndarray]) -> Messages:
-        text = {"type": "text", "text": self._templates[name].substitute(values)}
-        return [{"role": "user", "content": [text, *map(image_part, pictures)]}]
+        return [user(self._templates[name].substitute(values), pictures)]
 
 
 def _read(path: Path, known: frozenset[str]) -> str:

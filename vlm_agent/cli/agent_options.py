@@ -27,6 +27,12 @@ def check_agent_options(options: argparse.Namespace) -> None:
         options.parser.error("--endpoint and --model must be used together")
 
 
+def call_limits(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `CallLimits` from --price, --max-cost and --requests-per-minute; None where one is not used."""
+    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
+    return {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}
+
+
 def chosen_agent(options: argparse.Namespace, **overrides: Any) -> "AgentSettings":
     """The settings of the agent; `overrides` that are None are ignored."""
     from vlm_agent.agents.loading import agent_settings

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vlm_agent.cli.agent_options import call_limits
 from vlm_agent.cli.parser import OK, Commands, add_command, count
 from vlm_agent.console import make_console
 
@@ -148,9 +149,7 @@ def _service(options: argparse.Namespace) -> "Service":
     from vlm_agent.errors import UserError
     from vlm_agent.recipe.yaml_file import validated
 
-    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
-    content = {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}
-    limits = validated(CallLimits, content, "options", UserError)
+    limits = validated(CallLimits, call_limits(options), "options", UserError)
     return Service(options.endpoint, limits, options.concurrency, options.accept_missing)
 
 

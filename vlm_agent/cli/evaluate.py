@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.agent_options import add_agent_options, check_agent_options, chosen_agent
+from vlm_agent.cli.agent_options import add_agent_options, call_limits, check_agent_options, chosen_agent
 from vlm_agent.cli.parser import OK, Commands, add_command, count, shipped_file
 from vlm_agent.console import make_console, quiet_libraries
 
@@ -215,11 +215,8 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
         "elements",
         "texts",
         "calls",
-        "max_cost",
-        "requests_per_minute",
     )
-    price = None if options.price is None else dict(zip(("read", "written"), options.price, strict=True))
-    return chosen_agent(options, price=price, **{name: getattr(options, name) for name in names})
+    return chosen_agent(options, **call_limits(options), **{name: getattr(options, name) for name in names})
 
 
 def _controls(options: argparse.Namespace) -> bool | list[str]:

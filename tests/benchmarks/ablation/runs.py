@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
@@ -159,8 +159,21 @@ def command(*words) -> None:
     subprocess.run(arguments, check=True, env=environment, stdout=sys.stderr)
 
 
-def check_seeds(options: Namespace, known: Iterable[int]) -> str | None:
-    """What is wrong with `--seeds`, None if nothing is. `known`: the numbers of seeds with an interval."""
-    if len(options.seeds) in (1, *known):
-        return None
-    return f"--seeds: intervals are known for at most {max(known)} of them"
+def add_options(parser: ArgumentParser, output: str) -> None:
+    """The options of every benchmark of runs. `output`: the default folder below build/."""
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="S")
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps of a run (default: its own)")
+    parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
+    parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / output, metavar="DIR")
+
+
+def parsed(parser: ArgumentParser, known: Iterable[int], quick_steps: int, quick_limit: int) -> Namespace:
+    """The options, with those of --quick applied. `known`: the numbers of seeds with an interval."""
+    options = parser.parse_args()
+    if len(options.seeds) not in (1, *known):
+        parser.error(f"--seeds: intervals are known for at most {max(known)} of them")
+    if options.quick:
+        options.seeds, options.limit, options.tasks = options.seeds[:1], quick_limit, 2
+        options.steps = quick_steps if options.steps is None else options.steps
+    return options

@@ -1,9 +1,7 @@
 """The prompts of agent `coat`, read from a YAML file."""
 
 from pathlib import Path
-from typing import ClassVar, Literal, Self
-
-from pydantic import model_validator
+from typing import ClassVar, Literal
 
 from vlm_agent.agents.llm.prompts import PromptFile
 
@@ -34,10 +32,3 @@ class Prompts(PromptFile):
     question: str
     describe: str
     compare: str
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        for name, keys in (("forms", Mode), ("clicks", Click)):
-            if missing := set(keys.__args__) - set(getattr(self, name)):  # type: ignore[attr-defined]
-                raise ValueError(f"{name} lacks {', '.join(sorted(missing))}")
-        return self

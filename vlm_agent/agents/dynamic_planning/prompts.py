@@ -1,9 +1,9 @@
 """The prompts of agent `dynamic_planning`: the keys of `prompts.yaml`, and the examples of mode `few_shot`."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
-from pydantic import NonNegativeInt, model_validator
+from pydantic import NonNegativeInt
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.language import SWIPES
@@ -18,7 +18,7 @@ EXAMPLES = Path(__file__).with_name("examples.yaml")
 
 FirstForm = Literal["plan", "plan_and_step", "description"]
 ActionForm = Literal["action", "thought"]
-_PARAGRAPHS = (*("goal", "actions", "steps", "plan", "step", "description", "unchanged", "html", "judged_action"),)
+_PARAGRAPHS = ("goal", "actions", "steps", "plan", "step", "description", "unchanged", "html", "judged_action")
 
 
 class Prompts(PromptFile):
@@ -57,14 +57,6 @@ class Prompts(PromptFile):
     judged_action: str
     judge_question: str
     wrong: str
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        keys = {"first_forms": FirstForm, "first_question": FirstForm, "action_forms": ActionForm}
-        for name, forms in keys.items():
-            if missing := set(forms.__args__) - set(getattr(self, name)):  # type: ignore[attr-defined]
-                raise ValueError(f"{name} lacks {', '.join(sorted(missing))}")
-        return self
 
     def with_examples(self, count: int, language: ActionLanguage) -> str:
         """The paragraph of the first `count` examples, their actions written in `language`."""

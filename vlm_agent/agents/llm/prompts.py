@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args, get_origin
 
 import numpy as np
 from pydantic import model_validator
@@ -23,7 +23,10 @@ class PromptError(UserError):
 
 
 class PromptFile(Section):
-    """The texts of a YAML file. $NAME in a text stands for what the agent fills in; $$ is a dollar sign."""
+    """The texts of a YAML file. $NAME in a text stands for what the agent fills in; $$ is a dollar sign.
+
+    A field `dict[Literal[…], str]` has a text for each of its names.
+    """
 
     PLACEHOLDERS: ClassVar[Mapping[str, set[str]]] = {}
     """The placeholders of each text; texts that are not listed have none."""
@@ -35,6 +38,16 @@ class PromptFile(Section):
             if not template.is_valid() or set(template.get_identifiers()) != expected:
                 names = " and ".join(f"${one}" for one in sorted(expected))
                 raise ValueError(f"{name} must have {names}, and no other placeholder; write $$ for a dollar sign")
+        return self
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        for name, field in type(self).model_fields.items():
+            if get_origin(field.annotation) is not dict:
+                continue
+            names = get_args(get_args(field.annotation)[0])
+            if missing := set(names) - set(getattr(self, name)):
+                raise ValueError(f"{name} lacks {', '.join(sorted(missing))}")
         return self
 
     @classmethod

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from rich.console import Console
 
 from vlm_agent.annotation.annotator import TEXTS
@@ -30,6 +30,7 @@ from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import AnnotationPlan, job
 from vlm_agent.annotation.review.session import InvalidEditError, ReviewSession, UnknownStepError
 from vlm_agent.errors import UserError
+from vlm_agent.pages import page_environment
 
 _PAGE = Path(__file__).with_name("page")
 _FILES = {"/review.css": "text/css; charset=utf-8", "/review.js": "text/javascript; charset=utf-8"}
@@ -272,13 +273,6 @@ def _is_edit(content: Any) -> bool:
 
 @cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_PAGE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["words"] = lambda name: name.replace("_", " ")
+    environment = page_environment(_PAGE)
     environment.filters["path"] = lambda place: f"/step/{place[0]}/{place[1]}"
     return environment

@@ -6,13 +6,14 @@ Goals are text from the data set, so they are escaped.
 from collections.abc import Mapping
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.datasets.statistics.charts import HEIGHT, WIDTH, histograms, shades
 from vlm_agent.datasets.statistics.leakage import HELD_OUT, TRAIN
 from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget, spread
 from vlm_agent.files import atomic_write
+from vlm_agent.pages import page_environment
 
 _TEMPLATE = "statistics.html.jinja"
 _COUNTED = ("steps_read", "steps_written", "steps_quarantined", "steps_left_out", "episodes_written")
@@ -81,14 +82,7 @@ def _arrows(swipes: Mapping[str, int]) -> list[dict]:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["words"] = lambda name: name.replace("_", " ")
+    environment = page_environment(Path(__file__).parent)
     environment.filters["number"] = lambda number: f"{number:,}"
     environment.filters["one"] = lambda number: f"{number:,.1f}"
     environment.filters["percent"] = lambda part, total: f"{100 * part / total:.1f}" if total else "–"

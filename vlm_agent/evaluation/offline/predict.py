@@ -116,15 +116,13 @@ def _write(
         for episode, index, answer in answered
         if answer.unwritable
     ]
-    failed = [
-        f"episode {episode.id}, step {index}: {answer.failed}"
-        for episode, index, answer in answered
-        if answer.failed is not None
-    ]
-    unread = [
-        f"episode {episode.id}, step {index}: {answer.unread}"
-        for episode, index, answer in answered
-        if answer.unread is not None
-    ]
     repaired = sum(answer.repaired for _, _, answer in answered)
+    failed, unread = (
+        [
+            f"episode {episode.id}, step {index}: {reason}"
+            for episode, index, answer in answered
+            if (reason := getattr(answer, name)) is not None
+        ]
+        for name in ("failed", "unread")
+    )
     parts.write(run, number, rows, unwritable, failed, unread, repaired)

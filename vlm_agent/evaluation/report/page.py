@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from vlm_agent.action_languages import ActionLanguage, default_language
@@ -32,6 +32,7 @@ from vlm_agent.evaluation.report.published import on_the_same_split, published_t
 from vlm_agent.evaluation.report.tables import comparison_tables, confusion_table, scorer_tables
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.files import atomic_write
+from vlm_agent.pages import page_environment
 
 _TEMPLATE = Path(__file__).with_name("template")
 _FEW = 100
@@ -170,14 +171,7 @@ def page_style() -> Markup:
 
 def make_environment() -> Environment:
     """Jinja with the templates and the filters of this package's pages; everything is escaped."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment(_TEMPLATE)
     environment.filters["share"] = lambda share: "–" if share is None else f"{share:.1f}"
     environment.filters["points"] = lambda points: "–" if points is None else f"{points:+.1f}".replace("-", "−")
-    environment.filters["words"] = lambda name: name.replace("_", " ")
     return environment
