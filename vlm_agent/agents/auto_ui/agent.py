@@ -174,8 +174,9 @@ class AutoUiAgent:
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, is_unwritable: bool = False) -> Answer:
         text = self.sentences.text(ids)
         thoughts, decision = self.sentences.thoughts.split(text)
-        action, plan = self.sentences.language.decode(decision, screen), self.sentences.plan_of(decision)
-        return Answer(text, action, thoughts, plan, usage=usage, unwritable=is_unwritable)
+        language, plan = self.sentences.language, self.sentences.plan_of(decision)
+        action, box = language.decode(decision, screen), language.predicted_box(decision, screen)
+        return Answer(text, action, thoughts, plan, box=box, usage=usage, unwritable=is_unwritable)
 
     def _decoding(self, constrained: bool) -> tuple[Choice, Limits]:
         return self._constrained if constrained else (most_likely, self._limits(self.sentences.max_target_tokens))

@@ -139,8 +139,9 @@ class VlmAgent:
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False) -> Answer:
         text = self.sentences.text(ids)
         thoughts, action_text = self.sentences.thoughts.split(text)
-        action = self.sentences.language.decode(action_text, screen)
-        return Answer(text, action, thoughts, usage=usage, unwritable=unwritable)
+        language = self.sentences.language
+        action, box = language.decode(action_text, screen), language.predicted_box(action_text, screen)
+        return Answer(text, action, thoughts, box=box, usage=usage, unwritable=unwritable)
 
     @property
     def _choice(self) -> Choice:
