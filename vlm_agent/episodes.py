@@ -1,4 +1,4 @@
-"""The data types of the field: Action, UiElement, Screen, ScreenTexts, CoatTexts, Step, Episode.
+"""The data types of the field: Action, UiElement, Screen, ScreenTexts, CoatTexts, PlanTexts, Step, Episode.
 
 The whole package exchanges these. Points and boxes are fractions of the screen, always in (y, x) order, as Android in
 the Wild (AITW) stores them.
@@ -231,6 +231,19 @@ class CoatTexts:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanTexts:
+    """The plan that a planner (D-PoT) has at one step. It knows this screen and earlier ones, but no later screen.
+
+    A text that the source lacks is empty. A step of a source without plans has no PlanTexts.
+    """
+
+    plan: tuple[str, ...] = ()
+    """What remains to be done from this screen, a line for each action or group of actions, this step's first."""
+    step: str = ""
+    """The immediate step in words."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScreenTexts:
     """What is known in words when a screen is shown, before any action on it."""
 
@@ -262,7 +275,7 @@ class Step:
 
     `screenshot` is uint8 (height, width, 3), RGB, or None if the pixels were not read. `coat` is None if the source has
     no such texts. `instruction` is the low-level instruction of this one step, such as "tap the search field", which
-    AndroidControl has for each step; None if the source has none.
+    AndroidControl has for each step; None if the source has none. `plan` is None if the source has no plans.
     """
 
     screenshot: np.ndarray | None
@@ -271,6 +284,7 @@ class Step:
     activity: str = ""
     coat: CoatTexts | None = None
     instruction: str | None = None
+    plan: PlanTexts | None = None
 
     @property
     def screen(self) -> Screen:

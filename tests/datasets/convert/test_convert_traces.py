@@ -7,7 +7,9 @@ from rich.console import Console
 
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import DONE, Heading, TraceStep, read_trace
+from vlm_agent.episodes import Action, PlanTexts
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
 
@@ -66,3 +68,18 @@ def test_a_trace_whose_heading_is_damaged_is_quarantined(tmp_path):
     (tmp_path / "traces" / "00001" / "trace.json").write_text("{")
     assert run(tmp_path / "traces", tmp_path / "shards").quarantined == 1
     assert len(ShardDataset(tmp_path / "shards")) == 1
+
+
+def test_the_plans_of_a_planner_are_kept_and_an_intent_without_a_plan_is_none(tmp_path):
+    screen = np.zeros((8, 4, 3), np.uint8)
+    written = (("tap on Clock", ("open the clock ⏰", "tap on Alarm")), ("tap on Alarm", ()), ("", ("stop",)))
+    with TraceWriter(tmp_path / "traces/a", Heading("a", "set an alarm", "planner", "phone")) as trace:
+        for number, (intent, plan) in enumerate(written):
+            name = trace.screen(number, screen).name
+            trace.step(TraceStep(number, name, "", (), "", Action.tap(0.5, 0.5), intent=intent, plan=plan))
+            trace.outcome(number, DONE)
+        trace.end("complete", "")
+    expected = [PlanTexts(("open the clock ⏰", "tap on Alarm"), "tap on Clock"), None, PlanTexts(("stop",))]
+    assert [step.plan for step in read_trace(tmp_path / "traces/a").episode().steps] == expected
+    run(tmp_path / "traces", tmp_path / "shards")
+    assert [step.plan for step in ShardDataset(tmp_path / "shards").without_pixels(0).steps] == expected

@@ -280,13 +280,13 @@ def test_a_folder_without_manifest_is_refused(folder):
     [
         (
             '{"schema_version": 99, "files": []}',
-            "schema version 99, this program reads 1, 2, 3; convert",
+            "schema version 99, this program reads 1, 2, 3, 4; convert",
         ),
         ("{", "is not a manifest"),
         ("[]", "is not a manifest"),
         ("{}", "is not a manifest"),
         ('{"schema_version": 2}', "is not a manifest"),
-        ('{"schema_version": 0, "files": []}', "schema version 0, this program reads 1, 2, 3; convert"),
+        ('{"schema_version": 0, "files": []}', "schema version 0, this program reads 1, 2, 3, 4; convert"),
     ],
 )
 def test_a_manifest_of_another_kind_is_refused(folder, manifest, reason):

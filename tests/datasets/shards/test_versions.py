@@ -1,4 +1,4 @@
-"""Versions of shards: the content of each, when version 3 is written, and that all can be read."""
+"""Versions of shards: the content of each, when versions 3 and 4 are written, and that all can be read."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.shards.index import INDEX
-from vlm_agent.datasets.shards.schema import FIRST_SCHEMA, IN_STEPS, LATEST_SCHEMA, version_of
+from vlm_agent.datasets.shards.schema import FIRST_SCHEMA, IN_STEPS, SCHEMAS, version_of
 from vlm_agent.datasets.sources.aitw import write_episodes
-from vlm_agent.episodes import Action, Episode, Step
+from vlm_agent.episodes import Action, Episode, PlanTexts, Step, without_pixels
 from vlm_agent.errors import DatasetError
 
 PLAIN = made_episode("1"), made_episode("2")
@@ -36,6 +36,17 @@ INSTRUCTED = Episode(
     tuple(
         Step(np.full((4, 2, 3), number, np.uint8), Action.tap(0.5, 0.5), instruction=text)
         for number, text in enumerate(["open the “clock”", None, ""])
+    ),
+)
+PLANNED = Episode(
+    "5",
+    "general",
+    "set an alarm",
+    tuple(
+        Step(np.full((4, 2, 3), number, np.uint8), Action.tap(0.5, 0.5), plan=plan)
+        for number, plan in enumerate(
+            [PlanTexts(("open the “clock”", "tap ⏰\nand wait", ""), "open it"), None, PlanTexts()]
+        )
     ),
 )
 
@@ -62,6 +73,10 @@ def instructions(dataset):
     ]
 
 
+def extras(episode):
+    return [(step.instruction, step.plan) for step in episode.steps]
+
+
 @pytest.mark.skipif(pa.__version__ != "26.0.1", reason="Parquet files name the version of pyarrow that wrote them")
 def test_a_shard_without_a_later_field_is_of_version_2_byte_for_byte(tmp_path, monkeypatch):
     """The digests are of a conversion by the program as it was before version 3 existed.
@@ -84,27 +99,35 @@ def test_a_shard_without_a_later_field_is_of_version_2_byte_for_byte(tmp_path, m
     assert json.loads((tmp_path / "out" / MANIFEST).read_text())["schema_version"] == 2
 
 
-@pytest.mark.parametrize("episode", [NEW_KINDS, INSTRUCTED], ids=["a new kind", "an instruction"])
+@pytest.mark.parametrize(
+    ("episode", "version"),
+    [(NEW_KINDS, 3), (INSTRUCTED, 3), (PLANNED, 4)],
+    ids=["a new kind", "an instruction", "a plan"],
+)
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_an_episode_that_needs_it_makes_its_shard_version_3(tmp_path, episode, place):
+def test_an_episode_that_needs_it_makes_its_shard_a_later_version(tmp_path, episode, version, place):
     episodes = [*PLAIN[:place], episode, *PLAIN[place:]]
     dataset = written(tmp_path, episodes)
     path = tmp_path / "general/0.parquet"
-    assert version_in(path) == dataset.manifest["schema_version"] == 3
+    assert version_in(path) == dataset.manifest["schema_version"] == version
     assert pq.read_metadata(path).num_row_groups == 3
     for got, expected in zip(dataset, episodes, strict=True):
         assert_same_episode(got, expected)
-        assert [step.instruction for step in got.steps] == [step.instruction for step in expected.steps]
-    assert [step.instruction for step in dataset.without_pixels(place).steps] == [
-        step.instruction for step in episode.steps
-    ]
+        assert extras(got) == extras(expected)
+    assert extras(dataset.without_pixels(place)) == extras(without_pixels(episode)) == extras(episode)
     assert [path.name for path in (tmp_path / "general").iterdir()] == ["0.parquet"]
 
 
-def test_a_rewritten_shard_has_the_bytes_of_one_that_was_version_3_from_the_start(tmp_path, monkeypatch):
-    written(tmp_path / "rewritten", [*PLAIN, INSTRUCTED])
-    monkeypatch.setattr("vlm_agent.datasets.shards.dataset.needs_latest", lambda row: True)
-    written(tmp_path / "direct", [*PLAIN, INSTRUCTED])
+@pytest.mark.parametrize(
+    ("episodes", "version"),
+    [([*PLAIN, INSTRUCTED], 3), ([*PLAIN, PLANNED], 4), ([PLAIN[0], INSTRUCTED, PLANNED, PLAIN[1]], 4)],
+)
+def test_a_rewritten_shard_has_the_bytes_of_one_that_was_of_its_version_from_the_start(
+    tmp_path, monkeypatch, episodes, version
+):
+    written(tmp_path / "rewritten", episodes)
+    monkeypatch.setattr("vlm_agent.datasets.shards.dataset.version_needed", lambda row: version)
+    written(tmp_path / "direct", episodes)
     rewritten, direct = (tmp_path / name / "general/0.parquet" for name in ("rewritten", "direct"))
     assert pq.read_table(rewritten) == pq.read_table(direct)
     assert rewritten.read_bytes() == direct.read_bytes()
@@ -121,14 +144,21 @@ def test_a_shard_whose_rewriting_fails_does_not_appear(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_versions_2_and_3_in_one_folder_are_read_together(tmp_path):
-    episodes = [PLAIN[0], INSTRUCTED, NEW_KINDS]
-    dataset = written(tmp_path, [PLAIN[0]], [INSTRUCTED, NEW_KINDS])
-    assert [version_in(tmp_path / f"general/{number}.parquet") for number in (0, 1)] == [2, 3]
-    assert dataset.manifest["schema_version"] == 3
+def test_versions_2_to_4_in_one_folder_are_read_together(tmp_path):
+    episodes = [PLAIN[0], INSTRUCTED, NEW_KINDS, PLANNED]
+    dataset = written(tmp_path, [PLAIN[0]], [INSTRUCTED, NEW_KINDS], [PLANNED])
+    assert [version_in(tmp_path / f"general/{number}.parquet") for number in (0, 1, 2)] == [2, 3, 4]
+    assert dataset.manifest["schema_version"] == 4
     for got, expected in zip(dataset, episodes, strict=True):
         assert_same_episode(got, expected)
-    assert instructions(dataset) == [[None] * len(PLAIN[0]), ["open the “clock”", None, ""], [None] * 5]
+    assert instructions(dataset) == [[None] * len(PLAIN[0]), ["open the “clock”", None, ""], [None] * 5, [None] * 3]
+    plans = [[step["plan"] for step in row] for row in dataset.table([IN_STEPS + "plan"])["steps"].to_pylist()]
+    assert plans[:3] == [[None] * len(PLAIN[0]), [None] * 3, [None] * 5]
+    assert plans[3] == [
+        {"plan": ["open the “clock”", "tap ⏰\nand wait", ""], "step": "open it"},
+        None,
+        {"plan": [], "step": ""},
+    ]
     names = {action.name for episode in episodes for action in [step.action for step in episode.steps]}
     assert {"long_press", "open_app", "wait", "recents", "answer"} <= names
     assert len(read_columns(dataset).action) == sum(map(len, episodes))
@@ -159,7 +189,7 @@ def test_version_1_is_read_without_an_index(version_1):
     for index, expected in enumerate(PLAIN):
         assert_same_episode(dataset[index], expected)
         assert_same_episode(dataset.without_pixels(index), expected, pixels=False)
-        assert all(step.coat is None and step.instruction is None for step in dataset[index].steps)
+        assert all(step.coat is step.instruction is step.plan is None for step in dataset[index].steps)
     assert dataset.ids == ("1", "2")
     assert dataset.screen_sizes[0] == ((40, 24),) * len(PLAIN[0])
     assert len(read_columns(dataset).action) == sum(map(len, PLAIN))
@@ -177,7 +207,9 @@ def test_a_shard_of_version_1_with_other_episodes_than_its_manifest_is_refused(v
         ShardDataset(version_1)
 
 
-def test_the_schemas_differ_in_the_instruction_alone():
-    first, latest = (schema.field("steps").type.value_type for schema in (FIRST_SCHEMA, LATEST_SCHEMA))
-    assert [field for field in latest][:-1] == [field for field in first]
-    assert latest[latest.num_fields - 1].name == "instruction"
+def test_each_version_has_one_column_more_and_the_old_ones_in_their_order():
+    steps = {version: list(schema.field("steps").type.value_type) for version, schema in SCHEMAS.items()}
+    assert list(steps) == [2, 3, 4]
+    assert (steps[3][:-1], steps[3][-1].name) == (steps[2], "instruction")
+    assert (steps[4][:-1], steps[4][-1].name) == (steps[3], "plan")
+    assert [version_of(schema) for schema in SCHEMAS.values()] == [2, 3, 4]

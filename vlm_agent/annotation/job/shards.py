@@ -153,19 +153,11 @@ def _write(path: Path, rows: Iterable[dict[str, Any]], is_complete: Callable[[],
         with ShardWriter(path) as writer:
             for row in rows:
                 if is_complete():
-                    writer.write_row(_complete_row(row))
+                    writer.write_row(row)
             if not is_complete():
                 raise _Incomplete
         return True
     return False
-
-
-def _complete_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of any version with the keys of the latest one."""
-    for struct in row["steps"]:
-        for name in ("record", "offset", "instruction"):
-            struct.setdefault(name, None)
-    return row
 
 
 def _edited(row: dict[str, Any], edits: EditStore) -> dict[str, Any]:

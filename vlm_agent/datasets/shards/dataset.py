@@ -27,15 +27,15 @@ from vlm_agent.datasets.shards.index import INDEX, INDEXED, index_in_memory, rea
 from vlm_agent.datasets.shards.schema import (
     ALL_BUT_PIXELS,
     ALL_COLUMNS,
-    FIRST_SCHEMA,
+    FIRST_VERSION,
     IN_STEPS,
-    LATEST_SCHEMA,
     READABLE_VERSIONS,
+    SCHEMAS,
     compressed_columns,
     empty_table,
     from_row,
-    needs_latest,
     to_row,
+    version_needed,
     with_columns,
 )
 from vlm_agent.datasets.sources.registry import check_subsets
@@ -51,13 +51,13 @@ _REMEDY = "remove this shard and run the same `vlm-agent convert` again to resto
 class ShardWriter:
     """Writes one shard; a context manager. `path` appears when the block ends without an error and has an episode.
 
-    The shard has the first schema version unless an episode needs the latest; then all its episodes have the latest.
+    All episodes of the shard have one schema version, the lowest that holds each of them.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._stack = ExitStack()
-        self._schema = FIRST_SCHEMA
+        self._version = FIRST_VERSION
         self._temporary: Path | None = None
         self._writer: pq.ParquetWriter | None = None
 
@@ -72,14 +72,14 @@ class ShardWriter:
         self.write_row(to_row(episode, split))
 
     def write_row(self, row: dict) -> None:
-        """Appends an episode as a row of `episode_row`."""
-        if self._schema is not LATEST_SCHEMA and needs_latest(row):
-            self._upgrade()
-        self._append(pa.Table.from_pylist([row], schema=self._schema))
+        """Appends an episode as a row of `episode_row`, or as one that `ShardDataset.row` read."""
+        if (version := version_needed(row)) > self._version:
+            self._upgrade(version)
+        self._append(pa.Table.from_pylist([row], schema=SCHEMAS[self._version]))
 
-    def _upgrade(self) -> None:
-        """Continues with the latest schema, and rewrites the episodes that were written with the first."""
-        self._schema = LATEST_SCHEMA
+    def _upgrade(self, version: int) -> None:
+        """Continues with a higher version, and rewrites the episodes that were written before."""
+        self._version = version
         if self._writer is None or self._temporary is None:
             return
         self._writer.close()
@@ -87,18 +87,19 @@ class ShardWriter:
         with self._temporary.open("rb") as first, pq.ParquetFile(first, pre_buffer=False) as shard:
             self._temporary.unlink()  # still readable through `first`; no file remains if this process dies
             for number in range(shard.num_row_groups):
-                self._append(shard.read_row_group(number, use_threads=False).cast(LATEST_SCHEMA))
+                self._append(shard.read_row_group(number, use_threads=False).cast(SCHEMAS[version]))
 
     def _append(self, episode: pa.Table) -> None:
         if self._temporary is None:
             self._temporary = self._stack.enter_context(atomic_write(self._path))
         if self._writer is None:
-            columns = compressed_columns(self._schema)
+            schema = SCHEMAS[self._version]
+            columns = compressed_columns(schema)
             # Statistics and dictionaries only pay off with many rows per group; here a group has one row.
             self._writer = self._stack.enter_context(
                 pq.ParquetWriter(
                     self._temporary,
-                    self._schema,
+                    schema,
                     compression=dict.fromkeys(columns, "zstd"),
                     compression_level=dict.fromkeys(columns, 1),
                     use_dictionary=False,

@@ -4,13 +4,15 @@ One row per episode. `steps` is a list of structs, each with the screen as an en
 `screenshot.bytes`. `record` and `offset` locate the step in its source file, as in `EpisodeStep`. `coat` holds the four
 texts of Chain-of-Action-Thought; null if the source has none.
 
-| version | columns                                                                          | written              |
-|---------|----------------------------------------------------------------------------------|----------------------|
-| 1       | no `coat`, `record` and `offset`; the folder has no index                        | no longer            |
-| 2       | `FIRST_SCHEMA`                                                                   | for all other shards |
-| 3       | `LATEST_SCHEMA`: also `instruction`, a step's low-level instruction or null      | where `needs_latest` |
+| version | columns                                                                    | written                       |
+|---------|----------------------------------------------------------------------------|-------------------------------|
+| 1       | no `coat`, `record` and `offset`; the folder has no index                  | no longer                     |
+| 2       | `FIRST_SCHEMA`                                                             | for all other shards          |
+| 3       | also `instruction`, a step's low-level instruction or null                 | for instructions, new actions |
+| 4       | `LATEST_SCHEMA`: also `plan`, the lines and the step of a planner, or null | for plans                     |
 
-All three versions can be read. Every change of the columns needs a new version.
+A shard has the lowest version that holds its episodes (`version_needed`). All versions can be read. Every change of the
+columns needs a new version.
 """
 
 import io
@@ -23,13 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlm_agent.datasets.shards.images import EncodedScreen, ScreenFormat, decode_screen
-from vlm_agent.episodes import Action, ActionKind, CoatTexts, Episode, Step, UiElement
+from vlm_agent.episodes import Action, ActionKind, CoatTexts, Episode, PlanTexts, Step, UiElement
 from vlm_agent.errors import DatasetError
 
-FIRST_VERSION, LATEST_VERSION = 2, 3
+FIRST_VERSION, LATEST_VERSION = 2, 4
 """Versions that are written: the one that every shard starts with, and the one with every column."""
 
-READABLE_VERSIONS = (1, 2, 3)
+READABLE_VERSIONS = (1, 2, 3, 4)
 
 IN_STEPS = "steps.list.element."
 """How Parquet names a column of the steps: `IN_STEPS + "height"`."""
@@ -37,6 +39,7 @@ IN_STEPS = "steps.list.element."
 _POINT = pa.list_(pa.float32(), 2)
 _ELEMENT = pa.struct([("box", pa.list_(pa.float32(), 4)), ("text", pa.string()), ("type", pa.string())])
 _COAT = pa.struct([("screen", pa.string()), ("think", pa.string()), ("action", pa.string()), ("result", pa.string())])
+_PLAN = pa.struct([("plan", pa.list_(pa.string())), ("step", pa.string())])
 _SCREENSHOT = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _FIRST_STEP = pa.struct(
     [
@@ -54,7 +57,8 @@ _FIRST_STEP = pa.struct(
         ("offset", pa.int64()),
     ]
 )
-_LATEST_STEP = pa.struct([*_FIRST_STEP, pa.field("instruction", pa.string())])
+_INSTRUCTED_STEP = pa.struct([*_FIRST_STEP, pa.field("instruction", pa.string())])
+_LATEST_STEP = pa.struct([*_INSTRUCTED_STEP, pa.field("plan", _PLAN)])
 
 
 def _hf_feature(type_: pa.DataType) -> dict:
@@ -90,20 +94,24 @@ def _schema(step: pa.DataType) -> pa.Schema:
 FIRST_SCHEMA = _schema(_FIRST_STEP)
 LATEST_SCHEMA = _schema(_LATEST_STEP)
 
+SCHEMAS = {FIRST_VERSION: FIRST_SCHEMA, 3: _schema(_INSTRUCTED_STEP), LATEST_VERSION: LATEST_SCHEMA}
+"""The columns of each version that is written."""
+
 
 def version_of(schema: pa.Schema) -> int:
     """The version of a shard, by its columns."""
     step = schema.field("steps").type.value_type
-    if step.get_field_index("instruction") >= 0:
+    versions = {"plan": LATEST_VERSION, "instruction": 3, "record": FIRST_VERSION}
+    return next((version for name, version in versions.items() if step.get_field_index(name) >= 0), 1)
+
+
+def version_needed(row: dict) -> int:
+    """The lowest version that holds a row: 4 for plans, 3 for an instruction or a kind of action beyond AITW's."""
+    steps = row["steps"]
+    if any(step.get("plan") is not None for step in steps):
         return LATEST_VERSION
-    return FIRST_VERSION if step.get_field_index("record") >= 0 else 1
-
-
-def needs_latest(row: dict) -> bool:
-    """Whether a row has content that version 2 does not support: an instruction, or a kind of action beyond AITW's."""
-    return any(
-        step["instruction"] is not None or not ActionKind(step["action_kind"]).is_in_aitw for step in row["steps"]
-    )
+    is_new = (step.get("instruction") is not None or not ActionKind(step["action_kind"]).is_in_aitw for step in steps)
+    return 3 if any(is_new) else FIRST_VERSION
 
 
 def _leaves(name: str, type_: pa.DataType) -> list[str]:
@@ -195,6 +203,7 @@ def step_struct(
         "record": record,
         "offset": offset,
         "instruction": step.instruction,
+        "plan": None if step.plan is None else asdict(step.plan),
     }
 
 
@@ -216,4 +225,10 @@ def _from_struct(struct: dict) -> Step:
     elements = tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"])
     texts = struct.get("coat")
     coat = None if texts is None else CoatTexts(**texts)
-    return Step(screenshot, action, elements, struct["activity"], coat, struct.get("instruction"))
+    return Step(
+        screenshot, action, elements, struct["activity"], coat, struct.get("instruction"), _plan_of(struct.get("plan"))
+    )
+
+
+def _plan_of(texts: dict | None) -> PlanTexts | None:
+    return None if texts is None else PlanTexts(tuple(texts["plan"]), texts["step"])

@@ -8,7 +8,7 @@ that the action's type does not use (the points of a key press, the text of a ta
 the record but in the name of the file.
 
 The four texts of Chain-of-Action-Thought are optional, as bytes under AitZ's keys (`checks.COAT_KEYS`). The published
-AITW has none.
+AITW has none. So are a planner's texts (`PlanTexts`): `plan_lines`, bytes for each line, and `plan_step`.
 """
 
 import re
@@ -22,7 +22,7 @@ from vlm_agent.datasets.formats.tf_example import ExampleError, Feature, encode_
 from vlm_agent.datasets.formats.tfrecord import Record, read_records, write_records
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources import Input, Source, checks
-from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement
+from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Step, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFile, HashedFiles
 
@@ -121,7 +121,8 @@ _KINDS = {
     "step_id": "int64",
 }
 _COAT_KINDS = dict.fromkeys(checks.COAT_KEYS.values(), "bytes")
-_ALL_KINDS = _KINDS | _COAT_KINDS
+_PLAN_LINES, _PLAN_STEP = "plan_lines", "plan_step"
+_ALL_KINDS = _KINDS | _COAT_KINDS | {_PLAN_LINES: "bytes", _PLAN_STEP: "bytes"}
 _ACTION = checks.ActionKeys("results/action_type", "results/type_action", "results/yx_touch", "results/yx_lift")
 
 
@@ -157,6 +158,7 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
             _elements(fields),
             fields.string("current_activity"),
             _coat(fields),
+            plan=_plan(fields),
         ),
     )
 
@@ -191,6 +193,7 @@ def encode_step(episode: Episode, number: int) -> bytes:
             **_results(step.action),
             "step_id": [number],
             **_coat_features(step.coat),
+            **_plan_features(step.plan),
         }
     )
 
@@ -279,6 +282,13 @@ def _coat(fields: _Fields) -> CoatTexts | None:
     return checks.coat_texts({key: fields.string(key) for key in _COAT_KINDS if key in fields})
 
 
+def _plan(fields: _Fields) -> PlanTexts | None:
+    if _PLAN_LINES not in fields and _PLAN_STEP not in fields:
+        return None
+    lines = tuple(fields.strings(_PLAN_LINES)) if _PLAN_LINES in fields else ()
+    return PlanTexts(lines, fields.string(_PLAN_STEP) if _PLAN_STEP in fields else "")
+
+
 def _results(action: Action) -> dict[str, list | np.ndarray]:
     return {
         "results/action_type": [int(action.kind)],
@@ -290,3 +300,9 @@ def _results(action: Action) -> dict[str, list | np.ndarray]:
 
 def _coat_features(coat: CoatTexts | None) -> dict[str, list]:
     return {} if coat is None else {key: [getattr(coat, name).encode()] for name, key in checks.COAT_KEYS.items()}
+
+
+def _plan_features(texts: PlanTexts | None) -> dict[str, list]:
+    if texts is None:
+        return {}
+    return {_PLAN_LINES: [line.encode() for line in texts.plan], _PLAN_STEP: [texts.step.encode()]}

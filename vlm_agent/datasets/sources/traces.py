@@ -28,7 +28,16 @@ import numpy as np
 
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
-from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, Episode, Step, UiElement
+from vlm_agent.episodes import (
+    KINDS_WITH_TEXT,
+    KINDS_WITH_TOUCH,
+    Action,
+    ActionKind,
+    Episode,
+    PlanTexts,
+    Step,
+    UiElement,
+)
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFiles
 
@@ -73,6 +82,11 @@ class TraceStep:
     def is_in_episode(self) -> bool:
         return self.action is not None and self.outcome in (DONE, IN_DOUBT)
 
+    @property
+    def plan_texts(self) -> PlanTexts | None:
+        """Plan and step of an agent that plans; None without a plan, because others have an `intent`, too."""
+        return PlanTexts(self.plan, self.intent) if self.plan else None
+
 
 @dataclass(frozen=True)
 class Heading:
@@ -107,7 +121,7 @@ class Trace:
     def episode(self) -> Episode:
         """The performed actions as a demonstration, without unparsed, unpermitted and refused ones."""
         steps = tuple(
-            Step(self.screen(step), step.action, step.elements or (), step.activity)
+            Step(self.screen(step), step.action, step.elements or (), step.activity, plan=step.plan_texts)
             for step in self.steps
             if step.action is not None and step.is_in_episode
         )
@@ -310,7 +324,11 @@ def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length
         device_type=heading.device,
         android_api_level=0,
         step=Step(
-            checks.read_screen(checks.beside(path, step.screen)), step.action, step.elements or (), step.activity
+            checks.read_screen(checks.beside(path, step.screen)),
+            step.action,
+            step.elements or (),
+            step.activity,
+            plan=step.plan_texts,
         ),
     )
 
