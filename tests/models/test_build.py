@@ -257,7 +257,7 @@ def test_a_model_that_sees_one_size_takes_no_pixel_limits(tmp_path):
 
 
 def test_a_whole_model_of_another_kind_is_refused(checkpoints):
-    with pytest.raises(CheckpointError, match=r"model.vlm: models of type 'llama' are not.* llama_vit, qwen2_vl"):
+    with pytest.raises(CheckpointError, match=r"model.vlm: a 'llama' is a language model without vision; call it"):
         built(ModelRecipe(vlm=checkpoints["language_model"]))
 
 

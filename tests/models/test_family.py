@@ -48,9 +48,9 @@ def test_a_resampler_is_qwen_vl_of_2023():
 
 def test_another_family_is_refused_by_name():
     with pytest.raises(
-        UserError, match=r"'llama' are not supported; supported are auto_ui, llama_vit, qwen2_vl, qwen2_5_vl, qwen3_vl"
+        UserError, match=r"'gpt2' are not supported; supported are auto_ui, llama_vit, qwen2_vl, qwen2_5_vl, qwen3_vl"
     ):
-        processor_of(AutoConfig.for_model("llama"))
+        processor_of(AutoConfig.for_model("gpt2"))
 
 
 @pytest.mark.parametrize("name", families.NAMES)

@@ -5,7 +5,7 @@ The difference between the scores of an agent and of its control shows how much 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -50,6 +50,21 @@ def controls_of(text_inputs: Sequence[str], chosen: bool | Sequence[str] = True)
     if unknown := [name for name in chosen if name not in names]:
         raise UserError(f"control {unknown[0]!r} is not one of this agent; choose from {', '.join(names)}")
     return tuple(name for name in names if name in chosen)
+
+
+@runtime_checkable
+class TextAgent(Agent, Protocol):
+    """An agent that may read screens as text, which a control of pixels would not hide."""
+
+    def without_sight(self) -> Agent | None:
+        """The agent, reading no screen; None if it sees pixels."""
+        ...
+
+
+def controlled(agent: Agent, control: Control) -> Agent:
+    """`agent` under `control`. Answers of a text agent without sight are decoded on the true screen, as in training."""
+    blind = agent.without_sight() if control.screen is not None and isinstance(agent, TextAgent) else None
+    return ControlledAgent(agent, control) if blind is None else ControlledAgent(blind, replace(control, screen=None))
 
 
 @dataclass(frozen=True)

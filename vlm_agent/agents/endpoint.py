@@ -25,7 +25,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
 from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
 from vlm_agent.agents.as_trained import image_part, trained_messages
-from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.of_run import recipe_of
 from vlm_agent.episodes import Episode, Screen
@@ -170,7 +170,7 @@ class EndpointSettings(AgentSettings):
         limit = sentences.max_answer_tokens
         agent = EndpointAgent(chat, language, max_tokens=limit, workers=self.concurrency, sentences=sentences)
         control = self._recipe.data.control
-        return agent if control is None else ControlledAgent(agent, CONTROLS[control])
+        return agent if control is None else controlled(agent, CONTROLS[control])
 
     def _chat(self) -> ChatEndpoint:
         return ChatEndpoint(self.endpoint, self.model)

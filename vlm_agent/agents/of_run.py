@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from vlm_agent.action_languages import LanguageSettings
 from vlm_agent.agents.agent import Agent, AgentSettings
-from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
 from vlm_agent.recipe.run import Recipe, read_recipe
@@ -66,7 +66,7 @@ class RunSettings(AgentSettings):
 
         control = self.recipe.data.control
         agent = self.build(base_folder(self.run))
-        return agent if control is None else ControlledAgent(agent, CONTROLS[control])
+        return agent if control is None else controlled(agent, CONTROLS[control])
 
     def build(self, folder: Path) -> Agent:
         """The agent of the run in `folder`, without a control."""

@@ -4,14 +4,16 @@ transformers' cache concatenates, which copies the whole history of every senten
 writes a decoded token into spare room behind the history, and copies nothing else.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
-from vlm_agent.sentences import Sentence
+from vlm_agent.sentences import IGNORED, Sentence
+from vlm_agent.sentences.packing import pad
 
 LOGITS_AT_ONCE = 512
 """Positions whose logits a decoder computes at a time; with a vocabulary of 152 k tokens, 300 MB in float32."""
@@ -59,6 +61,46 @@ class Decoder(Protocol):
         `positions`: int64 (B, S). `mask`: bool (B, S, cached + S), which of the cached tokens and of these each one
         attends to.
         """
+
+
+class CausalDecoder(Decoder):
+    """Greedy decoding of a causal language model whose positions count its tokens.
+
+    Needs an attention implementation that accepts masks: "sdpa", not flash-attn. The model's forward takes a token's
+    mask, position and cache, and returns `logits`.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    @abstractmethod
+    def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
+        """The cache, and the hidden states (B, L, width), of `ids`, int64 (B, L), those of the sentences, padded."""
+
+    @abstractmethod
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor: ...
+
+    def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
+        """One forward pass over all sentences, padded on the right, where causal attention ignores them."""
+        batch = pad(sentences)
+        cache, hidden = self.forward(sentences, batch["input_ids"])
+        hidden = hidden[:, :-1][batch["labels"][:, 1:] != IGNORED]
+        best = [token for part in hidden.split(LOGITS_AT_ONCE) for token in self.logits(part).argmax(-1).tolist()]
+        return Prefill(cache, best, lambda index: self.logits(hidden[index]), [range(len(one)) for one in sentences])
+
+    def begin(self, sentence: Sentence) -> PrefilledSequence:
+        cache, hidden = self.forward([sentence], torch.tensor([sentence.input_ids]))
+        return PrefilledSequence(cache, self.logits(hidden[0, -1]), len(sentence))
+
+    def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
+        device = self._model.device
+        return self._model(
+            input_ids=ids.to(device),
+            attention_mask=mask[:, None].to(device),
+            position_ids=positions.to(device),
+            past_key_values=cache,
+            use_cache=True,
+        ).logits
 
 
 class SourceBatch(Protocol):

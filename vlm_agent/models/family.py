@@ -17,7 +17,14 @@ from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.cost import CostModel
 from vlm_agent.models.decoding import Decoder
-from vlm_agent.models.pretrained import explain_load_errors, hub_options, nearest, whole_configuration, whole_model
+from vlm_agent.models.pretrained import (
+    explain_load_errors,
+    hub_options,
+    language_configuration,
+    nearest,
+    whole_configuration,
+    whole_model,
+)
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.recipe.model import ModelRecipe, Source
@@ -37,7 +44,8 @@ class Processor:
     and actions. `collate`: sentences to a batch, which holds the keyword arguments of the model's forward and the
     columns `loss.NOT_FOR_MODELS`; see `models/transfer.py` for what of it moves to the device. `label_grid`: (rows,
     columns) of a screen's element labels, None for a model without an element loss.
-    `sentence_kinds`: the values of `data.sentences` that the family can collate.
+    `sentence_kinds`: the values of `data.sentences` that the family can collate. `screens_as_html`: a screen is its
+    elements as text, and the model reads no pixels.
     """
 
     screens: ScreenRule
@@ -45,6 +53,7 @@ class Processor:
     collate: Callable[[list[Sentence]], dict]
     label_grid: tuple[int, int] | None = None
     sentence_kinds: tuple[str, ...] = ("trajectory", "elements")
+    screens_as_html: bool = False
 
     def sentences(
         self,
@@ -57,7 +66,8 @@ class Processor:
             raise CheckpointError(
                 f"this model reads sentences of kind {' or '.join(self.sentence_kinds)}; trajectories are needed here"
             )
-        return TrajectorySentences(tokenizer, language, self.screens, self.template, thoughts=thoughts)
+        as_html = self.screens_as_html
+        return TrajectorySentences(tokenizer, language, self.screens, self.template, thoughts=thoughts, as_html=as_html)
 
 
 class ModelFamily(Protocol):
@@ -134,12 +144,19 @@ FAMILIES = {
     "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
     "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
     "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
+    "llama": "vlm_agent.models.text.family:LLAMA",
+    "mistral": "vlm_agent.models.text.family:MISTRAL",
+    "qwen2": "vlm_agent.models.text.family:QWEN2",
+    "qwen3": "vlm_agent.models.text.family:QWEN3",
 }
 """`model_type` of a configuration → module:object of its family. The published Qwen-VL (2023) is converted to a
 llama_vit."""
 
 FAMILY_OF_ORIGIN = {"language_model": "llama_vit", "encoder_decoder": "auto_ui"}
-"""Origin of a recipe → the one family that it describes. A `vlm` is absent: its `model_type` selects the family."""
+"""Origin of a recipe → the one family that it describes. A `vlm` is absent: its `model_type` selects the family, as
+that of a `language_model` does without `vision`."""
+
+_TEXT = "vlm_agent.models.text."
 
 
 def family(model_type: Any, key: str = "") -> ModelFamily:
@@ -160,17 +177,42 @@ def family_of(config: PretrainedConfig) -> ModelFamily:
 def family_of_recipe(recipe: ModelRecipe) -> ModelFamily:
     """The family of a recipe without `base`. Raises CheckpointError if its configuration cannot be loaded or belongs to
     no family."""
+    if recipe.is_text:
+        return _text_family(cast("Source", recipe.language_model))
     if recipe.origin in FAMILY_OF_ORIGIN:
         return family(FAMILY_OF_ORIGIN[recipe.origin])
     source = source_of(recipe)
     if source.config is None:
-        return family(saved_model_type(source, "vlm"), "model.vlm")
+        return _with_vision(saved_model_type(source, "vlm"))
     model_type = source.config["model_type"]
     if model_type not in FAMILIES and model_type not in CONFIG_MAPPING:
         raise CheckpointError(
             f"model.vlm.config: model_type {model_type!r} is unknown; did you mean {nearest(model_type, FAMILIES)!r}?"
         )
+    return _with_vision(model_type)
+
+
+def _with_vision(model_type: str | None) -> ModelFamily:
+    if model_type in _text_types():
+        raise CheckpointError(
+            f"model.vlm: a {model_type!r} is a language model without vision; call it language_model, beside "
+            "vision, or alone for a text model"
+        )
     return family(model_type, "model.vlm")
+
+
+def _text_family(source: Source) -> ModelFamily:
+    model_type = language_configuration(source).model_type
+    if model_type not in _text_types():
+        raise CheckpointError(
+            f"model.language_model: models of type {model_type!r} are not supported as text models; supported are "
+            f"{', '.join(_text_types())}"
+        )
+    return family(model_type)
+
+
+def _text_types() -> list[str]:
+    return [model_type for model_type, place in FAMILIES.items() if place.startswith(_TEXT)]
 
 
 def saved_family(folder: Path) -> ModelFamily:

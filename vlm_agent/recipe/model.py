@@ -100,14 +100,15 @@ _KEYS_WITH = {
     "base": _WITH_ALL | {"base", "quantisation"},
     "vlm": _WITH_ALL | {"vlm", "min_pixels", "max_pixels", "word_tokenizer", "quantisation"},
     "encoder_decoder": _WITH_ALL | {"encoder_decoder", "features", "word_tokenizer", "word_embeddings"},
-    "language_model": _WITH_ALL
-    | {
-        "quantisation",
-        *("language_model", "vision", "word_tokenizer", "screen_size", "visual_grid", "image_mean", "image_std"),
-        *("visual_merge", "visual_norm", "visual_positions", "element_loss"),
-    },
+    "language_model": _WITH_ALL | {"quantisation", "language_model", "word_tokenizer"},
 }
 """The keys that are allowed with each origin."""
+
+_KEYS_WITH_VISION = {
+    *("vision", "screen_size", "visual_grid", "image_mean", "image_std"),
+    *("visual_merge", "visual_norm", "visual_positions", "element_loss"),
+}
+"""The keys that `language_model` allows with `vision` only."""
 
 _TRAINED_BY_DEFAULT = {
     "vlm": {"projector": "frozen"},
@@ -115,6 +116,9 @@ _TRAINED_BY_DEFAULT = {
 }
 """Origin → defaults of `train` that differ. The projector of a `vlm` is trained already; Auto-UI trains every weight
 (section 4.4 of its paper)."""
+
+_TRAINED_BY_DEFAULT_OF_TEXT = {"projector": "frozen"}
+"""Defaults of `train` that differ without `vision`: a text model has no projector."""
 
 
 class ModelRecipe(Section):
@@ -125,7 +129,8 @@ class ModelRecipe(Section):
     `encoder_decoder`: a T5, from a checkpoint (T5, FLAN, Alpaca, or one that convert-checkpoint wrote) or a
     configuration; with `features`, the screen features that the model reads (Auto-UI). `word_embeddings`: an embedded
     model or a run, whose embeddings start those of the words that both vocabularies contain, and of coordinates.
-    `language_model` and `vision`: a Llama+ViT composed of two checkpoints or configurations.
+    `language_model` and `vision`: a Llama+ViT composed of two checkpoints or configurations. `language_model` alone: a
+    text model, which reads the elements of a screen as HTML in place of its pixels.
     `base`: a finished run, or an embedded model by name (models/run_layout.py), with its weights, tokenizer and screen
     format. Keys that describe the model are not allowed with it.
     """
@@ -158,6 +163,8 @@ class ModelRecipe(Section):
     def _default_of_train(cls, content: Any) -> Any:
         """The defaults of `train` depend on the origin."""
         if isinstance(content, dict) and isinstance(train := content.get("train", {}), dict):
+            if content.get("language_model") is not None and content.get("vision") is None:
+                return content | {"train": _TRAINED_BY_DEFAULT_OF_TEXT | train}
             for origin, defaults in _TRAINED_BY_DEFAULT.items():
                 if content.get(origin) is not None:
                     return content | {"train": defaults | train}
@@ -166,14 +173,19 @@ class ModelRecipe(Section):
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
         origins = [name for name in _KEYS_WITH if getattr(self, name) is not None]
-        if len(origins) != 1 or (self.language_model is None) != (self.vision is None):
-            raise ValueError("set one of base, vlm, encoder_decoder, or both language_model and vision")
-        excluded = self.model_fields_set - _KEYS_WITH[origins[0]]
+        if len(origins) != 1 or (self.vision is not None and self.language_model is None):
+            raise ValueError(
+                "set one of base, vlm, encoder_decoder or language_model; with vision, language_model sees pixels"
+            )
+        excluded = self.model_fields_set - self._allowed
         if self.base is not None and excluded:
             raise ValueError(f"base includes the whole model; remove {', '.join(sorted(excluded))}")
         if excluded:
-            raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with {origins[0]}")
-        if self.language_model is not None and self.train.projector != "full":
+            origin = f"{origins[0]} without vision" if self.is_text else origins[0]
+            raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with {origin}")
+        if self.is_text and {self.train.vision, self.train.projector} != {"frozen"}:
+            raise ValueError("a language_model without vision has no vision and no projector to train; remove them")
+        if self.vision is not None and self.train.projector != "full":
             raise ValueError(
                 "a new projector has random weights; train.projector must be full unless base includes one"
             )
@@ -207,14 +219,23 @@ class ModelRecipe(Section):
 
     @property
     def origin(self) -> str:
-        """Which of `base`, `vlm`, `encoder_decoder` and `language_model` (with `vision`) is set."""
+        """Which of `base`, `vlm`, `encoder_decoder` and `language_model` (with or without `vision`) is set."""
         return next(name for name in _KEYS_WITH if getattr(self, name) is not None)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the recipe describes a text model; False for a `base`, which may be one."""
+        return self.language_model is not None and self.vision is None
+
+    @property
+    def _allowed(self) -> set[str]:
+        return _KEYS_WITH[self.origin] | (set() if self.vision is None else _KEYS_WITH_VISION)
 
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
         """Omits the keys that the origin excludes, so that a saved recipe is valid."""
         content = serialise(self)
-        return {key: content[key] for key in content if key in _KEYS_WITH[self.origin]}
+        return {key: content[key] for key in content if key in self._allowed}
 
     @property
     def starts_random(self) -> bool:

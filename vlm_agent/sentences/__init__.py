@@ -29,7 +29,8 @@ class Sentence:
     action, else `NO_ACTION`. `roles`: the index in `ROLES`. `weights`: the weight of the token's loss.
 
     `screens`: uint8 (3, height, width) each, in reading order. `element_labels`: int64 (tokens per screen,) for each
-    screen, for a model with an element loss. `about`: the source of the sentence, for messages.
+    screen, for a model with an element loss. `about`: the source of the sentence, for messages. `shown`: the number of
+    screens, as visual tokens or as text.
     """
 
     input_ids: list[int] = field(default_factory=list)
@@ -40,6 +41,7 @@ class Sentence:
     about: str = ""
     roles: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
+    shown: int = 0
 
     def read(self, ids: list[int]) -> None:
         """Append tokens without a loss."""
@@ -63,7 +65,13 @@ class Sentence:
     def see(self, screen: np.ndarray, tokens: int) -> None:
         """Append a screen of `tokens` visual tokens, without a loss."""
         self.screens.append(screen)
+        self.shown += 1
         self.read([SCREEN_TOKEN] * tokens)
+
+    def read_screen(self, ids: list[int]) -> None:
+        """Append a screen as text, without a loss."""
+        self.shown += 1
+        self.read(ids)
 
     def prefix(self, end: int) -> "Sentence":
         """The first `end` tokens with their screens. `end` must not be inside a screen."""
@@ -73,6 +81,7 @@ class Sentence:
         for name in ("input_ids", "labels", "kinds", "roles", "weights"):
             setattr(prefix, name, getattr(self, name)[:end])
         prefix.screens, prefix.element_labels = self.screens[:screens], self.element_labels[:screens]
+        prefix.shown = screens
         return prefix
 
     def __len__(self) -> int:

@@ -24,6 +24,9 @@ from vlm_agent.episodes import Screen, UiElement
 PHRASES = ("<p id=", "<img id=", ' class="text" alt="(', " class=", ' alt="(', ')">', "</p>")
 """The fixed texts of elements in Auto-UI's form, for a tokenizer trained from scratch."""
 
+SCREEN_PHRASES = ("<p id=", "<img id=", ' class="text" alt="', " class=", ' alt="', '">', "</p>\n")
+"""The same of D-PoT's form."""
+
 _TEXT, _ICON = "TEXT", "ICON"
 _CLOSING = str.maketrans({"<": "&lt;", ">": "&gt;", '"': "&quot;"})
 _NO_CLASS = re.compile(r"\W")

@@ -56,6 +56,10 @@ class FixedScreens:
         return self.count
 
 
+NO_PIXELS = FixedScreens((1, 1), 0)
+"""Of a model that reads no pixels: a screen has no visual token."""
+
+
 @dataclass(frozen=True)
 class FittedScreens:
     """Screens approximately keep their aspect ratio: Qwen2-VL, Qwen2.5-VL and Qwen3-VL.

@@ -26,5 +26,9 @@ class ChatTemplate:
     system: str | None = None
 
 
+HTML_TURNS = ChatTemplate(cue="Action:\n")
+"""For text models. Goal and HTML end with a line feed, and so does the cue: a server's tokenizer, which reads a whole
+conversation at once, separates them as training does."""
+
 PLAIN = ChatTemplate()
 """For language models without chat turns, such as Llama 2."""

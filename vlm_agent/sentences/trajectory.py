@@ -27,6 +27,7 @@ from vlm_agent.action_languages.names import spoken_name, touched_name
 from vlm_agent.episodes import ACTION_NAMES, Action, CoatTexts, Episode, Screen, ScreenTexts, Step, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.html import screen_html
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 from vlm_agent.sentences.thoughts import LineThoughts, texts_at
@@ -37,7 +38,9 @@ from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 class TrajectorySentences:
     """Builds the sentences of one model from its tokenizer, action language, image sizes and chat template.
 
-    `grey`: every screen is replaced by a grey one (the control without vision). `thoughts`: the texts of `data.coat`.
+    `as_html`: a screen is its elements as text (`html.screen_html`) in place of visual tokens. `grey`: every screen is
+    replaced by a grey one, and as text by an empty one (the control without vision). `thoughts`: the texts of
+    `data.coat`.
 
     An action is writable if its tokens decode to the same text, up to Unicode normalisation (NFC, which Qwen's
     tokenizers apply). The model cannot output an action that is not writable. Such an action stays in the history as
@@ -50,6 +53,7 @@ class TrajectorySentences:
     template: ChatTemplate = PLAIN
     grey: bool = False
     thoughts: LineThoughts = NO_THOUGHTS
+    as_html: bool = False
 
     def __post_init__(self) -> None:
         if self.thoughts.parts.learned and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
@@ -119,10 +123,17 @@ class TrajectorySentences:
 
     def add_screen(self, sentence: Sentence, step: Step, texts: ScreenTexts | None = None) -> None:
         """Append the screen, its texts and the cue before the action."""
-        sentence.read(self.before_screen(is_first=not sentence.screens, lines=self.thoughts.read(texts)))
-        screen = self.screen(step)
-        sentence.see(screen, self.screens.tokens(*screen.shape[1:]))
+        sentence.read(self.before_screen(is_first=not sentence.shown, lines=self.thoughts.read(texts)))
+        if self.as_html:
+            sentence.read_screen(self._tokenise(self.html(step.screen), plain=True))
+        else:
+            screen = self.screen(step)
+            sentence.see(screen, self.screens.tokens(*screen.shape[1:]))
         sentence.read(self.marks(self.template.cue))
+
+    def html(self, screen: Screen) -> str:
+        """The screen as text; empty with `grey`."""
+        return "" if self.grey else screen_html(screen)
 
     def screen(self, step: Step) -> np.ndarray:
         """The step's screen for the model: uint8 (3, height', width'). Raises ValueError for a step without pixels."""
@@ -198,14 +209,14 @@ class TrajectorySentences:
 
     def marks(self, text: str) -> list[int]:
         """The tokens of a text of the chat template, which may contain special tokens."""
-        return list(self._cached_ids(text, False)) if text else []
+        return list(self._cached_ids(text, False))
 
     @cached_property
     def _cached_ids(self) -> Callable[[str, bool], tuple[int, ...]]:
-        def tokenise(text: str, plain: bool) -> tuple[int, ...]:
-            return tuple(self.tokenizer(text, add_special_tokens=False, split_special_tokens=plain).input_ids)
+        return lru_cache(maxsize=65536)(lambda text, plain: tuple(self._tokenise(text, plain)))
 
-        return lru_cache(maxsize=65536)(tokenise)
+    def _tokenise(self, text: str, plain: bool) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False, split_special_tokens=plain).input_ids
 
     @cached_property
     def _cached_is_writable(self) -> Callable[[str], bool]:

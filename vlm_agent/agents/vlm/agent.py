@@ -41,6 +41,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+NO_ELEMENTS = (
+    "a text model reads the elements of the screen, and this source has none; choose a source with elements, such as "
+    "adb or simulated, or a model with vision"
+)
+
+
 @dataclass
 class VlmAgent:
     """A vision-language model with greedy decoding.
@@ -77,11 +83,17 @@ class VlmAgent:
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         start = time.perf_counter()
+        if self.sentences.as_html and screen.elements is None:
+            raise UserError(NO_ELEMENTS)
         sentence = self.sentences.prompt(episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read)))
         with torch.inference_mode(), self._precision():
             ids = decode_sentence(self._decoder, sentence, self._choice, self._limits)
         usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start)
         return self._answer(ids, screen, usage)
+
+    def without_sight(self) -> "VlmAgent | None":
+        """The agent with an empty screen in place of each; None for a model that sees pixels, which a control greys."""
+        return replace(self, sentences=replace(self.sentences, grey=True)) if self.sentences.as_html else None
 
     def answer_episode(self, episode: Episode) -> list[Answer]:
         """The agent's answer at each step, after its demonstrated history."""

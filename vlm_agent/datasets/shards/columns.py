@@ -26,6 +26,7 @@ class Columns:
     `text`: Arrow strings (S), the text of the action. `touched`: str objects (S,) from `touched_names` or
     `touched_numbers`, or None.
     `coat`: str objects (S,) by part of `CoatRecipe`, the texts of CoAT that a sentence has at each step, or None.
+    `elements`: from `listed_elements`, or None.
     """
 
     subset: np.ndarray
@@ -40,6 +41,7 @@ class Columns:
     text: pa.StringArray
     touched: np.ndarray | None = None
     coat: Mapping[str, np.ndarray] | None = None
+    elements: pa.ChunkedArray | None = None
 
     @cached_property
     def subsets(self) -> list[str]:
@@ -89,6 +91,13 @@ def coat_texts(
     """Texts of CoAT by field of `CoatTexts`, str objects (S,) each; empty where the source has none."""
     coat = dataset.table([IN_STEPS + "coat"], episodes)["steps"].combine_chunks().flatten().field("coat")
     return {part: pc.fill_null(pc.struct_field(coat, part), "").to_numpy(zero_copy_only=False) for part in parts}
+
+
+def listed_elements(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> pa.ChunkedArray:
+    """The elements of each step's screen, lists (S,) of structs with `box`, `text` and `type`."""
+    steps = dataset.table([IN_STEPS + "elements"], episodes)["steps"]
+    chunks = [chunk.flatten().field("elements") for chunk in steps.chunks]
+    return pa.chunked_array(chunks, steps.type.value_type.field("elements").type)
 
 
 def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:

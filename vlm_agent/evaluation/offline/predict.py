@@ -8,7 +8,7 @@ from rich.console import Console
 
 from vlm_agent.agents import Agent, Answer, answer_episodes
 from vlm_agent.agents.agent import JudgedAgent, PreparingAgent, preparation_of
-from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.loading import reported_spending
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -76,7 +76,7 @@ def _sample(dataset: ShardDataset, indices: Sequence[int]) -> list[Episode]:
 
 
 def _under_control(agent: Agent, run: str) -> Agent:
-    return ControlledAgent(agent, CONTROLS[run]) if run in CONTROLS else agent
+    return controlled(agent, CONTROLS[run]) if run in CONTROLS else agent
 
 
 def _predict_part(agent: Agent, runs: Sequence[str], parts: Parts, part: LoadedPart) -> None:

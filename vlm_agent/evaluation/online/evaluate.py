@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
-from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
+from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
@@ -149,7 +149,7 @@ def _play_all(attempts: list[_Attempt], players: Mapping[str, Player], workers: 
 
 def _players(agent: Agent) -> dict[str, Player]:
     agents: dict[str, Agent] = {AGENT: agent}
-    agents |= {name: ControlledAgent(agent, control) for name, control in CONTROLS.items()}
+    agents |= {name: controlled(agent, control) for name, control in CONTROLS.items()}
     return {run: partial(_ignore_expert, agent) for run, agent in agents.items()}
 
 

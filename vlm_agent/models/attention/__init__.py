@@ -25,9 +25,9 @@ WITHIN_SENTENCES = "within_sentences"
 _FLASH = "flash_attention_2"
 
 
-def choose_attention(vision: PreTrainedModel, language_model: PreTrainedModel) -> None:
+def choose_attention(vision: PreTrainedModel | None, language_model: PreTrainedModel) -> None:
     """Sets the attention implementation of both, in place. flash-attn supports half precision only, so float32 keeps
-    PyTorch's.
+    PyTorch's. `vision`: None for a text model.
 
     Raises RecipeError for a language model without full causal attention in every layer: it would train with another
     attention than its own, or its packed sentences would attend to each other.
@@ -38,6 +38,8 @@ def choose_attention(vision: PreTrainedModel, language_model: PreTrainedModel) -
     language_model.set_attn_implementation(
         _FLASH if flash and half and language_model._supports_flash_attn else WITHIN_SENTENCES
     )
+    if vision is None:
+        return
     if flash and half and vision._supports_flash_attn:
         vision.set_attn_implementation(_FLASH)
     elif vision._supports_sdpa:

@@ -141,7 +141,8 @@ def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = 
         for name in base.get_submodule(module).state_dict():
             if f"base_model.model.{module}.{name}" not in present:
                 raise CheckpointError(f"{path} lacks {module}.{name}, which its configuration says it saves")
-    if not projector_in_base and not any(f".{parts_of(base)['projector']}." in key for key in present):
+    projector = parts_of(base).get("projector")
+    if projector is not None and not projector_in_base and not any(f".{projector}." in key for key in present):
         raise CheckpointError(f"{path} has no projector; its language model could not read a screen")
     for module in saved:
         base.get_submodule(module).float()  # the dtype it was trained in; peft would round it to the base's

@@ -3,8 +3,9 @@
     CACHE/token_counts/KEY.npz    CACHE: $VLM_AGENT_CACHE, else $XDG_CACHE_HOME/vlm-agent, else ~/.cache/vlm-agent
 
 KEY is a digest of everything that decides the counts: the tokenizer, the chat template, the action language, and the
-goals and actions themselves; screens are counted by arithmetic. So a file never becomes outdated by other data. It may
-by other code, and a sample of every file is counted again when it is read. Any file may be removed at any time.
+goals and actions themselves, or the elements of screens that a text model reads; other screens are counted by
+arithmetic. So a file never becomes outdated by other data. It may by other code, and a sample of every file is counted
+again when it is read. Any file may be removed at any time.
 
 Of several processes that start together, such as the ranks of a run, one counts and the others wait for its file.
 """

@@ -66,6 +66,8 @@ class DrawnDataModule(DataModule):
         return self.recipe.training.steps
 
     def writer(self) -> DrawnLessons:
+        if self.processor.screens_as_html:
+            raise RecipeError("a text model reads no pixels, and data.drawn teaches pixels; set data.shards")
         return DrawnLessons(self.sentences, self.drawn, self.label_grid())
 
     def validation_rows(self, validation: ValidationRecipe) -> RowStream:

@@ -38,11 +38,11 @@ class TextLengths:
     is_writable: np.ndarray
 
 
-def text_lengths(sentences: TokenizedTexts, texts: Sequence[str], before: str = "") -> TextLengths:
+def text_lengths(sentences: TokenizedTexts, texts: Sequence[str], before: str = "", check: bool = True) -> TextLengths:
     """`len(sentences.ids(text))` of each text, and whether its tokens decode to the same text.
 
     `before`: the segment before each text, which is decoded with it and not counted: some tokenizers drop a space at
-    the start of what they decode.
+    the start of what they decode. `check`: False for texts that are only read, all of which count as writable.
     """
     first = sentences.ids(before) if before else []
     tokens, is_writable = np.zeros(len(texts), np.int32), np.ones(len(texts), bool)
@@ -52,6 +52,8 @@ def text_lengths(sentences: TokenizedTexts, texts: Sequence[str], before: str = 
             ids = _ids(sentences, part)
             here = slice(start, start + len(part))
             tokens[here] = [len(of_text) for of_text in ids]
+            if not check:
+                continue
             is_writable[here] = [
                 is_same_text(decoded, before + text)
                 for decoded, text in zip(_decoded(sentences, [first + of_text for of_text in ids]), part, strict=True)

@@ -19,7 +19,7 @@ from transformers import PretrainedConfig
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name
-from vlm_agent.datasets.shards.columns import Columns, read_columns, touched_names, touched_numbers
+from vlm_agent.datasets.shards.columns import Columns, listed_elements, read_columns, touched_names, touched_numbers
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
 from vlm_agent.errors import RecipeError
@@ -31,6 +31,7 @@ from vlm_agent.sentences.thoughts import LineThoughts, lines
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
+from vlm_agent.training.data.html import html_lengths
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.data.text_lengths import TextLengths, text_lengths
 from vlm_agent.training.data.thoughts import count_texts, sentence_texts
@@ -43,9 +44,9 @@ class TokenCounts:
 
     `episodes`: int64 (E,), their numbers in the data set, ascending. `goal`: int64 (E,), tokens before the first step.
     `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all tokens of a step. `screen`: int64 (S,), its visual
-    tokens. `action`: int64 (S,), its supervised tokens, those of learned thoughts included: 0 for an action that is not
-    writable (`TrajectorySentences`). `is_writable`: bool (S,). `thoughts`: int64 (S,), tokens of thoughts. With a
-    language that names swipe targets, a swipe counts as if it named its target.
+    tokens, or those of its HTML. `action`: int64 (S,), its supervised tokens, those of learned thoughts included: 0 for
+    an action that is not writable (`TrajectorySentences`). `is_writable`: bool (S,). `thoughts`: int64 (S,), tokens of
+    thoughts. With a language that names swipe targets, a swipe counts as if it named its target.
     """
 
     episodes: np.ndarray
@@ -106,6 +107,8 @@ def columns_for(
         columns = replace(columns, touched=touched_numbers(dataset, episodes))
     if sentences.thoughts.parts.is_on:
         columns = replace(columns, coat=sentence_texts(dataset, episodes, columns, sentences.thoughts.parts, control))
+    if isinstance(sentences, TrajectorySentences) and sentences.as_html:
+        columns = replace(columns, elements=listed_elements(dataset, episodes))
     return columns
 
 
@@ -126,7 +129,7 @@ def count_tokens(
     else:
         lengths = cache.lengths(sentences, texts.digest(), len(texts), texts.measure)
     goal, action, is_writable = texts.spread(lengths)
-    screen = _screen_tokens(columns, sentences)
+    screen = _screen_tokens(columns, sentences, cache)
     coat = count_texts(columns, sentences, lines.segment, cache)
     action += coat.learned
     step = screen + coat.read + action
@@ -169,8 +172,12 @@ def context_length(recipe: Recipe) -> int:
     return positions
 
 
-def _screen_tokens(columns: Columns, sentences: TrajectorySentences) -> np.ndarray:
+def _screen_tokens(columns: Columns, sentences: TrajectorySentences, cache: CountCache | None) -> np.ndarray:
     """int64 (steps,)"""
+    if sentences.as_html:
+        if columns.elements is None:
+            raise ValueError("screens as HTML need the columns of `columns_for`")
+        return html_lengths(columns.elements, sentences, cache)
     sizes, which = np.unique(np.stack([columns.height, columns.width], axis=1), axis=0, return_inverse=True)
     return np.array([sentences.screens.tokens(*size) for size in sizes.tolist()], np.int64)[which.ravel()]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import Step
+from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
@@ -123,12 +123,8 @@ class Trajectories:
     control: str | None = None
 
     def __call__(self, item: Item, rng: random.Random) -> Sentence:
-        window = item.window
-        if window is None:
-            episode, supervised, first = self.shards[item.episode], 0, 0
-        else:
-            episode = self.shards.steps(item.episode, window.first, window.last)
-            supervised, first = window.first_supervised - window.first, window.first
+        window, episode = item.window, self._episode(item)
+        supervised, first = (0, 0) if window is None else (window.first_supervised - window.first, window.first)
         before = self._steps_before(item, first)
         whole = replace(episode, steps=(*before, *episode.steps))
         whole = controlled_texts(whole, self.sentences.thoughts.parts, self.control)
@@ -141,6 +137,16 @@ class Trajectories:
                 label_elements(step, self.grid, self.sentences, EMPTY_CELLS_NAMED, rng) for step in episode.steps
             ]
         return sentence
+
+    def _episode(self, item: Item) -> Episode:
+        """The item's steps; pixels are read only for a model that sees them."""
+        window = item.window
+        if self.sentences.as_html:
+            episode = self.shards.without_pixels(item.episode)
+            return episode if window is None else replace(episode, steps=episode.steps[window.first : window.last])
+        return (
+            self.shards[item.episode] if window is None else self.shards.steps(item.episode, window.first, window.last)
+        )
 
     def _steps_before(self, item: Item, first: int) -> tuple[Step, ...]:
         """The steps before a window whose results its sentence reads, without pixels."""

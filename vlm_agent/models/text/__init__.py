@@ -1,0 +1,1 @@
+"""Text models: plain causal language models, which read a screen as HTML (`sentences/html.py`)."""

@@ -1,0 +1,76 @@
+"""The family of text models: Llama, Mistral, Qwen2 and Qwen3."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from vlm_agent.models.attention import choose_attention
+from vlm_agent.models.family import ModelFamily, Processor
+from vlm_agent.models.pretrained import configuration, language_configuration, language_model, whole_model
+from vlm_agent.models.text.cost import TextCost
+from vlm_agent.models.text.decoder import TextDecoder
+from vlm_agent.models.text.model import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
+from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.image_sizes import NO_PIXELS
+from vlm_agent.sentences.packing import pack
+from vlm_agent.sentences.templates import HTML_TURNS
+
+
+@dataclass(frozen=True)
+class TextFamily(ModelFamily):
+    model: type[PreTrainedModel]
+
+    def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
+        source = _source(recipe)
+        if source.config is None:
+            return language_configuration(source)
+        marks = {f"{name}_token_id": getattr(tokenizer, f"{name}_token_id") for name in ("bos", "eos", "pad")}
+        return configuration(source, "language_model", vocab_size=len(tokenizer), **marks)
+
+    def build(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+        source, config = _source(recipe), self.configure(recipe, tokenizer)
+        if source.gguf_file is None:
+            return self.prepare(whole_model(self.model, source, config, recipe.dtype, "language_model"))
+        dtype = getattr(torch, recipe.dtype)
+        loaded = language_model(source, len(tokenizer), dtype).to(dtype)
+        with torch.device("meta"):
+            model = self.model._from_config(loaded.config, dtype=dtype)
+        model.load_state_dict(loaded.state_dict(), assign=True)
+        model.tie_weights()
+        return self.prepare(model)
+
+    def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
+        choose_attention(None, model)
+        return model
+
+    def use_masked_attention(self, model: PreTrainedModel) -> None:
+        model.set_attn_implementation("sdpa")
+
+    def processor(self, config: PretrainedConfig) -> Processor:
+        return Processor(NO_PIXELS, HTML_TURNS, collate, sentence_kinds=("trajectory",), screens_as_html=True)
+
+    def decoder(self, model: PreTrainedModel) -> TextDecoder:
+        return TextDecoder(model)
+
+    def cost(self, config: PretrainedConfig) -> TextCost:
+        return TextCost(config)
+
+
+def collate(sentences: list[Sentence]) -> dict:
+    """A packed row for `ReadsText.read_row`."""
+    row = pack(sentences)
+    del row["screen_places"]
+    return row
+
+
+def _source(recipe: ModelRecipe) -> Source:
+    return cast("Source", recipe.language_model)
+
+
+LLAMA = TextFamily(LlamaForCausalLM)
+MISTRAL = TextFamily(MistralForCausalLM)
+QWEN2 = TextFamily(Qwen2ForCausalLM)
+QWEN3 = TextFamily(Qwen3ForCausalLM)
