@@ -42,7 +42,7 @@ def text_lengths(sentences: TokenizedTexts, texts: Sequence[str], before: str = 
     """`len(sentences.ids(text))` of each text, and whether its tokens decode to the same text.
 
     `before`: the segment before each text, which is decoded with it and not counted: some tokenizers drop a space at
-    the start of what they decode. `check`: False for texts that are only read, all of which count as writable.
+    the start of what they decode. `check`: False for texts that are only read; they count as writable.
     """
     first = sentences.ids(before) if before else []
     tokens, is_writable = np.zeros(len(texts), np.int32), np.ones(len(texts), bool)
