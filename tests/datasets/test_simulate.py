@@ -57,6 +57,8 @@ def test_thoughts_pass_from_the_expert_through_records_to_shards(tmp_path):
         original, _ = simulate_episode(seed, "train", SMALL, thoughts=True)
         texts = [step.coat for step in original.steps]
         assert None not in texts and [step.coat for step in stored[original.id].steps] == texts
+        plans = [step.plan for step in original.steps]
+        assert None not in plans and [step.plan for step in stored[original.id].steps] == plans
 
 
 def test_the_number_of_workers_changes_no_byte(written, tmp_path):

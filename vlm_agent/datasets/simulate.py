@@ -45,7 +45,7 @@ def simulate_episode(
 ) -> tuple[Episode, Task]:
     """One demonstration and the task it solves; `size` is (height, width). The same arguments give the same episode.
 
-    `thoughts`: whether its steps have the four texts of CoAT; nothing else depends on it.
+    `thoughts`: whether its steps have the four texts of CoAT and plans; nothing else depends on it.
     """
     number = phone_seed(seed, split)
     task = sample_task(subset_of(number), split, number)
@@ -80,7 +80,8 @@ def simulate(
     Also writes `splits.json` (label → episode ids) and `groups.json` (`memory_goals`: the ids of episodes whose goal
     requires memory). `splits` is the fraction of each split, `sizes` the (height, width) pairs to choose from. The same
     arguments produce the same bytes for any number of `workers` (None: one per core). `thoughts`: each step has the
-    four texts of CoAT; without it, the bytes have no trace of them. `output` appears only when it is complete.
+    four texts of CoAT and a plan; without it, the bytes have no trace of them. `output` appears only when it is
+    complete.
 
     Raises DatasetError if `output` exists and is not an empty folder, and for invalid numbers or splits.
     """

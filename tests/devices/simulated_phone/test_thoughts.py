@@ -53,7 +53,7 @@ def test_texts_change_nothing_else_of_an_episode():
         texts, _ = simulate_episode(seed, "test", (112, 64), thoughts=True)
         assert plain.goal == texts.goal and len(plain) == len(texts)
         for a, b in zip(plain.steps, texts.steps, strict=True):
-            assert a.coat is None and b.coat is not None
+            assert a.coat is a.plan is None and b.coat is not None and b.plan is not None
             assert (a.action, a.elements, a.activity) == (b.action, b.elements, b.activity)
             assert (a.screenshot == b.screenshot).all()
 

@@ -4,12 +4,13 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
 from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Target
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
-from vlm_agent.devices.simulated_phone.thoughts import Cause, Reason, name_of, with_texts
+from vlm_agent.devices.simulated_phone.thoughts import MAX_LINES, Cause, Reason, name_of, with_plans, with_texts
 from vlm_agent.episodes import Action, Step
 
 MAX_STEPS = 60
@@ -129,13 +130,18 @@ class Expert:
     """Runs a script on a phone: closes dialogs, swipes targets into view, and adds human-like jitter to gestures.
 
     `steps` has one step per action, with the screen before it, and `reasons` why. `pixels`: whether steps have
-    screenshots. `thoughts`: whether the steps that `follow` returns have the texts of CoAT; they change nothing else.
+    screenshots. `thoughts`: whether the steps that `follow` returns have the texts of CoAT and plans; they change
+    nothing else. `goal`: the instruction, whose names plans may use.
     """
 
-    def __init__(self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True, thoughts: bool = False) -> None:
-        self.phone, self.rng, self.pixels, self.thoughts = phone, rng, pixels, thoughts
+    def __init__(
+        self, phone: SimulatedPhone, rng: random.Random, pixels: bool = True, thoughts: bool = False, goal: str = ""
+    ) -> None:
+        self.phone, self.rng, self.pixels, self.thoughts, self.goal = phone, rng, pixels, thoughts, goal
         self.steps: list[Step] = []
         self.reasons: list[Reason] = []
+        self._intents: list[Intent] = []
+        self._pursued: list[int] = []  # for each step, the number of its intent
 
     def follow(self, script: GoalScript) -> tuple[Step, ...]:
         """Runs the whole script, then performs `complete` or `impossible`; returns all steps.
@@ -143,14 +149,23 @@ class Expert:
         Raises RuntimeError for a target that the phone does not have, and after `MAX_STEPS` steps.
         """
         last, reason = Action.complete(), Reason("complete")
-        for intent in script(self.phone):
+        intents = script(self.phone)
+        for intent in intents:
+            self._intents.append(intent)
             if intent.verb == "impossible":
                 last, reason = Action.impossible(), Reason("impossible", intent.wants)
                 break
             self._pursue(intent)
+        else:
+            self._intents.append(Intent("complete"))
         self._close_popup()
         self._act(last, reason)
-        return with_texts(self.steps, self.reasons) if self.thoughts else tuple(self.steps)
+        if not self.thoughts:
+            return tuple(self.steps)
+        if reason.cause == "impossible":  # earlier plans have what the phone turned out to lack
+            self._intents += [*islice(intents, MAX_LINES), Intent("complete")]
+        steps = with_texts(self.steps, self.reasons)
+        return with_plans(steps, self.reasons, self._pursued, self._intents, self.goal)
 
     def _act(self, action: Action, reason: Reason) -> None:
         phone = self.phone
@@ -161,6 +176,7 @@ class Expert:
         screenshot = phone.screenshot() if self.pixels else None
         self.steps.append(Step(screenshot, action, phone.elements(), phone.activity))
         self.reasons.append(reason)
+        self._pursued.append(len(self._intents) - 1)
         phone.perform(action)
 
     def _pursue(self, intent: Intent) -> None:

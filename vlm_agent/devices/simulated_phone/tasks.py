@@ -113,8 +113,9 @@ class Task:
 
     def solve(self, phone: SimulatedPhone, pixels: bool = True, thoughts: bool = False) -> tuple[Step, ...]:
         """The expert's steps after `set_up`; the last action is `complete` or `impossible`. `pixels`: whether the steps
-        have screenshots. `thoughts`: whether they have the texts of CoAT."""
-        return Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts).follow(self._goal.script)
+        have screenshots. `thoughts`: whether they have the texts of CoAT and plans."""
+        expert = Expert(phone, random.Random(f"finger {self.seed}"), pixels, thoughts, self.goal)
+        return expert.follow(self._goal.script)
 
 
 def split_of(instance: str) -> str:

@@ -44,7 +44,7 @@ _THOUGHTS: dict[Cause, tuple[str, ...]] = {
 }
 """The templates of a cause, the most specific first; those after it are for what has no name or a long one."""
 
-_LOOK = {"up": "down", "down": "up", "left": "right", "right": "left"}
+LOOK = {"up": "down", "down": "up", "left": "right", "right": "left"}
 """The direction of a swipe's finger → where one looks by it."""
 
 _ACTIONS = {
@@ -81,7 +81,7 @@ def with_texts(steps: Sequence[Step], reasons: Sequence[Reason]) -> tuple[Step, 
 def think_text(step: Step, reason: Reason) -> str:
     """The thought that leads to the step's action (AT)."""
     name = _touched(step.action, step.screen)
-    direction = _LOOK.get(step.action.direction or "", "")
+    direction = LOOK.get(step.action.direction or "", "")
     words = {"wants": _sayable(reason, name, step.screen), "name": name, "direction": direction}
     templates = [text for text in _THOUGHTS[reason.cause] if all(words[key] for key in words if f"{{{key}}}" in text)]
     texts = [template.format(**words) for template in templates]
