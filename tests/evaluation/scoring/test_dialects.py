@@ -190,6 +190,14 @@ def test_any_point_of_the_tapped_element_decides_by_the_official_rule_in_d_pot()
     assert right("d_pot", Action.tap(0.8, 0.8), Action.tap(0.9, 0.8), BUTTON)  # a tap on no element is compared itself
 
 
+@pytest.mark.parametrize(("corner", "size", "edge"), [(0.3, 0.4, 0.02), (0.25, 0.35, 0.005), (0.4, 0.45, 0.085)])
+def test_d_pot_enlarges_elements_in_float64_as_the_published_code_does(corner, size, edge):
+    """The gold tap is on the edge of the element 2.4 times as large. In float32 that edge is beyond it."""
+    element = UiElement((corner, 0.2, size, 0.5))
+    assert right("d_pot", Action.tap(edge, 0.45), Action.tap(corner + size / 2, 0.45), element)
+    assert not right("official", Action.tap(edge, 0.45), Action.tap(corner + size / 2, 0.45), element)
+
+
 def test_the_box_that_an_answer_names_decides_in_d_pot():
     button, icon = UiElement((0.4, 0.4, 0.1, 0.1)), UiElement((0.4, 0.4, 0.02, 0.02))
     (answer,) = predictions([(Action.tap(0.6, 0.5), Action.tap(0.41, 0.41), (button, icon))])

@@ -89,12 +89,8 @@ def _is_end(kind: np.ndarray) -> np.ndarray:
     return (kind == ActionKind.STATUS_TASK_COMPLETE) | (kind == ActionKind.STATUS_TASK_IMPOSSIBLE)
 
 
-def _near_or_in_one_box(
-    table: StepTable, rows: np.ndarray, growth: float, predicted: np.ndarray | None = None
-) -> np.ndarray:
-    """`predicted`: float64 (R, 2), the points to compare with the gold taps; by default the predicted taps."""
-    predicted = table.predicted.touch[rows] if predicted is None else predicted
-    gold, predicted = (points.astype(np.float32) for points in (table.gold.touch[rows], predicted))
+def _near_or_in_one_box(table: StepTable, rows: np.ndarray, growth: float) -> np.ndarray:
+    gold, predicted = (points[rows].astype(np.float32) for points in _touches(table))
     right = aitw_matcher.within(gold, predicted, aitw_matcher.MATCH_DISTANCE)
     undecided = np.flatnonzero(~right & (table.boxes.counts[rows] > 0))
     fullest = int(table.boxes.counts[rows].max(initial=0))
@@ -133,14 +129,36 @@ def _five_points(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 def _any_point_of_the_box(table: StepTable, rows: np.ndarray) -> np.ndarray:
     """D-PoT's published rule for clicks. A tap without a predicted box stands for the smallest element under it, or for
-    itself."""
+    itself.
+
+    The published code enlarges elements in float64 and compares in float32; the official matcher does both in float32.
+    A verdict on the edge of an enlarged element depends on it.
+    """
     gold, box = table.gold.touch[rows], _answered_boxes(table, rows)
-    right = ((gold >= box[:, :2]) & (gold <= box[:, :2] + box[:, 2:])).all(axis=1)
+    right = _lie_between(gold, box[:, :2], box[:, :2] + box[:, 2:])
+    elements, place = table.boxes.listed(rows)
+    low, high = _enlarged(elements)
+    tap = gold.astype(np.float32)
+    around_tap = np.flatnonzero(_lie_between(tap[place], low, high))
+    low, high, place = low[around_tap], high[around_tap], place[around_tap]
     for share in POINTS_OF_A_BOX:
-        undecided = np.flatnonzero(~right)
-        point = box[undecided, :2] + np.array(share) * box[undecided, 2:]
-        right[undecided] = _near_or_in_one_box(table, rows[undecided], aitw_matcher.BOX_GROWTH, point)
+        point = (box[:, :2] + np.array(share) * box[:, 2:]).astype(np.float32)
+        right[aitw_matcher.within(tap, point, aitw_matcher.MATCH_DISTANCE)] = True
+        right[place[_lie_between(point[place], low, high)]] = True
     return right
+
+
+def _enlarged(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """First and last corners, float32 (P, 2) each, of boxes float64 (P, 4), as the official rule enlarges them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        growth = aitw_matcher.BOX_GROWTH * boxes[:, 2:]
+        low = np.maximum(0, boxes[:, :2] - growth / 2).astype(np.float32)
+        return low, low + np.minimum(1, boxes[:, 2:] + growth).astype(np.float32)
+
+
+def _lie_between(points: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """bool (P,): whether each point lies between two corners, edges included; all are (P, 2)."""
+    return np.asarray(((points >= low) & (points <= high)).all(axis=1))
 
 
 def _answered_boxes(table: StepTable, rows: np.ndarray) -> np.ndarray:
