@@ -6,10 +6,11 @@
     user       the next screen
     …
 
-With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action.
+With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action. With
+`data.past_screens`, the steps in words follow the goal.
 
-All earlier screens are sent, resized as in training, so that the image processor of the server does not resize them
-again with another filter.
+All earlier screens that the model reads are sent, resized as in training, so that the image processor of the server
+does not resize them again with another filter.
 """
 
 import base64
@@ -35,10 +36,11 @@ def trained_messages(
     template = sentences.template
     if template.system is None:
         raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
-    opening = template.goal.format(goal=goal)
+    shown = 0 if sentences.past is None else sentences.past.first_shown(len(history))
     messages: list[dict[str, Any]] = [{"role": "system", "content": template.system}]
     episode = episode_of(goal, history, screen, bool(sentences.thoughts.parts.read))
-    for number, step in enumerate(episode.steps):
+    opening = template.goal.format(goal=goal) + "".join(sentences.words_before(episode, len(history)))
+    for number, step in list(enumerate(episode.steps))[shown:]:
         lines = "".join(sentences.thoughts.read(sentences.texts_at(episode, number)))
         messages.append(_screen_message(sentences, opening + lines, step.screen))
         thoughts = "".join(sentences.thoughts.learned(step.coat))

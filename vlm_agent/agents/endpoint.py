@@ -34,6 +34,7 @@ from vlm_agent.files import sha256_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import past_of
 
 _TASK = (
     "You operate a phone to reach a goal. You see its screen and do one action at a time; the next screen shows what "
@@ -166,7 +167,8 @@ class EndpointSettings(AgentSettings):
             return EndpointAgent(chat, language, self.past_screens, self.max_tokens, self.concurrency)
         from vlm_agent.models.build import load_sentences
 
-        sentences = load_sentences(Path(self.as_trained), language, LineThoughts(self._recipe.data.coat))
+        data = self._recipe.data
+        sentences = load_sentences(Path(self.as_trained), language, LineThoughts(data.coat), past_of(data))
         limit = sentences.max_answer_tokens
         agent = EndpointAgent(chat, language, max_tokens=limit, workers=self.concurrency, sentences=sentences)
         control = self._recipe.data.control

@@ -26,6 +26,7 @@ from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import Past
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -81,11 +82,12 @@ def load_sentences(
     path: Path,
     language: ActionLanguage,
     thoughts: LineThoughts = NO_THOUGHTS,
+    past: Past | None = None,
 ) -> TrajectorySentences:
     """The sentences of a run or of a checkpoint in it, as its training built them, without reading weights."""
     tokenizer = AutoTokenizer.from_pretrained(trained(path).tokenizer)
     config = configuration_of(ModelRecipe(base=str(path)), tokenizer)
-    return processor_of(config).sentences(tokenizer, language, thoughts)
+    return processor_of(config).sentences(tokenizer, language, thoughts, past)
 
 
 def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:

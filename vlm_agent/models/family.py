@@ -34,6 +34,7 @@ from vlm_agent.sentences.templates import ChatTemplate
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import Past
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,22 @@ class Processor:
         tokenizer: PreTrainedTokenizerBase,
         language: ActionLanguage,
         thoughts: LineThoughts = NO_THOUGHTS,
+        past: Past | None = None,
     ) -> TrajectorySentences:
         """Raises CheckpointError for a family that does not read trajectories."""
         if "trajectory" not in self.sentence_kinds:
             raise CheckpointError(
                 f"this model reads sentences of kind {' or '.join(self.sentence_kinds)}; trajectories are needed here"
             )
-        as_html = self.screens_as_html
-        return TrajectorySentences(tokenizer, language, self.screens, self.template, thoughts=thoughts, as_html=as_html)
+        return TrajectorySentences(
+            tokenizer,
+            language,
+            self.screens,
+            self.template,
+            thoughts=thoughts,
+            as_html=self.screens_as_html,
+            past=past,
+        )
 
 
 class ModelFamily(Protocol):

@@ -1,9 +1,11 @@
 """`data` of a recipe: what a run reads."""
 
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     NonNegativeInt,
     PositiveInt,
@@ -23,19 +25,21 @@ _WITH_DRAWN = ("drawn", "workers")
 class SentenceOptions:
     """What a recipe may set for one kind of sentences.
 
-    `keys`: keys of `data` for this kind alone; a saved recipe of another kind does not have them. `controls`: whether
-    `data.control` may be set. `coat`: whether `data.coat` may have a part on. `no_packing`: the error for
-    `training.batch_tokens` and `data.max_tokens`; None where they are allowed.
+    `keys`: keys of `data` that other kinds may lack; a saved recipe of such a kind does not have them. `numbers`: the
+    defaults of those whose None (all) this kind does not have. `controls`: whether `data.control` may be set. `coat`:
+    whether `data.coat` may have a part on. `no_packing`: the error for `training.batch_tokens` and `data.max_tokens`;
+    None where they are allowed.
     """
 
     keys: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
     controls: bool = True
     coat: bool = True
     no_packing: str | None = None
 
 
 SENTENCES: dict[str, SentenceOptions] = {
-    "trajectory": SentenceOptions(),
+    "trajectory": SentenceOptions(keys=("history", "past_screens")),
     "elements": SentenceOptions(
         controls=False,
         coat=False,
@@ -47,11 +51,16 @@ SENTENCES: dict[str, SentenceOptions] = {
             *("history", "future", "elements", "past_screens"),
             *("max_source_tokens", "max_target_tokens", "features", "group_by_length"),
         ),
+        numbers={"history": 8, "past_screens": 0},
         no_packing="sentences: chain_of_actions has training.batch_size steps in a row and the limits "
         "data.max_source_tokens and data.max_target_tokens; remove training.batch_tokens and data.max_tokens",
     ),
 }
 """The kinds of sentences by their name in `data.sentences`; `training/data/sentence_kinds/` builds them."""
+
+
+AllOrNumber = Annotated[NonNegativeInt | None, BeforeValidator(lambda value: None if value == "all" else value)]
+"""`all` is None."""
 
 
 class CoatRecipe(Section):
@@ -96,17 +105,22 @@ class DataRecipe(Section):
     of its episode, and a row of trajectories holds as many steps as `batch_size` episodes have on average.
     `shuffled_results` replaces the results that `coat.result` reads with those of earlier actions. The score of such an
     agent is what can be reached without that input.
+    `past_screens`: with trajectories, None (`all`) makes an episode one sentence, in which an action follows all
+    earlier screens. A number makes each step a sentence: the goal, earlier steps in words, the last `past_screens`
+    screens with their actions, the current screen and its action. `history`: how many earlier steps are in words; None
+    (`all`): all that are not shown. A row holds as many steps as `batch_size` episodes have on average.
     `coat`: the texts of Chain-of-Action-Thought, all off by default.
     `max_tokens`: the longest sentence; a longer trajectory is split into windows. None: `training.batch_tokens`, or no
     limit without it. `mixture`: the fraction of a subset's episodes to use, 1 for a subset without an entry. `limit`:
     at most this many episodes. `workers`: processes that prepare screens; 0: the training process prepares them.
 
-    With `chain_of_actions` only: `history`, `future`: the number of earlier actions in a source and of action types in
-    a plan, the current one included; 0 leaves the part out. `elements`: whether a source describes the screen's
-    elements. `past_screens`: earlier screens whose features the model reads. `max_source_tokens`, `max_target_tokens`:
-    limits, end marks included. A source that is too long loses its oldest actions, then the end of the description; a
-    step whose target is too long is not learned. `features`: the output of `vlm-agent features` for these shards.
-    `group_by_length`: steps of similar length share a row, which needs less padding; screen descriptions do not count.
+    With `chain_of_actions`: `history` (8), `future`: the number of earlier actions in a source and of action types in
+    a plan, the current one included; 0 leaves the part out. `past_screens` (0): earlier screens whose features the
+    model reads. With `chain_of_actions` only: `elements`: whether a source describes the screen's elements.
+    `max_source_tokens`, `max_target_tokens`: limits, end marks included. A source that is too long loses its oldest
+    actions, then the end of the description; a step whose target is too long is not learned. `features`: the output of
+    `vlm-agent features` for these shards. `group_by_length`: steps of similar length share a row, which needs less
+    padding; screen descriptions do not count.
     """
 
     shards: str | None = None
@@ -120,10 +134,10 @@ class DataRecipe(Section):
     mixture: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     limit: PositiveInt | None = None
     workers: NonNegativeInt = 0
-    history: NonNegativeInt = 8
+    history: AllOrNumber = None
     future: NonNegativeInt = 4
     elements: bool = False
-    past_screens: NonNegativeInt = 0
+    past_screens: AllOrNumber = None
     max_source_tokens: PositiveInt = 512
     max_target_tokens: PositiveInt = 128
     features: str | None = None
@@ -135,6 +149,12 @@ class DataRecipe(Section):
         if name not in SENTENCES:
             raise ValueError(f"{name!r} is unknown; choose one of {', '.join(sorted(SENTENCES))}")
         return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_of_kind(cls, content: Any) -> Any:
+        options = SENTENCES.get(str(content.get("sentences"))) if isinstance(content, dict) else None
+        return content if options is None else {**options.numbers, **content}
 
     @property
     def sentence_options(self) -> SentenceOptions:
@@ -148,6 +168,7 @@ class DataRecipe(Section):
             allowed = " or ".join(name for name, options in SENTENCES.items() if options.controls)
             raise ValueError(f"control needs sentences: {allowed}")
         self._check_coat()
+        self._check_past()
         if excluded := self.model_fields_set & _keys_of_others(self.sentences):
             names = " or ".join(name for name, options in SENTENCES.items() if excluded & set(options.keys))
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has an effect only with sentences: {names}")
@@ -162,17 +183,27 @@ class DataRecipe(Section):
         if self.control == "shuffled_results" and not self.coat.result:
             raise ValueError("control: shuffled_results needs coat.result: true; without it no result is read")
 
+    def _check_past(self) -> None:
+        if missing := [key for key in self.sentence_options.numbers if getattr(self, key) is None]:
+            raise ValueError(f"{missing[0]} needs a number with sentences: {self.sentences}")
+        if self.sentences == "trajectory" and self.history is not None and self.past_screens is None:
+            raise ValueError("history needs past_screens, a number: trajectories of all screens have no step in words")
+
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
         """Omits the keys that `drawn` or the kind of sentences excludes, so that a saved recipe is valid, and `coat`
-        without a part, so that it equals the recipe of an earlier version."""
+        without a part and keys that are None for all, so that it equals the recipe of an earlier version."""
         content = serialise(self)
         if not self.coat.is_on:
             content.pop("coat", None)
+        content = {key: content[key] for key in content if content[key] is not None or key not in _ALL_IF_NONE}
         if self.drawn is not None:
             return {key: content[key] for key in content if key in _WITH_DRAWN}
         excluded = _keys_of_others(self.sentences)
         return {key: content[key] for key in content if key not in excluded}
+
+
+_ALL_IF_NONE = ("history", "past_screens")
 
 
 def _keys_of_others(sentences: str) -> set[str]:

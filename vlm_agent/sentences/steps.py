@@ -70,7 +70,7 @@ class StepSettings(Protocol):
     """The keys of `data` in a recipe that `StepSentences` needs, as fields of the same names."""
 
     @property
-    def history(self) -> int: ...
+    def history(self) -> int | None: ...
 
     @property
     def future(self) -> int: ...
@@ -79,7 +79,7 @@ class StepSettings(Protocol):
     def elements(self) -> bool: ...
 
     @property
-    def past_screens(self) -> int: ...
+    def past_screens(self) -> int | None: ...
 
     @property
     def max_source_tokens(self) -> int: ...
@@ -307,7 +307,9 @@ class StepSentences:
 def step_sentences(
     tokenizer: PreTrainedTokenizerBase, language: ActionLanguage, settings: StepSettings
 ) -> StepSentences:
-    """`StepSentences` of a recipe's `data`."""
+    """`StepSentences` of a recipe's `data`. Raises ValueError for that of another kind of sentences."""
+    if settings.history is None or settings.past_screens is None:
+        raise ValueError("sentences of single steps need numbers for history and past_screens")
     return StepSentences(
         tokenizer,
         language,

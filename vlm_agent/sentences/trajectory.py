@@ -11,6 +11,12 @@ know it in advance, so a target may be supervised but is never part of a history
 (`TrajectorySentences.build`).
 
 With `data.coat`, texts are around the screens and before the actions (`thoughts/lines.py`).
+
+With `data.past_screens`, each step is a sentence (`windows.Past`):
+
+    goal  earlier steps in words  screen t-N  action t-N end  …  screen t  action t end
+
+Only the last action is supervised. Steps in words are a line each, after a heading.
 """
 
 import random
@@ -27,11 +33,15 @@ from vlm_agent.action_languages.names import spoken_name, touched_name
 from vlm_agent.episodes import ACTION_NAMES, Action, CoatTexts, Episode, Screen, ScreenTexts, Step, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.html import screen_html
+from vlm_agent.sentences.html import one_line, screen_html
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 from vlm_agent.sentences.thoughts import LineThoughts, texts_at
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
+from vlm_agent.sentences.windows import Past
+
+WORDS_HEADING = "Done:\n"
+"""Before the earlier steps in words."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,7 @@ class TrajectorySentences:
     `as_html`: a screen is its elements as text (`html.screen_html`) in place of visual tokens. `grey`: every screen is
     replaced by a grey one, and as text by an empty one (the control without vision). `thoughts`: the texts of
     `data.coat`.
+    `past`: what a step knows of earlier ones; None: everything, in whole trajectories.
 
     An action is writable if its tokens decode to the same text, up to Unicode normalisation (NFC, which Qwen's
     tokenizers apply). The model cannot output an action that is not writable. Such an action stays in the history as
@@ -54,6 +65,7 @@ class TrajectorySentences:
     grey: bool = False
     thoughts: LineThoughts = NO_THOUGHTS
     as_html: bool = False
+    past: Past | None = None
 
     def __post_init__(self) -> None:
         if self.thoughts.parts.learned and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
@@ -86,30 +98,85 @@ class TrajectorySentences:
         steps = episode.steps[first:last]
         names_targets = with_swipe_targets and self.language.name_swipe_targets
         targets = swipe_targets(steps) if names_targets else [None] * len(steps)
-        for number, (step, target) in enumerate(zip(steps, targets, strict=True), first):
-            self.add_screen(sentence, step, self.texts_at(episode, number))
-            kind = ACTION_NAMES.index(step.action.name)
-            is_supervised = number >= first_supervised_step
-            names_target = is_supervised and target is not None and _names_swipe_target(episode.goal, number)
-            text = self.language.encode(step.action, step.screen, target if names_target else None)
-            thought_ids, ids = self.thought_ids(step.coat), self._with_end_mark(text)
-            if not is_supervised or not (with_unwritable or self.is_writable(text)):
-                sentence.read(thought_ids + ids)
-                continue
-            sentence.learn(thought_ids, role="thought", weight=self.thoughts.parts.think_weight)
-            if names_target or target is None:
-                sentence.learn(ids, kind)
+        for number, target in enumerate(targets, first):
+            if number < first_supervised_step:
+                self._add_past(sentence, episode, number)
             else:
-                sentence.read(ids[:1])  # the first token decides between tap and swipe
-                sentence.learn(ids[1:], kind)
+                self._add_step(sentence, episode, number, target, with_unwritable)
         return sentence
+
+    def build_step(
+        self, episode: Episode, number: int, with_swipe_targets: bool = False, with_unwritable: bool = False
+    ) -> Sentence:
+        """The sentence of step `number` after its `past`. Only the steps that it shows need pixels; `with_…` as for
+        `build`."""
+        names_targets = with_swipe_targets and self.language.name_swipe_targets
+        target = swipe_targets(episode.steps[number:])[0] if names_targets else None
+        sentence = self._before(episode, number)
+        self._add_step(sentence, episode, number, target, with_unwritable)
+        return sentence
+
+    def sentences_of(self, episode: Episode) -> list[Sentence]:
+        """All steps of an episode for decoding: one sentence, or with `past` one a step."""
+        if self.past is None:
+            return [self.build(episode, with_unwritable=True)]
+        return [self.build_step(episode, number, with_unwritable=True) for number in range(len(episode))]
 
     def prompt(self, episode: Episode) -> Sentence:
         """The sentence up to the cue of the last step, whose action is not part of it."""
         last = len(episode) - 1
-        sentence = self.build(episode, last=last)
+        sentence = self._before(episode, last)
         self.add_screen(sentence, episode.steps[last], self.texts_at(episode, last))
         return sentence
+
+    def _before(self, episode: Episode, number: int) -> Sentence:
+        """What precedes the screen of step `number` in `prompt`."""
+        if self.past is None:
+            return self.build(episode, last=number)
+        sentence = Sentence()
+        sentence.read(self.goal_ids(episode.goal))
+        sentence.read([token for line in self.words_before(episode, number) for token in self.ids(line)])
+        for shown in range(self.past.first_shown(number), number):
+            self._add_past(sentence, episode, shown)
+        return sentence
+
+    def words_before(self, episode: Episode, number: int) -> list[str]:
+        """The earlier steps that step `number` has in words, as lines with their line feeds; empty without `past`."""
+        if self.past is None:
+            return []
+        steps = episode.steps[self.past.first_in_words(number) : self.past.first_shown(number)]
+        return [WORDS_HEADING, *map(self.in_words, steps)] if steps else []
+
+    def in_words(self, step: Step) -> str:
+        """An earlier step as a line: its action as the language writes it."""
+        return line_of(self.language.encode(step.action, step.screen))
+
+    def _add_past(self, sentence: Sentence, episode: Episode, number: int) -> None:
+        """Append an earlier step without a loss."""
+        step = episode.steps[number]
+        self.add_screen(sentence, step, self.texts_at(episode, number))
+        text = self.language.encode(step.action, step.screen)
+        sentence.read(self.thought_ids(step.coat) + self._with_end_mark(text))
+
+    def _add_step(
+        self, sentence: Sentence, episode: Episode, number: int, target: str | None, with_unwritable: bool
+    ) -> None:
+        """Append a step with a supervised action. `target`: what its swipe should bring into view."""
+        step = episode.steps[number]
+        self.add_screen(sentence, step, self.texts_at(episode, number))
+        kind = ACTION_NAMES.index(step.action.name)
+        names_target = target is not None and _names_swipe_target(episode.goal, number)
+        text = self.language.encode(step.action, step.screen, target if names_target else None)
+        thought_ids, ids = self.thought_ids(step.coat), self._with_end_mark(text)
+        if not (with_unwritable or self.is_writable(text)):
+            sentence.read(thought_ids + ids)
+            return
+        sentence.learn(thought_ids, role="thought", weight=self.thoughts.parts.think_weight)
+        if names_target or target is None:
+            sentence.learn(ids, kind)
+        else:
+            sentence.read(ids[:1])  # the first token decides between tap and swipe
+            sentence.learn(ids[1:], kind)
 
     def ending(self, text: str) -> str | None:
         """Text that completes `text` to an answer: thoughts, and an action (`ActionLanguage.ending`)."""
@@ -230,6 +297,11 @@ class TrajectorySentences:
         return cast(
             str, self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )  # a list of ids decodes to one text
+
+
+def line_of(text: str) -> str:
+    """A text on one line, with its line feed."""
+    return f"{one_line(text)}\n"
 
 
 def unwritable_line(episode_id: str, step: int, action: Action) -> str:

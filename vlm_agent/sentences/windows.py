@@ -2,16 +2,52 @@
 
 A window begins with the goal and a few earlier steps without a loss, so its first supervised action has a history too.
 The earlier steps are added while the window is at most half of the budget. An episode within the budget is one window.
+
+With `data.past_screens`, each step is a window, and `Past` has what a step knows of earlier ones.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vlm_agent.errors import UserError
+from vlm_agent.recipe.data import DataRecipe
 
 
 class TooLongError(UserError):
     """A single step with its goal is longer than the budget."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a step knows of earlier ones: the last `screens` with their actions, and before them at most `words` steps
+    in words; None: all others."""
+
+    screens: int
+    words: int | None = None
+
+    def first_shown(self, number: int) -> int:
+        """The first step whose screen step `number` is shown with."""
+        return max(0, number - self.screens)
+
+    def first_in_words(self, number: int) -> int:
+        """The first of the steps that step `number` has in words; `first_shown` if there are none."""
+        shown = self.first_shown(number)
+        return 0 if self.words is None else max(0, shown - self.words)
+
+
+def past_of(data: DataRecipe) -> Past | None:
+    """None: whole trajectories."""
+    return None if data.past_screens is None else Past(data.past_screens, data.history)
+
+
+@dataclass(frozen=True)
+class PastTokens:
+    """The tokens of an episode's steps as earlier ones. `shown`: with screen and action. `words`: in words. `heading`:
+    before the first step in words."""
+
+    shown: Sequence[int]
+    words: Sequence[int]
+    heading: int
 
 
 @dataclass(frozen=True)
@@ -58,4 +94,19 @@ def single_steps(goal: int, steps: Sequence[int], budget: int | None, saved: int
         if budget is not None and whole > budget:
             raise TooLongError(f"step {step} takes {whole} tokens with its goal, over {budget}")
         found.append(Window(step, step, step + 1, whole))
+    return found
+
+
+def steps_after_past(
+    goal: int, steps: Sequence[int], earlier: PastTokens, past: Past, budget: int | None, saved: int = 0
+) -> list[Window]:
+    """One window per step, from the first step whose screen it shows. Arguments and TooLongError as for `windows`."""
+    found = []
+    for step, tokens in enumerate(steps):
+        word, shown = past.first_in_words(step), past.first_shown(step)
+        in_words = sum(earlier.words[word:shown]) + (earlier.heading if word < shown else 0)
+        whole = goal + in_words + sum(earlier.shown[shown:step]) + tokens - (saved if shown else 0)
+        if budget is not None and whole > budget:
+            raise TooLongError(f"step {step} takes {whole} tokens with its goal and earlier steps, over {budget}")
+        found.append(Window(shown, step, step + 1, whole))
     return found

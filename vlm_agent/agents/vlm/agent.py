@@ -1,7 +1,7 @@
 """The agent of the Smartphone Assistant: a vision-language model that continues a trajectory with the next action."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import CachedScreens
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import past_of
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -78,7 +79,7 @@ class VlmAgent:
         model, tokenizer = load(run, merged=True, device=model_device())
         family_of(model.config).use_masked_attention(without_adapter(model))
         language, thoughts = recipe.action_language.build(), LineThoughts(recipe.data.coat)
-        sentences = processor_of(model.config).sentences(tokenizer, language, thoughts)
+        sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
@@ -120,24 +121,33 @@ class VlmAgent:
         self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
     ) -> list[list[list[Answer]]]:
         choices = [self._choice, *map(self._choice_of, variants)]
-        sentences = [one.sentence for one in prepared]
-        decoded: list[list[list[DecodedAnswer]]] = [[[] for _ in prepared] for _ in choices]
+        by_run = self._decoded([sentence for one in prepared for sentence in one.sentences], choices)
+        return [self._by_episode(prepared, iter(of_sentences)) for of_sentences in by_run]
+
+    def _decoded(self, sentences: Sequence[Sentence], choices: Sequence[Choice]) -> list[list[list[DecodedAnswer]]]:
+        """Answers as [choice][sentence][action], decoded in batches."""
+        decoded: list[list[list[DecodedAnswer]]] = [[[] for _ in sentences] for _ in choices]
         with torch.inference_mode(), self._precision():
             for batch in batches([len(sentence.input_ids) for sentence in sentences], self.batch_tokens):
                 by_run = answer_sentences(self._decoder, [sentences[index] for index in batch], self._limits, choices)
                 for run, answers in enumerate(by_run):
                     for index, of_sentence in zip(batch, answers, strict=True):
                         decoded[run][index] = of_sentence
-        return [
-            [
-                self._answers(one.episode, one.sentence, answers)
-                for one, answers in zip(prepared, by_episode, strict=True)
-            ]
-            for by_episode in decoded
-        ]
+        return decoded
 
-    def _answers(self, episode: Episode, sentence: Sentence, decoded: Sequence[DecodedAnswer]) -> list[Answer]:
-        spans = answer_spans(sentence, self._limits.end_mark)
+    def _by_episode(
+        self, prepared: Sequence["PreparedEpisode"], decoded: Iterator[list[DecodedAnswer]]
+    ) -> list[list[Answer]]:
+        """Answers as [episode][step]. `decoded`: those of each sentence, in order."""
+        return [self._answers(one, [next(decoded) for _ in one.sentences]) for one in prepared]
+
+    def _answers(self, prepared: "PreparedEpisode", decoded: Sequence[Sequence[DecodedAnswer]]) -> list[Answer]:
+        """`decoded`: the answers of each sentence of the episode."""
+        answers = [
+            (start, answer)
+            for sentence, of_sentence in zip(prepared.sentences, decoded, strict=True)
+            for (start, _), answer in zip(answer_spans(sentence, self._limits.end_mark), of_sentence, strict=True)
+        ]
         return [
             self._answer(
                 answer.ids,
@@ -145,7 +155,7 @@ class VlmAgent:
                 Usage(start, len(answer.ids), from_prefill=answer.from_prefill),
                 not self.sentences.is_writable(self.sentences.language.encode(step.action, step.screen)),
             )
-            for step, answer, (start, _) in zip(episode.steps, decoded, spans, strict=True)
+            for step, (start, answer) in zip(prepared.episode.steps, answers, strict=True)
         ]
 
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False) -> Answer:
@@ -182,10 +192,10 @@ class VlmAgent:
 
 @dataclass(frozen=True)
 class PreparedEpisode:
-    """An episode without pixels, and its sentence."""
+    """An episode without pixels, and its sentences: one, or one a step."""
 
     episode: Episode
-    sentence: Sentence
+    sentences: list[Sentence]
 
 
 @dataclass(frozen=True)
@@ -193,7 +203,7 @@ class VlmPreparation:
     sentences: TrajectorySentences
 
     def __call__(self, episode: Episode) -> PreparedEpisode:
-        return PreparedEpisode(without_pixels(episode), self.sentences.build(episode, with_unwritable=True))
+        return PreparedEpisode(without_pixels(episode), self.sentences.sentences_of(episode))
 
 
 def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -17,6 +17,7 @@ from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.stream import RowOrder, RowStream
 
 LISTED = 20
@@ -130,9 +131,9 @@ class DataModule(ABC):
 
     @cached_property
     def sentences(self) -> TrajectorySentences:
-        thoughts = LineThoughts(self.recipe.data.coat)
-        sentences = self.processor.sentences(self.tokenizer, self.recipe.action_language.build(), thoughts)
-        return replace(sentences, grey=self.recipe.data.control == "grey_screens")
+        data, language = self.recipe.data, self.recipe.action_language.build()
+        sentences = self.processor.sentences(self.tokenizer, language, LineThoughts(data.coat), past_of(data))
+        return replace(sentences, grey=data.control == "grey_screens")
 
     @property
     def sentences_per_row(self) -> int:

@@ -28,7 +28,8 @@ from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.steps import StepSentences
 from vlm_agent.sentences.thoughts import LineThoughts, lines
-from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.trajectory import TrajectorySentences, line_of
+from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.html import html_lengths
@@ -46,7 +47,8 @@ class TokenCounts:
     `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all tokens of a step. `screen`: int64 (S,), its visual
     tokens, or those of its HTML. `action`: int64 (S,), its supervised tokens, those of learned thoughts included: 0 for
     an action that is not writable (`TrajectorySentences`). `is_writable`: bool (S,). `thoughts`: int64 (S,), tokens of
-    thoughts. With a language that names swipe targets, a swipe counts as if it named its target.
+    thoughts. `words`: int64 (S,), tokens of a step in words; None without `data.past_screens`. With a language that
+    names swipe targets, a swipe that is not in words counts as if it named its target.
     """
 
     episodes: np.ndarray
@@ -57,6 +59,7 @@ class TokenCounts:
     action: np.ndarray
     is_writable: np.ndarray
     thoughts: np.ndarray
+    words: np.ndarray | None = None
 
     @property
     def whole(self) -> np.ndarray:
@@ -72,6 +75,12 @@ class TokenCounts:
     def steps_of(self, row: int) -> np.ndarray:
         """int64 (steps of the episode,): all tokens of each step."""
         return self.step[self._offsets[row] : self._offsets[row + 1]]
+
+    def words_of(self, row: int) -> np.ndarray:
+        """int64 (steps of the episode,)"""
+        if self.words is None:
+            raise ValueError("no step of these sentences is in words")
+        return self.words[self._offsets[row] : self._offsets[row + 1]]
 
     def writable_steps_of(self, row: int) -> np.ndarray:
         """bool (steps of the episode,)"""
@@ -138,7 +147,21 @@ def count_tokens(
     step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
     numbers = np.arange(len(columns.lengths)) if episodes is None else np.array(episodes, np.int64)
     supervised = np.where(is_writable, action, 0)
-    return TokenCounts(numbers, goal, columns.lengths, step, screen, supervised, is_writable, coat.learned)
+    words = None if sentences.past is None else _word_tokens(columns, sentences, cache)
+    return TokenCounts(numbers, goal, columns.lengths, step, screen, supervised, is_writable, coat.learned, words)
+
+
+def _word_tokens(columns: Columns, sentences: TrajectorySentences, cache: CountCache | None) -> np.ndarray:
+    """int64 (S,): tokens of each step in words."""
+    actions = DifferentActions.of(columns, sentences.language)
+
+    def measure(numbers: Sequence[int]) -> TextLengths:
+        return text_lengths(sentences, [line_of(actions.text(number, in_history=True)) for number in numbers])
+
+    if cache is None:
+        return measure(range(len(actions))).tokens.astype(np.int64)[actions.action_of]
+    content = hashlib.sha256(b"words" + actions.digest()).digest()
+    return cache.lengths(sentences, content, len(actions), measure).tokens.astype(np.int64)[actions.action_of]
 
 
 def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
@@ -149,7 +172,7 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
     """
     tokenizer = build_tokenizer(recipe.model, _words(recipe))
     processor, language = processor_of(configuration_of(recipe.model, tokenizer)), recipe.action_language.build()
-    return processor.sentences(tokenizer, language, LineThoughts(recipe.data.coat))
+    return processor.sentences(tokenizer, language, LineThoughts(recipe.data.coat), past_of(recipe.data))
 
 
 def _words(recipe: Recipe) -> Vocabulary:
@@ -205,12 +228,13 @@ class DifferentActions:
     def __len__(self) -> int:
         return len(self.first)
 
-    def text(self, number: int) -> str:
-        """The text of the action with this number."""
+    def text(self, number: int, in_history: bool = False) -> str:
+        """The text of the action with this number. `in_history`: a swipe does not name its target."""
         step = int(self.first[number])
         if self.language.numbers_elements:
             return self.language.encode(action_at(self.columns, step), _numbered(self.names, step))
-        return self.language.encode(*_encode_arguments(self.columns, step, self.names))
+        action, screen, target = _encode_arguments(self.columns, step, self.names)
+        return self.language.encode(action, screen, None if in_history else target)
 
     def digest(self, goals: Sequence[str] = ()) -> bytes:
         """sha256 of everything that the texts are written from, and of `goals`."""

@@ -1,4 +1,4 @@
-"""Whole trajectories or windows of them (`sentences/trajectory.py`)."""
+"""Whole trajectories, windows of them, or single steps after their past (`sentences/trajectory.py`)."""
 
 import random
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
 from vlm_agent.sentences.thoughts import controlled_texts
-from vlm_agent.sentences.trajectory import TrajectorySentences, unwritable_line
-from vlm_agent.sentences.windows import TooLongError, single_steps, windows
+from vlm_agent.sentences.trajectory import WORDS_HEADING, TrajectorySentences, unwritable_line
+from vlm_agent.sentences.windows import PastTokens, TooLongError, Window, single_steps, steps_after_past, windows
 from vlm_agent.training.data.count_cache import CountCache, cache_folder
 from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
 from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind
@@ -25,7 +25,7 @@ from vlm_agent.training.data.token_counts import TokenCounts, columns_for, count
 
 
 class TrajectoryKind(SentenceKind):
-    """One sentence an episode; several where it is longer than the budget."""
+    """One sentence an episode; several where it is longer than the budget, and one a step with `data.past_screens`."""
 
     @cached_property
     def token_counts(self) -> TokenCounts:
@@ -46,10 +46,14 @@ class TrajectoryKind(SentenceKind):
         return training.batch_tokens if data.max_tokens is None else data.max_tokens
 
     def sentences_per_row(self, batch_size: int) -> int:
-        if self.run.recipe.data.control != "no_history":
+        if not self._is_by_step:
             return batch_size
-        # As many single steps as the episodes have, or a row of the control would hold fewer supervised actions.
+        # As many single steps as the episodes have, or a row would hold fewer supervised actions.
         return round(batch_size * float(self.token_counts.lengths.mean()))
+
+    @property
+    def _is_by_step(self) -> bool:
+        return self.run.recipe.data.control == "no_history" or self.run.sentences.past is not None
 
     def unwritable(self) -> Unwritable:
         steps = self.token_counts.unwritable_steps()
@@ -72,18 +76,14 @@ class TrajectoryKind(SentenceKind):
 
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
         counts = self.token_counts if shards is self.shards else self._counted(shards, sorted(episodes))
-        cutter = single_steps if self.run.recipe.data.control == "no_history" else windows
-        sentences = self.run.sentences
-        saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
         found = []
         for episode, row in zip(episodes, counts.rows_of(np.array(episodes)).tolist(), strict=True):
-            goal, steps = int(counts.goal[row]), counts.steps_of(row).tolist()
             try:
-                cut = cutter(goal, steps, self.longest, saved)
+                cut = self._cut(counts, row)
             except TooLongError as error:
                 raise RecipeError(
                     f"episode {shards.ids[episode]}: {error}; raise training.batch_tokens (or data.max_tokens), or "
-                    "lower the tokens of a screen"
+                    f"lower the tokens of a screen{self._further_remedy}"
                 ) from None
             self._check_context(shards.ids[episode], max(window.tokens for window in cut))
             writable = counts.writable_steps_of(row)
@@ -94,6 +94,21 @@ class TrajectoryKind(SentenceKind):
                 "action_language"
             )
         return found
+
+    def _cut(self, counts: TokenCounts, row: int) -> list[Window]:
+        """The sentences of an episode. Raises TooLongError."""
+        sentences, goal, steps = self.run.sentences, int(counts.goal[row]), counts.steps_of(row).tolist()
+        saved = len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
+        if self.run.recipe.data.control == "no_history":
+            return single_steps(goal, steps, self.longest, saved)
+        if sentences.past is None:
+            return windows(goal, steps, self.longest, saved)
+        earlier = PastTokens(steps, counts.words_of(row).tolist(), len(sentences.ids(WORDS_HEADING)))
+        return steps_after_past(goal, steps, earlier, sentences.past, self.longest, saved)
+
+    @property
+    def _further_remedy(self) -> str:
+        return "" if self.run.sentences.past is None else ", data.past_screens or data.history"
 
     def _check_context(self, episode_id: str, tokens: int) -> None:
         """Longer sentences run without an error, and the model predicts worse without a sign of it."""
@@ -109,7 +124,7 @@ class TrajectoryKind(SentenceKind):
 
     def count_pass(self, items: Sequence[Item]) -> TrajectoryPass:
         sizes = seen_sizes(read_columns(self.shards, self.episodes), self.run.processor.screens)
-        return count_trajectories(items, self.token_counts, sizes)
+        return count_trajectories(items, self.token_counts, sizes, self._is_by_step)
 
 
 @dataclass(frozen=True)
@@ -123,6 +138,8 @@ class Trajectories:
     control: str | None = None
 
     def __call__(self, item: Item, rng: random.Random) -> Sentence:
+        if item.window is not None and self.sentences.past is not None and self.control != "no_history":
+            return self._step(item, item.window, rng)
         window, episode = item.window, self._episode(item)
         supervised, first = (0, 0) if window is None else (window.first_supervised - window.first, window.first)
         before = self._steps_before(item, first)
@@ -132,9 +149,21 @@ class Trajectories:
             whole, len(before), first_supervised_step=len(before) + supervised, with_swipe_targets=True
         )
         sentence.about = f"{episode.id} steps {first + supervised}-{first + len(episode) - 1}"
+        return self._with_element_labels(sentence, episode.steps, rng)
+
+    def _step(self, item: Item, window: Window, rng: random.Random) -> Sentence:
+        """The sentence of a step after its past. `window`: the steps with screens."""
+        shown, others = self._episode(item), self.shards.without_pixels(item.episode).steps
+        steps = (*others[: window.first], *shown.steps, *others[window.last :])
+        whole = controlled_texts(replace(shown, steps=steps), self.sentences.thoughts.parts, self.control)
+        sentence = self.sentences.build_step(whole, window.first_supervised, with_swipe_targets=True)
+        sentence.about = f"{shown.id} step {window.first_supervised}"
+        return self._with_element_labels(sentence, shown.steps, rng)
+
+    def _with_element_labels(self, sentence: Sentence, shown: Sequence[Step], rng: random.Random) -> Sentence:
         if self.grid:
             sentence.element_labels = [
-                label_elements(step, self.grid, self.sentences, EMPTY_CELLS_NAMED, rng) for step in episode.steps
+                label_elements(step, self.grid, self.sentences, EMPTY_CELLS_NAMED, rng) for step in shown
             ]
         return sentence
 

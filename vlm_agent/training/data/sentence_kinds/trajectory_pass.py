@@ -32,16 +32,18 @@ class TrajectoryPass(PassCounts):
         }
 
 
-def count_trajectories(items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray) -> TrajectoryPass:
+def count_trajectories(
+    items: Sequence[Item], counts: TokenCounts, sizes: np.ndarray, is_by_step: bool = False
+) -> TrajectoryPass:
     """`items`: the sentences of a pass, of episodes of `counts`. `sizes`: int64 (S, 2), of each step's screen as the
-    model sees it (`seen_sizes`)."""
+    model sees it (`seen_sizes`). `is_by_step`: each step is a sentence, which is no split at a budget."""
     begins = np.cumsum(counts.lengths) - counts.lengths
     episode = counts.rows_of(np.array([item.episode for item in items], np.int64))
     first, learned, last = _bounds(items, counts.lengths[episode]) + begins[episode]
     tokens = _sentence_tokens(items, counts.whole[episode])
     times = _times_read(first, last, len(counts.step))
     parts = Counter(episode.tolist())
-    cut = [number for number in parts.values() if number > 1]
+    cut = [] if is_by_step else [number for number in parts.values() if number > 1]
     supervised = np.concatenate([[0], np.cumsum(counts.action)])
     writable = np.concatenate([[0], np.cumsum(counts.is_writable)])
     read = counts.screen[times > 0]

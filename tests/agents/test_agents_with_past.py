@@ -1,0 +1,101 @@
+"""Agents of runs with `data.past_screens`: batched answers are those of each step alone, under controls too."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import families, served_qwen, tiny
+from helpers.thoughts import ALL, with_texts
+
+from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated
+from vlm_agent.agents.as_trained import trained_messages
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.episodes import recorded_screen
+from vlm_agent.models.build import load_sentences
+from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.sentences import SCREEN_TOKEN
+from vlm_agent.sentences.thoughts import LineThoughts
+from vlm_agent.sentences.windows import Past
+
+WORDS = tiny.tokenizer()
+EPISODES = [with_texts(tiny.episode(0)), with_texts(tiny.episode(1, tiny.ACTIONS[::-1]))]
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Trained on the steps of one episode, so that some of its answers agree with the demonstration."""
+    family = families.family("llama_vit")
+    model = family.model.train()
+    writer = replace(family.sentences, past=Past(1))
+    batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(40):
+        optimizer.zero_grad()
+        model(**batch).loss.backward()
+        optimizer.step()
+    model.language_model.set_attn_implementation("sdpa")
+    return model.eval()
+
+
+def agent(model, past: Past, thoughts: bool = False, **options) -> VlmAgent:
+    parts = ALL.model_copy(update={"max_tokens": 20})
+    changed = {"thoughts": LineThoughts(parts)} if thoughts else {}
+    return VlmAgent(model, WORDS, replace(tiny.sentences(WORDS), past=past, **changed), **options)
+
+
+@pytest.mark.parametrize("control", [None, "no_history", "grey_screens"])
+@pytest.mark.parametrize("past", [Past(0), Past(0, 0), Past(1), Past(2, 1)], ids=str)
+def test_batched_steps_answer_as_each_step_alone(model, past, control):
+    for thoughts in (False, True):
+        one = agent(model, past, thoughts)
+        controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
+        assert answer_episodes(controlled, EPISODES)[0] == answer_step_by_step(controlled, EPISODES)
+
+
+def test_a_trained_agent_answers_each_step(model):
+    ((answers,),) = agent(model, Past(1)).answer_episodes(EPISODES[:1])
+    assert [answer.action for answer in answers] == [step.action for step in EPISODES[0].steps]
+    assert all(answer.usage.from_prefill for answer in answers)
+
+
+def test_constrained_steps_are_actions_and_equal_each_step_alone(model):
+    _, constrained = agent(model, Past(1)).answer_episodes(EPISODES, ["constrained"])
+    assert constrained == answer_step_by_step(agent(model, Past(1), constrained=True), EPISODES)
+    assert all(answer.action is not None for answers in constrained for answer in answers)
+
+
+def test_screens_before_the_last_ones_change_nothing(model):
+    one, episode = agent(model, Past(1)), EPISODES[0]
+    last = len(episode) - 1
+    hidden = [
+        replace(step, screenshot=np.zeros_like(step.screenshot)) if n < last - 1 else step
+        for n, step in enumerate(episode.steps)
+    ]
+    usual, changed = (one.answer_episode(each)[last] for each in (episode, replace(episode, steps=tuple(hidden))))
+    assert usual == changed
+
+
+def test_the_tokens_read_do_not_grow_with_screens(model):
+    few, many = (agent(model, Past(screens)).answer_episode(EPISODES[0]) for screens in (0, 9))
+    for number, (one, other) in enumerate(zip(few, many, strict=True)):
+        assert (one.usage.tokens_read < other.usage.tokens_read) == (number > 0)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return served_qwen.write_merged_run(tmp_path_factory.mktemp("run"))
+
+
+@pytest.mark.parametrize("past", [Past(0), Past(2, 1)], ids=str)
+def test_a_servers_prompt_has_the_tokens_of_training(run, past):
+    server = served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
+    sentences = load_sentences(run, tiny.LANGUAGE, past=past)
+    episode, image = served_qwen.EPISODES[1], server.model.config.image_token_id
+    for number in range(len(episode)):
+        history, screen = demonstrated(episode, number), recorded_screen(episode, number)
+        messages = trained_messages(sentences, episode.goal, history, screen)
+        theirs = server.inputs(messages)["input_ids"][0].tolist()
+        ours = sentences.prompt(replace(episode, steps=episode.steps[: number + 1])).input_ids
+        assert [SCREEN_TOKEN if id_ == image else id_ for id_ in theirs] == ours
