@@ -3,14 +3,18 @@
 import base64
 import json
 import random
+import signal
+import threading
 import time
 from collections import Counter
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
 from helpers import tiny
 from helpers.chat_server import Reply, serving
+from rich.console import Console
 
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.coat import CoatAgentSettings
@@ -26,6 +30,7 @@ from vlm_agent.datasets.shards.images import decode_screen
 from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, Step, UiElement, recorded_screen
+from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.texts.phone import result_text, screen_text
 
@@ -457,6 +462,24 @@ def test_an_online_task_without_an_answer_is_repeated_by_the_same_command_and_th
         failing[0] = "none"
         assert main(command) == OK
         assert len(requests) == 4
+
+
+def test_ctrl_c_ends_online_tasks_that_wait_for_the_server(tmp_path):
+    """The server is busy for a minute, so without an end of the waits this test takes minutes."""
+
+    def answer(n: int, body: dict) -> Reply:
+        if n == 1:
+            thread = threading.main_thread().ident
+            threading.Timer(0.5, signal.pthread_kill, [thread, signal.SIGINT]).start()
+        return Reply(b"busy", 503, {"Retry-After": "60"})
+
+    with serving(answer) as (url, requests):
+        settings = CoatAgentSettings(endpoint=url, model="vlm", mode="cot")
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            evaluate_online(settings, tmp_path, Console(file=StringIO()), tasks=3, controls=False, workers=2)
+        assert time.monotonic() - start < 30
+        assert len(requests) == 2
 
 
 def test_the_identity_has_prompts_and_mode_and_no_address_or_price(tmp_path):

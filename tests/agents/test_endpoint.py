@@ -1,6 +1,7 @@
 """An agent behind a chat endpoint: its prompts, and the decoding of its answers."""
 
 import base64
+import json
 import threading
 from dataclasses import replace
 from io import StringIO
@@ -11,7 +12,7 @@ from helpers import tiny
 from helpers.chat_server import Reply, serving
 from rich.console import Console
 
-from vlm_agent.agents import demonstrated
+from vlm_agent.agents import NoAnswerError, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
 from vlm_agent.agents.llm.client import ChatEndpoint, Completion, EndpointError
@@ -125,22 +126,26 @@ def test_the_first_failure_cancels_the_remaining_calls():
     assert len(requests) < 20
 
 
-def test_an_endpoint_is_scored_like_a_checkpoint_and_resumes_after_a_failure(tmp_path):
-    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(number) for number in range(2)], "test")
-    settings = lambda url: EndpointSettings(  # noqa: E731
-        endpoint=url, model="small-vlm", action_language={"bins": tiny.BINS}, past_screens=9, concurrency=1
+def test_a_step_whose_call_fails_is_listed_and_the_same_command_requests_it_alone(tmp_path):
+    shards, output = (
+        tiny.write_shards(tmp_path / "shards", [tiny.episode(0), tiny.episode(1)], "test"),
+        tmp_path / "out",
     )
-    score = lambda url: evaluate(  # noqa: E731
-        settings(url), Benchmark(shards=shards, split="test"), tmp_path / "out", Console(file=StringIO())
-    )
-    with (
-        serving(lambda n, body: Reply(b"gone", 410) if n == 12 else Reply("press enter")) as (url, _),
-        pytest.raises(EndpointError, match="410"),
-    ):
+
+    def score(url: str) -> dict:
+        settings = {"action_language": {"bins": tiny.BINS}, "past_screens": 9, "concurrency": 1}
+        agent = EndpointSettings(endpoint=url, model="small-vlm", **settings)
+        return evaluate(agent, Benchmark(shards=shards, split="test"), output, Console(file=StringIO()))
+
+    failing = lambda n, body: Reply(b"gone", 410) if n == 3 else Reply("press enter")  # noqa: E731
+    with serving(failing) as (url, requests), pytest.raises(NoAnswerError, match="status 410: gone"):
         score(url)
+    assert len(requests) == 28  # without history, the first step of an episode is the same request as with it
+    about = json.loads((output / "metrics.json").read_text())["trained"]["about"]
+    assert [line.partition(": ")[0] for line in about["failed_steps"]] == ["episode 0, step 3"]
     with serving(lambda n, body: Reply("press enter")) as (url, requests):
         scores = score(url)
-    assert len(requests) == 20  # the first pass was done; grey screens and no history remained
+    assert len(requests) == 1
     assert scores["trained"]["official"]["general"]["partial_match"] == 20
     assert scores["trained"]["about"]["settled_by_prefill"] is None
-    assert "small-vlm at http://127.0.0.1" in (tmp_path / "out" / "report.html").read_text()
+    assert "small-vlm at http://127.0.0.1" in (output / "report.html").read_text()

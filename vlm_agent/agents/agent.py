@@ -128,6 +128,15 @@ class PricedAgent(Agent, Protocol):
         ...
 
 
+@runtime_checkable
+class StoppableAgent(Agent, Protocol):
+    """An agent whose calls of other threads can be ended early, at Ctrl-C."""
+
+    def stop(self) -> None:
+        """No further request is sent; later calls raise an error of the agent."""
+        ...
+
+
 Judge = Callable[[Action, Step], bool]
 """Whether an action is right at a recorded step."""
 

@@ -9,7 +9,16 @@ from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from vlm_agent.agents.agent import Agent, Answer, Preparation, PreparingAgent, Turn, answer_episodes, preparation_of
+from vlm_agent.agents.agent import (
+    Agent,
+    Answer,
+    Preparation,
+    PreparingAgent,
+    StoppableAgent,
+    Turn,
+    answer_episodes,
+    preparation_of,
+)
 from vlm_agent.episodes import Episode, Screen, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import with_shuffled_results, with_shuffled_texts
@@ -96,6 +105,10 @@ class ControlledAgent:
         agent = cast("PreparingAgent", self.agent)  # otherwise `preparation` is None and this is not called
         by_run = agent.answer_prepared([part for each in prepared for part in each], variants)
         return [_by_episode(answers, prepared) for answers in by_run]
+
+    def stop(self) -> None:
+        if isinstance(self.agent, StoppableAgent):
+            self.agent.stop()
 
     def _changed(self, screen: Screen) -> Screen:
         return _controlled_screen(screen, self.control)

@@ -12,12 +12,11 @@ The action language decodes the answer after leading and trailing white space is
 With `as_trained`, a model fine-tuned by a run is prompted with the turns of its training instead (`as_trained.py`).
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
@@ -26,7 +25,8 @@ from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageS
 from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
-from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.agents.llm.calls import Calls
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.of_run import recipe_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
@@ -44,13 +44,15 @@ _TASK = (
 
 @dataclass(frozen=True)
 class EndpointAgent:
-    """`past_screens`: the number of earlier screens in the prompt; older actions are written as text.
+    """`chat`: as `Calls`, replies are kept on disk, and a request is sent once.
+
+    `past_screens`: the number of earlier screens in the prompt; older actions are written as text.
 
     `max_tokens`: limit of an answer; a truncated answer is decoded like any other. `workers`: concurrent calls in
     `answer_episodes`. `sentences`: builds the prompt with the training turns of a run; None: the prompt of this module.
     """
 
-    chat: ChatEndpoint
+    chat: ChatEndpoint | Calls
     language: ActionLanguage
     past_screens: int = 2
     max_tokens: int = 128
@@ -58,11 +60,14 @@ class EndpointAgent:
     sentences: TrajectorySentences | None = None
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
-        """Raises EndpointError if the endpoint cannot be used."""
-        start = time.perf_counter()
-        completion = self.chat.completion(self.messages(goal, history, screen), self.max_tokens)
+        """The answer has `failed` if the call failed. Raises EndpointError if the endpoint cannot be used at all."""
+        messages = self.messages(goal, history, screen)
+        try:
+            completion = self.chat.completion(messages, self.max_tokens)
+        except CallError as error:
+            return Answer("", None, failed=str(error))
         read, written = completion.tokens or (None, None)
-        usage = Usage(read, written, completion.calls, seconds=time.perf_counter() - start)
+        usage = Usage(read, written, completion.calls, completion.seconds)
         # A fine-tuned model writes an action without surrounding white space.
         thoughts, text = None, completion.text.strip()
         if self.sentences is not None:
@@ -71,10 +76,15 @@ class EndpointAgent:
         return Answer(completion.text, action, thoughts, box=box, usage=usage)
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        """Answers step by step with `workers` concurrent calls. Raises EndpointError at the first failure."""
+        """Answers step by step with `workers` concurrent calls."""
         if variants:
             raise UserError(f"an endpoint has no variant {variants[0]!r}; it decodes as its server is configured")
-        return [answer_step_by_step(self, episodes, self.workers)]
+        return [answer_step_by_step(self, episodes, self.workers, self.stop)]
+
+    def stop(self) -> None:
+        """Calls under way end early."""
+        if isinstance(self.chat, Calls):
+            self.chat.stop()
 
     def messages(self, goal: str, history: Sequence[Turn], screen: Screen) -> list[dict[str, Any]]:
         """The messages of the chat up to the current screen."""
@@ -114,6 +124,8 @@ class EndpointSettings(AgentSettings):
 
     `as_trained`: the run folder of the served model. The messages are then the turns of its training, with all earlier
     screens; action language, limit of an answer and control are those of the run.
+
+    `calls`: folder of the replies, by default the folder `calls` of the command's output.
     """
 
     agent: str = "endpoint"
@@ -124,6 +136,7 @@ class EndpointSettings(AgentSettings):
     max_tokens: PositiveInt = 128
     concurrency: PositiveInt = 8
     as_trained: str | None = None
+    calls: str | None = None
 
     @model_validator(mode="after")
     def _usable(self) -> "EndpointSettings":
@@ -160,9 +173,13 @@ class EndpointSettings(AgentSettings):
             return {"model": self.model, "as_trained": sha256_of(trained(Path(self.as_trained)).files)}
         return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens}
 
+    def in_output(self, output: Path) -> Self:
+        return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
+
     def load(self) -> Agent:
         """With `as_trained`, the control of the training (`data.control`) is applied too."""
-        language, chat = self.language.build(), self._chat()
+        language, endpoint = self.language.build(), self._chat()
+        chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls))
         if self.as_trained is None:
             return EndpointAgent(chat, language, self.past_screens, self.max_tokens, self.concurrency)
         from vlm_agent.models.build import load_sentences

@@ -132,7 +132,7 @@ class DynamicPlanningAgent(PromptedAgent):
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         for episode in episodes:
             self._plan_for(episode)
-        return answer_recorded(self._recorded_step, episodes, self.past, self.workers, self.calls.stop)
+        return answer_recorded(self._recorded_step, episodes, self.past, self.workers, self.stop)
 
     def _recorded_step(self, episode: Episode, number: int, history: Sequence[Turn]) -> Answer:
         is_right, judge, step = None, self.judge, episode.steps[number]

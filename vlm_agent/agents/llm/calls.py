@@ -106,7 +106,8 @@ class Calls:
     def __init__(self, chat: ChatEndpoint, folder: Path, limits: CallLimits = CallLimits()) -> None:  # noqa: B008
         rate, self._stopped = limits.requests_per_minute, threading.Event()
         self.pace = chat.pace if rate is None else Pace(rate, sleep=self._wait)
-        self.chat = replace(chat, pace=self._before_request)
+        sleep = self._wait if chat.sleep is time.sleep else chat.sleep  # `stop` ends a wait before a repeated request
+        self.chat = replace(chat, pace=self._before_request, sleep=sleep)
         self.folder, self.limits = folder, limits
         self._lock = threading.Lock()
         self._totals = _Totals(before=_paid_before(folder, chat.model))

@@ -131,7 +131,11 @@ class PromptedAgent:
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         """Answers as [episode][step], after demonstrated histories."""
-        return answer_step_by_step(self, episodes, self.workers, self.calls.stop)
+        return answer_step_by_step(self, episodes, self.workers, self.stop)
+
+    def stop(self) -> None:
+        """Calls under way end early."""
+        self.calls.stop()
 
     def expected(self, episodes: Sequence[Episode]) -> Expense:
         """The calls for the steps of `episodes`, with replies of typical lengths, whether they are on disk or not."""

@@ -5,7 +5,7 @@ OUT/<run>/00012/       trace and result of a task (see `runs.py`)
 OUT/online.json        every score of every run, and every task
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
+from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.console import Progress
@@ -105,15 +106,18 @@ def _play(settings: AgentSettings, attempts: list[_Attempt], workers: int, conso
     if not attempts:
         return
     players = dict(BASELINES)
+    stop: Callable[[], object] = bool
     by_agent = [attempt for attempt in attempts if attempt.run not in BASELINES]
     with ExitStack() as stack:
         if by_agent:
             agent = load_agent(settings, console)
             players |= _players(agent)
+            if isinstance(agent, StoppableAgent):
+                stop = agent.stop
             sample = _sample(by_agent)
             steps = sum(allowed_steps(len(episode)) for episode in sample) * len(by_agent) // len(sample)
             stack.enter_context(reported_spending(agent, console, lambda: sample, steps))
-        _play_all(attempts, players, workers, console)
+        _play_all(attempts, players, workers, console, stop)
 
 
 def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
@@ -125,8 +129,17 @@ def _sample(attempts: Sequence[_Attempt]) -> list[Episode]:
     return episodes
 
 
-def _play_all(attempts: list[_Attempt], players: Mapping[str, Player], workers: int, console: Console) -> None:
-    """Raises NoAnswerError at the end if the agent failed to answer in a task; all other tasks are finished."""
+def _play_all(
+    attempts: list[_Attempt],
+    players: Mapping[str, Player],
+    workers: int,
+    console: Console,
+    stop: Callable[[], object],
+) -> None:
+    """Raises NoAnswerError at the end if the agent failed to answer in a task; all other tasks are finished.
+
+    Other exceptions, and Ctrl-C, call `stop`, so that the tasks of other threads end early.
+    """
     failed: list[NoAnswerError] = []
     pool = ThreadPoolExecutor(workers)
     try:
@@ -138,6 +151,9 @@ def _play_all(attempts: list[_Attempt], players: Mapping[str, Player], workers: 
                 except NoAnswerError as error:
                     failed.append(error)
                 progress.advance(1, "acting")
+    except BaseException:
+        stop()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
     if failed:
