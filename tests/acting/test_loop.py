@@ -32,7 +32,7 @@ class ListAgent:
     def act(self, goal, history, screen):
         self.inputs.append((goal, list(history), screen))
         action = self.actions[min(len(self.inputs), len(self.actions)) - 1]
-        return Answer(f"answer {len(self.inputs)}", action, usage=Usage(100, 3))
+        return Answer(f"answer {len(self.inputs)}", action, usage=Usage(100, 3, 1))
 
 
 @dataclass
@@ -72,7 +72,7 @@ def test_the_agent_gets_its_history_and_declares_the_end(tmp_path):
     agent, phone = ListAgent([*TAPS[:2], Action.complete()]), Phone()
     ending = run(tmp_path / "trace", agent, phone)
     assert (ending.reason, ending.steps, ending.is_declared) == ("complete", 3, True)
-    assert ending.tokens == (300, 9)
+    assert (ending.tokens, ending.calls) == ((300, 9), 3)
     assert phone.done == [*TAPS[:2], Action.complete()]
     goal, history, screen = agent.inputs[2]
     assert goal == "open the settings"

@@ -46,8 +46,8 @@ class Ending:
 
     `reason`: complete or impossible if the agent declared it, otherwise the limit or guard that stopped the run (see
     `guard.py`). `steps`: the number of answers; `unparsed` of them were not actions, and `in_doubt` of the actions may
-    or may not have been executed. `tokens`: (read, written) in total, None if the agent does not count them. `seconds`:
-    seconds of screen, agent and action.
+    or may not have been executed. `tokens`: (read, written) in total, `calls`: requests to a model; None if the agent
+    does not count them. `seconds`: seconds of screen, agent and action.
     """
 
     reason: str
@@ -57,6 +57,7 @@ class Ending:
     in_doubt: int
     tokens: tuple[int, int] | None
     seconds: dict[str, float]
+    calls: int | None = None
 
     @property
     def is_declared(self) -> bool:
@@ -112,6 +113,7 @@ class _Run:
     unparsed_in_a_row: int = 0
     in_doubt: int = 0
     tokens: list[tuple[int, int] | None] = field(default_factory=list)
+    calls: list[int | None] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     repetitions: Counter[tuple[bytes, Action]] = field(default_factory=Counter)
 
@@ -135,6 +137,7 @@ class _Run:
         for part, duration in seconds.items():
             self._add_seconds(part, duration)
         self.tokens.append(answer.usage.tokens)
+        self.calls.append(answer.usage.calls)
         number = self.steps
         self.steps += 1
         picture = self.trace.screen(number, pixels)
@@ -197,7 +200,9 @@ class _Run:
         tokens = None
         if counts_by_step and len(counts_by_step) == len(self.tokens):
             tokens = sum(read for read, _ in counts_by_step), sum(written for _, written in counts_by_step)
-        ending = Ending(reason, message, self.steps, self.unparsed, self.in_doubt, tokens, dict(self.seconds))
+        calls = [count for count in self.calls if count is not None]
+        total = sum(calls) if calls and len(calls) == len(self.calls) else None
+        ending = Ending(reason, message, self.steps, self.unparsed, self.in_doubt, tokens, dict(self.seconds), total)
         counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
         self.trace.end(reason, message, **counts, tokens=tokens, seconds=ending.seconds)
         return ending

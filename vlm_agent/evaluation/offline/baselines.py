@@ -1,6 +1,7 @@
 """Baselines without a model: the most frequent action, and the blind ceiling of a data set.
 
-Both score a policy that never looks at the screen. Every agent's score should be compared with them.
+Both score a policy that never looks at the screen. Every agent's score should be compared with them. For a language
+that chooses elements by number, a third one is the score of the demonstrated actions as the language writes them.
 """
 
 from collections import Counter
@@ -9,14 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from vlm_agent.action_languages import default_language
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, Action, ActionKind, Episode
+from vlm_agent.action_languages import ActionLanguage, default_language
+from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, Action, ActionKind, Episode, Screen
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
 from vlm_agent.evaluation.scoring.dialects import SCORERS, verdicts
 from vlm_agent.evaluation.scoring.metrics import overall_weights, score
 from vlm_agent.evaluation.scoring.strict import taps_match_strictly
+from vlm_agent.geometry import box_at
 
 _LANGUAGE = default_language()
 _GRID = 24  # candidate taps along each axis, in addition to the gold taps
@@ -53,7 +55,7 @@ def most_frequent_action(train_episodes: Iterable[Episode]) -> Action:
 
 def constant_predictions(gold: Iterable[Prediction], action: Action) -> list[Prediction]:
     """The same steps, each answered with `action`."""
-    return [replace(row, text=_LANGUAGE.encode(action), predicted=action) for row in gold]
+    return [replace(row, text=_LANGUAGE.encode(action), predicted=action, box=None) for row in gold]
 
 
 def blind_ceiling(
@@ -82,9 +84,28 @@ def blind_ceiling(
     }
 
 
+def written_in(language: ActionLanguage, gold: Iterable[Prediction]) -> list[Prediction]:
+    """The same steps, each answered with the gold action in `language`, which may write another action: one that
+    numbers elements writes a tap on no element as the nearest element."""
+    return [_written(language, row) for row in gold]
+
+
+def _written(language: ActionLanguage, row: Prediction) -> Prediction:
+    screen = Screen(None, row.elements)
+    text = language.encode(row.gold, screen)
+    return replace(row, text=text, predicted=language.decode(text, screen), box=language.predicted_box(text, screen))
+
+
+def taps_on_no_element(gold: Iterable[Prediction]) -> dict[str, int]:
+    """`taps`: gold taps and long presses; `on_no_element`: those whose point no box of the screen contains."""
+    touches = [row for row in gold if row.gold.is_tap or row.gold.kind is ActionKind.LONG_PRESS]
+    beside = sum(box_at([one.box for one in row.elements], row.gold.touch_yx) is None for row in touches)
+    return {"taps": len(touches), "on_no_element": beside}
+
+
 def _answer(gold: Sequence[Prediction], constants: dict[str, Action]) -> list[Prediction]:
     return [
-        replace(row, text=_LANGUAGE.encode(constants[row.gold.name]), predicted=constants[row.gold.name])
+        replace(row, text=_LANGUAGE.encode(constants[row.gold.name]), predicted=constants[row.gold.name], box=None)
         for row in gold
     ]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents import AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.loading import load_agent
@@ -21,26 +22,35 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
+from vlm_agent.evaluation.costs import cost_per_episode
 from vlm_agent.evaluation.identity import AGENT, agent_identity
-from vlm_agent.evaluation.offline.baselines import blind_ceiling, constant_predictions, most_frequent_action
+from vlm_agent.evaluation.offline.baselines import (
+    blind_ceiling,
+    constant_predictions,
+    most_frequent_action,
+    taps_on_no_element,
+    written_in,
+)
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
 from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.report import write_report
-from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table
+from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files import atomic_write
 from vlm_agent.jobs import ArrayTask
 
-__all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "evaluate", "finish"]
+__all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
 
 LISTED = 20
 """Unwritable actions in metrics.json; all are counted."""
 
 MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
+NEAREST_ELEMENT = "nearest_element"
+"""The gold action as the agent's language writes it, if that numbers elements: always the nearest element."""
 
 
 def evaluate(
@@ -140,6 +150,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         steps.check_present(dataset.ids[index] for index in parts.chosen)
         agent_steps = steps if run == AGENT else agent_steps
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
+        if cost := cost_per_episode(parts.merged_path(run)):
+            scores[run]["cost"] = cost
         scores[run]["about"] = about | {"settled_by_prefill": parts.share_from_prefill(run)}
         if unwritable := parts.unwritable(run):
             scores[run]["about"]["unwritable_actions"] = {"count": len(unwritable), "first": unwritable[:LISTED]}
@@ -151,6 +163,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             scores[run]["about"]["repaired_replies"] = repaired
     gold = read_predictions(parts.merged_path(AGENT))
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
+    reach = _reach(gold, plan.language(), benchmark)
+    scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
     with atomic_write(output / "metrics.json") as part:
         part.write_text(json.dumps(scores, indent=2))
     write_report(
@@ -158,15 +172,23 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores,
         gold,
         dataset,
-        _facts(plan, about) | _origins_of_texts(plan, dataset, parts) | _failed_fact(parts) | _repaired_fact(parts),
+        {
+            **_facts(plan, about),
+            **_origins_of_texts(plan, dataset, parts),
+            **_failed_fact(parts),
+            **_repaired_fact(parts),
+            **_reach_fact(reach),
+        },
         judged=agent_steps,
         language=plan.language(),
     )
     title = f"Partial match on {benchmark.split}, %: official, strict below"
     _report_unwritable(parts.unwritable(AGENT), console)
     console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
-    for table in aitz_tables(scores):
+    for table in (*aitz_tables(scores), *cost_tables(scores)):
         console.print(table)
+    for fact, text in _reach_fact(reach).items():
+        console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.failed(run) for run in plan.runs})
     return scores
 
@@ -212,6 +234,26 @@ def _repaired_fact(parts: Parts) -> dict[str, str]:
 def _failed_fact(parts: Parts) -> dict[str, str]:
     failed = parts.failed(AGENT)
     return {"failed steps": f"{len(failed):,}, counted as wrong; first: {failed[0]}"} if failed else {}
+
+
+def _reach(gold: list[Prediction], language: ActionLanguage, benchmark: Benchmark) -> dict[str, dict]:
+    """The score of the gold actions in a language that numbers elements, with the taps that it cannot write."""
+    if not language.numbers_elements:
+        return {}
+    scores = score(written_in(language, gold), benchmark.episode_groups(), scorers=benchmark.scorers)
+    return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}
+
+
+def _reach_fact(reach: dict[str, dict]) -> dict[str, str]:
+    if not reach:
+        return {}
+    counts = reach[NEAREST_ELEMENT]["about"]["gold_taps"]
+    taps, beside = counts["taps"], counts["on_no_element"]
+    share = f" ({100 * beside / taps:.1f} %)" if taps else ""
+    return {
+        "taps on no element": f"{beside:,} of {taps:,} demonstrated ones{share}: this action language can only write "
+        "the nearest element; the run nearest element is the score of all demonstrated actions as it writes them"
+    }
 
 
 def _without_model(

@@ -18,7 +18,7 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
-    - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_said` (written tokens).
+    - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_said` (written tokens), `calls`.
 
     The overall row averages tasks, not subsets. A ratio or mean without a denominator is None.
     """
@@ -51,11 +51,13 @@ def _cost(results: list[Mapping]) -> dict[str, float | None]:
     seconds = [sum(result["seconds"].values()) for result in results]
     steps = sum(result["steps"] for result in results)
     tokens = [result["tokens"] for result in results]
+    calls = [result.get("calls") for result in results]  # results of earlier versions have none
     return {
         "seconds": _mean(seconds),
         "seconds_a_step": sum(seconds) / steps if steps else None,
         "tokens_read": None if None in tokens else _mean([read for read, _ in tokens]),
         "tokens_said": None if None in tokens else _mean([written for _, written in tokens]),
+        "calls": None if None in calls else _mean([count for count in calls if count is not None]),
     }
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from vlm_agent.console import new_table
 from vlm_agent.evaluation.online.scores import OVERALL
 
-_COSTS = ("", "steps", "steps /\nexpert", "no\naction", "seconds\n/ task", "tokens\n/ task", "ends")
+_COSTS = ("", "steps", "steps /\nexpert", "no\naction", "seconds\n/ task", "tokens\n/ task", "calls\n/ task", "ends")
 
 
 def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
@@ -42,6 +42,7 @@ def _cost_cells(row: Mapping) -> list[str]:
         str(row["unparsed"]),
         _number(cost["seconds"], ".1f"),
         _number(tokens, ",.0f"),
+        _number(cost.get("calls"), ".1f"),
         ends,
     ]
 

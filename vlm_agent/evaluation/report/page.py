@@ -16,6 +16,7 @@ from markupsafe import Markup
 from vlm_agent.action_languages import ActionLanguage, default_language
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.evaluation.costs import COST_FORMS
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.curves import curve
 from vlm_agent.evaluation.report.gallery import (
@@ -109,6 +110,7 @@ def write_report(
         earlier=earlier,
         comparison=None if earlier is None else list(comparison_tables(earlier.comparison)),
         confusion=confusion_table(scores["confusion"]),
+        costs=_costs(runs),
         curves=_curves(scores, scorers),
         sections=list(_sections(gallery, steps, main, predictions, earlier, episodes)),
     )
@@ -154,6 +156,15 @@ def _sections(
         before = (earlier.name, rows_by_id(earlier.predictions, flipped_ids))
         for way, flips in flipped.items():
             yield _Section(_FLIPS[way], gallery.flips(flips, before, (main, rows)), flips=True)
+
+
+def _costs(runs: Mapping[str, Mapping]) -> dict[str, dict[str, str]]:
+    """By run that reports them, the costs an episode as text."""
+    costs = {name: run["cost"] for name, run in runs.items() if "cost" in run}
+    return {
+        name: {of: "–" if cost[of] is None else format(cost[of], form) for of, form in COST_FORMS.items()}
+        for name, cost in costs.items()
+    }
 
 
 def _curves(scores: Mapping, scorers: Sequence[str]) -> dict[str, dict]:

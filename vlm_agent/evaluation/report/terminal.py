@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.console import new_table
+from vlm_agent.evaluation.costs import COST_FORMS
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
 from vlm_agent.evaluation.scoring.metrics import headline
@@ -37,6 +38,21 @@ def aitz_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
     for scorer in dict.fromkeys(scorer for by_scorer in scored.values() for scorer in by_scorer):
         named = {name: by_scorer[scorer] for name, by_scorer in scored.items() if scorer in by_scorer}
         yield _aitz_table(f"AitZ, %, by {_words(scorer)}", named)
+
+
+def cost_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
+    """Tokens, calls and seconds an episode (`costs.cost_per_episode`) of the runs that report them; none without."""
+    costs = {name: scores["cost"] for name, scores in runs.items() if "cost" in scores}
+    if costs:
+        table = _table("Cost an episode, mean", list(COST_FORMS))
+        for name, cost in costs.items():
+            cells = [_number(cost[of], form) for of, form in COST_FORMS.items()]
+            table.add_row(_words(name), *cells)
+        yield table
+
+
+def _number(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form)
 
 
 def _aitz_table(title: str, columns: Mapping[str, Mapping]) -> Table:
