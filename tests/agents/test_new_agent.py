@@ -9,8 +9,9 @@ from typing import ClassVar
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from helpers import auto_ui_run
+from helpers import auto_ui_run, tiny
 from helpers.knowing_agent import write_shards
+from helpers.tiny_encoder import write_encoder
 
 from vlm_agent.agents import AGENTS, Agent, AgentSettings, Answer, Turn, Usage
 from vlm_agent.agents.controls import CONTROLS, controls_of
@@ -234,6 +235,10 @@ AGENT_FILES = sorted(AGENT_FOLDER.glob("*.yaml"))
 @pytest.mark.parametrize("path", AGENT_FILES, ids=lambda path: path.stem)
 def test_the_published_agent_files_are_valid(path, tmp_path, monkeypatch):
     settings = agent_settings(str(path))
+    if getattr(settings, "references", None):  # shards and encoder are the user's
+        own = {"shards": tiny.write_shards(tmp_path / "shards", [tiny.episode()]), "encoder": write_encoder(tmp_path)}
+        chosen = settings.references.model_copy(update={key: str(folder) for key, folder in own.items()})
+        settings = settings.model_copy(update={"references": chosen})
     if path.stem == "auto_ui":  # its run is the user's
         auto_ui_run.register(monkeypatch)
         monkeypatch.chdir(auto_ui_run.write_run(tmp_path / settings.run).parents[1])

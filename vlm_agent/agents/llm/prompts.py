@@ -25,7 +25,7 @@ class PromptError(UserError):
 class PromptFile(Section):
     """The texts of a YAML file. $NAME in a text stands for what the agent fills in; $$ is a dollar sign.
 
-    A field `dict[Literal[…], str]` has a text for each of its names.
+    A field `dict[Literal[…], str]` has a text for each of its names. A text that may be missing is None then.
     """
 
     PLACEHOLDERS: ClassVar[Mapping[str, set[str]]] = {}
@@ -34,6 +34,8 @@ class PromptFile(Section):
     @model_validator(mode="after")
     def _has_placeholders(self) -> Self:
         for name, expected in self.PLACEHOLDERS.items():
+            if getattr(self, name) is None:
+                continue
             template = Template(getattr(self, name))
             if not template.is_valid() or set(template.get_identifiers()) != expected:
                 names = " and ".join(f"${one}" for one in sorted(expected))

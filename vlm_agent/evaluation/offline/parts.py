@@ -13,6 +13,7 @@ The plan alone decides which episodes a part holds, so any process may write any
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from vlm_agent.jobs import ArrayTask
 EPISODES_PER_PART = 16
 
 _UNWRITABLE, _FAILED, _UNREAD, _REPAIRED = "unwritable", "failed", "unread", "repaired"
+_REFERENCES = "references"
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,13 @@ class Parts:
         failed: Sequence[str] = (),
         unread: Sequence[str] = (),
         repaired: int = 0,
+        references: Counter[str] | None = None,
     ) -> None:
         """`unwritable`: a line for each demonstrated action that the agent's tokenizer cannot write. `failed`: a line
         for each step that the agent failed to answer; its prediction is a wrong answer. `unread`: a line for each step
-        whose replies could not be read. `repaired`: replies that were requested once more."""
+        whose replies could not be read. `repaired`: replies that were requested once more. `references`: counts of
+        steps and episodes, and of those whose nearest reference has their goal; None for an agent without references.
+        """
         path = self._path(run, number)
         path.unlink(missing_ok=True)  # a summary never stands beside earlier predictions
         from_prefill = [row.usage.from_prefill for row in predictions]
@@ -72,6 +77,7 @@ class Parts:
         summary: dict[str, Any] = {"steps": len(predictions), "settled": count}
         lines = {_UNWRITABLE: unwritable, _FAILED: failed, _UNREAD: unread}
         summary |= {key: list(listed) for key, listed in lines.items() if listed}
+        summary |= {_REFERENCES: dict(references)} if references else {}
         _write_json(path.with_suffix(".json"), summary | ({_REPAIRED: repaired} if repaired else {}))
         write_predictions(path, predictions)
 
@@ -92,6 +98,8 @@ class Parts:
             lines = {key: [line for one in summaries for line in one.get(key, ())] for key in keys}
             merged = steps | {key: listed for key, listed in lines.items() if listed}
             repaired = sum(one.get(_REPAIRED, 0) for one in summaries)
+            references = sum((Counter(one.get(_REFERENCES, {})) for one in summaries), Counter[str]())
+            merged |= {_REFERENCES: dict(references)} if references else {}
             _write_json(self._summary(run), merged | ({_REPAIRED: repaired} if repaired else {}))
         if not self.failed(run):
             shutil.rmtree(self._folder(run), ignore_errors=True)
@@ -117,6 +125,10 @@ class Parts:
     def repaired(self, run: str) -> int:
         """The sum of `write`'s counts after `merge`."""
         return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_REPAIRED, 0)
+
+    def references(self, run: str) -> dict[str, int]:
+        """The sum of `write`'s counts after `merge`; empty for an agent without references."""
+        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_REFERENCES, {})
 
     def merged_path(self, run: str) -> Path:
         return self.output / ("predictions.parquet" if run == AGENT else f"predictions_{run}.parquet")

@@ -1,5 +1,6 @@
 """Predicts every run of a plan, part by part."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
@@ -125,4 +126,16 @@ def _write(
         ]
         for name in ("failed", "unread")
     )
-    parts.write(run, number, rows, unwritable, failed, unread, repaired)
+    parts.write(run, number, rows, unwritable, failed, unread, repaired, _references(answers_by_episode))
+
+
+def _references(answers_by_episode: list[list[Answer]]) -> Counter[str] | None:
+    """Counts of steps and episodes, and of those whose nearest reference has their goal; None without references."""
+    counts: Counter[str] = Counter()
+    for answers in answers_by_episode:
+        known = [answer.reference_has_goal for answer in answers if answer.reference_has_goal is not None]
+        counts["steps"] += len(known)
+        counts["episodes"] += bool(known)
+        counts["steps_with_an_identical_goal"] += sum(known)
+        counts["episodes_with_an_identical_goal"] += any(known)
+    return counts if counts["steps"] else None

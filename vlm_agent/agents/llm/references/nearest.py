@@ -1,0 +1,104 @@
+"""The episodes whose goals are nearest to a goal by a sentence encoder."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+
+from vlm_agent.agents.llm.references.sources import Reference, ReferenceSource
+from vlm_agent.console import Progress, make_console
+from vlm_agent.datasets.statistics.leakage import normalise
+from vlm_agent.files import atomic_write
+
+_DECIMALS = 5
+"""Of similarities. Goals that are as near up to rounding come in their order, whatever the processor."""
+
+
+class Encoder(Protocol):
+    def encode(self, texts: Sequence[str]) -> np.ndarray: ...
+
+
+@dataclass
+class References:
+    """`count` episodes with the nearest goals, all different (in `normalise`), from the nearest on.
+
+    `vectors`: float32 (G, D), of `distinct_goals`. `captions`: those that this process knows, by episode.
+    """
+
+    source: ReferenceSource
+    encoder: Encoder
+    vectors: np.ndarray
+    count: int = 2
+    captions: dict[str, str] = field(default_factory=dict)
+    _found: dict[tuple[str, str], list[Reference]] = field(default_factory=dict, init=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    def nearest(self, goal: str, without: str = "") -> list[Reference]:
+        """`without`: the id of an episode that is left out, the one that is answered. Fewer than `count` if there are
+        no more."""
+        with self._lock:
+            key = (goal, without)
+            if key not in self._found:
+                self._found[key] = [self.source.read(number) for number in self._numbers(goal, without)]
+            return self._found[key]
+
+    def has_goal(self, goal: str, without: str = "") -> bool:
+        """Whether the nearest reference has this goal (in `normalise`)."""
+        found = self.nearest(goal, without)
+        return bool(found) and normalise(found[0].goal) == normalise(goal)
+
+    def _numbers(self, goal: str, without: str) -> list[int]:
+        similarity = np.round(self.vectors @ self.encoder.encode([goal])[0], _DECIMALS)
+        numbers: list[int] = []
+        for place in np.argsort(-similarity, kind="stable").tolist():
+            of_goal = (number for number in self._episodes[place] if self.source.ids[number] != without)
+            numbers += [number for number in (next(of_goal, None),) if number is not None]
+            if len(numbers) == self.count:
+                break
+        return numbers
+
+    @cached_property
+    def _episodes(self) -> list[list[int]]:
+        return list(_by_goal(self.source).values())
+
+
+def distinct_goals(source: ReferenceSource) -> list[str]:
+    """A goal as written for each different one (in `normalise`), in order of appearance."""
+    return [source.goals[numbers[0]] for numbers in _by_goal(source).values()]
+
+
+def stored_vectors(encoder: Encoder, digest: str, goals: Sequence[str], folder: Path) -> np.ndarray:
+    """float32 (G, D): the vectors of `goals`, from `folder` if it has them. `digest`: of the encoder."""
+    name = hashlib.sha256("\n".join([digest, *map(repr, goals)]).encode()).hexdigest()
+    path = folder / f"{name}.npy"
+    if path.exists():
+        return np.load(path, allow_pickle=False)
+    vectors = _encoded(encoder, goals)
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as part, part.open("wb") as file:
+        np.save(file, vectors, allow_pickle=False)
+    return vectors
+
+
+_AT_ONCE = 1024
+
+
+def _encoded(encoder: Encoder, goals: Sequence[str]) -> np.ndarray:
+    parts = []
+    with Progress(make_console(), len(goals), "goals").shown() as progress:
+        for start in range(0, len(goals), _AT_ONCE):
+            parts.append(encoder.encode(goals[start : start + _AT_ONCE]))
+            progress.advance(len(parts[-1]), "encoding references")
+    return np.concatenate(parts)
+
+
+def _by_goal(source: ReferenceSource) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, goal in enumerate(source.goals):
+        found.setdefault(normalise(goal), []).append(number)
+    return found
