@@ -12,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages.binned import BinnedLanguage
+from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents import answer_episodes, answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.vlm.agent import VlmAgent, batches
-from vlm_agent.episodes import Action, Episode
+from vlm_agent.episodes import Action, Episode, UiElement, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
 from vlm_agent.models.llama_vit.family import collate
 from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.trajectory import TrajectorySentences
 
 WORDS = tiny.tokenizer()
 LONG = Action.type_text("abcdefghijklmnopqrstuvwxyz" * 4)
@@ -239,6 +241,18 @@ def test_an_answer_that_agrees_with_a_demonstration_over_the_limit_is_truncated_
     monkeypatch.setattr(BinnedLanguage, "max_tokens", 12)
     assert agent.answer_episode(episode) == step_by_step(agent, episode)
     assert agent.answer_episode(episode)[0].action is None
+
+
+def test_an_answer_has_the_box_of_the_element_that_it_names(monkeypatch):
+    """Two halves cover the chosen element, so that another one is under the tap."""
+    boxes = (0.5, 0.5, 0.2, 0.2), (0.5, 0.5, 0.1, 0.2), (0.6, 0.5, 0.1, 0.2)
+    screen = replace(recorded_screen(EPISODES[0], 0), elements=tuple(UiElement(box) for box in boxes))
+    agent = make_agent(MODELS["random"]())
+    agent.sentences = replace(agent.sentences, language=ElementIndexLanguage())
+    monkeypatch.setattr(TrajectorySentences, "text", lambda self, ids: '{"action_type": "click", "idx": 0}')
+    answer = agent.act("goal", [], screen)
+    assert (answer.action, answer.box) == (Action.tap(0.6, 0.6), boxes[0])
+    assert make_agent(agent.model).act("goal", [], screen).box is None
 
 
 def test_the_token_limit_is_enough_for_ordinary_actions():
