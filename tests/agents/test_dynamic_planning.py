@@ -352,7 +352,7 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more_with_the_reason(tmp_
     assert model.kinds == ["plan_and_step", "plan_and_step", "action", "action"]
     (*first, answer, repair), (*_, action_repair) = model.asked[1][1], model.asked[3][1]
     assert (first, answer["content"]) == (model.asked[0][1], "no plan")
-    assert repair["content"].startswith("That cannot be used: it has no complete JSON object.")
+    assert repair["content"].startswith("That cannot be used: it has no JSON object.")
     assert "a whole number from 0 to 2" in action_repair["content"]
     assert (answers[0].action, answers[0].repaired, answers[0].unread) == (Action.tap(0.625, 0.5), 2, None)
     assert answers[0].usage.calls == 4
@@ -368,7 +368,7 @@ def test_a_second_reply_that_cannot_be_read_is_a_wrong_step_which_is_listed(tmp_
     assert model.counts["action"] == 0  # without a step there is nothing to ask for
     about = json.loads((output / "metrics.json").read_text())["trained"]["about"]
     assert about["repaired_replies"] == 5
-    assert about["unread_steps"][1] == "episode 1, step 1: it has no complete JSON object"
+    assert about["unread_steps"][1] == "episode 1, step 1: it has no JSON object"
     assert "replies requested once more" in (output / "report.html").read_text()
     assert [row.predicted for row in read_predictions(output / "predictions.parquet")] == [None] * 5
 
@@ -399,6 +399,29 @@ def test_plans_that_are_read_and_those_that_are_not(text, lines, step):
     else:
         plan = read_plan(text, with_step=True)
         assert (plan.lines, plan.step) == (lines, step)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("I would open it", "no JSON object"),
+        ("{'plan': 'go'}", "no valid JSON object"),
+        ('{"plan": "say "hi"", "step": "go"}', "no valid JSON object"),
+        ('```json\n{"plan": "1. open\\n2. pr', "cut off before its end; write less"),
+        ('{"plan": ["open", "press"], ', "cut off before its end; write less"),
+        ('{as} {"plan": "open", "step": ', "cut off before its end; write less"),
+    ],
+)
+def test_the_reason_of_an_unread_reply_says_whether_it_was_cut_off_at_the_limit_of_tokens(text, reason):
+    with pytest.raises(UnreadReplyError, match=reason):
+        read_plan(text, with_step=True)
+
+
+def test_both_calls_say_that_a_direction_is_that_of_the_finger(tmp_path):
+    """A plan that confuses directions misleads the action's call (D-PoT, the third kind of error)."""
+    for mode in ("d_pot", "dynamic", "static", "seeact"):
+        model, _ = planned(tmp_path / mode, mode)
+        assert all("it moves up to bring what is further down into view" in str(turns[0]) for _, turns in model.asked)
 
 
 def test_thought_and_action_are_separated_at_a_line_of_its_own():

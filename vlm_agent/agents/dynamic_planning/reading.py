@@ -16,6 +16,7 @@ _SENT_CHARACTERS = 2_000
 MOST_LINES = 100
 """Lines of a plan; further ones are left out."""
 
+_CUT = "its JSON object is cut off before its end; write less"
 _JSON = json.JSONDecoder(strict=False)  # a line break within a string is read
 _STARTS = 50  # opening braces that are tried
 _NUMBER = re.compile(r"^(?:step [0-9]{1,3} ?[.):]|[0-9]{1,3}[.)](?= )) ?", re.IGNORECASE)
@@ -44,17 +45,26 @@ def read_object(text: str) -> dict:
     """The first JSON object in `text`, which may have fences and other text around it. Raises UnreadReplyError."""
     if len(text) > MOST_CHARACTERS:
         raise UnreadReplyError(f"it is longer than {MOST_CHARACTERS:,} characters")
-    start = -1
+    start, reason = -1, "it has no JSON object"
     for _ in range(_STARTS):
         start = text.find("{", start + 1)
         if start < 0:
             break
         try:
             content, _end = _JSON.raw_decode(text, start)
-        except (ValueError, RecursionError):  # no JSON; nested too deeply
+        except (ValueError, RecursionError) as error:  # no JSON; nested too deeply
+            if reason != _CUT:
+                reason = _CUT if _breaks_off(error, text) else "it has no valid JSON object"
             continue
         return content
-    raise UnreadReplyError("it has no complete JSON object")
+    raise UnreadReplyError(reason)
+
+
+def _breaks_off(error: Exception, text: str) -> bool:
+    """Whether an object is valid up to the end of the text, as where a reply is longer than `max_tokens`."""
+    if not isinstance(error, json.JSONDecodeError):
+        return False
+    return error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip())
 
 
 def read_plan(text: str, with_step: bool) -> Plan:
