@@ -2,7 +2,8 @@
 
 import pytest
 
-from vlm_agent.acting.guard import OUTSIDE, PURCHASE, REFUSED, Guard, Proposal, is_launcher
+from vlm_agent.acting.guard import OUTSIDE, PURCHASE, REFUSED, Guard, Proposal
+from vlm_agent.devices.android import is_launcher
 from vlm_agent.episodes import Action, UiElement
 
 ORDER = (UiElement((0.4, 0.4, 0.2, 0.2), "Place order"),)

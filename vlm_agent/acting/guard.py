@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vlm_agent.acting.purchases import purchase_reason
+from vlm_agent.devices.android import is_launcher
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 PURCHASE, OUTSIDE, REFUSED = "purchase", "outside_apps", "refused"
@@ -69,8 +70,3 @@ def _is_inside(proposal: Proposal, apps: Sequence[str]) -> bool:
         return True
     package = proposal.activity.partition("/")[0]
     return is_launcher(package) or package in apps or proposal.activity in apps
-
-
-def is_launcher(package: str) -> bool:
-    """Whether the package is a launcher, by its name: the launchers of nearly all manufacturers contain these words."""
-    return "launcher" in package.casefold() or package.endswith(".home")

@@ -56,3 +56,7 @@ class UnknownAppError(DeviceError):
 
 class RefusedError(DeviceError):
     """A command on the phone reported a failure."""
+
+
+class NotPermittedError(DeviceError):
+    """An action that a device performs by itself was not permitted; it was not performed."""

@@ -1,0 +1,105 @@
+"""A tall picture of a page with its elements, and where the phone's screen shows a row of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vlm_agent.devices.long_screen.stitching import Stitched
+from vlm_agent.episodes import Action, ActionKind, UiElement
+
+_EDGE = 0.06
+"""Fraction of the screen at both ends of the page's visible part where nothing is touched if the page scrolls on."""
+
+_SIDE = 0.02
+"""Elements whose sides differ by less, in screen fractions, may be parts of one element."""
+
+
+@dataclass(frozen=True, eq=False)
+class TallScreen:
+    """`height`: rows of the phone's screen. `activity`: of all pictures."""
+
+    stitched: Stitched
+    elements: tuple[UiElement, ...] | None
+    height: int
+    activity: str
+
+    @property
+    def rows(self) -> int:
+        return len(self.stitched.pixels)
+
+    @property
+    def end(self) -> int:
+        """The position of the screen at the end of the picture: rows by which the page is scrolled."""
+        return self.rows - self.height
+
+    def place(self, row: float, position: int) -> float | None:
+        """The row of the screen that shows row `row` of the picture if the page is scrolled by `position` rows.
+
+        None if the page must be scrolled first.
+        """
+        top, bottom = self.stitched.bars
+        if row < top:
+            return row
+        if row >= self.rows - bottom:
+            return row - self.end
+        edge = self.height * _EDGE
+        low = top + (edge if position > 0 else 0)
+        high = self.height - bottom - (edge if position < self.end else 0)
+        return row - position if low <= row - position < high else None
+
+    def position_for(self, row: float) -> int:
+        """The position at which the row is closest to the middle of the visible part."""
+        top, bottom = self.stitched.bars
+        return min(max(0, round(row - (top + self.height - bottom) / 2)), self.end)
+
+    def on_screen(self, action: Action, place: float) -> Action:
+        """A touch of the picture as a touch of the screen at row `place`."""
+        (y, x), y_on_screen = action.touch_yx, min(place / self.height, 1.0)
+        if action.kind is ActionKind.LONG_PRESS:
+            return Action.long_press(y_on_screen, x)
+        if action.is_tap:
+            return Action.tap(y_on_screen, x)
+        rise = (action.lift_yx[0] - y) * self.rows / self.height
+        return Action.swipe((y_on_screen, x), (min(max(0.0, y_on_screen + rise), 1.0), action.lift_yx[1]))
+
+
+def is_touch(action: Action) -> bool:
+    """Whether the action touches something on the picture. A swipe up or down does not: it scrolls the page."""
+    if action.kind is ActionKind.LONG_PRESS:
+        return True
+    return action.kind is ActionKind.DUAL_POINT and action.direction not in ("up", "down")
+
+
+def tall_elements(
+    stitched: Stitched, height: int, parts: Sequence[tuple[UiElement, ...] | None]
+) -> tuple[UiElement, ...] | None:
+    """The elements of all pictures in fractions of the tall one; None if one of the pictures has none reported.
+
+    An element counts where its centre is taken from its picture. An element cut off at different places is joined.
+    """
+    rows = len(stitched.pixels)
+    found: list[tuple[int, UiElement]] = []
+    for number, (elements, offset) in enumerate(zip(parts, stitched.offsets, strict=True)):
+        if elements is None:
+            return None
+        for element in elements:
+            y, x, tall, wide = element.box
+            if stitched.source(offset + (y + tall / 2) * height) == number:
+                box = ((offset + y * height) / rows, x, tall * height / rows, wide)
+                _add(found, number, replace(element, box=box))
+    return tuple(element for _, element in found)
+
+
+def _add(found: list[tuple[int, UiElement]], number: int, element: UiElement) -> None:
+    for index, (other, earlier) in enumerate(found):
+        if other != number and _are_parts_of_one(earlier, element):
+            top = min(earlier.box[0], element.box[0])
+            bottom = max(one.box[0] + one.box[2] for one in (earlier, element))
+            found[index] = other, replace(earlier, box=(top, earlier.box[1], bottom - top, earlier.box[3]))
+            return
+    found.append((number, element))
+
+
+def _are_parts_of_one(first: UiElement, second: UiElement) -> bool:
+    (y, x, tall, wide), (other_y, other_x, other_tall, other_wide) = first.box, second.box
+    is_alike = first.name == second.name and max(abs(x - other_x), abs(wide - other_wide)) < _SIDE
+    return is_alike and y < other_y + other_tall and other_y < y + tall
