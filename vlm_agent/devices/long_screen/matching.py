@@ -87,7 +87,9 @@ def _best_offset(first: np.ndarray, second: np.ndarray, contrasts: np.ndarray) -
     return best if best_share >= _QUALITY else None
 
 
-def _agreement(first: np.ndarray, second: np.ndarray, contrasts: Sequence[np.ndarray]) -> tuple[float, float]:
+def _agreement(
+    first: np.ndarray, second: np.ndarray, contrasts: Sequence[np.ndarray] | np.ndarray
+) -> tuple[float, float]:
     """(gain, share) of two overlapping profiles: the contrast that agrees minus the differences, and its share of all.
 
     Blocks with the contrast nan are not counted.
