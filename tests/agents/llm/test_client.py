@@ -1,5 +1,6 @@
 """The chat client against a real server: its requests, its retries, and its errors."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -193,6 +194,17 @@ def test_an_unreachable_server_is_an_error_without_retries():
     with pytest.raises(EndpointError, match=r"cannot be reached .*is the server running"):
         endpoint(url, waits).complete(MESSAGES, 32)
     assert waits == []
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "tokens"),
+    [(7, 0, (7, 0)), (1 << 32, 2, (1 << 32, 2)), (10**30, 2, None), (7, -1, None), (True, 2, None), ("7", 2, None)],
+)
+def test_tokens_that_cannot_be_a_count_are_unknown(read, written, tokens):
+    usage = {"prompt_tokens": read, "completion_tokens": written}
+    body = json.dumps({"choices": [{"message": {"content": "tap"}}], "usage": usage}).encode()
+    with serving(lambda n, request: Reply(body)) as (url, _):
+        assert endpoint(url).completion(MESSAGES, 32).tokens == tokens
 
 
 def test_a_completion_without_content_is_an_empty_text():

@@ -22,6 +22,7 @@ KEY = "OPENAI_API_KEY"
 
 _TRANSIENT = {408, 429, 500, 502, 503, 504}
 _LONGEST_WAIT = 60.0
+_MOST_TOKENS = 1 << 32  # A larger count cannot be one, and sums of such counts do not fit into a file of predictions.
 _MESSAGE_CHARACTERS = 300  # of a server's error message
 
 
@@ -232,10 +233,12 @@ def _completion(body: bytes, calls: int) -> Completion:
 def _tokens(usage: object) -> tuple[int, int] | None:
     if not isinstance(usage, dict):
         return None
-    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    if type(prompt) is not int or type(completion) is not int or prompt < 0 or completion < 0:
-        return None
-    return prompt, completion
+    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
+    return None if prompt is None or completion is None else (prompt, completion)
+
+
+def _count(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
 
 
 def _shown(body: bytes) -> str:
