@@ -1,4 +1,4 @@
-"""The four texts of each step of an episode: kept where they exist, otherwise by template or by a model.
+"""The texts of each step of an episode: kept where they exist, otherwise by template or by a model.
 
 | text     | from                                                                                             |
 |----------|--------------------------------------------------------------------------------------------------|
@@ -6,6 +6,7 @@
 | `action` | a template; the model names what a tap touches, and sees it marked                               |
 | `think`  | goal, screen and its description, the actions so far, and the recorded action as the conclusion  |
 | `result` | the screens before and after the action; fixed for the end of an episode, empty without a screen |
+| `plan`   | goal, screen, the lines of the steps so far, and the recorded action (`plans.py`)                |
 
 Texts never depend on whether calls fail: a text whose inputs are missing waits for them. So an interrupted annotation
 has the same texts as an uninterrupted one.
@@ -16,8 +17,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from vlm_agent.agents.llm.client import CallError
-from vlm_agent.annotation.prompts import Messages, Prompts
-from vlm_agent.episodes import CoatTexts, Episode, Step, element_at
+from vlm_agent.annotation.plans import PLAN, write_plan
+from vlm_agent.annotation.prompts import Messages, PlanPrompts, Prompts
+from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step, element_at
 from vlm_agent.texts.actions import describe_action, touches_element
 
 TEXTS = ("screen", "action", "think", "result")
@@ -26,8 +28,11 @@ TEXTS = ("screen", "action", "think", "result")
 STOPPED = "The screen does not change: the agent stops here."
 """The result of an action that ends the episode. No later step reads it."""
 
+CHOICES = (*TEXTS, PLAN)
+"""Texts that can be written; by default those of `TEXTS`."""
+
 Ask = Callable[[str, Messages], str]
-"""The reply to a request for one of `TEXTS`. Raises CallError if the request fails."""
+"""The reply to a request for one of `CHOICES`. Raises CallError if the request fails."""
 
 
 def _keep(_: Messages) -> None:
@@ -43,10 +48,11 @@ class NoTextError(CallError):
 
 @dataclass
 class StepTexts:
-    """`texts`: by name, empty where missing. `origin`: by name, `kept`, `template`, `model` or `none` (the step has no
-    such text). `failed`: by name, why a text is missing."""
+    """`texts`: by name (`TEXTS`), empty where missing. `plan`: None without one. `origin`: by name (`CHOICES`), `kept`,
+    `template`, `model` or `none` (the step has no such text). `failed`: by name, why a text is missing."""
 
     texts: dict[str, str]
+    plan: PlanTexts | None = None
     origin: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -56,7 +62,7 @@ class StepTexts:
 
 @dataclass(frozen=True)
 class Annotator:
-    """`texts`: which of `TEXTS` to write. `replace`: also where a step has one.
+    """`texts`: which of `CHOICES` to write; a plan needs `plan_prompts`. `replace`: also where a step has one.
 
     `accept_missing`: a text that depends on a missing one is written without it, otherwise it waits. `discard`: called
     with a request whose reply has no text, so that it can be sent again later.
@@ -68,10 +74,21 @@ class Annotator:
     replace: bool = False
     accept_missing: bool = False
     discard: Callable[[Messages], None] = _keep
+    plan_prompts: PlanPrompts | None = None
+
+    @property
+    def counted(self) -> tuple[str, ...]:
+        """The texts whose origins are counted: those of CoAT, and plans if they are written."""
+        return CHOICES if PLAN in self.texts else TEXTS
+
+    @property
+    def writes_coat(self) -> bool:
+        """Whether it writes a text of CoAT; if not, steps keep theirs, or have none."""
+        return any(name in TEXTS for name in self.texts)
 
     def annotate(self, episode: Episode) -> list[StepTexts]:
         """The texts of each step. Raises every error of `ask` but CallError."""
-        steps = [StepTexts(asdict(step.coat or CoatTexts())) for step in episode.steps]
+        steps = [StepTexts(asdict(step.coat or CoatTexts()), step.plan) for step in episode.steps]
         for name in TEXTS:
             for number, step in enumerate(steps):
                 if step.texts[name] and not (self.replace and name in self.texts):
@@ -80,7 +97,26 @@ class Annotator:
                     self._write(name, episode, number, steps)
                 else:
                     step.origin[name] = "none"
+        if self.plan_prompts is not None and PLAN in self.texts:
+            for number in range(len(steps)):
+                self._write_plan(self.plan_prompts, episode, number, steps)
         return steps
+
+    def _write_plan(self, prompts: PlanPrompts, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
+        own = steps[number]
+        if own.plan is not None and not self.replace:
+            own.origin[PLAN] = "kept"
+            return
+        own.plan = None
+        try:
+            self._wait_for(PLAN, steps[:number])
+            earlier = [_step_line(*pair) for pair in zip(episode.steps[:number], steps, strict=False)]
+            action = _action_text(episode.steps[number], own)
+            ask = lambda messages: self.ask(PLAN, messages)  # noqa: E731
+            own.plan = write_plan(prompts, episode, number, earlier, action, ask, self.discard)
+            own.origin[PLAN] = "model"
+        except CallError as error:
+            own.failed[PLAN] = str(error)
 
     def _write(self, name: str, episode: Episode, number: int, steps: Sequence[StepTexts]) -> None:
         own = steps[number]
@@ -148,6 +184,11 @@ def _action_text(step: Step, own: StepTexts) -> str:
         return describe_action(step.action)
     element = element_at(step.elements, step.action.touch_yx)
     return describe_action(step.action, "an element" if element is None else f'"{element.name}"')
+
+
+def _step_line(step: Step, own: StepTexts) -> str:
+    """An earlier step in words: the line of its plan, or its action where that is missing."""
+    return own.plan.step if own.plan is not None and own.plan.step else _action_text(step, own)
 
 
 def clean_text(reply: str) -> str:

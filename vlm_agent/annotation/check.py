@@ -14,6 +14,10 @@ that is named by other words than the screen's own annotation is listed although
 | names nothing      | of a tap has no word for what is touched                                                   |
 | not on the screen  | of a tap shares no word with any element of the screen                                     |
 | other element      | of a tap names elements of the screen, but not the one under the finger                    |
+
+The same for the immediate step of a plan (`PlanTexts.step`), as "plan: …". A step may begin with any verb, so only a
+known one can be that of another action; a step that names no element of the screen is listed unless the touched element
+has no text. A step that closes something needs no name.
 """
 
 import difflib
@@ -26,6 +30,8 @@ from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
 from vlm_agent.geometry import DIRECTIONS
 from vlm_agent.texts.actions import coat_direction, touches_element
+
+_OF_PLAN = "plan: "
 
 _SIMILAR = 0.75
 """Words with at least this ratio (`difflib`) count as the same: annotated texts are read from pixels, with errors."""
@@ -133,6 +139,10 @@ class Finding:
     description: str
     action: str
 
+    @property
+    def is_of_plan(self) -> bool:
+        return self.problem.startswith(_OF_PLAN)
+
     def __str__(self) -> str:
         line = f"episode {self.episode_id}, step {self.step}: {self.problem}: {self.description!r} for {self.action}"
         return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
@@ -149,6 +159,8 @@ def check_episode(episode: Episode) -> Iterator[Finding]:
         if (problem := check_step(step)) is not None:
             description = "" if step.coat is None else step.coat.action
             yield Finding(episode.id, number, problem, description, describe(step.action))
+        if step.plan is not None and (problem := check_planned_step(step.plan.step, step)) is not None:
+            yield Finding(episode.id, number, f"{_OF_PLAN}{problem}", step.plan.step, describe(step.action))
 
 
 def check_step(step: Step) -> str | None:
@@ -161,15 +173,43 @@ def check_step(step: Step) -> str | None:
         return "missing"
     if action.name not in _actions_named(words):
         return "other action"
+    if touches_element(action):
+        return _element_problem(words, step)
+    return _problem_without_element(text, action)
+
+
+def check_planned_step(text: str, step: Step) -> str | None:
+    """The first problem of the immediate step of a plan; None if it has none."""
+    words, action = _words(text), step.action
+    if not words:
+        return "missing"
+    if words[0] in _CLOSING and action.name in ("tap", "swipe"):
+        return None
+    named = _actions_named(words)
+    if named and action.name not in named:
+        return "other action"
+    if not touches_element(action):
+        return _problem_without_element(text, action)
+    touched = element_at(step.elements, action.touch_yx)
+    if touched is not None and _mentions(words, touched):
+        return None
+    problem = _element_problem(words, step)
+    return None if problem == "not on the screen" and touched is not None and not touched.text else problem
+
+
+_CLOSING = frozenset({"close", "dismiss", "cancel"})
+
+
+def _problem_without_element(text: str, action: Action) -> str | None:
+    """The problem of a description of an action that touches no element, apart from its first word."""
+    words = _words(text)
     if action.is_swipe:
         return _direction_problem(words, action)
     if action.kind is ActionKind.TYPE:
         return None if _folded(action.text) in _folded(text) else "other text"
     if action.name in _PRESSING:
         return None if _buttons(words) == {action.name} else "other button"
-    if action.is_status:
-        return _status_problem(words, action)
-    return _element_problem(words, step) if touches_element(action) else None
+    return _status_problem(words, action) if action.is_status else None
 
 
 def _actions_named(words: Sequence[str]) -> frozenset[str]:

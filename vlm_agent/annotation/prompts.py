@@ -1,21 +1,23 @@
 """The prompts for the texts that a model writes, from the files in `templates/` or in a folder of the user.
 
-| file          | placeholders                           | pictures                                    |
-|---------------|----------------------------------------|---------------------------------------------|
-| `screen.txt`  |                                        | the screen                                  |
-| `touched.txt` |                                        | the screen with the touched element marked  |
-| `think.txt`   | `$goal $earlier $screen $action`       | the screen                                  |
-| `result.txt`  | `$action`                              | the screens before and after the action     |
+| file             | placeholders                        | pictures                                    |
+|------------------|-------------------------------------|---------------------------------------------|
+| `screen.txt`     |                                     | the screen                                  |
+| `touched.txt`    |                                     | the screen with the touched element marked  |
+| `think.txt`      | `$goal $earlier $screen $action`    | the screen                                  |
+| `result.txt`     | `$action`                           | the screens before and after the action     |
+| `plan.txt`       | `$goal $earlier $screen $action`    | the screen, unless it is shown as HTML only |
+| `plan_again.txt` | `$reason`                           |                                             |
 
-Only the prompt for the thought has the goal. The description of a screen must not depend on it. The result must not say
-that the goal is reached: it is an input of the next step.
+The last two are read only where plans are written. Only the prompts for thought and plan have the goal. The description
+of a screen must not depend on it. The result must not say that the goal is reached: it is an input of the next step.
 """
 
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -24,6 +26,8 @@ from vlm_agent.agents.llm.prompts import numbered_lines, user
 from vlm_agent.drawing.actions import draw_touched
 from vlm_agent.episodes import Step
 from vlm_agent.errors import UserError
+from vlm_agent.sentences.html import one_line, screen_html
+from vlm_agent.texts.actions import touches_element
 
 TEMPLATES = Path(__file__).with_name("templates")
 
@@ -34,7 +38,10 @@ _PLACEHOLDERS = {
     "result": frozenset(("action",)),
 }
 
+_PLAN_PLACEHOLDERS = {"plan": _PLACEHOLDERS["think"], "plan_again": frozenset(("reason",))}
+
 Messages = list[dict[str, Any]]
+ScreenForm = Literal["html", "picture", "both"]
 
 
 class Prompts:
@@ -72,12 +79,46 @@ class Prompts:
         return [user(self._templates[name].substitute(values), pictures)]
 
 
+class PlanPrompts:
+    """The prompts for plans. `shown`: the screen as HTML, as a picture, or both.
+
+    Raises UserError as `Prompts`.
+    """
+
+    def __init__(self, folder: Path = TEMPLATES, shown: ScreenForm = "both") -> None:
+        texts = {name: _read(folder / f"{name}.txt", known) for name, known in _PLAN_PLACEHOLDERS.items()}
+        self._plan, self._again = (Template(texts[name]) for name in ("plan", "plan_again"))
+        self.shown = shown
+        self.digest = hashlib.sha256("\0".join([*texts.values(), shown]).encode()).hexdigest()
+
+    def plan(self, goal: str, earlier: Sequence[str], step: Step, action: str) -> Messages:
+        """Asks for plan and step. `earlier`: the steps before, oldest first; like `action`, this step's, in words."""
+        notes, pictures = [], []
+        if self.shown != "picture":
+            html = screen_html(step.screen).strip() or "none are known"
+            notes.append(f"The elements of the current screen:\n{html}")
+        if self.shown != "html":
+            picture = Image.fromarray(_pixels(step))
+            notes.append("The picture is the current screen.")
+            if touches_element(step.action):
+                picture = draw_touched(picture, step.action, step.elements)
+                notes.append("What the finger touches next is marked in magenta; do not mention the mark.")
+            pictures.append(np.asarray(picture))
+        values = {"goal": one_line(goal), "earlier": numbered_lines(earlier) or "none", "action": action}
+        return [user(self._plan.substitute(values, screen="\n\n".join(notes)), pictures)]
+
+    def again(self, reason: str) -> dict[str, Any]:
+        """Asks for a reply that can be read. `reason`: why the last one cannot."""
+        return user(self._again.substitute(reason=reason))
+
+
 def _read(path: Path, known: frozenset[str]) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(
-            f"{path} is missing; a folder of prompts needs {', '.join(f'{name}.txt' for name in _PLACEHOLDERS)}"
+            f"{path} is missing; a folder of prompts needs {', '.join(f'{name}.txt' for name in _PLACEHOLDERS)}, and "
+            f"for plans {', '.join(f'{name}.txt' for name in _PLAN_PLACEHOLDERS)}"
         ) from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 text: {error}") from None

@@ -1,4 +1,4 @@
-"""`vlm-agent annotate`: write CoAT's four texts for the steps of shards, check them, review them."""
+"""`vlm-agent annotate`: write CoAT's texts or D-PoT's plans for the steps of shards, check them, review them."""
 
 import argparse
 import math
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Copies shards to a new folder in which every step has the four texts of Chain-of-Action-Thought: a description of the
 screen (without the goal), the thought before the action, a description of the action, and its result. Texts that a step
-has already are kept. Prints an estimate of the cost before the first call. The API key is read from OPENAI_API_KEY.
+has already are kept. `--texts plan` writes a plan and the immediate step instead (D-PoT). Prints an estimate of the
+cost before the first call. The API key is read from OPENAI_API_KEY.
 
 Run the same command again to resume: every reply is on disk before it is used, so a request is sent once, and the
 result is the same to the byte. In a job array, each task annotates a part of the shards, and one command at the end
@@ -29,7 +30,7 @@ completes the result. --check lists action descriptions that contradict their ac
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "annotate", run, "write CoAT's four texts for the steps of shards", _DESCRIPTION)
+    parser = add_command(commands, "annotate", run, "write CoAT's texts or plans for the steps of shards", _DESCRIPTION)
     parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
     parser.add_argument("--endpoint", metavar="URL", help="a served vision-language model, http://localhost:8000/v1 …")
     parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
@@ -39,9 +40,12 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--texts",
         nargs="+",
-        choices=("screen", "think", "action", "result"),
+        choices=("screen", "think", "action", "result", "plan"),
         metavar="NAME",
-        help="which texts to write: screen think action result (default all)",
+        help="which texts to write: screen think action result (default these four), plan",
+    )
+    parser.add_argument(
+        "--screen", choices=("html", "picture", "both"), help="the screen in requests for plans (default both)"
     )
     parser.add_argument("--replace", action="store_true", help="write texts also where a step has them already")
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
@@ -94,17 +98,19 @@ def run(options: argparse.Namespace) -> int:
         review(options.output, 0 if options.port is None else options.port, console)
         return OK
     from vlm_agent.annotation.job import annotate
-    from vlm_agent.annotation.prompts import TEMPLATES, Prompts
+    from vlm_agent.annotation.prompts import TEMPLATES, PlanPrompts, Prompts
     from vlm_agent.jobs import ArrayTask
 
+    folder = TEMPLATES if options.prompts is None else options.prompts
     annotate(
         options.shards,
         _settings(options),
-        Prompts(TEMPLATES if options.prompts is None else options.prompts),
+        Prompts(folder),
         _service(options),
         options.output,
         console,
         None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+        PlanPrompts(folder, options.screen or "both") if "plan" in (options.texts or ()) else None,
     )
     return OK
 
@@ -113,6 +119,8 @@ def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
     if (options.shard_index is None) != (options.shard_count is None):
         error("--shard-index and --shard-count must be used together")
+    if options.screen is not None and "plan" not in (options.texts or ()):
+        error("--screen needs --texts plan")
     if options.port is not None and not options.review:
         error("--port needs --review")
     if options.max_cost is not None and options.price is None:

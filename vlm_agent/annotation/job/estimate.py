@@ -7,16 +7,17 @@ from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.cost import Expense
 from vlm_agent.annotation.annotator import Annotator
 from vlm_agent.annotation.job.shards import read_episode
+from vlm_agent.annotation.plans import PLAN, TYPICAL
 from vlm_agent.annotation.prompts import Messages
 from vlm_agent.datasets.shards.dataset import ShardDataset
 
 SAMPLED = 5
 """Episodes whose requests are written for the estimate."""
 
-_WORDS = {"screen": 75, "action": 8, "think": 45, "result": 45}
+_WORDS = {"screen": 75, "action": 8, "think": 45, "result": 45, PLAN: 60}
 _TOKENS_PER_WORD = 1.4
 """Typical lengths of replies, from Android in the Zoo: descriptions of 80 to 120 words, thoughts of 30 to 70, results
-of 20 to 80. The shipped prompts ask for somewhat less."""
+of 20 to 80. The shipped prompts ask for somewhat less. A plan of six lines has about 60 words."""
 
 
 def estimate(dataset: ShardDataset, episodes: Sequence[int], annotator: Annotator, calls: Calls, limit: int) -> Expense:
@@ -29,7 +30,7 @@ def estimate(dataset: ShardDataset, episodes: Sequence[int], annotator: Annotato
         if (reply := calls.stored(messages, limit)) is not None:
             return reply.text
         total += calls.expected(messages, limit, min(round(_WORDS[name] * _TOKENS_PER_WORD), limit))
-        return " ".join(["word"] * _WORDS[name])
+        return TYPICAL if name == PLAN else " ".join(["word"] * _WORDS[name])
 
     sampler = replace(annotator, ask=ask)
     for index in sampled:

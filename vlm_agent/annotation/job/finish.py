@@ -74,7 +74,8 @@ def print_findings(findings: Sequence[Finding], console: Console, more: str, sho
         console.print(Text(str(finding)), soft_wrap=True)
     by_problem = Counter(finding.problem for finding in findings)
     counts = ", ".join(f"{count:,} {problem}" for problem, count in by_problem.most_common())
-    console.print(Text(f"{len(findings):,} action description(s) need a look ({counts}); {more}"), soft_wrap=True)
+    kinds = "text(s)" if any(finding.is_of_plan for finding in findings) else "action description(s)"
+    console.print(Text(f"{len(findings):,} {kinds} need a look ({counts}); {more}"), soft_wrap=True)
 
 
 def read_findings(output: Path) -> list[Finding]:
@@ -103,7 +104,7 @@ def _manifest(plan: AnnotationPlan, entries: Sequence[Entry], edits: EditStore) 
     counts = {name: Counter[str]() for name in TEXTS}
     for entry in entries:
         for name, by_origin in entry.counts.items():
-            counts[name].update(by_origin)
+            counts.setdefault(name, Counter()).update(by_origin)
     return {
         "vlm_agent_version": vlm_agent.__version__,
         "annotation": dict(plan.described),
@@ -132,9 +133,16 @@ def check(shards: Path, split: str | None, subset: str | None, console: Console)
     findings = list(check_dataset(dataset))
     if findings:
         print_findings(findings, console, f"checked {len(dataset):,} episodes", len(findings))
-    elif any(step.coat for index in range(len(dataset)) for step in dataset.without_pixels(index).steps):
-        console.print(f"Checked {len(dataset):,} episodes: no action description needs a look", highlight=False)
+    elif kinds := _kinds_of_texts(dataset):
+        console.print(f"Checked {len(dataset):,} episodes: no {' or '.join(kinds)} needs a look", highlight=False)
     else:
         raise DatasetError(
             f"{shards} has no texts to check; write them with `vlm-agent annotate {shards} --endpoint …`"
         )
+
+
+def _kinds_of_texts(dataset: ShardDataset) -> list[str]:
+    """The texts that the check reads, as far as the dataset has them."""
+    steps = [step for index in range(len(dataset)) for step in dataset.without_pixels(index).steps]
+    kinds = {"action description": any(step.coat for step in steps), "plan": any(step.plan for step in steps)}
+    return [kind for kind, is_there in kinds.items() if is_there]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.annotation.annotator import TEXTS
+from vlm_agent.annotation.annotator import CHOICES, TEXTS
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import sha256_of
@@ -74,8 +74,10 @@ class AnnotationPlan:
             ) from None
 
 
-def plan_of(dataset: ShardDataset, settings: AnnotationSettings, prompts_digest: str) -> AnnotationPlan:
-    """`dataset`: opened with the split and subset of the settings.
+def plan_of(
+    dataset: ShardDataset, settings: AnnotationSettings, prompts_digest: str, plan_prompts_digest: str | None = None
+) -> AnnotationPlan:
+    """`dataset`: opened with the split and subset of the settings. `plan_prompts_digest`: None without plans.
 
     Raises DatasetError where no episode is chosen.
     """
@@ -86,8 +88,10 @@ def plan_of(dataset: ShardDataset, settings: AnnotationSettings, prompts_digest:
         "shards": {"manifest_sha256": sha256_of([dataset.directory / MANIFEST])},
         "prompts_sha256": prompts_digest,
         **asdict(settings),
-        "texts": [name for name in TEXTS if name in settings.texts],
+        "texts": [name for name in CHOICES if name in settings.texts],
     }
+    if plan_prompts_digest is not None:
+        described["plan_prompts_sha256"] = plan_prompts_digest
     by_shard: dict[str, list[int]] = {}
     for index in range(count):
         by_shard.setdefault(dataset.place(index)[0], []).append(index)

@@ -17,8 +17,8 @@ from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, AnnotationSettings, ShardPlan, job, plan_of
-from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, read_entry, read_episode, write_shard
-from vlm_agent.annotation.prompts import Prompts
+from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, Written, read_entry, read_episode, write_shard
+from vlm_agent.annotation.prompts import PlanPrompts, Prompts
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
@@ -47,9 +47,11 @@ def annotate(
     output: Path,
     console: Console,
     task: ArrayTask | None = None,
+    plan_prompts: PlanPrompts | None = None,
 ) -> None:
     """Writes `shards` with the texts of all steps to `output`; one `task` of a job array writes its share of the
     shards, and `finish` must follow after all tasks. An interrupted annotation is resumed, and no call is repeated.
+    `plan_prompts`: needed if the settings have plans written.
 
     Raises DatasetError where `output` holds another annotation, a screen cannot be decoded, or texts are missing after
     all else is done; EndpointError if the endpoint cannot be used, and CostLimitError at `max_cost`.
@@ -58,7 +60,7 @@ def annotate(
     job(output).check_folder()
     if output.exists() and output.resolve() == Path(shards).resolve():
         raise DatasetError(f"{output} holds the shards to annotate; choose another --output")
-    plan = plan_of(dataset, settings, prompts.digest)
+    plan = plan_of(dataset, settings, prompts.digest, None if plan_prompts is None else plan_prompts.digest)
     chat = ChatEndpoint(service.endpoint, settings.model)
     with job(output).locked(shared=task is not None):
         job(output).write_or_verify_plan(plan.content())
@@ -70,6 +72,7 @@ def annotate(
             settings.replace,
             service.accept_missing,
             lambda messages: calls.discard(messages, settings.max_tokens),
+            plan_prompts,
         )
         run = _Run(dataset, plan, annotator, calls, service, output, console)
         failures = run.annotate(list(plan.shards if task is None else task.items(plan.shards)), settings.max_tokens)
@@ -146,6 +149,7 @@ class _Run:
                 EditStore(self._output / WORK),
                 self._service.accept_missing,
                 lambda steps: progress.advance(steps, label),
+                Written(self._annotator.counted, self._annotator.writes_coat),
             )
 
     @contextmanager

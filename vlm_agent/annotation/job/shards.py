@@ -19,6 +19,7 @@ from vlm_agent.annotation.annotator import TEXTS, StepTexts
 from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import WORK, ShardPlan
+from vlm_agent.annotation.plans import PLAN
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
 from vlm_agent.datasets.shards.schema import from_row
 from vlm_agent.episodes import Episode
@@ -30,7 +31,7 @@ ORIGINS = ("kept", "template", "model", "none")
 
 @dataclass(frozen=True)
 class Failure:
-    """A text that is missing: its episode, step (from 0) and name (`TEXTS`), and why."""
+    """A text that is missing: its episode, step (from 0) and name (`CHOICES`), and why."""
 
     episode: str
     step: int
@@ -87,6 +88,14 @@ AnnotatedRow = tuple[dict[str, Any], Sequence[StepTexts]]
 """A row of the input (`ShardDataset.row`), and the texts of its steps."""
 
 
+@dataclass(frozen=True)
+class Written:
+    """What an annotator writes: its `counted` texts, and whether `coat` is among them (`writes_coat`)."""
+
+    counted: tuple[str, ...] = TEXTS
+    coat: bool = True
+
+
 def write_shard(
     output: Path,
     plan: ShardPlan,
@@ -94,6 +103,7 @@ def write_shard(
     edits: EditStore,
     accept_missing: bool,
     report: Callable[[int], None],
+    written: Written = Written(),
 ) -> list[Failure]:
     """Writes a shard and its entry if no text is missing, or with `accept_missing`; returns what is missing.
 
@@ -101,7 +111,7 @@ def write_shard(
     """
     failures: list[Failure] = []
     findings: list[dict[str, Any]] = []
-    counts = {name: Counter[str]() for name in TEXTS}
+    counts = {name: Counter[str]() for name in written.counted}
     digest = edits.digest(plan.episode_ids)
 
     def annotated() -> Iterator[dict[str, Any]]:
@@ -113,10 +123,13 @@ def write_shard(
             ]
             failures.extend(missing)
             for step in steps:
-                for name in TEXTS:
+                for name in written.counted:
                     counts[name]["missing" if name in step.failed else step.origin[name]] += 1
             for struct, step in zip(row["steps"], steps, strict=True):
-                struct["coat"] = dict(step.texts)
+                if written.coat:
+                    struct["coat"] = dict(step.texts)
+                if PLAN in written.counted:
+                    struct["plan"] = None if step.plan is None else asdict(step.plan)
             yield _checked(_edited(row, edits), findings)
             report(len(steps))
 

@@ -16,7 +16,7 @@ from vlm_agent.annotation.job.plan import WORK
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elements
-from vlm_agent.episodes import CoatTexts, Episode, Step
+from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step
 
 MOST_CHARACTERS = 8000
 """Of an edited text."""
@@ -38,6 +38,7 @@ class InvalidEditError(Exception):
 @dataclass(frozen=True)
 class ShownStep:
     """A step on the page. `problem`: of its action description, None without one. `has_next`: a later screen exists.
+    `plan`: shown, not edited.
 
     `next`, `previous`, `next_open`, `next_finding`: (episode, step) or None.
     """
@@ -50,6 +51,7 @@ class ShownStep:
     length: int
     action: str
     texts: Mapping[str, str]
+    plan: PlanTexts | None
     accepted: bool
     edited: tuple[str, ...]
     problem: str | None
@@ -94,7 +96,8 @@ class ReviewSession:
         self._dataset = ShardDataset(output)
         self._store = EditStore(output / WORK)
         self._edits: dict[str, EpisodeEdits] = {name: self._store.load(name) for name in self._dataset.ids}
-        self._problems = {(finding.episode_id, finding.step): finding.problem for finding in read_findings(output)}
+        findings = [finding for finding in read_findings(output) if not finding.is_of_plan]
+        self._problems = {(finding.episode_id, finding.step): finding.problem for finding in findings}
         self._position = {name: index for index, name in enumerate(self._dataset.ids)}
         self._lock = threading.Lock()
 
@@ -140,6 +143,7 @@ class ReviewSession:
             len(content),
             describe(content.steps[number].action),
             self._texts(content, number, edit),
+            content.steps[number].plan,
             edit.accepted,
             tuple(edit.texts),
             self._problems.get((content.id, number)),
