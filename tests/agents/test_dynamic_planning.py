@@ -3,6 +3,7 @@
 import base64
 import json
 import random
+import re
 import time
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +19,9 @@ from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.dynamic_planning.plans import PlansError
+from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.dynamic_planning.reading import UnreadReplyError, read_plan, read_verdict, split_thought
+from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.images import decode_screen
@@ -566,6 +569,21 @@ def test_wrong_settings_are_named(tmp_path, content, message):
     path.write_text(json.dumps({"agent": "dynamic_planning", "endpoint": "http://a:1", "model": "m"} | content))
     with pytest.raises(AgentError, match=message):
         agent_settings(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "changed", "message"),
+    [
+        ("$plan", "$plans", "plan must have $plan"),
+        ("Which action is it?", "Which action for $goal?", "nothing is filled into action_question; remove $goal"),
+        ("What is the plan?", "The plan for $goal?", "nothing is filled into first_question; remove $goal"),
+    ],
+)
+def test_a_placeholder_that_nothing_fills_is_an_error(tmp_path, text, changed, message):
+    path = tmp_path / "prompts.yaml"
+    path.write_text(PROMPTS.read_text().replace(text, changed))
+    with pytest.raises(PromptError, match=re.escape(message)):
+        DynamicPlanningSettings(endpoint="http://a:1", model="m", prompts=str(path)).identity()
 
 
 def test_the_identity_has_what_decides_the_answers_and_no_address(tmp_path):

@@ -29,7 +29,7 @@ class PromptFile(Section):
     """
 
     PLACEHOLDERS: ClassVar[Mapping[str, set[str]]] = {}
-    """The placeholders of each text; texts that are not listed have none."""
+    """The placeholders of each text; texts that are not listed have none, and are used as they are."""
 
     @model_validator(mode="after")
     def _has_placeholders(self) -> Self:
@@ -40,6 +40,15 @@ class PromptFile(Section):
             if not template.is_valid() or set(template.get_identifiers()) != expected:
                 names = " and ".join(f"${one}" for one in sorted(expected))
                 raise ValueError(f"{name} must have {names}, and no other placeholder; write $$ for a dollar sign")
+        return self
+
+    @model_validator(mode="after")
+    def _has_no_other_placeholders(self) -> Self:
+        for name in set(type(self).model_fields) - set(self.PLACEHOLDERS):
+            value = getattr(self, name)
+            for text in value.values() if isinstance(value, dict) else [value]:
+                if found := Template(text or "").get_identifiers():
+                    raise ValueError(f"nothing is filled into {name}; remove ${found[0]}")
         return self
 
     @model_validator(mode="after")
