@@ -117,7 +117,9 @@ def _add_prompting(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--texts", metavar="NAME", help="coat: screen descriptions and results are recorded, or from phone, or model"
     )
-    parser.add_argument("--calls", metavar="DIR", help="prompted model: folder of the replies (default: OUTPUT/calls)")
+    parser.add_argument(
+        "--calls", metavar="DIR", help="endpoint, prompted model: folder of the replies (default: OUTPUT/calls)"
+    )
     parser.add_argument(
         "--price", type=float, nargs=2, metavar=("READ", "WRITTEN"), help="prompted model: money per million tokens"
     )

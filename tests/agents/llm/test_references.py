@@ -366,3 +366,9 @@ def test_predicted_references_have_the_predicted_actions_and_the_recorded_screen
     np.testing.assert_array_equal(source.first_screen(1).pixels, test[1].steps[0].screenshot)
     with pytest.raises(UserError, match="lacks episode e1"):
         Predicted(out, shards).first_screen(1)
+    (out / "plan.json").write_text("{}")
+    with pytest.raises(UserError, match=r"screens of .* cannot be read: .* name their folder as references\.shards"):
+        Predicted(out).first_screen(1)
+    (out / "plan.json").unlink()
+    with pytest.raises(UserError, match=r"name their folder as references\.shards"):
+        Predicted(out).first_screen(1)

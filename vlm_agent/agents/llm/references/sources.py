@@ -142,17 +142,17 @@ class Predicted:
 
     @cached_property
     def _dataset(self) -> ShardDataset:
-        place = self.shards
-        if place is None:
-            plan = read_json(self.folder / PLAN, "name the folder of its screens as references.shards")
-            place = Path(plan["given"]["shards"])
         try:
-            return ShardDataset(place)
-        except DatasetError as error:
+            return ShardDataset(self._shards_of_the_plan() if self.shards is None else self.shards)
+        except (DatasetError, OSError, KeyError, TypeError) as error:
             raise ReferencesError(
                 f"references: the screens of {self.folder} cannot be read: {error}; name their folder "
                 "as references.shards"
             ) from None
+
+    def _shards_of_the_plan(self) -> Path:
+        """Raises one of several errors for a plan that is damaged or missing."""
+        return Path(read_json(self.folder / PLAN, "evaluate again")["given"]["shards"])
 
     @cached_property
     def _places(self) -> dict[str, int]:
