@@ -226,31 +226,57 @@ def test_other_episodes_count_captions_that_are_on_disk_and_a_second_run_asks_no
     assert len(list((tmp_path / "calls/references").glob("*.npy"))) == 1
 
 
-REQUESTS = {
-    "none": "f188876e69e4514f",
-    "few_shot": "f709d7c1c225a7c4",
-    "seeact": "ed4b2555859d6700",
-    "react": "f6083bddf6af840e",
-    "static": "ea4e55688a271157",
-    "dynamic": "ea4e55688a271157",
-    "d_pot": "fbb7d2b996781901",
+FIXED = {
+    "first_system": "Plan. $form",
+    "first_forms": {"plan": "a plan", "plan_and_step": "a plan and a step", "description": "words"},
+    "action_system": "$language $form",
+    "action_forms": {"action": "An action.", "thought": "A thought and an action."},
+    "examples": "$examples",
+    "example": "$goal $html $action",
+    **{name: f"{name}: ${name}" for name in ("goal", "actions", "steps", "plan", "step", "description", "unchanged")},
+    "html": "$html",
+    "marks": "marks",
+    "no_elements": "none",
+    "first_question": {"plan": "plan?", "plan_and_step": "plan and step?", "description": "what?"},
+    "action_question": "action?",
+    "repair": "$reason",
+    "judge": "judge",
+    "judged_action": "$judged_action",
+    "judge_question": "right?",
+    "wrong": "$reason",
 }
-"""A digest of the requests of each mode, from before references existed."""
+"""Prompts without the texts of references."""
+REQUESTS = {
+    "none": "1060679cbfa135a9",
+    "few_shot": "b40ebda9bb8e52b9",
+    "seeact": "6303c684c7fd7d13",
+    "react": "2490ce505f766579",
+    "static": "c3a9dc148ccfd58e",
+    "dynamic": "c3a9dc148ccfd58e",
+    "d_pot": "95e479976143e12a",
+}
+"""A digest of the requests of each mode with `FIXED`, from before references existed."""
 
 
 def test_without_references_requests_and_identity_are_those_of_earlier_versions(tmp_path):
-    reply = '{"plan": "1. open it\\n2. done", "step": "open it"} {"action_type": "click", "idx": 1}'
+    own = tmp_path / "prompts.yaml"
+    own.write_text(json.dumps(FIXED))
+    reply = '{"plan": "1. open it\\n2. done", "step": "open it"} press home'
     with serving(lambda n, body: Reply(reply)) as (url, _):
         for mode, digest in REQUESTS.items():
             folder = tmp_path / mode
             content = {"endpoint": url, "model": "vlm", "calls": str(folder), "concurrency": 1, "screen": "html"}
+            content |= {"prompts": str(own), "action_language": {"name": "binned", "bins": 10}}
             without = DynamicPlanningSettings(mode=mode, **content)
             without.load().answer_episodes([tiny.episode(1)])
             names = "\n".join(sorted(path.stem for path in folder.rglob("*.json")))
             assert (mode, hashlib.sha256(names.encode()).hexdigest()[:16]) == (mode, digest)
-            assert "references" not in without.identity()
-    # This fails after a change of other prompts, too: then it needs their new digest.
-    assert without.identity()["prompts"].startswith("9b6c37377a6e758b")
+    assert "references" not in without.identity()
+    assert without.identity()["prompts"].startswith("e772091d304b32b8")
+    shipped = {"endpoint": "http://a:1", "model": "vlm"}
+    (tmp_path / "shipped.yaml").write_text(PROMPTS.read_text().partition("\n# With `references`")[0] + "\n")
+    names = DynamicPlanningSettings(**shipped, prompts=str(tmp_path / "shipped.yaml")).identity()
+    assert DynamicPlanningSettings(**shipped).identity() == names
 
 
 # Settings and errors

@@ -72,7 +72,7 @@ def test_an_agent_trained_under_a_control_is_evaluated_under_it(shards, tmp_path
 def test_a_screen_is_prepared_once_for_all_passes(shards):
     agent = vlm_agent("qwen2_5_vl")
     whole, single = preparation_of(agent)(EPISODES[0]), preparation_of(agent)(EPISODES[0])
-    pairs = zip(whole.sentence.screens, single.sentence.screens, strict=True)
+    pairs = zip(whole.sentences[0].screens, single.sentences[0].screens, strict=True)
     assert all(first is second for first, second in pairs)
     assert all(step.screenshot is None for step in whole.episode.steps)
 
