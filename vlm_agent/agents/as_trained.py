@@ -7,7 +7,8 @@
     …
 
 With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action. With
-`data.past_screens`, the steps in words follow the goal.
+`data.past_screens`, the steps in words follow the goal. A text model has goal and words as the message of the system,
+and each screen as HTML (`sentences/html.py`).
 
 All earlier screens that the model reads are sent, resized as in training, so that the image processor of the server
 does not resize them again with another filter.
@@ -25,21 +26,30 @@ from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
+NO_ELEMENTS = (
+    "a text model reads the elements of the screen, and this source has none; choose a source with elements, such as "
+    "adb or simulated, or a model with vision"
+)
+
 
 def trained_messages(
     sentences: TrajectorySentences, goal: str, history: Sequence[Turn], screen: Screen
 ) -> list[dict[str, Any]]:
     """The messages up to the current screen.
 
-    Raises UserError for a model without chat turns, and for screens without pixels.
+    Raises UserError for a model without chat turns, for screens without pixels, and for a text model for a screen
+    without elements.
     """
     template = sentences.template
-    if template.system is None:
+    if template.system is None and not sentences.as_html:
         raise UserError("this kind of model was not trained on chat turns, so no chat endpoint can serve it as trained")
+    if sentences.as_html and screen.elements is None:
+        raise UserError(NO_ELEMENTS)
     shown = 0 if sentences.past is None else sentences.past.first_shown(len(history))
-    messages: list[dict[str, Any]] = [{"role": "system", "content": template.system}]
     episode = episode_of(goal, history, screen, bool(sentences.thoughts.parts.read))
     opening = template.goal.format(goal=goal) + "".join(sentences.words_before(episode, len(history)))
+    messages: list[dict[str, Any]] = [{"role": "system", "content": opening if sentences.as_html else template.system}]
+    opening = "" if sentences.as_html else opening
     for number, step in list(enumerate(episode.steps))[shown:]:
         lines = "".join(sentences.thoughts.read(sentences.texts_at(episode, number)))
         messages.append(_screen_message(sentences, opening + lines, step.screen))
@@ -58,6 +68,8 @@ def image_part(pixels: np.ndarray) -> dict[str, Any]:
 
 
 def _screen_message(sentences: TrajectorySentences, opening: str, screen: Screen) -> dict[str, Any]:
+    if sentences.as_html:
+        return {"role": "user", "content": opening + sentences.html(screen)}
     if screen.pixels is None:
         raise UserError("a chat endpoint needs screenshots, and this source has none")
     prepared = sentences.screens.prepare(screen.pixels).transpose(1, 2, 0)

@@ -13,7 +13,7 @@ With `as_trained`, a model fine-tuned by a run is prompted with the turns of its
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -74,6 +74,12 @@ class EndpointAgent:
             thoughts, text = self.sentences.thoughts.split(completion.text)
         action, box = self.language.decode(text, screen), self.language.predicted_box(text, screen)
         return Answer(completion.text, action, thoughts, box=box, usage=usage)
+
+    def without_sight(self) -> "EndpointAgent | None":
+        """The agent of a text model with an empty screen in place of each; None for a model that sees pixels."""
+        if self.sentences is None or not self.sentences.as_html:
+            return None
+        return replace(self, sentences=replace(self.sentences, grey=True))
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         """Answers step by step with `workers` concurrent calls."""

@@ -88,7 +88,8 @@ def _compare_step(
     history, screen = demonstrated(episode, number), recorded_screen(episode, number)
     messages = trained_messages(sentences, episode.goal, history, screen)
     listed, image = chat.tokenize(messages), getattr(agent.model.config, "image_token_id", None)
-    if listed is not None and image in listed:  # some server versions omit images from the list
+    # some server versions omit images from the list
+    if listed is not None and (sentences.as_html or image in listed):
         check.tokenized += 1
         if (found := _compare_ids(agent, sentence, _collapsed(listed, image))) is not None:
             return found
@@ -97,7 +98,7 @@ def _compare_step(
         check.counted += 1
         if served.tokens[0] != len(sentence):
             return _compare_counts(agent, chat, messages, sentence, served.tokens[0])
-        if step.size not in sizes:
+        if not sentences.as_html and step.size not in sizes:
             sizes.add(step.size)
             resized = [*messages[:-1], _with_screen(messages[-1], cast("np.ndarray", step.screen.pixels))]
             read = chat.completion(resized, 1).tokens
@@ -137,6 +138,11 @@ def _compare_counts(agent: VlmAgent, chat: ChatEndpoint, messages: list[dict], s
     The request is repeated with the smallest screens: an unchanged difference is caused by the text.
     """
     surplus = served - len(sentence)
+    if agent.sentences.as_html:
+        return (
+            f"the prompt has {served} tokens on the server and {len(sentence)} in training: its chat template or "
+            "tokenizer is not that of the run"
+        )
     dot = np.full((1, 1, 3), 128, np.uint8)  # resized to the smallest screen
     smallest = np.ascontiguousarray(agent.sentences.screens.prepare(dot).transpose(1, 2, 0))
     small = [_with_screen(message, smallest) if message["role"] == "user" else message for message in messages]

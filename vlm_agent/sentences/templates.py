@@ -30,5 +30,8 @@ HTML_TURNS = ChatTemplate(cue="Action:\n")
 """For text models. Goal and HTML end with a line feed, and so does the cue: a server's tokenizer, which reads a whole
 conversation at once, separates them as training does."""
 
+CHAT_TURNS_KEY = "trained_on_chats"
+"""The key of tokenizer_config.json of a run on chats, whose tokenizer has the chat template of its training."""
+
 PLAIN = ChatTemplate()
 """For language models without chat turns, such as Llama 2."""

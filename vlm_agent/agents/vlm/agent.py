@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.agents.agent import Answer, Turn, Usage, episode_of
+from vlm_agent.agents.as_trained import NO_ELEMENTS
 from vlm_agent.agents.decoding.constrained import Constrained
 from vlm_agent.agents.decoding.greedy import (
     Choice,
@@ -40,12 +41,6 @@ from vlm_agent.sentences.windows import past_of
 if TYPE_CHECKING:
     from peft import PeftModel
     from transformers import PreTrainedModel
-
-
-NO_ELEMENTS = (
-    "a text model reads the elements of the screen, and this source has none; choose a source with elements, such as "
-    "adb or simulated, or a model with vision"
-)
 
 
 @dataclass

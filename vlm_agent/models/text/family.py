@@ -1,6 +1,7 @@
 """The family of text models: Llama, Mistral, Qwen2 and Qwen3."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -12,6 +13,7 @@ from vlm_agent.models.pretrained import configuration, language_configuration, l
 from vlm_agent.models.text.cost import TextCost
 from vlm_agent.models.text.decoder import TextDecoder
 from vlm_agent.models.text.model import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
+from vlm_agent.models.text.serving import save_for_serving
 from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import NO_PIXELS
@@ -45,6 +47,9 @@ class TextFamily(ModelFamily):
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
         choose_attention(None, model)
         return model
+
+    def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+        save_for_serving(model, tokenizer, folder)
 
     def use_masked_attention(self, model: PreTrainedModel) -> None:
         model.set_attn_implementation("sdpa")
