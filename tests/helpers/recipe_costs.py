@@ -6,7 +6,8 @@
 AITW has these episodes and screens (Rawles et al. 2023), about 80 % of them in train; how lengths spread around each
 subset's mean is assumed. A two-hundredth of them is made, of google_apps only the tenth that the mixture keeps, and
 what grows with the data is multiplied. Of AitZ a tenth of the train split is made, with texts as long as those of its
-published episode by T5's tokenizer. Checkpoints are the published configurations (`published_configs`), with
+published episode by T5's tokenizer. Text models get the same episodes with HTML as long as that of the real
+episode of AITW: 312 tokens a screen. Checkpoints are the published configurations (`published_configs`), with
 stand-ins for the tokenizers: words whole, numbers in digits. With Qwen's own, Qwen2.5-VL-7B's lines were the same
 but for 1 % more tokens to learn.
 """
@@ -33,6 +34,7 @@ from vlm_agent.episodes import Action, CoatTexts, Step
 from vlm_agent.models.cost import Flops
 from vlm_agent.recipe.model import SOURCES
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.sentences.html import SCREEN_PHRASES
 from vlm_agent.sentences.steps import PHRASES as STEP_PHRASES
 from vlm_agent.training.data.sentence_kinds.chain_pass import ChainPass
 from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass
@@ -67,12 +69,19 @@ MACHINES = {
     "auto_ui_large": EIGHT,
     "auto_ui_base_aitz": EIGHT,
     "qwen2_5_vl_7b_lora_aitz": EIGHT,
+    "llama2_7b_html": EIGHT,
 }
 """Where each recipe is to run: the first is what its header's dry run asks about."""
 
 ON_AITZ = ("auto_ui_base_aitz", "qwen2_5_vl_7b_lora_aitz")
 """The recipes whose data are AitZ."""
 
+ON_HTML = ("llama2_7b_html",)
+"""The recipes whose model reads elements. D-PoT's has a part of one subset."""
+
+_ELEMENTS = (8, 28)
+"""The fewest and most elements of a screen, with `_ELEMENT_WORDS` words each."""
+_ELEMENT_WORDS = 1
 _SIZES = ((1440, 720), (2280, 1080), (2340, 1080), (2400, 1080))
 _AITZ_SIZES = ((600, 270),)
 _GOALS = (
@@ -100,15 +109,27 @@ _COST = re.compile(r"^# Cost, estimated.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 
 def shards_of(name: str, folder: Path) -> Path:
     """The episodes for a recipe's dry run, below `folder`; made where they are not yet."""
-    there = folder / ("aitz" if name in ON_AITZ else "shards")
-    if not there.exists():
-        (write_aitz if name in ON_AITZ else write_shards)(there)
+    kind = "aitz" if name in ON_AITZ else "html" if name in ON_HTML else "shards"
+    if not (there := folder / kind).exists():
+        {"aitz": write_aitz, "html": write_html, "shards": write_shards}[kind](there)
     return there
 
 
 def write_shards(folder: Path, share: float = MADE * TRAIN) -> Path:
     """A share of AITW in episodes without pixels; nothing that a dry run reads is left out."""
     return _write(folder, _rows([EncodedScreen(b"", *size) for size in _SIZES], share))
+
+
+def write_html(folder: Path, share: float = MADE * TRAIN) -> Path:
+    """As `write_shards`, with elements."""
+    rng = np.random.default_rng(0)
+    rows = _rows([EncodedScreen(b"", *size) for size in _SIZES], share)
+    return _write(folder, ({**row, "steps": [_with_elements(step, rng) for step in row["steps"]]} for row in rows))
+
+
+def _with_elements(step: dict, rng: np.random.Generator) -> dict:
+    element = {"box": [0.0, 0.0, 0.1, 0.1], "text": " ".join([_WORD] * _ELEMENT_WORDS), "type": "TEXT"}
+    return step | {"elements": [element] * int(rng.integers(*_ELEMENTS))}
 
 
 def write_aitz(folder: Path, share: float = AITZ_MADE) -> Path:
@@ -192,6 +213,8 @@ def stand_ins(recipe: Recipe, folder: Path) -> dict[str, str]:
 
 def _texts(recipe: Recipe) -> list[str]:
     """What a tokenizer should have whole words of. With those of Auto-UI a tap has 55 tokens; T5's own has 54."""
+    if recipe.model.is_text:
+        return [*TEXTS, *SCREEN_PHRASES]
     if recipe.data.sentences != "chain_of_actions":
         return TEXTS
     language = recipe.action_language.build()
@@ -215,6 +238,7 @@ def cost_lines(name: str, dry: DryRun) -> str:
     grown = _grown(name, dry)
     everything = grown * reads.episodes
     data = "AitZ's train split" if name in ON_AITZ else "AITW's train split, google_apps cut to 10 %"
+    data = "a part of google_apps" if name in ON_HTML else data
     trained, frozen = (sum(part[kind] for part in dry.parameters.values()) / 1e6 for kind in ("trained", "frozen"))
     plural = "s" if target.gpus > 1 else ""
     lines = [
@@ -273,6 +297,8 @@ def _recomputed(dry: DryRun, grown: float) -> str:
 
 def _grown(name: str, dry: DryRun) -> float:
     """How many times the episodes of the recipe's train split are those that were made."""
+    if name in ON_HTML:
+        return 1
     if name in ON_AITZ:
         return sum(episodes for episodes, _ in AITZ.values()) / dry.reads.episodes
     return sum(kept * episodes for episodes, kept in _kept()) * TRAIN / dry.reads.episodes

@@ -20,7 +20,7 @@ from vlm_agent.training.dry_run.report import Target, dry_run
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted((ROOT / "recipes").glob("*.yaml"))
-SMALL = ("auto_ui_tiny", "llama_vit_smollm2", "llama_vit_tiny", "phone_vlm_tiny_lora")
+SMALL = ("auto_ui_tiny", "llama_vit_smollm2", "llama_vit_tiny", "phone_vlm_tiny_lora", "text_tiny")
 DRAWN = tuple(f"pretrain_phone_vlm_tiny{part}" for part in ("", "_walks", "_practice"))
 ELSEWHERE = ("gcloud", "hf", "make", "cp", ".venv/bin/pip")
 """Programs that are not ours."""
@@ -85,8 +85,9 @@ def test_a_recipe_of_the_package_is_saved_and_read_unchanged(path, tmp_path):
 
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_recipe_states_for_every_part_of_a_model_how_it_is_trained(model_type):
-    without_vision = {"vision"} if model_type == "auto_ui" else set()  # it reads features
-    assert set(TrainedParts.model_fields) - without_vision == set(family(model_type).parts)
+    without = {"auto_ui": {"vision"}}  # it reads features
+    without |= dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), {"vision", "projector"})  # they read text
+    assert set(TrainedParts.model_fields) - without.get(model_type, set()) == set(family(model_type).parts)
 
 
 @every_recipe
@@ -150,7 +151,9 @@ def test_the_cost_in_a_header_equals_the_dry_run_on_its_machine(name, dry_run_of
 WITHOUT_THOUGHTS = [name for name in recipe_costs.MACHINES if name not in recipe_costs.ON_AITZ]
 
 
-@pytest.mark.parametrize("name", [name for name in WITHOUT_THOUGHTS if not name.startswith("auto_ui")])
+@pytest.mark.parametrize(
+    "name", [name for name in WITHOUT_THOUGHTS if not name.startswith("auto_ui") and name not in recipe_costs.ON_HTML]
+)
 def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(name, dry_run_of):
     dry = dry_run_of(name)
     weights = max(dry.parameters["head"]["frozen"], dry.parameters["embeddings"]["frozen"])  # one of both where tied
@@ -162,6 +165,8 @@ def test_the_head_is_a_five_hundredth_of_a_step_because_few_tokens_have_a_label(
 def test_a_recipe_for_a_laptop_can_be_dry_run_too(name, folder):
     path = ROOT / "recipes" / f"{name}.yaml"
     overrides = {"data.shards": str(folder / "shards")}
+    if name == "text_tiny":
+        overrides = {"data.shards": str(recipe_costs.shards_of("llama2_7b_html", folder))}
     if name == "llama_vit_smollm2":
         overrides |= recipe_costs.stand_ins(read_recipe(path), folder) | {"model.language_model.gguf_file": "null"}
     dry = dry_run(ShardDataModule(read_recipe(path, overrides)), Target(find_gpu("4090"), 1, 0.4))
