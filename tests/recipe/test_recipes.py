@@ -86,7 +86,7 @@ def test_a_recipe_of_the_package_is_saved_and_read_unchanged(path, tmp_path):
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_a_recipe_states_for_every_part_of_a_model_how_it_is_trained(model_type):
     without = {"auto_ui": {"vision"}}  # it reads features
-    without |= dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), {"vision", "projector"})  # they read text
+    without |= {text: {"vision", "projector"} for text in ("llama", "mistral", "qwen2", "qwen3")}
     assert set(TrainedParts.model_fields) - without.get(model_type, set()) == set(family(model_type).parts)
 
 
