@@ -204,7 +204,7 @@ def stand_ins(recipe: Recipe, folder: Path) -> dict[str, str]:
     overrides = {}
     for part, source in sources.items():
         if source is not None:
-            there = folder / source.checkpoint.replace("/", "--")
+            there = folder / (source.checkpoint.replace("/", "--") + ("-html" if recipe.model.is_text else ""))
             overrides[f"model.{part}.checkpoint"] = str(
                 there if there.exists() else write_checkpoint(there, source.checkpoint, _texts(recipe))
             )
