@@ -98,6 +98,25 @@ def test_without_a_task_the_goal_is_that_of_the_option(run, tmp_path):
     assert read_trace(tmp_path / "trace").heading.goal == "open the mail"
 
 
+def test_with_long_screens_the_agent_sees_the_page_whole(run, tmp_path):
+    to_settings = [Action.press("home"), Action.open_app("Settings")]
+    options = ["--long-screens", "--goal", "look around", "--animation", str(tmp_path / "a.gif")]
+    assert run([*to_settings, Action.tap(0.9, 0.3), Action.complete()], *options) == OK
+    trace = read_trace(tmp_path / "trace")
+    heights = [trace.screen(step).shape[0] for step in trace.steps]
+    assert heights[1] == 448  # the launcher
+    assert heights[2] > 1000
+    assert (trace.heading.task, trace.heading.size) == (None, None)
+    assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_long_screens_cannot_be_confirmed_one_by_one(run, capsys):
+    with pytest.raises(SystemExit) as refused:
+        run([Action.complete()], "--long-screens", "--confirm")
+    assert refused.value.code == FAILED
+    assert "cannot be combined with --confirm" in capsys.readouterr().err
+
+
 @needs_browser
 def test_a_task_in_the_browser_is_reached_and_the_trace_is_complete(run, tmp_path, capsys):
     actions, goal = shop_expert(), browser_task("shop", SHOP).goal

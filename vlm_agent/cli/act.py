@@ -3,6 +3,7 @@
 import argparse
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--allow-purchases", action="store_true", help="do not ask before actions that could spend money"
     )
+    parser.add_argument(
+        "--long-screens",
+        action="store_true",
+        help="show the agent each page as one tall picture, for which the page is scrolled to its end and back",
+    )
     parser.add_argument("--animation", type=file_name(".gif"), metavar="FILE", help="write the run as an animated GIF")
 
 
@@ -65,6 +71,7 @@ def run(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.acting.guard import Guard
+    from vlm_agent.acting.long_screens import long_screen
     from vlm_agent.acting.loop import Limits, act
     from vlm_agent.agents.loading import load_agent, reported_spending
     from vlm_agent.datasets.sources.trace_writer import TraceWriter
@@ -74,17 +81,22 @@ def run(options: argparse.Namespace) -> int:
     with options.device.open() as phone:
         goal = phone.task.goal if options.goal is None else options.goal
         agent = load_agent(settings, console)
-        with TraceWriter(folder, _heading(phone, goal, settings.display_name)) as trace, Keys() as keys:
+        heading = _heading(phone, goal, settings.display_name, options.long_screens)
+        with TraceWriter(folder, heading) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
             _warn(console, phone, options)
             guard = Guard(keys.agrees, options.confirm, options.apps, options.allow_purchases)
+
+            device = phone.device
+            if options.long_screens:
+                device = long_screen(device, goal, trace, guard, partial(_say, console))
 
             def watch(step: "ProposedStep") -> bool:
                 _say(console, _step_lines(step))
                 return keys.wants_stop()
 
             with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
-                ending = act(agent, phone.device, goal, trace, guard, Limits(options.steps), watch)
+                ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch)
         _say(console, _summary(ending, phone))
     if options.animation is not None:
         from vlm_agent.datasets.sources.traces import read_trace
@@ -106,13 +118,13 @@ def _one_step(phone: "OpenedDevice", goal: str) -> "Episode":
     return Episode("", "", goal, (Step(np.zeros((*phone.device.size, 3), np.uint8), Action.complete()),))
 
 
-def _heading(phone: "OpenedDevice", goal: str, agent: str) -> "Heading":
+def _heading(phone: "OpenedDevice", goal: str, agent: str, long_screens: bool) -> "Heading":
     from vlm_agent.datasets.sources.traces import Heading
 
     identity = (uuid.uuid4().hex, goal, agent, phone.name)
     if phone.task is None:
         return Heading(*identity)
-    if phone.replay_address is None:
+    if phone.replay_address is None or long_screens:  # actions on a tall picture cannot be replayed on the phone
         return Heading(*identity, phone.task.subset)
     # With a goal of the user's own it is a different episode, which can still be replayed on the same phone.
     return Heading(*identity, phone.task.subset, phone.replay_address, phone.device.size)
@@ -159,6 +171,8 @@ def _say(console: "Console", text: str) -> None:
 
 def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
+    if options.long_screens and options.confirm:
+        error("--long-screens scrolls pages without a question; it cannot be combined with --confirm")
     check_agent_options(options)
     if options.goal is None and not options.device.has_task:
         error("--goal is missing; describe what the agent should do")

@@ -133,6 +133,9 @@ def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--online", action="store_true", help="score the agent on tasks on simulated phones")
     parser.add_argument("--tasks", type=count, metavar="N", help="number of tasks (default 100)")
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")
+    parser.add_argument(
+        "--long-screens", action="store_true", help="--online: show the agent each page as one tall picture"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -168,6 +171,7 @@ def _run_online(options: argparse.Namespace) -> int:
 
     values = {name: getattr(options, name) for name in ("tasks", "seed", "workers")}
     values = {name: value for name, value in values.items() if value is not None}
+    values["long_screens"] = options.long_screens
     evaluate_online(_agent(options), options.output, make_console(), controls=_controls(options), **values)
     return OK
 
@@ -193,10 +197,13 @@ def _check_online(options: argparse.Namespace) -> None:
     names = [name for name in offline if getattr(options, name) is not None]
     names += [name for name in ("finish", "constrained") if getattr(options, name)]
     online_names = [name for name in ("tasks", "seed") if getattr(options, name) is not None]
+    online_names += ["long_screens"] if options.long_screens else []
     if options.online and names:
         options.parser.error(f"--{names[0].replace('_', '-')} is for recorded episodes, not for --online")
     if not options.online and online_names:
-        options.parser.error(f"--{online_names[0]} needs --online, which scores the agent on simulated phones")
+        options.parser.error(
+            f"--{online_names[0].replace('_', '-')} needs --online, which scores the agent on simulated phones"
+        )
     if options.online and options.workers == 0:
         options.parser.error("--workers must be 1 or greater with --online")
 

@@ -128,6 +128,24 @@ def test_success_needs_the_goal_and_the_right_final_action(tmp_path):
         assert (result["reached"], result["success"]) == (True, False)
 
 
+def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(tmp_path):
+    settings = Action.open_app("Settings")
+
+    class Reader:
+        def act(self, goal, history, screen):
+            return Answer("", (settings, Action.complete())[min(len(history), 1)])
+
+    content = evaluate(tmp_path / "out", Reader(), tasks=2, long_screens=True)
+    assert content["about"]["long_screens"] is True
+    assert content["runs"][EXPERT]["overall"]["success"] == 100
+    for run, rows in ((AGENT, True), (EXPERT, False)):
+        trace = read_trace(tmp_path / "out" / run / "00000")
+        assert any(trace.screen(step).shape[0] > 448 for step in trace.steps) == rows
+        assert (trace.heading.task is None) == rows
+    with pytest.raises(DatasetError, match="long_screens"):
+        evaluate(tmp_path / "out", Reader(), tasks=2)
+
+
 def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
     class Wanderer:
         def act(self, goal, history, screen):
@@ -144,7 +162,7 @@ def test_a_stopped_evaluation_resumes_to_the_same_result(tmp_path, monkeypatch):
 
     played = []
 
-    def failing(run, player, task, folder):
+    def failing(run, player, task, folder, long_screens):
         played.append(folder)
         if len(played) == 6:
             (folder / "screen_000.png").parent.mkdir(parents=True)

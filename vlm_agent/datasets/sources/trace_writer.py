@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from vlm_agent.datasets.shards.images import encode_png
-from vlm_agent.datasets.sources.traces import STEPS, Heading, TraceStep, step_line, write_heading
+from vlm_agent.datasets.sources.traces import STEPS, Heading, TraceStep, device_line, step_line, write_heading
+from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 
 
@@ -49,6 +50,10 @@ class TraceWriter:
     def outcome(self, number: int, outcome: str, seconds: float = 0.0) -> None:
         """Writes the outcome of step `number`, one of `traces.OUTCOMES`, and its duration in seconds."""
         self._write({"of": number, "outcome": outcome, "seconds": seconds})
+
+    def device_action(self, action: Action) -> None:
+        """Writes the line of an action that the device performs by itself. Call this before it is performed."""
+        self._write(device_line(action))
 
     def end(self, reason: str, message: str = "", **more) -> None:
         self._has_ended = True

@@ -9,6 +9,7 @@
      "tokens": [read, written] or null, "seconds": {"screen": …, "agent": …},
      "thought": "…", "intent": "the action in the agent's words", "plan": ["…"]}, the last three only where they exist
     {"of": 0, "outcome": "done", "seconds": …}
+    {"device": {"kind": 4, …}}, an action that the device performs by itself (`vlm_agent/acting/long_screens.py`)
     {"end": "complete", "message": "", …}
 
 The line of a step (with the agent's answer as `said`) is written before its action is performed, its outcome
@@ -215,13 +216,14 @@ def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord]:
 class _Line:
     """Line `number` (from 0) at byte `offset`.
 
-    `content` is a step, an end, or the outcome of a step (number, outcome). For any other line, `error` says why.
+    `content` is a step, an end, the outcome of a step (number, outcome), or an action of the device. For any other
+    line, `error` says why.
     """
 
     number: int
     offset: int
     checksum: int
-    content: TraceStep | dict | tuple[int, str] | None
+    content: TraceStep | dict | tuple[int, str] | Action | None
     error: str | None = None
 
 
@@ -247,9 +249,11 @@ def _line(number: int, offset: int, data: bytes) -> _Line:
         return _Line(number, offset, checksum, None, f"not a line of a trace: {type(error).__name__} {error}")
 
 
-def _content_of(content: dict) -> TraceStep | dict | tuple[int, str]:
+def _content_of(content: dict) -> TraceStep | dict | tuple[int, str] | Action:
     if "end" in content:
         return dict(content)
+    if "device" in content:
+        return _action_of(content["device"])
     if "of" not in content:
         return _step_of(content)
     if content["outcome"] not in OUTCOMES:
@@ -266,13 +270,17 @@ def _step_of(content: dict) -> TraceStep:
         fields.string("activity"),
         None if elements is None else _elements_of(elements),
         fields.string("said"),
-        None if action is None else checks.read_action(checks.JsonFields(action), _ACTION, tuple(ActionKind)),
+        None if action is None else _action_of(action),
         tokens=None if tokens is None else (int(tokens[0]), int(tokens[1])),
         seconds={name: float(value) for name, value in content["seconds"].items()},
         thought=checks.text_of(content.get("thought", ""), "thought"),
         intent=checks.text_of(content.get("intent", ""), "intent"),
         plan=tuple(checks.text_of(line, "plan") for line in content.get("plan", ())),
     )
+
+
+def _action_of(content: dict) -> Action:
+    return checks.read_action(checks.JsonFields(content), _ACTION, tuple(ActionKind))
 
 
 def _elements_of(rows: list) -> tuple[UiElement, ...]:
@@ -378,6 +386,11 @@ def step_line(step: TraceStep) -> dict:
         **{key: text for key, text in words.items() if text},
         **({"plan": plan} if plan else {}),
     }
+
+
+def device_line(action: Action) -> dict:
+    """The line of an action that the device performs by itself."""
+    return {"device": _action_json(action)}
 
 
 def _shortened(text: str) -> str:

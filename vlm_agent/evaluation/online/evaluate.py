@@ -53,6 +53,7 @@ class _Attempt:
     run: str
     task: OnlineTask
     output: Path
+    long_screens: bool
 
     @property
     def folder(self) -> Path:
@@ -67,11 +68,14 @@ def evaluate_online(
     seed: int = 0,
     controls: bool | Sequence[str] = True,
     workers: int = 1,
+    long_screens: bool = False,
 ) -> dict:
     """Scores an agent on the first `tasks` tasks of `seed`, and under its `controls` (all, none or those named).
 
     The expert and an agent that does nothing are scored for comparison. One agent operates `workers` phones in
     parallel; except for `cost`, the results do not depend on their number. Finished tasks in `output` are kept.
+
+    `long_screens`: the agent sees each page as one tall picture.
 
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
     else.
@@ -84,10 +88,12 @@ def evaluate_online(
         "seed": seed,
         "size": list(SIZE),
         "runs": runs,
+        # Omitted by default, so that evaluations of versions without long screens can be resumed.
+        **({"long_screens": True} if long_screens else {}),
     }
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity, identity_differences)
-    attempts = [_Attempt(run, task, output) for run in runs for task in online_tasks(tasks, seed)]
+    attempts = [_Attempt(run, task, output, long_screens) for run in runs for task in online_tasks(tasks, seed)]
     with job.locked():
         _play(
             settings.in_output(output),
@@ -143,7 +149,9 @@ def _play_all(
     failed: list[NoAnswerError] = []
     pool = ThreadPoolExecutor(workers)
     try:
-        pending = [pool.submit(play, one.run, players[one.run], one.task, one.folder) for one in attempts]
+        pending = [
+            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens) for one in attempts
+        ]
         with Progress(console, len(attempts), "tasks").shown() as progress:
             for attempt in as_completed(pending):
                 try:

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from vlm_agent.acting.guard import Guard
+from vlm_agent.acting.long_screens import long_screen
 from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents import Agent
 from vlm_agent.agents.scripted import ScriptedAgent
@@ -38,8 +39,11 @@ def allowed_steps(expert_steps: int) -> int:
     return 2 * expert_steps + 4
 
 
-def play(run: str, player: Player, task: OnlineTask, folder: Path) -> dict:
+def play(run: str, player: Player, task: OnlineTask, folder: Path, long_screens: bool = False) -> dict:
     """Runs the agent on the task and returns the content of `result.json`. Empties `folder` first.
+
+    `long_screens`: the agent sees each page as one tall picture. The baselines never do: their actions are those on
+    the phone's screen.
 
     `reached`: the phone was in the goal's state when the run ended. `success`: in addition, the agent declared the same
     end as the expert (complete or impossible). `expert_steps`: length of the expert's solution.
@@ -49,19 +53,16 @@ def play(run: str, player: Player, task: OnlineTask, folder: Path) -> dict:
     actions = [step.action for step in same_task.solve(expert_phone, pixels=False)]
     phone, goal = task.fresh_phone()
     address = address_of(goal)
-    heading = Heading(
-        f"{run} {address}",
-        goal.goal,
-        run,
-        f"simulated_{phone.size[1]}x{phone.size[0]}",
-        goal.subset,
-        address,
-        phone.size,
-    )
+    long_screens = long_screens and run not in BASELINES
+    # Without address and size, a trace cannot be replayed: actions on a tall picture are not actions on the screen.
+    replay = (None, None) if long_screens else (address, phone.size)
+    name = f"simulated_{phone.size[1]}x{phone.size[0]}"
+    heading = Heading(f"{run} {address}", goal.goal, run, name, goal.subset, *replay)
     limits = Limits(allowed_steps(len(actions)))
     with TraceWriter(folder, heading) as trace:
-        # Purchases are allowed: nothing can be bought on a simulated phone.
-        ending = act(player(actions), phone, goal.goal, trace, Guard(allow_purchases=True), limits)
+        guard = Guard(allow_purchases=True)  # nothing can be bought on a simulated phone
+        device = long_screen(phone, goal.goal, trace, guard) if long_screens else phone
+        ending = act(player(actions), device, goal.goal, trace, guard, limits)
     reached = goal.reached(phone)
     result = {
         "task": address,
