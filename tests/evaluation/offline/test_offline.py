@@ -138,6 +138,13 @@ def test_episodes_are_drawn_by_seed_and_id_in_each_subset():
         Benchmark(shards="s", subsets=["web"]).episode_indices(ids, subsets)
 
 
+def test_the_episodes_of_a_seed_stay_the_same():
+    """Scores on a draw are comparable only if every version draws the same episodes."""
+    ids, subsets = [f"general/{number}" for number in range(10)], ["general"] * 10
+    drawn = {seed: Benchmark(shards="s", per_subset=3, seed=seed).episode_indices(ids, subsets) for seed in (0, 1)}
+    assert drawn == {0: [4, 6, 8], 1: [0, 2, 7]}
+
+
 def test_an_empty_split_is_an_error(tmp_path):
     with pytest.raises(DatasetError, match="no episode in split test"):
         _evaluate(write_shards(tmp_path / "shards", ["train"]), tmp_path / "out")
