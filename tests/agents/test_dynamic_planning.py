@@ -12,21 +12,23 @@ import numpy as np
 import pytest
 from helpers import tiny
 from helpers.chat_server import Reply, serving
+from helpers.feature_shards import write_several
 
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 from vlm_agent.agents.dynamic_planning.modes import MODES
-from vlm_agent.agents.dynamic_planning.plans import PlansError
+from vlm_agent.agents.dynamic_planning.plans import PlansError, read_plans
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.dynamic_planning.reading import UnreadReplyError, read_plan, read_verdict, split_thought
 from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.images import decode_screen
 from vlm_agent.datasets.sources.traces import read_trace
-from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, recorded_screen
+from vlm_agent.episodes import Action, CoatTexts, PlanTexts, Screen, UiElement, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.sentences.html import screen_html
@@ -325,6 +327,33 @@ def test_a_file_of_plans_replaces_planning_calls(tmp_path):
     assert "Plan:\n1. Open the shop\n2. Look further" in text_of(model.of("action")[3][-1])
     with pytest.raises(PlansError, match="none for episode 2"):
         planned(tmp_path / "other", "static", episodes=[tiny.episode(2)], plans=str(tmp_path / "plans.json"))
+
+
+def test_the_plans_of_shards_replace_planning_calls(tmp_path):
+    def with_steps(episode, lines):
+        steps = zip(episode.steps, lines, strict=True)
+        return replace(episode, steps=tuple(replace(step, plan=line and PlanTexts((), line)) for step, line in steps))
+
+    planned_one = with_steps(EPISODE, PLAN)
+    incomplete = with_steps(tiny.episode(2), [*PLAN[:4], None])
+    with ShardWriter(tmp_path / "shards/general/a.parquet") as writer:
+        for episode in (planned_one, incomplete, tiny.episode(3)):
+            writer.write(episode, "test")
+    write_manifest(
+        tmp_path / "shards", {"files": [{"shard": "general/a.parquet", "subset": "general", "episodes_written": 3}]}
+    )
+    assert read_plans(tmp_path / "shards") == {EPISODE.id: tuple(" ".join(line.split()) for line in PLAN)}
+    model, answers = planned(tmp_path / "d_pot", "d_pot", plans=str(tmp_path / "shards"))
+    assert set(model.kinds) == {"action"}
+    assert [one.thoughts.action for one in answers] == [" ".join(line.split()) for line in PLAN]
+    with pytest.raises(PlansError, match="none for episode 2"):
+        planned(tmp_path / "other", "static", episodes=[tiny.episode(2)], plans=str(tmp_path / "shards"))
+
+
+def test_shards_without_plans_are_refused_in_one_sentence(tmp_path):
+    folder = write_several(tmp_path / "shards", subsets=("general",))
+    with pytest.raises(PlansError, match="no episode with a plan at every step; write plans with"):
+        read_plans(folder)
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"1": "open"}', '{"1": []}', '{"1": [""]}', '{"1": [7]}', "[" * 9999])

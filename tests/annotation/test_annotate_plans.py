@@ -233,6 +233,18 @@ def test_the_review_shows_plans_and_its_edits_keep_them(whole, tmp_path):
     assert steps[1].coat.action == "open it"
 
 
+def test_an_annotation_without_plans_is_described_as_before_plans_existed(shards, tmp_path):
+    """So the folder of an earlier version is resumed: a plan with another key is refused."""
+    with serving(lambda _, body: Reply("a text")) as (url, _):
+        command = words(shards, url, tmp_path / "out", "--limit", 1)
+        assert main([word for word in command if word not in ("--texts", "plan")]) == 0
+    described = ShardDataset(tmp_path / "out").manifest["annotation"]
+    keys = ("shards", "prompts_sha256", "model", "texts", "replace", "max_tokens", "split", "subset", "limit")
+    assert tuple(described) == keys
+    assert described["texts"] == ["screen", "action", "think", "result"]
+    assert described["prompts_sha256"] == "6150aacc94c92ff3930453a19a6a8556035ebab5f00db93aeacb27189143b3ed"
+
+
 def test_options_of_plans_need_plans(shards, tmp_path):
     with pytest.raises(SystemExit):
         main([*words(shards, "http://127.0.0.1:9", tmp_path)[:-2], "--screen", "html"])

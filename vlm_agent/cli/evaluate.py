@@ -106,7 +106,9 @@ def _add_prompting(parser: argparse.ArgumentParser) -> None:
         "--mode", metavar="NAME", help="coat: coa, cot or coat (default coat); dynamic_planning: see docs/d_pot.md"
     )
     parser.add_argument(
-        "--plans", metavar="FILE", help="dynamic_planning: JSON, episode id → steps: in place of planning calls"
+        "--plans",
+        metavar="FILE",
+        help="dynamic_planning: JSON, episode id → steps, or a folder of shards with plans: in place of planning calls",
     )
     parser.add_argument(
         "--past",

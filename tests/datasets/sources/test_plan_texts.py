@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.formats.tfrecord import Record
-from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
 from vlm_agent.datasets.sources.aitw import encode_step, parse_step, write_episodes
 from vlm_agent.episodes import Episode, PlanTexts
 from vlm_agent.errors import DatasetError
@@ -72,3 +72,17 @@ def test_a_conversion_keeps_the_plans_of_each_step(tmp_path):
         assert_same_episode(got, episode, pixels=pixels)
         assert [step.plan for step in got.steps] == [step.plan for step in episode.steps]
     assert dataset.step(0, 0).plan == TEXTS
+
+
+@pytest.mark.parametrize("plans", [(), (TEXTS, None, PlanTexts())])
+def test_load_dataset_returns_the_plans_or_has_no_such_column(tmp_path, plans):
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    with ShardWriter(tmp_path / "a.parquet") as writer:
+        writer.write(planned_episode(*plans), "train")
+    (row,) = datasets.load_dataset(
+        "parquet", data_files=[str(tmp_path / "a.parquet")], split="train", cache_dir=str(tmp_path / "cache")
+    )
+    columns = [step.get("plan", "no column") for step in row["steps"]]
+    expected = [None if plan is None else {"plan": list(plan.plan), "step": plan.step} for plan in plans]
+    assert columns == (expected + [None] * 5 if plans else ["no column"] * 8)

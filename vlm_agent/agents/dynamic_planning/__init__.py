@@ -113,7 +113,7 @@ class DynamicPlanningSettings(PromptedSettings):
     def text_notes(self) -> dict[str, str]:
         notes = {} if self.feedback is None else {"feedback": _NOTES[self.feedback]}
         if self.plans is not None:
-            notes["plans"] = "a file, in place of planning calls"
+            notes["plans"] = "a file or shards, in place of planning calls"
         if self.references is not None:
             notes["references"] = self.references.note
         if self._mode.memory != "nothing" and self.past == "own":

@@ -1,6 +1,10 @@
-"""Plans from a file, in place of planning calls: JSON, episode id → steps in words, one for each action.
+"""Plans in place of planning calls: episode id → steps in words, one for each action.
 
-{"general/123": ["Open the clock app", "Click on the tab Alarm", "Declare the task complete"]}
+From a JSON file,
+
+    {"general/123": ["Open the clock app", "Click on the tab Alarm", "Declare the task complete"]}
+
+or from a folder of shards whose steps have plans (`Step.plan`): the immediate step of each.
 """
 
 import json
@@ -11,11 +15,36 @@ from vlm_agent.sentences.html import one_line
 
 
 class PlansError(UserError):
-    """A file of plans that cannot be used; the message names file and episode."""
+    """A file or folder of plans that cannot be used; the message names it and the episode."""
 
 
 def read_plans(path: Path) -> dict[str, tuple[str, ...]]:
-    """Raises PlansError for anything but texts by episode."""
+    """Raises PlansError for anything but texts by episode, DatasetError for a folder that does not hold shards.
+
+    An episode of shards in which a step has no plan is left out.
+    """
+    return _of_shards(path) if path.is_dir() else _of_file(path)
+
+
+def _of_shards(folder: Path) -> dict[str, tuple[str, ...]]:
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.datasets.shards.schema import IN_STEPS
+
+    table = ShardDataset(folder).table(["episode_id", f"{IN_STEPS}plan"])
+    plans = {}
+    for episode, steps in zip(table["episode_id"].to_pylist(), table["steps"].to_pylist(), strict=True):
+        lines = tuple(one_line(step["plan"]["step"]) if step["plan"] else "" for step in steps)
+        if all(lines):
+            plans[episode] = lines
+    if not plans:
+        raise PlansError(
+            f"{folder} has no episode with a plan at every step; write plans with `vlm-agent annotate {folder} "
+            "--texts plan`, or choose another folder"
+        )
+    return plans
+
+
+def _of_file(path: Path) -> dict[str, tuple[str, ...]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
