@@ -4,7 +4,7 @@ import argparse
 import random
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from vlm_agent.cli.parser import OK, Commands, add_command, count
 from vlm_agent.console import make_console, quiet_libraries
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from vlm_agent.models.weights.merge import Samples
     from vlm_agent.recipe.run import Recipe
+    from vlm_agent.training.data.shard_data import ShardDataModule
 
 _DESCRIPTION = """\
 Writes an ordinary checkpoint, loads it and compares its logits with those of base and adapter on episodes of the run's
@@ -59,10 +60,13 @@ def _samples(options: argparse.Namespace) -> "Samples":
     """The run's first episodes, as batches for its model: of each episode the sentences that the run learns."""
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.models.loss import NOT_FOR_MODELS
-    from vlm_agent.training.data.shard_data import ShardDataModule
+    from vlm_agent.training.data.shard_data import data_module_of
 
-    data = ShardDataModule(_recipe(options))
-    shards = ShardDataset(data.folder, split=data.recipe.data.split)  # like a validation's, of a part of the episodes
+    recipe = _recipe(options)
+    chats = recipe.data.chats is not None
+    data = cast("ShardDataModule", data_module_of(recipe))
+    # like a validation's, of a part of the episodes
+    shards = data.shards if chats else ShardDataset(data.folder, split=data.recipe.data.split)
     episodes = data.episodes[: options.samples]
 
     def batches(model: "PreTrainedModel | PeftModel", tokenizer: "PreTrainedTokenizerBase") -> list[dict]:
@@ -85,7 +89,7 @@ def _recipe(options: argparse.Namespace) -> "Recipe":
     data = recipe.data
     if options.shards is not None:
         shards = {"shards": str(options.shards)}
-        data = data.model_copy(update=shards) if data.drawn is None else DataRecipe(**shards)
-    if data.shards is None:
+        data = data.model_copy(update=shards) if data.shards is not None else DataRecipe(**shards)
+    if data.shards is None and data.chats is None:
         raise UserError(f"{options.run_folder} drew its data; name shards to compare on with --shards")
     return recipe.model_copy(update={"model": ModelRecipe(base=str(options.run_folder)), "data": data})

@@ -19,6 +19,7 @@ from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.settings import Section
 
 _WITH_DRAWN = ("drawn", "workers")
+_WITH_CHATS = ("chats", "sentences", "max_tokens", "limit", "workers")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ SENTENCES: dict[str, SentenceOptions] = {
         no_packing="sentences: chain_of_actions has training.batch_size steps in a row and the limits "
         "data.max_source_tokens and data.max_target_tokens; remove training.batch_tokens and data.max_tokens",
     ),
+    "chat": SentenceOptions(keys=("chats",), controls=False, coat=False),
 }
 """The kinds of sentences by their name in `data.sentences`; `training/data/sentence_kinds/` builds them."""
 
@@ -101,6 +103,8 @@ class DataRecipe(Section):
 
     `sentences`: a `trajectory` is an episode in one sentence; `elements` are `items` questions about single screens;
     `chain_of_actions` makes each step a source and a target (Auto-UI).
+    `chat`: each line of `chats` (a file of JSON lines, or a folder of such) is a conversation in the tokenizer's chat
+    template, whose last answer is supervised; for text models. It excludes every other source.
     `control`: an ablation for all of training. `grey_screens` hides the pixels. `no_history` makes every step the first
     of its episode, and a row of trajectories holds as many steps as `batch_size` episodes have on average.
     `shuffled_results` replaces the results that `coat.result` reads with those of earlier actions. The score of such an
@@ -124,6 +128,7 @@ class DataRecipe(Section):
     """
 
     shards: str | None = None
+    chats: str | None = None
     drawn: DrawnRecipe | None = None
     split: str = "train"
     sentences: str = "trajectory"
@@ -162,6 +167,8 @@ class DataRecipe(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataRecipe":
+        if self.sentences == "chat":
+            return self._only_chats()
         if (self.shards is None) == (self.drawn is None):
             raise ValueError("set either shards or drawn")
         if self.control is not None and not self.sentence_options.controls:
@@ -174,6 +181,13 @@ class DataRecipe(Section):
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has an effect only with sentences: {names}")
         if self.drawn is not None and (excluded := self.model_fields_set - {"shards", *_WITH_DRAWN}):
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with drawn")
+        return self
+
+    def _only_chats(self) -> "DataRecipe":
+        if self.chats is None:
+            raise ValueError("sentences: chat reads chats; set chats to a file or folder of JSON lines")
+        if excluded := self.model_fields_set - {*_WITH_CHATS}:
+            raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with chats")
         return self
 
     def _check_coat(self) -> None:
@@ -197,6 +211,8 @@ class DataRecipe(Section):
         if not self.coat.is_on:
             content.pop("coat", None)
         content = {key: content[key] for key in content if content[key] is not None or key not in _ALL_IF_NONE}
+        if self.sentences == "chat":
+            return {key: content[key] for key in content if key in _WITH_CHATS}
         if self.drawn is not None:
             return {key: content[key] for key in content if key in _WITH_DRAWN}
         excluded = _keys_of_others(self.sentences)

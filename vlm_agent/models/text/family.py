@@ -55,7 +55,7 @@ class TextFamily(ModelFamily):
         model.set_attn_implementation("sdpa")
 
     def processor(self, config: PretrainedConfig) -> Processor:
-        return Processor(NO_PIXELS, HTML_TURNS, collate, sentence_kinds=("trajectory",), screens_as_html=True)
+        return Processor(NO_PIXELS, HTML_TURNS, collate, sentence_kinds=("trajectory", "chat"), screens_as_html=True)
 
     def decoder(self, model: PreTrainedModel) -> TextDecoder:
         return TextDecoder(model)

@@ -21,6 +21,10 @@ from vlm_agent.training.loop.validation import fixed_sample
 
 
 def data_module_of(recipe: Recipe) -> DataModule:
+    if recipe.data.chats is not None:
+        from vlm_agent.training.data.chats.module import ChatDataModule
+
+        return ChatDataModule(recipe)
     return ShardDataModule(recipe) if recipe.data.drawn is None else DrawnDataModule(recipe)
 
 

@@ -6,6 +6,7 @@ in `recipe/data.py` has what a recipe may set with it. The families that can col
 """
 
 from vlm_agent.training.data.sentence_kinds.chain_of_actions import ChainOfActionsKind
+from vlm_agent.training.data.sentence_kinds.chat import ChatKind
 from vlm_agent.training.data.sentence_kinds.elements import ElementKind
 from vlm_agent.training.data.sentence_kinds.kind import PassCounts, SentenceKind, Writer
 from vlm_agent.training.data.sentence_kinds.trajectory import TrajectoryKind
@@ -16,4 +17,5 @@ SENTENCE_KINDS: dict[str, type[SentenceKind]] = {
     "trajectory": TrajectoryKind,
     "elements": ElementKind,
     "chain_of_actions": ChainOfActionsKind,
+    "chat": ChatKind,
 }

@@ -1,0 +1,1 @@
+"""Chats as training data (`data.sentences: chat`)."""

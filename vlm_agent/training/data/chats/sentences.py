@@ -1,0 +1,77 @@
+"""A chat as a sentence, by the chat template of the tokenizer.
+
+The ids before the answer are those that a server computes from the same messages; the answer ends with the tokenizer's
+end mark. A special token that is written out in a message is one here too, because it is one on a server.
+"""
+
+from dataclasses import dataclass
+
+from transformers import PreTrainedTokenizerBase
+
+from vlm_agent.errors import RecipeError
+from vlm_agent.sentences import Sentence
+from vlm_agent.sentences.templates import CHAT_TURNS_KEY
+from vlm_agent.training.data.chats.reading import Chat
+
+DEFAULT_TEMPLATE = """\
+{{- bos_token if bos_token else '' -}}
+{%- for message in messages -%}
+{%- if message['role'] == 'assistant' -%}
+{{- 'Assistant:\\n' + message['content'] + eos_token -}}
+{%- else -%}
+{{- message['role'].capitalize() + ':\\n' + message['content'] + '\\n' -}}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- 'Assistant:\\n' -}}
+{%- endif -%}
+"""
+"""For a tokenizer without a chat template, such as a word tokenizer."""
+
+MARKS = ("System:\n", "User:\n", "Assistant:\n")
+"""The texts of `DEFAULT_TEMPLATE`."""
+
+
+def with_turns(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """The tokenizer, in place, with its own chat template or the default one, which is saved with the model."""
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = DEFAULT_TEMPLATE
+    tokenizer.init_kwargs[CHAT_TURNS_KEY] = True
+    return tokenizer
+
+
+@dataclass(frozen=True)
+class ChatSentences:
+    """`tokenizer`: with a chat template, see `with_turns`."""
+
+    tokenizer: PreTrainedTokenizerBase
+
+    def build(self, chat: Chat) -> Sentence:
+        """Raises RecipeError for a chat that the template cannot write, or whose answer is not the text after its
+        prompt."""
+        prompt = self._written(chat, last=len(chat.messages) - 1, add_generation_prompt=True)
+        whole = self._written(chat, last=len(chat.messages), add_generation_prompt=False)
+        if not whole.startswith(prompt):
+            raise RecipeError(f"{chat.where}: the tokenizer's chat template writes a chat otherwise than its prompt")
+        sentence = Sentence(about=chat.where)
+        sentence.read(self._ids(prompt))
+        sentence.learn(self._answer(self._ids(whole[len(prompt) :])))
+        return sentence
+
+    def _written(self, chat: Chat, last: int, add_generation_prompt: bool) -> str:
+        try:
+            return str(
+                self.tokenizer.apply_chat_template(
+                    chat.messages[:last], add_generation_prompt=add_generation_prompt, tokenize=False
+                )
+            )
+        except Exception as error:  # noqa: BLE001 (a template may raise whatever it wants)
+            raise RecipeError(f"{chat.where}: the tokenizer's chat template refuses it: {error}") from None
+
+    def _ids(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False).input_ids
+
+    def _answer(self, ids: list[int]) -> list[int]:
+        """Up to the first end mark, which is added where the template writes none."""
+        end = self.tokenizer.eos_token_id
+        return [*ids[: ids.index(end)], end] if end in ids else [*ids, end]
