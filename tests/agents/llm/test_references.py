@@ -19,7 +19,7 @@ from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.llm.references import ReferenceSettings
 from vlm_agent.agents.llm.references.encoder import EncoderError, SentenceEncoder
-from vlm_agent.agents.llm.references.nearest import References, distinct_goals, stored_vectors
+from vlm_agent.agents.llm.references.nearest import References, stored_vectors
 from vlm_agent.agents.llm.references.sources import Demonstrated, Predicted
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.episodes import Action, Episode, UiElement
@@ -56,8 +56,7 @@ def shards(tmp_path_factory) -> Path:
 
 
 def references(shards: Path, encoder: Path, count: int = 2) -> References:
-    source, model = Demonstrated(shards), SentenceEncoder.load(str(encoder))
-    return References(source, model, model.encode(distinct_goals(source)), count)
+    return References(Demonstrated(shards), SentenceEncoder.load(str(encoder)), count)
 
 
 # The encoder
@@ -377,6 +376,19 @@ def test_an_evaluation_reports_identical_goals_and_its_predictions_can_be_refere
     other = Page((tmp_path / "second/report.html").read_text()).text
     assert "2 references of the test set with predicted actions" in other and "as in D-PoT's paper" in other
     assert line in other  # each of the two with the same goal is the reference of the other, never of itself
+
+
+def test_on_a_phone_references_are_in_the_planning_call(tmp_path, shards, encoder):
+    """The folder of the trace must be empty at the start, so nothing is written before."""
+    file, model = tmp_path / "agent.yaml", Model()
+    content = {"agent": "dynamic_planning", "model": "vlm", "max_tokens": 50}
+    content |= {"references": {"shards": str(shards), "encoder": str(encoder)}}
+    with serving(model) as (url, _):
+        file.write_text(json.dumps(content | {"endpoint": url}))
+        command = ["act", "--agent", str(file), "--device", "simulated:general/test/7", "--steps", "2"]
+        assert main([*command, "--trace", str(tmp_path / "trace")]) in (OK, FAILED)
+    assert (len(model.asked["caption"]), len(model.asked["plan"])) == (2, 2)
+    assert "At the start: A shop" in model.asked["plan"][1][0]["content"]
 
 
 def test_predicted_references_have_the_predicted_actions_and_the_recorded_screen(tmp_path, shards, encoder):

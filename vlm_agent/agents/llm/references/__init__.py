@@ -62,11 +62,10 @@ class ReferenceSettings(Section):
     def load(self, folder: Path) -> "References":
         """`folder`: where the vectors of goals are kept."""
         from vlm_agent.agents.llm.references.encoder import SentenceEncoder, encoder_digest
-        from vlm_agent.agents.llm.references.nearest import References, distinct_goals, stored_vectors
+        from vlm_agent.agents.llm.references.nearest import References
 
         source, encoder = self._source(), SentenceEncoder.load(self.encoder)
-        vectors = stored_vectors(encoder, encoder_digest(self.encoder), distinct_goals(source), folder)
-        return References(source, encoder, vectors, self.count)
+        return References(source, encoder, self.count, encoder_digest(self.encoder), folder)
 
     def _source(self) -> Any:
         from vlm_agent.agents.llm.references.sources import Demonstrated, Predicted

@@ -27,13 +27,15 @@ class Encoder(Protocol):
 class References:
     """`count` episodes with the nearest goals, all different (in `normalise`), from the nearest on.
 
-    `vectors`: float32 (G, D), of `distinct_goals`. `captions`: those that this process knows, by episode.
+    `digest`: of the encoder, `folder`: where the vectors of goals are kept, from the first use on; None: nowhere.
+    `captions`: those that this process knows, by episode.
     """
 
     source: ReferenceSource
     encoder: Encoder
-    vectors: np.ndarray
     count: int = 2
+    digest: str = ""
+    folder: Path | None = None
     captions: dict[str, str] = field(default_factory=dict)
     _found: dict[tuple[str, str], list[Reference]] = field(default_factory=dict, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
@@ -53,7 +55,7 @@ class References:
         return bool(found) and normalise(found[0].goal) == normalise(goal)
 
     def _numbers(self, goal: str, without: str) -> list[int]:
-        similarity = np.round(self.vectors @ self.encoder.encode([goal])[0], _DECIMALS)
+        similarity = np.round(self._vectors @ self.encoder.encode([goal])[0], _DECIMALS)
         numbers: list[int] = []
         for place in np.argsort(-similarity, kind="stable").tolist():
             of_goal = (number for number in self._episodes[place] if self.source.ids[number] != without)
@@ -61,6 +63,14 @@ class References:
             if len(numbers) == self.count:
                 break
         return numbers
+
+    @cached_property
+    def _vectors(self) -> np.ndarray:
+        """float32 (G, D), of `distinct_goals`."""
+        goals = distinct_goals(self.source)
+        if self.folder is None:
+            return self.encoder.encode(goals)
+        return stored_vectors(self.encoder, self.digest, goals, self.folder)
 
     @cached_property
     def _episodes(self) -> list[list[int]]:
