@@ -21,7 +21,13 @@ from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.dynamic_planning.plans import PlansError, read_plans
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
-from vlm_agent.agents.dynamic_planning.reading import UnreadReplyError, read_plan, read_verdict, split_thought
+from vlm_agent.agents.dynamic_planning.reading import (
+    UnreadReplyError,
+    read_description,
+    read_plan,
+    read_verdict,
+    split_thought,
+)
 from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
@@ -497,6 +503,14 @@ def test_a_megabyte_is_refused_within_a_second(tmp_path, text):
     assert (answer.action, len(requests)) == (None, 2)
     assert len(str(requests[1].body["messages"][-2])) < 3_000  # of a long reply only the beginning is sent back
     assert time.perf_counter() - start < 3
+
+
+def test_long_texts_of_replies_are_shortened_before_later_prompts_repeat_them():
+    long = "word " * 8_000
+    plan = read_plan(json.dumps({"plan": [long], "step": long}), with_step=True)
+    texts = (*plan.lines, plan.step, read_verdict(json.dumps({"right": False, "reason": long}))[1])
+    for text in (*texts, read_description(long), split_thought(f"Thought: {long}\nAction: {CLICK}")[0]):
+        assert len(text) < 2_000 and text.startswith("word word")
 
 
 def test_texts_of_a_screen_and_a_goal_stay_data(tmp_path):

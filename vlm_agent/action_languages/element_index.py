@@ -7,7 +7,7 @@
 
 Action types that AITW does not have are ours too: `long_press` with `idx`, `open_app` and `answer` with `text`,
 `navigate_recents`, `wait`. So are `click_at` and `long_press_at` with `point`, [y, x] in fractions of the screen with
-three decimals: they are for screens without elements, and on other screens they are not actions.
+three decimals: they are for screens that show no element, and on other screens they are not actions.
 
 A number counts `screen.elements` from 0, as `sentences/html.py` writes them. A tap is written as the smallest element
 under the finger; where no element lies, as the nearest one. An element is tapped where it is the smallest one under the
@@ -41,7 +41,7 @@ from vlm_agent.action_languages.language import (
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
 
-_UNITS = 1000
+_UNITS, _CENTRE = 1000, (0.5, 0.5)
 _TYPE_KEY = "action_type"
 _BY_NUMBER = {"click": Action.tap, "long_press": Action.long_press}
 _BY_POINT = {f"{name}_at": action for name, action in _BY_NUMBER.items()}
@@ -145,7 +145,7 @@ class ElementIndexLanguage(ActionLanguage):
             name = _NAME_OF_KIND[action.kind]
             return _written(name, text=action.text) if name in _BY_TEXT else _written(name)
         name = "click" if action.is_tap else "long_press"
-        number = nearest_box([element.box for element in _elements(screen)], action.touch_yx)
+        number = _nearest(screen, action.touch_yx)
         if number is not None:
             return _written(name, idx=number)
         y, x = (_fraction(round(value * _UNITS)) for value in action.touch_yx)
@@ -212,6 +212,11 @@ def _elements(screen: Screen | None) -> tuple[UiElement, ...]:
     return () if screen is None or screen.elements is None else tuple(screen.elements)
 
 
+def _nearest(screen: Screen | None, point_yx: tuple[float, float]) -> int | None:
+    """The number of the element nearest to a point; None if the screen shows no element, whichever the point is."""
+    return nearest_box([element.box for element in _elements(screen)], point_yx)
+
+
 def _action(content: dict[str, Any], screen: Screen | None) -> Action:
     """The action of an object. Raises _NotAnActionError."""
     name = content[_TYPE_KEY]
@@ -228,7 +233,7 @@ def _action(content: dict[str, Any], screen: Screen | None) -> Action:
         if name in _BY_TEXT:
             return Action(_BY_TEXT[name], text=_text(name, content))
         point = content.get("point")
-        if name in _BY_POINT and not _elements(screen) and isinstance(point, _Nested):
+        if name in _BY_POINT and isinstance(point, _Nested) and _nearest(screen, _CENTRE) is None:
             match = _POINT.fullmatch(point.text)
             if match is not None:
                 return _BY_POINT[name](float(match[1]), float(match[2]))

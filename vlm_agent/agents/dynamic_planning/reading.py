@@ -12,6 +12,7 @@ MOST_CHARACTERS = 100_000
 """A longer reply is not read. 300 tokens are about 1,200 characters."""
 
 _SENT_CHARACTERS = 2_000
+"""Of a reply, or of a text in it, prompts have only the beginning."""
 
 MOST_LINES = 100
 """Lines of a plan; further ones are left out."""
@@ -138,5 +139,5 @@ def sendable(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """On one line; a lone surrogate, which no file and no request can hold, becomes a question mark."""
-    return one_line(text.encode("utf-8", "replace").decode())
+    """On one line, shortened, because later prompts repeat it; a lone surrogate becomes a question mark."""
+    return one_line(text[:_SENT_CHARACTERS])
