@@ -72,6 +72,14 @@ def test_tokens_counted_from_columns_are_those_of_the_sentences(shards, control)
     assert (counts.screen > 0).all() == (control is None)
 
 
+@pytest.mark.parametrize("past", [0, 1])
+def test_with_past_screens_too_a_sentence_has_the_tokens_that_were_counted(shards, past):
+    module = data(shards, data={"past_screens": past})
+    writer, items = module.writer(), module.order.items
+    assert len(items) == sum(map(len, EPISODES))
+    assert [len(writer(item, None)) for item in items] == [item.window.tokens for item in items]
+
+
 def test_tokens_of_screens_are_kept_and_belong_to_these_elements_alone(shards, tmp_path):
     module, cache = data(shards), CountCache(tmp_path / "cache", {}, least=1)
     columns = columns_for(ShardDataset(shards), module.sentences)
