@@ -21,14 +21,9 @@ from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.dynamic_planning.plans import PlansError, read_plans
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
-from vlm_agent.agents.dynamic_planning.reading import (
-    UnreadReplyError,
-    read_description,
-    read_plan,
-    read_verdict,
-    split_thought,
-)
+from vlm_agent.agents.dynamic_planning.reading import read_description, read_verdict, split_thought
 from vlm_agent.agents.llm.prompts import PromptError
+from vlm_agent.agents.llm.replies import UnreadReplyError, read_plan
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest

@@ -6,9 +6,9 @@ that cannot be read is asked for once more, with the reason.
 
 from collections.abc import Callable, Sequence
 
-from vlm_agent.agents.dynamic_planning.reading import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.agents.llm.client import CallError
 from vlm_agent.agents.llm.prompts import assistant
+from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.annotation.prompts import Messages, PlanPrompts
 from vlm_agent.episodes import Episode, PlanTexts
 

@@ -21,20 +21,12 @@ from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
 from vlm_agent.agents.dynamic_planning.plans import PlansError
 from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Prompts
-from vlm_agent.agents.dynamic_planning.reading import (
-    Plan,
-    UnreadReplyError,
-    read_action,
-    read_description,
-    read_plan,
-    read_verdict,
-    sendable,
-    split_thought,
-)
+from vlm_agent.agents.dynamic_planning.reading import read_action, read_description, read_verdict, split_thought
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_lines, pixels_of, system, user
 from vlm_agent.agents.llm.references.nearest import References
 from vlm_agent.agents.llm.references.sources import Reference
+from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.drawing.marks import draw_marks
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
