@@ -34,6 +34,18 @@ VIT_L_16_384 = {
     "image_size": 384,
     "patch_size": 16,
 }
+CLIP_L_14_336 = {
+    "model_type": "clip",
+    "vision_config": {
+        "model_type": "clip_vision_model",
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "image_size": 336,
+        "patch_size": 14,
+    },
+}
 _QWEN2_5_TEXT = {
     "max_position_embeddings": 128000,
     "rms_norm_eps": 1e-06,
@@ -149,6 +161,7 @@ FLAN_T5_LARGE = _T5 | {"d_model": 1024, "d_ff": 2816, "num_layers": 24, "num_dec
 PUBLISHED = {
     "meta-llama/Llama-2-7b-hf": LLAMA_2_7B,
     "google/vit-large-patch16-384": VIT_L_16_384,
+    "openai/clip-vit-large-patch14-336": CLIP_L_14_336,
     "Qwen/Qwen2.5-VL-7B-Instruct": QWEN2_5_VL_7B,
     "Qwen/Qwen2.5-VL-3B-Instruct": QWEN2_5_VL_3B,
     "Qwen/Qwen3-VL-8B-Instruct": QWEN3_VL_8B,

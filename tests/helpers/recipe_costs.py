@@ -70,14 +70,15 @@ MACHINES = {
     "auto_ui_base_aitz": EIGHT,
     "qwen2_5_vl_7b_lora_aitz": EIGHT,
     "llama2_7b_html": EIGHT,
+    "llava_7b_size": EIGHT,
 }
 """Where each recipe is to run: the first is what its header's dry run asks about."""
 
 ON_AITZ = ("auto_ui_base_aitz", "qwen2_5_vl_7b_lora_aitz")
 """The recipes whose data are AitZ."""
 
-ON_HTML = ("llama2_7b_html",)
-"""The recipes whose model reads elements. D-PoT's has a part of one subset."""
+ON_HTML = ("llama2_7b_html", "llava_7b_size")
+"""The recipes whose model reads or numbers elements. D-PoT's have a part of one subset."""
 
 _ELEMENTS = (8, 28)
 """The fewest and most elements of a screen, with `_ELEMENT_WORDS` words each."""
