@@ -289,7 +289,8 @@ class LongScreen:
             scroll = self._scroll(tall.position_for(row) - self._position, looks=False)
             if scroll is None:
                 break
-            place = tall.place(row, self._position)
+            # A page may end a row earlier than its picture, by rounding: then it is stuck, and the row is visible.
+            place = tall.place(row, self._position, is_stuck=not scroll.rows)
             if place is not None:
                 return place
             if not scroll.rows:

@@ -31,17 +31,18 @@ class TallScreen:
         """The position of the screen at the end of the picture: rows by which the page is scrolled."""
         return self.rows - self.height
 
-    def place(self, row: float, position: int) -> float | None:
+    def place(self, row: float, position: int, is_stuck: bool = False) -> float | None:
         """The row of the screen that shows row `row` of the picture if the page is scrolled by `position` rows.
 
-        None if the page must be scrolled first.
+        None if the page must be scrolled first: the row is not on the screen, or it is at the edge of the visible part
+        and the page scrolls on. `is_stuck`: it does not.
         """
         top, bottom = self.stitched.bars
         if row < top:
             return row
         if row >= self.rows - bottom:
             return row - self.end
-        edge = self.height * _EDGE
+        edge = 0 if is_stuck else self.height * _EDGE
         low = top + (edge if position > 0 else 0)
         high = self.height - bottom - (edge if position < self.end else 0)
         return row - position if low <= row - position < high else None
