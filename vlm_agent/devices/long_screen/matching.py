@@ -30,13 +30,22 @@ _SAME, _QUALITY = 0.9, 0.5
 accepted. Carousels and texts that change by themselves make up the rest."""
 
 
+_HARDLY = 0.05
+"""Fractions of a row below this are noise."""
+
+
 @dataclass(frozen=True)
 class Scroll:
-    """The content moved up by `rows`, between fixed bars of `top` and `bottom` rows."""
+    """The content moved up by `rows`, between fixed bars of `top` and `bottom` rows.
+
+    `exact`: the rows with a fraction. Phones scroll by fractions of a row and round the place of every element for
+    itself, so one element may move by 149 rows and the next by 150.
+    """
 
     rows: int
     top: int
     bottom: int
+    exact: float = 0.0
 
 
 def profile(pixels: np.ndarray) -> np.ndarray:
@@ -62,14 +71,14 @@ def measure_scroll(first: np.ndarray, second: np.ndarray) -> Scroll | None:
     contrasts = _contrasts(first, second)
     if _agreement(first, second, contrasts)[1] >= _SAME:
         return Scroll(0, top, bottom)
-    rows = _best_offset(first, second, contrasts)
-    if rows is None:
+    exact = _best_offset(first, second, contrasts)
+    if exact is None:
         # What does not move within the body, such as a floating button or a side bar, counts against every offset.
         contrasts[:, (np.abs(first - second) <= _NOISE) & (contrasts.min(0) > _NOISE)] = np.nan
-        rows = _best_offset(first, second, contrasts)
-    if rows is None and whole >= _QUALITY:
-        rows = 0  # only a part of the screen changed, by itself
-    return None if rows is None else Scroll(rows, top, bottom)
+        exact = _best_offset(first, second, contrasts)
+    if exact is None and whole >= _QUALITY:
+        exact = 0.0  # only a part of the screen changed, by itself
+    return None if exact is None else Scroll(round(exact), top, bottom, exact)
 
 
 def _contrasts(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -78,13 +87,23 @@ def _contrasts(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.abs(pair - np.median(pair, (0, 1)))
 
 
-def _best_offset(first: np.ndarray, second: np.ndarray, contrasts: np.ndarray) -> int | None:
-    best, best_gain, best_share = 0, 0.0, 0.0
+def _best_offset(first: np.ndarray, second: np.ndarray, contrasts: np.ndarray) -> float | None:
+    """The rows, at least 1, by which `first` must be moved up to agree best with `second`."""
+    gains, best, best_share = [0.0], 0, 0.0
     for rows in range(1, len(first)):
         gain, share = _agreement(first[rows:], second[:-rows], (contrasts[0, rows:], contrasts[1, :-rows]))
-        if gain > best_gain:
-            best, best_gain, best_share = rows, gain, share
-    return best if best_share >= _QUALITY else None
+        gains.append(gain)
+        if gain > max(0.0, gains[best]):
+            best, best_share = rows, share
+    if best_share < _QUALITY:
+        return None
+    return best + _fraction(*gains[best - 1 : best + 2]) if 1 < best < len(gains) - 1 else float(best)
+
+
+def _fraction(before: float, gain: float, after: float) -> float:
+    """Where the vertex of the parabola through three neighbouring gains is, -0.5 to 0.5; 0 if it is hardly off."""
+    fraction = (after - before) / 2 / (2 * gain - before - after)
+    return 0.0 if abs(fraction) < _HARDLY else fraction
 
 
 def _agreement(

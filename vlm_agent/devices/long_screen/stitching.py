@@ -61,7 +61,7 @@ def join(pictures: Sequence[np.ndarray], scrolls: Sequence[Scroll]) -> Stitched:
     moved = [scroll for scroll in scrolls if scroll.rows]
     top = min((scroll.top for scroll in moved), default=0)
     bottom = min((scroll.bottom for scroll in moved), default=0)
-    offsets = [0, *np.cumsum([scroll.rows for scroll in scrolls]).tolist()]
+    offsets = [0, *np.cumsum([scroll.exact for scroll in scrolls]).round().astype(int).tolist()]
     starts = [0]
     for before, offset in pairwise(offsets):
         starts.append((offset + top + before + height - bottom) // 2 if offset > before else starts[-1])
