@@ -6,6 +6,7 @@ from PIL import Image
 
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.long_screen import stitch
+from vlm_agent.devices.simulated_phone import SimulatedPhone
 
 HEIGHT, WIDTH, TOP, BOTTOM = 160, 90, 20, 14
 
@@ -45,6 +46,18 @@ def test_the_tall_picture_is_the_page_with_each_bar_once(seed):
     assert stitched.pixels.shape == expected.shape
     off = (stitched.pixels[:, : WIDTH - 1] != expected[:, : WIDTH - 1]).any((1, 2))
     assert set(np.flatnonzero(off)) <= set(range(len(expected) - BOTTOM - 14, len(expected) - BOTTOM - 2))  # the button
+
+
+def test_a_list_of_tiles_at_equal_distances_is_measured_by_what_differs():
+    phone = SimulatedPhone(46)
+    phone.open("Translate")
+    phone.popup = None
+    screens = []
+    for scroll in (134.4, 325.05):
+        phone.app("Translate").route.scroll = scroll
+        phone.changed()
+        screens.append(phone.screenshot())
+    assert stitch(screens).offsets[1] in (190, 191)  # 5 rows: a shift by three tiles that agrees for the most part
 
 
 def test_a_repeated_picture_adds_no_row():
