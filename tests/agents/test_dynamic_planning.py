@@ -521,6 +521,16 @@ def test_texts_of_a_screen_and_a_goal_stay_data(tmp_path):
         assert html.count("<p ") == 1 and len(html.splitlines()) == 2 and not any(p.startswith("Steps") for p in parts)
 
 
+def test_a_screen_without_pixels_can_be_shown_as_html(tmp_path):
+    screen = replace(EPISODE.steps[0].screen, pixels=None)
+    with serving(Model()) as (url, _):
+        assert agent(url, tmp_path, mode="none", screen="html").act("goal", [], screen).action is not None
+        with pytest.raises(
+            UserError, match="screen: both needs screenshots, and this source has none; use screen: html"
+        ):
+            agent(url, tmp_path, mode="none").act("goal", [], screen)
+
+
 @pytest.mark.parametrize("elements", [(), None])
 def test_a_screen_without_elements(tmp_path, elements):
     screen = Screen(EPISODE.steps[0].screenshot, elements)

@@ -333,6 +333,8 @@ class DynamicPlanningAgent(PromptedAgent):
         """A turn of the user: goal, paragraphs, screen, question. A line break in a goal cannot begin a paragraph."""
         if screen.elements is None and self.shown == "html":
             raise UserError("screen: html needs the elements of screens, and this source has none; use screen: picture")
+        if screen.pixels is None and self.shown != "html":
+            raise UserError(f"screen: {self.shown} needs screenshots, and this source has none; use screen: html")
         html = "" if self.shown == "picture" else screen_html(screen).strip()
         numbers = with_marks and self.language.numbers_elements
         needs_marks = self.shown == "picture" and numbers and bool(screen.elements)
