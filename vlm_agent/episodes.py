@@ -260,13 +260,15 @@ class Screen:
 
     `pixels`: uint8 (height, width, 3), RGB; None if they were not read. `elements`: None if the source does not provide
     them. `activity`: `package/activity`, empty if unknown. `texts`: recorded texts about the screen; None on a phone,
-    and in episodes without such texts.
+    and in episodes without such texts. `plan`: the recorded plan of this step, for an agent that reads plans or whose
+    earlier steps are demonstrated; None as for `texts`.
     """
 
     pixels: np.ndarray | None
     elements: tuple[UiElement, ...] | None = None
     activity: str = ""
     texts: ScreenTexts | None = None
+    plan: PlanTexts | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -324,10 +326,11 @@ def recorded_screen(episode: Episode, number: int) -> Screen:
     """
     step, before = episode.steps[number], episode.steps[number - 1] if number else None
     result = None if before is None else before.coat
+    screen = step.screen if step.plan is None else replace(step.screen, plan=step.plan)
     if step.coat is None and result is None:
-        return step.screen
+        return screen
     texts = ScreenTexts("" if step.coat is None else step.coat.screen, "" if result is None else result.result)
-    return replace(step.screen, texts=texts)
+    return replace(screen, texts=texts)
 
 
 def without_pixels(episode: Episode) -> Episode:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
-from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, ScreenTexts, Step, recorded_screen
+from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, ScreenTexts, Step, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import known_texts
 from vlm_agent.settings import Section
@@ -46,7 +46,8 @@ class Answer:
     `text` is the model's output, `action` what it means: None if it is not an action, which counts as a wrong answer,
     never as a missing one. `box` is the box of the element that a tap names, (y, x, height, width) in screen fractions,
     not clipped to the screen; None if the text names none. Scorers that compare boxes use it. `thoughts` and `plan` are
-    further output of the agent. `failed`: why the agent could not answer, for example because an endpoint did not
+    further output of the agent; `step` is the immediate step in words of a run that learned it, None of any other
+    agent. `failed`: why the agent could not answer, for example because an endpoint did not
     respond; an evaluation requests such a step again when it resumes. `unwritable`: for recorded episodes, whether the
     agent's tokenizer cannot write the demonstrated action, so no answer can match it. `repaired`: replies of a model
     that could not be read and were requested once more. `unread`: why the second one could not be read either, so that
@@ -65,6 +66,7 @@ class Answer:
     repaired: int = field(default=0, compare=False)
     unread: str | None = field(default=None, compare=False)
     reference_has_goal: bool | None = field(default=None, compare=False)
+    step: str | None = None
 
 
 @dataclass(frozen=True)
@@ -284,8 +286,19 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: b
         thoughts = CoatTexts() if turn.thoughts is None else turn.thoughts
         coat = CoatTexts(now.description, thoughts.think, thoughts.action, after.result)
         shown = turn.screen
-        steps.append(Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, coat))
+        steps.append(
+            Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, coat, plan=_plan_of(turn))
+        )
     return Episode("", "", goal, tuple(steps))
+
+
+def _plan_of(turn: Turn) -> PlanTexts | None:
+    """The agent's own plan and step of a turn, where its run writes them; else the recorded ones."""
+    recorded, answer = turn.screen.plan, turn.answer
+    if answer is None or (answer.step is None and not answer.plan):
+        return recorded
+    step = "" if recorded is None else recorded.step
+    return PlanTexts(answer.plan, step if answer.step is None else answer.step)
 
 
 def recorded_thoughts(step: Step) -> CoatTexts | None:

@@ -32,7 +32,7 @@ from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences.thoughts import LineThoughts
+from vlm_agent.sentences.thoughts import AnswerLines, LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
 
@@ -69,11 +69,11 @@ class EndpointAgent:
         read, written = completion.tokens or (None, None)
         usage = Usage(read, written, completion.calls, completion.seconds)
         # A fine-tuned model writes an action without surrounding white space.
-        thoughts, text = None, completion.text.strip()
+        lines = AnswerLines(completion.text.strip())
         if self.sentences is not None:
-            thoughts, text = self.sentences.thoughts.split(completion.text)
-        action, box = self.language.decode(text, screen), self.language.predicted_box(text, screen)
-        return Answer(completion.text, action, thoughts, box=box, usage=usage)
+            lines = self.sentences.thoughts.read_answer(completion.text)
+        action, box = self.language.decode(lines.action, screen), self.language.predicted_box(lines.action, screen)
+        return Answer(completion.text, action, lines.thoughts, lines.plan, box=box, usage=usage, step=lines.step)
 
     def without_sight(self) -> "EndpointAgent | None":
         """The agent of a text model with an empty screen in place of each; None for a model that sees pixels."""
@@ -191,7 +191,12 @@ class EndpointSettings(AgentSettings):
         from vlm_agent.models.build import load_sentences
 
         data = self._recipe.data
-        sentences = load_sentences(Path(self.as_trained), language, LineThoughts(data.coat), past_of(data))
+        if data.plan.is_static:
+            raise UserError(
+                f"{self.as_trained} keeps the plan of the first step (data.plan.plan: first), which --as-trained does "
+                "not support; evaluate the run itself, or train with data.plan.plan: learned"
+            )
+        sentences = load_sentences(Path(self.as_trained), language, LineThoughts.of(data), past_of(data))
         limit = sentences.max_answer_tokens
         agent = EndpointAgent(chat, language, max_tokens=limit, workers=self.concurrency, sentences=sentences)
         control = self._recipe.data.control

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from vlm_agent.recipe.drawn import DrawnRecipe
+from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.settings import Section
 
 _WITH_DRAWN = ("drawn", "workers")
@@ -40,7 +41,7 @@ class SentenceOptions:
 
 
 SENTENCES: dict[str, SentenceOptions] = {
-    "trajectory": SentenceOptions(keys=("history", "past_screens")),
+    "trajectory": SentenceOptions(keys=("history", "past_screens", "plan")),
     "elements": SentenceOptions(
         controls=False,
         coat=False,
@@ -113,7 +114,7 @@ class DataRecipe(Section):
     earlier screens. A number makes each step a sentence: the goal, earlier steps in words, the last `past_screens`
     screens with their actions, the current screen and its action. `history`: how many earlier steps are in words; None
     (`all`): all that are not shown. A row holds as many steps as `batch_size` episodes have on average.
-    `coat`: the texts of Chain-of-Action-Thought, all off by default.
+    `coat`: the texts of Chain-of-Action-Thought, all off by default. `plan`: with trajectories, those of a planner.
     `max_tokens`: the longest sentence; a longer trajectory is split into windows. None: `training.batch_tokens`, or no
     limit without it. `mixture`: the fraction of a subset's episodes to use, 1 for a subset without an entry. `limit`:
     at most this many episodes. `workers`: processes that prepare screens; 0: the training process prepares them.
@@ -135,6 +136,7 @@ class DataRecipe(Section):
     items: PositiveInt = 12
     control: Literal["grey_screens", "no_history", "shuffled_results"] | None = None
     coat: CoatRecipe = CoatRecipe()
+    plan: PlanRecipe = PlanRecipe()
     max_tokens: PositiveInt | None = None
     mixture: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     limit: PositiveInt | None = None
@@ -202,14 +204,21 @@ class DataRecipe(Section):
             raise ValueError(f"{missing[0]} needs a number with sentences: {self.sentences}")
         if self.sentences == "trajectory" and self.history is not None and self.past_screens is None:
             raise ValueError("history needs past_screens, a number: trajectories of all screens have no step in words")
+        if self.plan.plan != "off" and self.past_screens is None:
+            raise ValueError(
+                f"plan.plan: {self.plan.plan} needs past_screens, a number: in a trajectory of all screens the plans "
+                "of earlier steps would stay"
+            )
 
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
         """Omits the keys that `drawn` or the kind of sentences excludes, so that a saved recipe is valid, and `coat`
-        without a part and keys that are None for all, so that it equals the recipe of an earlier version."""
+        and `plan` without a part and keys that are None for all, so that it equals the recipe of an earlier version."""
         content = serialise(self)
         if not self.coat.is_on:
             content.pop("coat", None)
+        if not self.plan.is_on:
+            content.pop("plan", None)
         content = {key: content[key] for key in content if content[key] is not None or key not in _ALL_IF_NONE}
         if self.sentences == "chat":
             return {key: content[key] for key in content if key in _WITH_CHATS}

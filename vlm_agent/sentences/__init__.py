@@ -19,6 +19,9 @@ ROLES = ("action", "thought", "plan")
 ACTION_ROLE = 0
 """The index of `action` in `ROLES`."""
 
+_OF_TOKENS = ("input_ids", "labels", "kinds", "roles", "weights")
+"""The fields of a `Sentence` with an entry for each token."""
+
 
 @dataclass
 class Sentence:
@@ -73,12 +76,22 @@ class Sentence:
         self.shown += 1
         self.read(ids)
 
+    def with_read(self, at: int, ids: list[int]) -> "Sentence":
+        """The sentence with further tokens without a loss before token `at`, which must not be inside a screen."""
+        more = Sentence()
+        more.read(ids)
+        changed = replace(self)
+        for name in _OF_TOKENS:
+            before = getattr(self, name)
+            setattr(changed, name, [*before[:at], *getattr(more, name), *before[at:]])
+        return changed
+
     def prefix(self, end: int) -> "Sentence":
         """The first `end` tokens with their screens. `end` must not be inside a screen."""
         is_screen = [id_ == SCREEN_TOKEN for id_ in self.input_ids[:end]]
         screens = sum(now and not before for before, now in zip([False, *is_screen], is_screen, strict=False))
         prefix = replace(self)
-        for name in ("input_ids", "labels", "kinds", "roles", "weights"):
+        for name in _OF_TOKENS:
             setattr(prefix, name, getattr(self, name)[:end])
         prefix.screens, prefix.element_labels = self.screens[:screens], self.element_labels[:screens]
         prefix.shown = screens

@@ -10,7 +10,7 @@ The target of a swipe is the element that it brings into view, derived in hindsi
 know it in advance, so a target may be supervised but is never part of a history, where a swipe is written without it
 (`TrajectorySentences.build`).
 
-With `data.coat`, texts are around the screens and before the actions (`thoughts/lines.py`).
+With `data.coat` and `data.plan`, texts are around the screens and before the actions (`thoughts/`).
 
 With `data.past_screens`, each step is a sentence (`windows.Past`):
 
@@ -21,7 +21,7 @@ Only the last action is supervised. Steps in words are a line each, after a head
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import cast
 
@@ -30,7 +30,17 @@ from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.action_languages.names import spoken_name, touched_name
-from vlm_agent.episodes import ACTION_NAMES, Action, CoatTexts, Episode, Screen, ScreenTexts, Step, is_same_text
+from vlm_agent.episodes import (
+    ACTION_NAMES,
+    Action,
+    CoatTexts,
+    Episode,
+    PlanTexts,
+    Screen,
+    ScreenTexts,
+    Step,
+    is_same_text,
+)
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.html import one_line, screen_html
@@ -68,10 +78,10 @@ class TrajectorySentences:
     past: Past | None = None
 
     def __post_init__(self) -> None:
-        if self.thoughts.parts.learned and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
+        if self.thoughts.before_action and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
             raise UserError(
-                "this tokenizer cannot write a line feed, which ends a thought; choose another tokenizer, or set "
-                "data.coat.think and data.coat.action to false"
+                "this tokenizer cannot write a line feed, which ends a thought or a plan; choose another tokenizer, or "
+                "set data.coat.think and data.coat.action to false, and data.plan to nothing that is learned"
             )
 
     def build(
@@ -117,10 +127,15 @@ class TrajectorySentences:
         return sentence
 
     def sentences_of(self, episode: Episode) -> list[Sentence]:
-        """All steps of an episode for decoding: one sentence, or with `past` one a step."""
+        """All steps of an episode for decoding: one sentence, or with `past` one a step.
+
+        Later steps are without a static plan, which the agent writes itself (`lines_before`).
+        """
         if self.past is None:
             return [self.build(episode, with_unwritable=True)]
-        return [self.build_step(episode, number, with_unwritable=True) for number in range(len(episode))]
+        later = with_plan_of_first_step(episode, ()) if self.thoughts.plans.parts.is_static else episode
+        numbers = range(len(episode))
+        return [self.build_step(later if number else episode, number, with_unwritable=True) for number in numbers]
 
     def prompt(self, episode: Episode) -> Sentence:
         """The sentence up to the cue of the last step, whose action is not part of it."""
@@ -135,28 +150,33 @@ class TrajectorySentences:
             return self.build(episode, last=number)
         sentence = Sentence()
         sentence.read(self.goal_ids(episode.goal))
-        sentence.read([token for line in self.words_before(episode, number) for token in self.ids(line)])
+        sentence.read(self._line_ids(self.lines_before(episode, number)))
         for shown in range(self.past.first_shown(number), number):
             self._add_past(sentence, episode, shown)
         return sentence
 
-    def words_before(self, episode: Episode, number: int) -> list[str]:
-        """The earlier steps that step `number` has in words, as lines with their line feeds; empty without `past`."""
+    def lines_before(self, episode: Episode, number: int) -> list[str]:
+        """What step `number` reads after the goal: a static plan, and earlier steps in words. Lines with their line
+        feeds; empty without `past`."""
         if self.past is None:
             return []
+        static = self.thoughts.plans.static(episode.steps[0].plan) if number else []
         steps = episode.steps[self.past.first_in_words(number) : self.past.first_shown(number)]
-        return [WORDS_HEADING, *map(self.in_words, steps)] if steps else []
+        return [*static, *([WORDS_HEADING] if steps else []), *map(self.in_words, steps)]
 
     def in_words(self, step: Step) -> str:
-        """An earlier step as a line: its action as the language writes it."""
-        return line_of(self.language.encode(step.action, step.screen))
+        """An earlier step as a line: its immediate step if `data.plan.step` is on, else its action as the language
+        writes it."""
+        words = self.thoughts.plans.in_words(step.plan)
+        return line_of(words or self.language.encode(step.action, step.screen))
 
     def _add_past(self, sentence: Sentence, episode: Episode, number: int) -> None:
         """Append an earlier step without a loss."""
         step = episode.steps[number]
-        self.add_screen(sentence, step, self.texts_at(episode, number))
+        self.add_screen(sentence, step, self.texts_at(episode, number), is_past=True)
         text = self.language.encode(step.action, step.screen)
-        sentence.read(self.thought_ids(step.coat) + self._with_end_mark(text))
+        plan_ids = self._line_ids(self.thoughts.plans.learned(step.plan, is_past=True))
+        sentence.read(plan_ids + self.thought_ids(step.coat) + self._with_end_mark(text))
 
     def _add_step(
         self, sentence: Sentence, episode: Episode, number: int, target: str | None, with_unwritable: bool
@@ -167,10 +187,13 @@ class TrajectorySentences:
         kind = ACTION_NAMES.index(step.action.name)
         names_target = target is not None and _names_swipe_target(episode.goal, number)
         text = self.language.encode(step.action, step.screen, target if names_target else None)
-        thought_ids, ids = self.thought_ids(step.coat), self._with_end_mark(text)
+        plans = self.thoughts.plans.at(is_first=number == 0)
+        plan_ids, thought_ids = self._line_ids(plans.learned(step.plan)), self.thought_ids(step.coat)
+        ids = self._with_end_mark(text)
         if not (with_unwritable or self.is_writable(text)):
-            sentence.read(thought_ids + ids)
+            sentence.read(plan_ids + thought_ids + ids)
             return
+        sentence.learn(plan_ids, role="plan", weight=plans.parts.weight)
         sentence.learn(thought_ids, role="thought", weight=self.thoughts.parts.think_weight)
         if names_target or target is None:
             sentence.learn(ids, kind)
@@ -184,13 +207,20 @@ class TrajectorySentences:
 
     @property
     def max_answer_tokens(self) -> int:
-        """The limit of an answer: that of an action, and `data.coat.max_tokens` for thoughts."""
-        parts = self.thoughts.parts
-        return self.language.max_tokens + (parts.max_tokens if parts.learned else 0)
+        """The limit of an answer: that of an action, `data.coat.max_tokens` for thoughts and `data.plan.max_tokens`
+        for plans."""
+        sections = (self.thoughts.parts, self.thoughts.plans.parts)
+        return self.language.max_tokens + sum(parts.max_tokens for parts in sections if parts.learned)
 
-    def add_screen(self, sentence: Sentence, step: Step, texts: ScreenTexts | None = None) -> None:
-        """Append the screen, its texts and the cue before the action."""
-        sentence.read(self.before_screen(is_first=not sentence.shown, lines=self.thoughts.read(texts)))
+    def add_screen(
+        self, sentence: Sentence, step: Step, texts: ScreenTexts | None = None, is_past: bool = False
+    ) -> None:
+        """Append the screen, its texts and the cue before the action. `is_past`: without the plan of an earlier step.
+
+        Raises UserError for a step without the plan that is read.
+        """
+        lines = [*self.thoughts.read(texts), *self.thoughts.plans.read(step.plan, is_past)]
+        sentence.read(self.before_screen(is_first=not sentence.shown, lines=lines))
         if self.as_html:
             sentence.read_screen(self._tokenise(self.html(step.screen), plain=True))
         else:
@@ -214,7 +244,10 @@ class TrajectorySentences:
 
     def thought_ids(self, coat: CoatTexts | None) -> list[int]:
         """The tokens before an action; empty if no part is learned."""
-        return [token for line in self.thoughts.learned(coat) for token in self.ids(line)]
+        return self._line_ids(self.thoughts.learned(coat))
+
+    def _line_ids(self, lines: Sequence[str]) -> list[int]:
+        return [token for line in lines for token in self.ids(line)]
 
     def before_screen(self, is_first: bool, lines: Sequence[str] = ()) -> list[int]:
         """The tokens before a screen: after the goal for the first screen, else after the previous action.
@@ -297,6 +330,13 @@ class TrajectorySentences:
         return cast(
             str, self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )  # a list of ids decodes to one text
+
+
+def with_plan_of_first_step(episode: Episode, plan: tuple[str, ...]) -> Episode:
+    """The episode with another plan at its first step."""
+    first, *others = episode.steps
+    texts = PlanTexts(plan, "" if first.plan is None else first.plan.step)
+    return replace(episode, steps=(replace(first, plan=texts), *others))
 
 
 def line_of(text: str) -> str:

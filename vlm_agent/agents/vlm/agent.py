@@ -23,7 +23,7 @@ from vlm_agent.agents.decoding.greedy import (
     most_likely,
 )
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
-from vlm_agent.episodes import Episode, Screen, without_pixels
+from vlm_agent.episodes import Episode, PlanTexts, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
 from vlm_agent.models.decoding import Decoder
@@ -35,7 +35,7 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import CachedScreens
 from vlm_agent.sentences.thoughts import LineThoughts
-from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.sentences.trajectory import TrajectorySentences, with_plan_of_first_step
 from vlm_agent.sentences.windows import past_of
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class VlmAgent:
         recipe = read_recipe(trained(run).recipe)
         model, tokenizer = load(run, merged=True, device=model_device())
         family_of(model.config).use_masked_attention(without_adapter(model))
-        language, thoughts = recipe.action_language.build(), LineThoughts(recipe.data.coat)
+        language, thoughts = recipe.action_language.build(), LineThoughts.of(recipe.data)
         sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
@@ -81,15 +81,13 @@ class VlmAgent:
         start = time.perf_counter()
         if self.sentences.as_html and screen.elements is None:
             raise UserError(NO_ELEMENTS)
-        sentence = self.sentences.prompt(episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read)))
+        episode = episode_of(goal, history, screen, bool(self.sentences.thoughts.parts.read))
+        episode, agent = self._with_own_plan(episode, history), self._later if history else self
+        sentence = self.sentences.prompt(episode)
         with torch.inference_mode(), self._precision():
-            ids = decode_sentence(self._decoder, sentence, self._choice, self._limits)
+            ids = decode_sentence(self._decoder, sentence, agent._choice, agent._limits)
         usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start)
-        return self._answer(ids, screen, usage)
-
-    def without_sight(self) -> "VlmAgent | None":
-        """The agent with an empty screen in place of each; None for a model that sees pixels, which a control greys."""
-        return replace(self, sentences=replace(self.sentences, grey=True)) if self.sentences.as_html else None
+        return agent._answer(ids, screen, usage)
 
     def answer_episode(self, episode: Episode) -> list[Answer]:
         """The agent's answer at each step, after its demonstrated history."""
@@ -115,9 +113,50 @@ class VlmAgent:
     def answer_prepared(
         self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str] = ()
     ) -> list[list[list[Answer]]]:
-        choices = [self._choice, *map(self._choice_of, variants)]
+        if self.sentences.thoughts.plans.parts.is_static:
+            return self._answer_with_own_plans(prepared, variants)
+        return self._answer_all(prepared, self._choices(variants))
+
+    def _answer_all(self, prepared: Sequence["PreparedEpisode"], choices: Sequence[Choice]) -> list[list[list[Answer]]]:
         by_run = self._decoded([sentence for one in prepared for sentence in one.sentences], choices)
         return [self._by_episode(prepared, iter(of_sentences)) for of_sentences in by_run]
+
+    def _answer_with_own_plans(
+        self, prepared: Sequence["PreparedEpisode"], variants: Sequence[str]
+    ) -> list[list[list[Answer]]]:
+        """Later steps read the plan that the same run wrote at the first step, as in `act`."""
+        firsts = self._answer_all([one.part(0, 1) for one in prepared], self._choices(variants))
+        found = []
+        for of_firsts, choice in zip(firsts, self._later._choices(variants), strict=True):
+            rest = [self._rest(one, first.plan) for one, (first,) in zip(prepared, of_firsts, strict=True)]
+            (of_rest,) = self._later._answer_all(rest, [choice])
+            found.append([[*first, *later] for first, later in zip(of_firsts, of_rest, strict=True)])
+        return found
+
+    def _rest(self, prepared: "PreparedEpisode", plan: tuple[str, ...]) -> "PreparedEpisode":
+        """The steps after the first one, with the plan after the goal."""
+        ids = [
+            token
+            for line in self.sentences.thoughts.plans.static(PlanTexts(plan))
+            for token in self.sentences.ids(line)
+        ]
+        at, rest = len(self.sentences.goal_ids(prepared.episode.goal)), prepared.part(1, None)
+        return replace(rest, sentences=[sentence.with_read(at, ids) for sentence in rest.sentences])
+
+    def _with_own_plan(self, episode: Episode, history: Sequence[Turn]) -> Episode:
+        """With a static plan, that of the agent's first answer; for a demonstrated first step the agent writes it."""
+        if not (history and self.sentences.thoughts.plans.parts.is_static):
+            return episode
+        first = history[0].answer
+        plan = self.act(episode.goal, (), history[0].screen).plan if first is None else first.plan
+        return with_plan_of_first_step(episode, plan)
+
+    @cached_property
+    def _later(self) -> "VlmAgent":
+        """The agent that decodes steps after the first one, whose answers have no static plan."""
+        if not self.sentences.thoughts.plans.parts.is_static:
+            return self
+        return replace(self, sentences=replace(self.sentences, thoughts=self.sentences.thoughts.at(is_first=False)))
 
     def _decoded(self, sentences: Sequence[Sentence], choices: Sequence[Choice]) -> list[list[list[DecodedAnswer]]]:
         """Answers as [choice][sentence][action], decoded in batches."""
@@ -155,14 +194,18 @@ class VlmAgent:
 
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False) -> Answer:
         text = self.sentences.text(ids)
-        thoughts, action_text = self.sentences.thoughts.split(text)
-        language = self.sentences.language
-        action, box = language.decode(action_text, screen), language.predicted_box(action_text, screen)
-        return Answer(text, action, thoughts, box=box, usage=usage, unwritable=unwritable)
+        lines, language = self.sentences.thoughts.read_answer(text), self.sentences.language
+        action, box = language.decode(lines.action, screen), language.predicted_box(lines.action, screen)
+        return Answer(
+            text, action, lines.thoughts, lines.plan, box=box, usage=usage, unwritable=unwritable, step=lines.step
+        )
 
     @property
     def _choice(self) -> Choice:
         return self._constrained_choice if self.constrained else most_likely
+
+    def _choices(self, variants: Sequence[str]) -> list[Choice]:
+        return [self._choice, *map(self._choice_of, variants)]
 
     def _choice_of(self, variant: str) -> Choice:
         if variant not in VlmSettings.VARIANTS:
@@ -191,6 +234,11 @@ class PreparedEpisode:
 
     episode: Episode
     sentences: list[Sentence]
+
+    def part(self, first: int, last: int | None) -> "PreparedEpisode":
+        """Steps `first` … `last`-1, of an episode with a sentence a step."""
+        episode = replace(self.episode, steps=self.episode.steps[first:last])
+        return PreparedEpisode(episode, self.sentences[first:last])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.shards.schema import IN_STEPS
-from vlm_agent.episodes import ACTION_NAMES, ActionKind
+from vlm_agent.episodes import ACTION_NAMES, ActionKind, PlanTexts
 from vlm_agent.geometry import are_taps, boxes_at, directions, nearest_boxes
 
 _EPISODE_COLUMNS = ("subset", "split", "goal")
@@ -26,6 +26,8 @@ class Columns:
     `text`: Arrow strings (S), the text of the action. `touched`: str objects (S,) from `touched_names` or
     `touched_numbers`, or None.
     `coat`: str objects (S,) by part of `CoatRecipe`, the texts of CoAT that a sentence has at each step, or None.
+    `plan`: str objects (S,), the lines of plans of a sentence, by their place (`training/data/thoughts/plans.py`), or
+    None.
     `elements`: from `listed_elements`, or None.
     """
 
@@ -41,6 +43,7 @@ class Columns:
     text: pa.StringArray
     touched: np.ndarray | None = None
     coat: Mapping[str, np.ndarray] | None = None
+    plan: Mapping[tuple[str, str, str], np.ndarray] | None = None
     elements: pa.ChunkedArray | None = None
 
     @cached_property
@@ -98,6 +101,12 @@ def listed_elements(dataset: ShardDataset, episodes: Sequence[int] | None = None
     steps = dataset.table([IN_STEPS + "elements"], episodes)["steps"]
     chunks = [chunk.flatten().field("elements") for chunk in steps.chunks]
     return pa.chunked_array(chunks, steps.type.value_type.field("elements").type)
+
+
+def plan_texts(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> list[PlanTexts | None]:
+    """The plan of each step (S,); None where the source has none."""
+    plans = dataset.table([IN_STEPS + "plan"], episodes)["steps"].combine_chunks().flatten().field("plan").to_pylist()
+    return [None if texts is None else PlanTexts(tuple(texts["plan"]), texts["step"]) for texts in plans]
 
 
 def touched_names(dataset: ShardDataset, episodes: Sequence[int] | None = None) -> np.ndarray:

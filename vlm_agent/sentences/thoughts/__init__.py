@@ -1,4 +1,5 @@
-"""The texts of Chain-of-Action-Thought (CoAT) in sentences: what is read, what is learned, and what an answer has.
+"""The texts of Chain-of-Action-Thought (CoAT) and the plans of D-PoT (`plans.py`) in sentences: what is read, what is
+learned, and what an answer has.
 
     read      SD, the description of the current screen          `data.coat.screen`
               AR, the result of the previous action              `data.coat.result`
@@ -10,7 +11,8 @@ package. AR of the current step and SD of the next one describe what follows the
 """
 
 from vlm_agent.sentences.thoughts.headed import HeadedThoughts
-from vlm_agent.sentences.thoughts.lines import LineThoughts
+from vlm_agent.sentences.thoughts.lines import AnswerLines, LineThoughts
+from vlm_agent.sentences.thoughts.plans import PlanLines
 from vlm_agent.sentences.thoughts.recorded import known_texts, texts_at
 from vlm_agent.sentences.thoughts.shuffled import (
     controlled_texts,
@@ -20,8 +22,10 @@ from vlm_agent.sentences.thoughts.shuffled import (
 )
 
 __all__ = [
+    "AnswerLines",
     "HeadedThoughts",
     "LineThoughts",
+    "PlanLines",
     "controlled_texts",
     "known_texts",
     "shuffled_results",

@@ -9,24 +9,51 @@
 
 The read lines have headings, and an empty one is left out. The learned lines have none, so that each costs one token;
 the first is AT if both are on, and an empty one stays. AT and AD of earlier steps remain in the sentence before the
-later actions: one forward pass learns all actions.
+later actions: one forward pass learns all actions. Lines of plans (`plans.py`) precede both.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from vlm_agent.episodes import CoatTexts, ScreenTexts
-from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.recipe.data import CoatRecipe, DataRecipe
 from vlm_agent.sentences.html import one_line
+from vlm_agent.sentences.thoughts.plans import NO_PLANS, PlanLines
 
 _HEADINGS = {"result": "Result: ", "screen": "Screen: "}
 
 
 @dataclass(frozen=True)
+class AnswerLines:
+    """`action`: the text of the action. `thoughts`: with the immediate step as `action` unless an action is described.
+    `plan`, `step`: empty and None if they are not learned."""
+
+    action: str
+    thoughts: CoatTexts | None = None
+    plan: tuple[str, ...] = ()
+    step: str | None = None
+
+
+@dataclass(frozen=True)
 class LineThoughts:
-    """`parts`: the parts that are on."""
+    """`parts`: the parts that are on. `plans`: the lines of plans, before those of thoughts."""
 
     parts: CoatRecipe = CoatRecipe()  # noqa: RUF009 (frozen)
+    plans: PlanLines = NO_PLANS
+
+    @classmethod
+    def of(cls, data: DataRecipe) -> Self:
+        return cls(data.coat, PlanLines(data.plan))
+
+    @property
+    def before_action(self) -> int:
+        """The number of lines before the action of an answer."""
+        return len(self.plans.parts.learned) + len(self.parts.learned)
+
+    def at(self, is_first: bool) -> Self:
+        """The lines of an answer at the first step of an episode, or at a later one."""
+        return replace(self, plans=self.plans.at(is_first))
 
     def read(self, texts: ScreenTexts | None) -> list[str]:
         """The lines before a screen, each with its line feed."""
@@ -41,7 +68,8 @@ class LineThoughts:
         return [segment(part, getattr(texts, part)) for part in self.parts.learned]
 
     def split(self, answer: str) -> tuple[CoatTexts | None, str]:
-        """The thoughts and the text of the action in an answer. Without learned parts: None, and the whole answer.
+        """The thoughts and the text of the action in what follows the plan of an answer. Without learned parts: None,
+        and the whole text.
 
         The action follows the line feed of the last learned part. An answer with fewer lines has the first parts.
         """
@@ -53,13 +81,24 @@ class LineThoughts:
         found = {name: text.strip() for name, text in zip(names, texts, strict=False)}
         return CoatTexts(**found), action.lstrip(" ")
 
+    def read_answer(self, answer: str) -> "AnswerLines":
+        """The parts of an answer."""
+        plans, rest = self.plans.split(answer)
+        thoughts, action = self.split(rest)
+        if plans is None:
+            return AnswerLines(action, thoughts)
+        step = plans.step if "step" in self.plans.parts.learned else None
+        if step is not None and "action" not in self.parts.learned:
+            thoughts = replace(CoatTexts() if thoughts is None else thoughts, action=step)
+        return AnswerLines(action, thoughts, plans.plan, step)
+
     def ending(self, text: str, of_action: Callable[[str], str | None]) -> str | None:
         """Text that completes `text` to an answer; any thought is allowed. `of_action`: `ActionLanguage.ending`."""
-        missing = len(self.parts.learned) - text.count("\n")
+        missing = self.before_action - text.count("\n")
         if missing > 0:
             action = of_action("")
             return None if action is None else "\n" * missing + action
-        return of_action(self.split(text)[1])
+        return of_action(self.split(self.plans.split(text)[1])[1])
 
 
 NO_THOUGHTS = LineThoughts()

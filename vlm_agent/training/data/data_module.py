@@ -132,7 +132,7 @@ class DataModule(ABC):
     @cached_property
     def sentences(self) -> TrajectorySentences:
         data, language = self.recipe.data, self.recipe.action_language.build()
-        sentences = self.processor.sentences(self.tokenizer, language, LineThoughts(data.coat), past_of(data))
+        sentences = self.processor.sentences(self.tokenizer, language, LineThoughts.of(data), past_of(data))
         return replace(sentences, grey=data.control == "grey_screens")
 
     @property

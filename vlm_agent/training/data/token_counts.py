@@ -28,6 +28,7 @@ from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.steps import StepSentences
 from vlm_agent.sentences.thoughts import LineThoughts, lines
+from vlm_agent.sentences.thoughts.plans import NO_PLANS
 from vlm_agent.sentences.trajectory import TrajectorySentences, line_of
 from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.count_cache import CountCache
@@ -35,7 +36,14 @@ from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.html import html_lengths
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.data.text_lengths import TextLengths, text_lengths
-from vlm_agent.training.data.thoughts import count_texts, sentence_texts
+from vlm_agent.training.data.thoughts import (
+    PlanTokens,
+    count_plans,
+    count_segments,
+    count_texts,
+    plan_lines,
+    sentence_texts,
+)
 from vlm_agent.training.data.vocabulary import vocabulary_of
 
 
@@ -47,7 +55,8 @@ class TokenCounts:
     `lengths`: int64 (E,), steps per episode. `step`: int64 (S,), all tokens of a step. `screen`: int64 (S,), its visual
     tokens, or those of its HTML. `action`: int64 (S,), its supervised tokens, those of learned thoughts included: 0 for
     an action that is not writable (`TrajectorySentences`). `is_writable`: bool (S,). `thoughts`: int64 (S,), tokens of
-    thoughts. `words`: int64 (S,), tokens of a step in words; None without `data.past_screens`. With a language that
+    thoughts. `words`, `shown`: int64 (S,), tokens of an earlier step in words, and of one with its screen; None without
+    `data.past_screens`. `plans`: int64 (S,), tokens of learned plans; None without `data.plan`. With a language that
     names swipe targets, a swipe that is not in words counts as if it named its target.
     """
 
@@ -60,6 +69,8 @@ class TokenCounts:
     is_writable: np.ndarray
     thoughts: np.ndarray
     words: np.ndarray | None = None
+    shown: np.ndarray | None = None
+    plans: np.ndarray | None = None
 
     @property
     def whole(self) -> np.ndarray:
@@ -76,11 +87,18 @@ class TokenCounts:
         """int64 (steps of the episode,): all tokens of each step."""
         return self.step[self._offsets[row] : self._offsets[row + 1]]
 
-    def words_of(self, row: int) -> np.ndarray:
-        """int64 (steps of the episode,)"""
-        if self.words is None:
-            raise ValueError("no step of these sentences is in words")
-        return self.words[self._offsets[row] : self._offsets[row + 1]]
+    def with_plans(self, plans: PlanTokens) -> "TokenCounts":
+        """With the lines of plans at the step that is answered."""
+        step = self.step + plans.current + plans.both
+        action = np.where(self.is_writable, self.action + plans.learned, 0)
+        return replace(self, step=step, action=action, plans=plans.learned)
+
+    def past_of(self, row: int) -> tuple[np.ndarray, np.ndarray]:
+        """int64 (steps of the episode,) twice: `shown` and `words`."""
+        if self.words is None or self.shown is None:
+            raise ValueError("these sentences are whole trajectories")
+        of_episode = slice(self._offsets[row], self._offsets[row + 1])
+        return self.shown[of_episode], self.words[of_episode]
 
     def writable_steps_of(self, row: int) -> np.ndarray:
         """bool (steps of the episode,)"""
@@ -118,6 +136,9 @@ def columns_for(
         columns = replace(columns, coat=sentence_texts(dataset, episodes, columns, sentences.thoughts.parts, control))
     if isinstance(sentences, TrajectorySentences) and sentences.as_html:
         columns = replace(columns, elements=listed_elements(dataset, episodes))
+    plans = sentences.thoughts.plans if isinstance(sentences, TrajectorySentences) else NO_PLANS
+    if plans.parts.is_on:
+        columns = replace(columns, plan=plan_lines(dataset, episodes, columns, plans, control))
     return columns
 
 
@@ -146,9 +167,22 @@ def count_tokens(
     first = np.cumsum(columns.lengths) - columns.lengths
     step[first] -= len(sentences.before_screen(is_first=False)) - len(sentences.before_screen(is_first=True))
     numbers = np.arange(len(columns.lengths)) if episodes is None else np.array(episodes, np.int64)
+    plans = _plan_tokens(columns, sentences, cache)
     supervised = np.where(is_writable, action, 0)
-    words = None if sentences.past is None else _word_tokens(columns, sentences, cache)
-    return TokenCounts(numbers, goal, columns.lengths, step, screen, supervised, is_writable, coat.learned, words)
+    counts = TokenCounts(numbers, goal, columns.lengths, step, screen, supervised, is_writable, coat.learned)
+    counts = counts if columns.plan is None else counts.with_plans(plans)
+    if sentences.past is None:
+        return counts
+    in_words = _word_tokens(columns, sentences, cache)
+    in_words = np.where(plans.words > 0, plans.words, in_words)
+    return replace(counts, words=in_words, shown=step + plans.both)
+
+
+def _plan_tokens(columns: Columns, sentences: TrajectorySentences, cache: CountCache | None) -> PlanTokens:
+    if columns.plan is None and sentences.thoughts.plans.parts.is_on:
+        raise ValueError("sentences with plans need the columns of `columns_for`")
+    steps = int(columns.lengths.sum())
+    return count_plans(columns.plan or {}, steps, lambda texts: count_segments(texts, str, sentences, cache))
 
 
 def _word_tokens(columns: Columns, sentences: TrajectorySentences, cache: CountCache | None) -> np.ndarray:
@@ -172,7 +206,7 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
     """
     tokenizer = build_tokenizer(recipe.model, _words(recipe))
     processor, language = processor_of(configuration_of(recipe.model, tokenizer)), recipe.action_language.build()
-    return processor.sentences(tokenizer, language, LineThoughts(recipe.data.coat), past_of(recipe.data))
+    return processor.sentences(tokenizer, language, LineThoughts.of(recipe.data), past_of(recipe.data))
 
 
 def _words(recipe: Recipe) -> Vocabulary:

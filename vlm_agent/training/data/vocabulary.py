@@ -18,10 +18,11 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     parts = (*coat.read, *coat.learned)
     if recipe.model.is_text:
         language = replace(language, phrases=(*language.phrases, *SCREEN_PHRASES))
-    return Vocabulary(language, (text for episode in episodes for text in _texts(episode, parts, recipe.model.is_text)))
+    as_html, with_plans = recipe.model.is_text, recipe.data.plan.is_on
+    return Vocabulary(language, (text for one in episodes for text in _texts(one, parts, as_html, with_plans)))
 
 
-def _texts(episode: Episode, parts: Sequence[str], as_html: bool) -> Iterator[str]:
+def _texts(episode: Episode, parts: Sequence[str], as_html: bool, with_plans: bool) -> Iterator[str]:
     yield episode.goal
     for step in episode.steps:
         yield step.action.text
@@ -29,5 +30,7 @@ def _texts(episode: Episode, parts: Sequence[str], as_html: bool) -> Iterator[st
             yield screen_html(step.screen)
         else:
             yield from (element.name for element in step.elements)
+        if with_plans and step.plan is not None:
+            yield from (*step.plan.plan, step.plan.step)
         if step.coat is not None:
             yield from (getattr(step.coat, part) for part in parts)

@@ -63,16 +63,12 @@ class TrajectoryKind(SentenceKind):
         return unwritable_line(self.shards.ids[episode], step, self.shards.without_pixels(episode).steps[step].action)
 
     def notes(self) -> list[Note]:
-        limit, thoughts = self.run.recipe.data.coat.max_tokens, self.token_counts.thoughts
-        count = int((thoughts > limit).sum())
-        if not count:
-            return []
-        figures = {"count": count, "steps": len(thoughts), "max_tokens": int(thoughts.max())}
-        line = (
-            f"{count:,} of {len(thoughts):,} steps have thoughts of more than data.coat.max_tokens ({limit}), at most "
-            f"{figures['max_tokens']}: an agent cannot write them whole"
-        )
-        return [Note("long_thoughts", line, figures)]
+        data, counts = self.run.recipe.data, self.token_counts
+        found = {"thoughts": ("coat", data.coat.max_tokens, counts.thoughts)}
+        if counts.plans is not None:
+            found["plans"] = ("plan", data.plan.max_tokens, counts.plans)
+        notes = (_note_on_long(name, *about) for name, about in found.items())
+        return [note for note in notes if note is not None]
 
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
         counts = self.token_counts if shards is self.shards else self._counted(shards, sorted(episodes))
@@ -103,7 +99,8 @@ class TrajectoryKind(SentenceKind):
             return single_steps(goal, steps, self.longest, saved)
         if sentences.past is None:
             return windows(goal, steps, self.longest, saved)
-        earlier = PastTokens(steps, counts.words_of(row).tolist(), len(sentences.ids(WORDS_HEADING)))
+        shown, words = counts.past_of(row)
+        earlier = PastTokens(shown.tolist(), words.tolist(), len(sentences.ids(WORDS_HEADING)))
         return steps_after_past(goal, steps, earlier, sentences.past, self.longest, saved)
 
     @property
@@ -125,6 +122,19 @@ class TrajectoryKind(SentenceKind):
     def count_pass(self, items: Sequence[Item]) -> TrajectoryPass:
         sizes = seen_sizes(read_columns(self.shards, self.episodes), self.run.processor.screens)
         return count_trajectories(items, self.token_counts, sizes, self._is_by_step)
+
+
+def _note_on_long(name: str, section: str, limit: int, tokens: np.ndarray) -> Note | None:
+    """`tokens`: int64 (S,), of the texts that an agent writes in at most `limit` tokens."""
+    count = int((tokens > limit).sum())
+    if not count:
+        return None
+    figures = {"count": count, "steps": len(tokens), "max_tokens": int(tokens.max())}
+    line = (
+        f"{count:,} of {len(tokens):,} steps have {name} of more than data.{section}.max_tokens ({limit}), at most "
+        f"{figures['max_tokens']}: an agent cannot write them whole"
+    )
+    return Note(f"long_{name}", line, figures)
 
 
 @dataclass(frozen=True)

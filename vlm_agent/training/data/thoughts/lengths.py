@@ -50,8 +50,18 @@ def _lengths(
     cache: CountCache | None,
 ) -> np.ndarray:
     """int64 (S,)"""
+    return count_segments(texts, lambda text: segment(part, text), sentences, cache)
+
+
+def count_segments(
+    texts: np.ndarray,
+    segment: Callable[[str], str],
+    sentences: TrajectorySentences | StepSentences,
+    cache: CountCache | None,
+) -> np.ndarray:
+    """int64 (S,): tokens of each text, str objects (S,). `segment(text)`: as it is tokenised."""
     different, which = np.unique(texts.astype(object), return_inverse=True)
-    segments = [segment(part, text) for text in different.tolist()]
+    segments = [segment(text) for text in different.tolist()]
 
     def measure(numbers: Sequence[int]) -> TextLengths:
         return text_lengths(sentences, [segments[number] for number in numbers])

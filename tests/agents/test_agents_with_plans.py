@@ -1,0 +1,158 @@
+"""Agents that write or read plans: batched answers are those of each step alone, and a static plan is their own."""
+
+from dataclasses import replace
+from itertools import chain
+
+import pytest
+import torch
+from helpers import families, tiny
+from helpers.plans import FORMS, with_plans
+from helpers.thoughts import with_texts
+
+from vlm_agent.agents import answer_episodes, answer_step_by_step
+from vlm_agent.agents.agent import Turn, demonstrated, episode_of
+from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.episodes import CoatTexts, PlanTexts, Screen, recorded_screen
+from vlm_agent.errors import UserError
+from vlm_agent.recipe.data import CoatRecipe
+from vlm_agent.recipe.plan import PlanRecipe
+from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
+from vlm_agent.sentences.windows import Past
+
+WORDS = tiny.tokenizer()
+EPISODES = [with_plans(with_texts(tiny.episode(0))), with_plans(with_texts(tiny.episode(1, tiny.ACTIONS[::-1])))]
+
+
+def thoughts(form: str, coat: CoatRecipe = CoatRecipe()) -> LineThoughts:  # noqa: B008
+    return LineThoughts(coat, PlanLines(PlanRecipe(**FORMS[form], max_tokens=30)))
+
+
+def trained(form: str):
+    """Trained on the steps of one episode, so that some of its answers agree with the demonstration."""
+    family = families.family("llama_vit")
+    model = family.model.train()
+    writer = replace(family.sentences, thoughts=thoughts(form), past=Past(0))
+    batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model(**batch).loss.backward()
+        optimizer.step()
+    model.language_model.set_attn_implementation("sdpa")
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def d_pot():
+    return trained("d_pot")
+
+
+@pytest.fixture(scope="module")
+def static():
+    return trained("static")
+
+
+def agent(model, form: str, screens: int = 0, coat: CoatRecipe = CoatRecipe(), **options) -> VlmAgent:  # noqa: B008
+    writer = replace(tiny.sentences(WORDS), thoughts=thoughts(form, coat), past=Past(screens))
+    return VlmAgent(model, WORDS, writer, **options)
+
+
+@pytest.mark.parametrize("control", [None, "no_history", "grey_screens"])
+@pytest.mark.parametrize("form", FORMS)
+def test_batched_steps_answer_as_each_step_alone(d_pot, static, form, control):
+    model = static if "static" in form else d_pot
+    for one in (agent(model, form), agent(model, form, 1, CoatRecipe(think=True, max_tokens=10))):
+        controlled = one if control is None else ControlledAgent(one, CONTROLS[control])
+        batched = answer_episodes(controlled, EPISODES)[0]
+        assert batched == answer_step_by_step(controlled, EPISODES)
+        assert len({answer.text for answers in batched for answer in answers}) > 1
+
+
+@pytest.mark.parametrize("form", ["d_pot", "static, step", "given"])
+def test_constrained_answers_are_actions_and_equal_each_step_alone(d_pot, form):
+    _, constrained = agent(d_pot, form).answer_episodes(EPISODES, ["constrained"])
+    assert constrained == answer_step_by_step(agent(d_pot, form, constrained=True), EPISODES)
+    assert all(answer.action is not None for answer in chain.from_iterable(constrained))
+
+
+def test_a_trained_agent_writes_plan_step_and_action(d_pot):
+    ((answers,),) = agent(d_pot, "d_pot").answer_episodes(EPISODES[:1])
+    for answer, step in zip(answers, EPISODES[0].steps, strict=True):
+        assert answer.plan == tuple(line.strip() for line in step.plan.plan)
+        assert (answer.step, answer.thoughts.action, answer.action) == (step.plan.step, step.plan.step, step.action)
+        assert answer.usage.from_prefill
+
+
+def test_a_recorded_static_plan_is_never_read(static):
+    episode, usual = EPISODES[0], agent(static, "static").answer_episode(EPISODES[0])
+    first = replace(episode.steps[0], plan=PlanTexts(("an oracle",), "x"))
+    assert agent(static, "static").answer_episode(replace(episode, steps=(first, *episode.steps[1:]))) == usual
+    assert usual[0].plan and not any(answer.plan for answer in usual[1:])
+
+
+class Prompts:
+    """A decoder that keeps the texts that it begins, and answers as the model."""
+
+    def __init__(self, decoder) -> None:
+        self.texts, self.step = list[str](), decoder.step
+
+        def begin(sentence):
+            self.texts.append(WORDS.decode([id_ for id_ in sentence.input_ids if id_ >= 0]))
+            return decoder.begin(sentence)
+
+        self.begin = begin
+
+
+def on_a_phone(one: VlmAgent, steps: int = 3) -> tuple[list[str], list]:
+    """The prompts of an episode whose history is the agent's own, and its answers."""
+    prompts = Prompts(one.decoder)
+    one, history, answers = replace(one, decoder=prompts), list[Turn](), []
+    for step in EPISODES[0].steps[:steps]:
+        screen = replace(step.screen, plan=None)
+        answers.append(one.act("open settings 0", history, screen))
+        history.append(Turn(screen, answers[-1], step.action, answers[-1].thoughts))
+    return prompts.texts, answers
+
+
+def test_on_a_phone_the_memory_of_d_pot_is_its_own_steps(d_pot):
+    texts, answers = on_a_phone(agent(d_pot, "d_pot"))
+    lines = "".join(f"{answer.step or tiny.LANGUAGE.encode(tiny.ACTIONS[n])}\n" for n, answer in enumerate(answers[:2]))
+    assert texts[2].endswith(f"Goal: open settings 0\nDone:\n{lines}\nAction: ")
+    assert not any(answer.plan and answer.plan[0] in texts[2] for answer in answers)
+
+
+def test_on_a_phone_a_static_plan_is_that_of_the_first_answer(static):
+    texts, answers = on_a_phone(agent(static, "static"))
+    assert len(texts) == 3
+    assert f"\nPlan: {'; '.join(answers[0].plan)}\nDone:\n" in texts[2]
+
+
+def test_on_a_phone_an_empty_static_plan_is_left_out(static):
+    one = agent(static, "static")
+    prompts = Prompts(one.decoder)
+    first = replace(one.act("open settings 0", [], EPISODES[0].steps[0].screen), plan=())
+    screens = [replace(step.screen, plan=None) for step in EPISODES[0].steps[:2]]
+    turn = Turn(screens[0], first, tiny.ACTIONS[0])
+    replace(one, decoder=prompts).act("open settings 0", [turn], screens[1])
+    assert "Plan:" not in prompts.texts[0]
+
+
+def test_given_plans_need_recorded_episodes(d_pot):
+    one = agent(d_pot, "given")
+    with pytest.raises(UserError, match="a phone has none"):
+        one.act("go", [], EPISODES[0].steps[0].screen)
+    assert one.act("go", [], recorded_screen(EPISODES[0], 0)).plan == ()
+
+
+def test_recorded_plans_and_own_ones_are_the_episode_again():
+    history = demonstrated(EPISODES[0], 2)
+    again = episode_of(EPISODES[0].goal, history, recorded_screen(EPISODES[0], 2))
+    assert [step.plan for step in again.steps] == [step.plan for step in EPISODES[0].steps[:3]]
+    assert Screen(None).plan is None
+
+
+def test_the_thoughts_of_coat_stay_beside_the_step(d_pot):
+    one = agent(d_pot, "learned step", coat=CoatRecipe(think=True, action=True))
+    lines = one.sentences.thoughts.read_answer("now\nwhy\nwhat\npress back")
+    assert (lines.step, lines.thoughts) == ("now", CoatTexts(think="why", action="what"))
