@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from vlm_agent.models.run_layout import Trained
 
 
+_PLAN_NAMES = {"plan": "plans", "step": "immediate steps"}
+_RECORDED_PLAN = "recorded, of the current step; no phone gives it"
+_RECORDED_STEPS = "recorded, as the earlier actions are; online the agent reads its own"
+
+
 class RunSettings(AgentSettings):
     """`run`: a run folder, one of its checkpoints (RUN/checkpoints/checkpoint-N), or the name of an embedded base.
 
@@ -48,6 +53,15 @@ class RunSettings(AgentSettings):
         """What `data.coat` has the run read. A trajectory also has the learned texts of its earlier steps."""
         data = self.recipe.data
         return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
+
+    @property
+    def text_notes(self) -> dict[str, str]:
+        """What `data.plan` has the run read."""
+        plan = self.recipe.data.plan
+        notes = {_PLAN_NAMES[part]: _RECORDED_PLAN for part in plan.read}
+        if plan.is_static:
+            notes["plans"] = "the agent's own, of the first step"
+        return notes | ({"earlier steps": _RECORDED_STEPS} if plan.step != "off" else {})
 
     def identity(self) -> dict[str, Any]:
         """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""

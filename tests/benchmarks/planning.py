@@ -1,0 +1,164 @@
+"""Plans and fewer screens in training, on the simulated phone: tables 5 and 7 of D-PoT, learned.
+
+    python tests/benchmarks/planning.py --table 5 [--quick] [--seeds 0 1 2] [--arms none d_pot …] [--families phone_vlm]
+    python tests/benchmarks/planning.py --table 7
+
+Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) for 250 trajectories, and is scored on
+100 test episodes. The data is `vlm-agent simulate --thoughts`, made at the first run.
+
+Table 5, modes (`data.past_screens`, `data.history`, `data.plan`):
+
+    none        no past
+    react k     the last k = 0, 1, 2, 4 screens with their actions, earlier actions in words
+    react all   whole trajectories
+    static      no past; a plan that is written at the first step and read at later ones
+    dynamic     no past; a plan is written at each step
+    d_pot       earlier steps in words; plan and immediate step are written at each step
+
+Table 7, trained on google_apps alone and tested on the other four subsets; earlier steps are in words:
+
+    no plan, own plan (as d_pot), expert's plan (plan and step are read)
+
+Official, strict and `d_pot` scores, goals that need memory, tokens and seconds an episode, kinds of actions (table 6),
+and differences paired by seed. Table 5 also has the floor, d_pot against its grey-screen control and the most frequent
+action, and the tokens of d_pot as a share of those of react all; table 7 how much of what own plans get wrong is
+planning and how much grounding. Remembered actions and steps are the recorded ones, static plans the agent's own
+(docs/d_pot.md); plans of the expert have at most four lines. Text models are one more entry of `FAMILIES`, references
+one more arm.
+
+Runs are cached in --output by their recipe; killed ones resume, and several commands with different arms or seeds can
+share the work. Prints tables and the time left, and writes --output/table_N.json; the last line of output is JSON.
+"""
+
+import argparse
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ablation.figures import STUDENT, controls_of, floor, summary, write
+from ablation.runs import Run, add_options, complete_all, parsed
+from ablation.tables import show, show_rows
+from coat_rows.data import make_data
+from gpu.record import commit, hardware
+from planning_arms.arms import D_POT, FAMILIES, TABLES, run_of
+from planning_arms.figures import BASELINES, FIGURES, differences, figures_of, gap, kinds
+
+from vlm_agent.models.weights.precision import has_bf16
+
+EPISODES, QUICK_EPISODES = 1600, 400
+QUICK_STEPS, QUICK_LIMIT = 4, 4
+
+
+def main() -> None:
+    options = parse()
+    make_data(options.data, QUICK_EPISODES if options.quick else EPISODES)
+    record = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
+        "hardware": hardware("cpu"),
+        "bf16": has_bf16(),
+        "quick": options.quick,
+        "table": options.table,
+        "steps": {name: options.steps or FAMILIES[name].steps for name in options.families},
+        "episodes": options.limit,
+    }
+    record |= train_and_evaluate(options)
+    write(options.output / f"table_{options.table}.json", record)
+    print(json.dumps(record))
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", type=int, choices=tuple(TABLES), required=True)
+    parser.add_argument(
+        "--quick", action="store_true", help="one seed, four steps, four episodes: does everything run?"
+    )
+    parser.add_argument("--data", type=Path, metavar="DIR", help="demonstrations and shards (default OUTPUT/data)")
+    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), metavar="NAME")
+    parser.add_argument("--arms", nargs="+", metavar="ARM", help="default: all of the table")
+    add_options(parser, "planning")
+    parser.set_defaults(limit=100)
+    options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_LIMIT)
+    known = TABLES[options.table]
+    options.arms = list(known) if options.arms is None else options.arms
+    if unknown := [arm for arm in options.arms if arm not in known]:
+        parser.error(f"--arms: table {options.table} has no arm {unknown[0]!r}; choose from {', '.join(known)}")
+    if options.quick:
+        options.output /= "quick"
+    if options.data is None:
+        options.data = options.output / "data"
+    return options
+
+
+def runs_of(options: argparse.Namespace) -> list[Run]:
+    """The first seed of every arm, then the second, so that an interrupted benchmark has all arms."""
+    return [
+        run_of(options.table, family, arm, seed, options)
+        for seed in options.seeds
+        for family in options.families
+        for arm in options.arms
+    ]
+
+
+def train_and_evaluate(options: argparse.Namespace) -> dict:
+    runs = runs_of(options)
+    complete_all(runs, figures_of)
+    by_arm: dict[str, list[Run]] = {}
+    for run in runs:
+        by_arm.setdefault(run.name, []).append(run)
+    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in by_arm.items()}
+    arms = {arm: summary(list(of_seeds.values())) for arm, of_seeds in figures.items()}
+    with_controls = {arm: group for arm, group in by_arm.items() if group[0].controls}
+    result = {
+        "seeds": options.seeds,
+        "arms": arms,
+        "controls": {arm: controls_of(group, group[0].controls, FIGURES) for arm, group in with_controls.items()},
+        "baselines": controls_of(runs[:1], BASELINES, FIGURES),
+        "differences": differences(options.table, figures),
+        "kinds": {arm: kinds(group) for arm, group in by_arm.items()},
+        "runs": figures,
+    }
+    if options.table == 5:
+        result["floor"] = floor([run for run in runs if run.name.endswith(f", {D_POT}")], options.data)
+        result["share of tokens"] = shares_of_tokens(arms, options.families)
+    else:
+        result["gap"] = {family: gap(arms, family) for family in options.families}
+    show_result(result)
+    return result
+
+
+def shares_of_tokens(arms: dict, families: list[str]) -> dict[str, float]:
+    """By family, the tokens that d_pot reads and writes, in percent of those of react all."""
+    found = {}
+    for family in families:
+        both = [arms.get(f"{family}, {arm}") for arm in (D_POT, "react all")]
+        totals = [sum(arm[name]["mean"] for name in ("tokens read", "tokens written")) for arm in both if arm]
+        if len(totals) == 2:
+            found[family] = round(100 * totals[0] / totals[1], 1)
+    return found
+
+
+def show_result(result: dict) -> None:
+    rows = {}
+    for arm, row in result["arms"].items():
+        rows[arm] = row
+        rows |= {f"{arm}: {name.replace('_', ' ')}": of for name, of in result["controls"].get(arm, {}).items()}
+    rows |= {name.replace("_", " "): row for name, row in result["baselines"].items()}
+    show(rows, "Scores in %, costs an episode: mean over seeds and Student's 95 % interval")
+    compared = {f"{row['family']}: {row['better']} − {row['worse']}": row for row in result["differences"]}
+    if compared:
+        columns = {name: {figure: row[figure] for figure in FIGURES} for name, row in compared.items()}
+        show(columns, "Differences, paired by seed")
+    show_rows(
+        "Shares of actions, %: demonstrated, predicted, predicted and right",
+        [{"arm": arm, "share": share} | of for arm, shares in result["kinds"].items() for share, of in shares.items()],
+    )
+    for name in ("floor", "share of tokens", "gap"):
+        if name in result:
+            print(json.dumps({name: result[name]}))
+
+
+if __name__ == "__main__":
+    main()

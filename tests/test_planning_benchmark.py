@@ -1,0 +1,65 @@
+"""The arms of tests/benchmarks/planning.py are the modes of D-PoT, and its gap is planning and grounding."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+from planning_arms.arms import FAMILIES, TABLES, TRAINED_ON, data_of, run_of
+from planning_arms.figures import FIGURES, differences, gap, pairs_of
+
+from vlm_agent.evaluation.benchmark import read_benchmark
+
+OPTIONS = Namespace(steps=None, data=Path("data"), output=Path("out"), limit=5)
+RUNS = {(table, arm): run_of(table, "phone_vlm", arm, 0, OPTIONS) for table, arms in TABLES.items() for arm in arms}
+
+
+@pytest.mark.parametrize(
+    ("arm", "screens", "history", "plan", "step"),
+    [
+        ("none", 0, 0, "off", "off"),
+        ("react 0", 0, None, "off", "off"),
+        ("react 4", 4, None, "off", "off"),
+        ("react all", None, None, "off", "off"),
+        ("static", 0, 0, "first", "off"),
+        ("dynamic", 0, 0, "learned", "off"),
+        ("d_pot", 0, None, "learned", "learned"),
+    ],
+)
+def test_an_arm_of_table_5_is_a_mode(arm, screens, history, plan, step):
+    data = data_of(RUNS[5, arm])
+    assert (data.past_screens, data.history, data.plan.plan, data.plan.step) == (screens, history, plan, step)
+
+
+def test_table_7_trains_on_one_subset_and_scores_the_others():
+    for (table, arm), run in RUNS.items():
+        kept = {subset for subset, share in data_of(run).mixture.items() if share} if table == 7 else set()
+        assert kept == ({TRAINED_ON} if table == 7 else set()), arm
+        (benchmark,) = (path for path in run.scoring if isinstance(path, Path))
+        scored = read_benchmark(benchmark, {})
+        assert scored.subsets == (["general", "install", "single", "web_shopping"] if table == 7 else [])
+        assert "d_pot" in scored.scorers
+
+
+def test_every_arm_has_a_folder_of_its_own():
+    assert len({run.folder for run in RUNS.values()}) == len(RUNS)
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_differences_are_those_of_the_arms_that_ran(table):
+    figures = {f"phone_vlm, {arm}": {0: dict.fromkeys(FIGURES, float(n))} for n, arm in enumerate(TABLES[table])}
+    rows = differences(table, figures)
+    assert len(rows) == len(pairs_of(table)) * len(FAMILIES)
+    assert differences(table, dict(list(figures.items())[:1])) == []
+
+
+def test_the_gap_is_divided_into_planning_and_grounding():
+    arms = {
+        f"phone_vlm, {arm}": {name: {"mean": mean} for name in FIGURES}
+        for arm, mean in (("own plan", 40.0), ("expert's plan", 55.0))
+    }
+    found = gap(arms, "phone_vlm")["strict"]
+    assert found == {"wrong": 60.0, "planning": 15.0, "grounding": 45.0, "share of planning": 25.0}
+    assert gap({}, "phone_vlm") is None
