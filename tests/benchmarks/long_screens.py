@@ -8,6 +8,8 @@ them are pages behind a tap. The truth is the same phone with a screen as tall a
 takes the picture, comes back, and taps a random element beyond the screen. `large`: pages at 2240x1040 pixels.
 
 mean_difference   grey levels, of all pixels; scroll bars, which the whole page does not have, count
+within_a_row      the same where each row is compared with the most similar of the page's row and its two neighbours: a
+                  phone that scrolls by fractions of a row rounds the place of every element for itself
 rows_off          rows whose mean difference exceeds 8 grey levels
 rows_too_many     the height of the picture minus that of the page
 elements          texts and icons of the whole page that the picture has under the same name within 2 pixels
@@ -46,6 +48,7 @@ class Result:
     rows: int
     rows_too_many: int
     mean_difference: float
+    within_a_row: float
     rows_off: int
     elements: int
     found: int
@@ -62,6 +65,13 @@ def differences(picture: np.ndarray, truth: np.ndarray) -> tuple[float, int]:
     rows = min(len(picture), len(truth))
     by_row = np.abs(picture[:rows].astype(np.int16) - truth[:rows]).mean((1, 2))
     return round(float(by_row.mean()), 3), int((by_row > OFF).sum())
+
+
+def within_a_row(picture: np.ndarray, truth: np.ndarray) -> float:
+    rows = min(len(picture), len(truth))
+    shifted = [np.roll(truth, shift, 0)[:rows] for shift in (-1, 0, 1)]
+    nearest = np.min([np.abs(picture[:rows].astype(np.int16) - one).mean((1, 2)) for one in shifted], 0)
+    return round(float(nearest.mean()), 3)
 
 
 def of_photos(folder: Path) -> dict:
@@ -139,6 +149,7 @@ def measure(phone: SimulatedPhone, rng: random.Random) -> Result:
         len(picture),
         len(picture) - expected,
         mean,
+        within_a_row(picture, truth),
         off,
         len(truth_elements),
         found,
@@ -195,6 +206,11 @@ def summary(results: list[Result]) -> dict:
         "height_off_by_one": sum(abs(one.rows_too_many) == 1 for one in results),
         "below_1_grey_level": sum(mean < 1 for mean in means),
         "mean_difference": {"mean": round(fmean(means), 3), "max": max(means)},
+        "within_a_row": {
+            "mean": round(fmean(one.within_a_row for one in results), 3),
+            "max": max(one.within_a_row for one in results),
+            "below_1": sum(one.within_a_row < 1 for one in results),
+        },
         "rows_off": {"mean": round(fmean(one.rows_off for one in results), 1), "max": max(o.rows_off for o in results)},
         "elements": sum(one.elements for one in results),
         "found": sum(one.found for one in results),
