@@ -38,7 +38,7 @@ _STATUS_BAR = 20
 """The top 1/20 of a screen is ignored in comparisons of screens: it has a clock."""
 
 _CLOSE = 1 / 200
-"""The fraction of the screen by which the page may be off where it was."""
+"""The fraction of the screen by which the page may be off where it was. Touches take the measured rest into account."""
 
 _PATIENCE = 8
 """Swipes per screen of the tallest picture after which a page counts as one that does not come back."""
