@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from planning_arms.arms import FAMILIES, TABLES, TRAINED_ON, data_of, run_of
+from planning_arms.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, run_of
 from planning_arms.figures import FIGURES, differences, gap, pairs_of
 
 from vlm_agent.evaluation.benchmark import read_benchmark
 
 OPTIONS = Namespace(steps=None, data=Path("data"), output=Path("out"), limit=5)
 RUNS = {(table, arm): run_of(table, "phone_vlm", arm, 0, OPTIONS) for table, arms in TABLES.items() for arm in arms}
+TEXT = {("text", table, arm): run_of(table, "text", arm, 0, OPTIONS) for table, arms in TABLES.items() for arm in arms}
 
 
 @pytest.mark.parametrize(
@@ -44,14 +45,16 @@ def test_table_7_trains_on_one_subset_and_scores_the_others():
 
 
 def test_every_arm_has_a_folder_of_its_own():
-    assert len({run.folder for run in RUNS.values()}) == len(RUNS)
+    runs = RUNS | TEXT
+    assert len({run.folder for run in runs.values()}) == len(runs)
+    assert all(set(families) <= {"phone_vlm", "text"} for families in DEFAULT_FAMILIES.values())
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_differences_are_those_of_the_arms_that_ran(table):
     figures = {f"phone_vlm, {arm}": {0: dict.fromkeys(FIGURES, float(n))} for n, arm in enumerate(TABLES[table])}
     rows = differences(table, figures)
-    assert len(rows) == len(pairs_of(table)) * len(FAMILIES)
+    assert len(rows) == len(pairs_of(table))
     assert differences(table, dict(list(figures.items())[:1])) == []
 
 

@@ -3,8 +3,9 @@
     python tests/benchmarks/planning.py --table 5 [--quick] [--seeds 0 1 2] [--arms none d_pot …] [--families phone_vlm]
     python tests/benchmarks/planning.py --table 7
 
-Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) for 250 trajectories, and is scored on
-100 test episodes. The data is `vlm-agent simulate --thoughts`, made at the first run.
+Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) for 250 trajectories, in table 7 also
+the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. The data is `vlm-agent simulate
+--thoughts`, made at the first run.
 
 Table 5, modes (`data.past_screens`, `data.history`, `data.plan`):
 
@@ -23,8 +24,8 @@ Official, strict and `d_pot` scores, goals that need memory, tokens and seconds 
 and differences paired by seed. Table 5 also has the floor, d_pot against its grey-screen control and the most frequent
 action, and the tokens of d_pot as a share of those of react all; table 7 how much of what own plans get wrong is
 planning and how much grounding. Remembered actions and steps are the recorded ones, static plans the agent's own
-(docs/d_pot.md); plans of the expert have at most four lines. Text models are one more entry of `FAMILIES`, references
-one more arm.
+(docs/d_pot.md); plans of the expert have at most four lines. Families differ in languages and steps, so figures of
+different families are not compared.
 
 Runs are cached in --output by their recipe; killed ones resume, and several commands with different arms or seeds can
 share the work. Prints tables and the time left, and writes --output/table_N.json; the last line of output is JSON.
@@ -42,7 +43,7 @@ from ablation.runs import Run, add_options, complete_all, parsed
 from ablation.tables import show, show_rows
 from coat_rows.data import make_data
 from gpu.record import commit, hardware
-from planning_arms.arms import D_POT, FAMILIES, TABLES, run_of
+from planning_arms.arms import D_POT, DEFAULT_FAMILIES, FAMILIES, TABLES, run_of
 from planning_arms.figures import BASELINES, FIGURES, differences, figures_of, gap, kinds
 
 from vlm_agent.models.weights.precision import has_bf16
@@ -76,7 +77,7 @@ def parse() -> argparse.Namespace:
         "--quick", action="store_true", help="one seed, four steps, four episodes: does everything run?"
     )
     parser.add_argument("--data", type=Path, metavar="DIR", help="demonstrations and shards (default OUTPUT/data)")
-    parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES), metavar="NAME")
+    parser.add_argument("--families", nargs="+", choices=list(FAMILIES), metavar="NAME", help="default: of the table")
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="default: all of the table")
     add_options(parser, "planning")
     parser.set_defaults(limit=100)
@@ -85,6 +86,7 @@ def parse() -> argparse.Namespace:
     options.arms = list(known) if options.arms is None else options.arms
     if unknown := [arm for arm in options.arms if arm not in known]:
         parser.error(f"--arms: table {options.table} has no arm {unknown[0]!r}; choose from {', '.join(known)}")
+    options.families = list(DEFAULT_FAMILIES[options.table]) if options.families is None else options.families
     if options.quick:
         options.output /= "quick"
     if options.data is None:

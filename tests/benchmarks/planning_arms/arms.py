@@ -18,14 +18,19 @@ STEPS = 250
 
 @dataclass(frozen=True)
 class Family:
-    """`recipe`: `--data.past_screens`, `--data.history` and `--data.plan` change it. `steps`: of training. A further
-    family, such as a text model's, is one more entry of `FAMILIES`."""
+    """`recipe`: `--data.past_screens`, `--data.history` and `--data.plan` change it. `steps`: of training."""
 
     recipe: Path
     steps: int = STEPS
 
 
-FAMILIES = {"phone_vlm": Family(ROOT / "recipes/phone_vlm_tiny_lora.yaml")}
+FAMILIES = {
+    "phone_vlm": Family(ROOT / "recipes/phone_vlm_tiny_lora.yaml"),
+    "text": Family(ROOT / "recipes/text_tiny.yaml", steps=400),
+}
+"""A text model reads screens as HTML, from random weights: it needs more steps than the pretrained VLM."""
+
+DEFAULT_FAMILIES = {5: ("phone_vlm",), 7: tuple(FAMILIES)}
 
 
 @dataclass(frozen=True)
