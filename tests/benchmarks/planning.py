@@ -4,8 +4,8 @@
     python tests/benchmarks/planning.py --table 7
 
 Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) for 250 trajectories, in table 7 also
-the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. The data is `vlm-agent simulate
---thoughts`, made at the first run.
+the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. The data is
+`vlm-agent simulate --thoughts`, made at the first run.
 
 Table 5, modes (`data.past_screens`, `data.history`, `data.plan`):
 
