@@ -188,7 +188,7 @@ class DataRecipe(Section):
     def _only_chats(self) -> "DataRecipe":
         if self.chats is None:
             raise ValueError("sentences: chat reads chats; set chats to a file or folder of JSON lines")
-        if excluded := self.model_fields_set - {*_WITH_CHATS}:
+        if excluded := {key for key in self.model_fields_set if getattr(self, key) is not None} - {*_WITH_CHATS}:
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with chats")
         return self
 

@@ -109,6 +109,7 @@ def test_missing_files_and_keys_of_other_sources_are_refused(tmp_path):
         DataRecipe(sentences="chat", chats="x", shards="y")
     with pytest.raises(ValueError, match="it has an effect only with sentences: chat"):
         DataRecipe(shards="y", chats="x")
+    assert DataRecipe(sentences="chat", chats="x", shards=None).chats == "x"
     saved = DataRecipe(sentences="chat", chats="x").model_dump(mode="json")
     assert DataRecipe(**saved) == DataRecipe(sentences="chat", chats="x")
 
