@@ -38,8 +38,7 @@ class TextFamily(ModelFamily):
             return self.prepare(whole_model(self.model, source, config, recipe.dtype, "language_model"))
         dtype = getattr(torch, recipe.dtype)
         loaded = language_model(source, len(tokenizer), dtype).to(dtype)
-        with torch.device("meta"):
-            model = self.model._from_config(loaded.config, dtype=dtype)
+        model = self.model._from_config(loaded.config, dtype=dtype)
         model.load_state_dict(loaded.state_dict(), assign=True)
         model.tie_weights()
         return self.prepare(model)
