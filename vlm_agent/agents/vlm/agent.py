@@ -89,6 +89,10 @@ class VlmAgent:
         usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start)
         return agent._answer(ids, screen, usage)
 
+    def without_sight(self) -> "VlmAgent | None":
+        """The agent with an empty screen in place of each; None for a model that sees pixels, which a control greys."""
+        return replace(self, sentences=replace(self.sentences, grey=True)) if self.sentences.as_html else None
+
     def answer_episode(self, episode: Episode) -> list[Answer]:
         """The agent's answer at each step, after its demonstrated history."""
         return self.answer_episodes([episode])[0][0]
