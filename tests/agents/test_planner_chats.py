@@ -15,7 +15,8 @@ from simulated_thoughts import demonstrations
 
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents.dynamic_planning.modes import MODES
-from vlm_agent.agents.dynamic_planning.reading import read_plan, read_verdict, split_thought
+from vlm_agent.agents.dynamic_planning.reading import read_verdict, split_thought
+from vlm_agent.agents.llm.replies import read_plan
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 from vlm_agent.training.data.chats.reading import Chats
