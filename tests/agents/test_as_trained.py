@@ -82,7 +82,9 @@ def test_evaluate_scores_the_served_model_as_the_checkpoint(run, server, tmp_pat
     with served_qwen.served(server) as (url, requests):
         options = ["--endpoint", url, "--model", "mine", "--as-trained", str(run)]
         assert main(["evaluate", *options, *where, "--output", str(tmp_path / "served")]) == OK
-    assert len(requests) == 3 * sum(map(len, served_qwen.EPISODES)), capsys.readouterr()
+    # The first step of an episode has no history, so the control without it sends the same request, read from disk.
+    expected = 3 * sum(map(len, served_qwen.EPISODES)) - len(served_qwen.EPISODES)
+    assert len(requests) == expected, capsys.readouterr()
     local, remote = (read_predictions(tmp_path / name / "predictions.parquet") for name in ("local", "served"))
     assert [row.text for row in local] == [row.text for row in remote]
 
