@@ -1,6 +1,7 @@
 """Fixtures for every test."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import vlm_agent.models  # noqa: F401  (before peft and timm, which fail to impo
 
 if not torch.cuda.is_available():
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests run on the CPU beside GPUs that PyTorch cannot use, too
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `make test &` in a script; tests that send Ctrl-C would wait
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
