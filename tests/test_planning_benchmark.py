@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 from planning_arms.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, run_of
-from planning_arms.figures import FIGURES, differences, gap, pairs_of
+from planning_arms.figures import FIGURES, baselines, differences, gap, kinds, pairs_of
 
 from vlm_agent.evaluation.benchmark import read_benchmark
 
@@ -66,3 +66,31 @@ def test_the_gap_is_divided_into_planning_and_grounding():
     found = gap(arms, "phone_vlm")["strict"]
     assert found == {"wrong": 60.0, "planning": 15.0, "grounding": 45.0, "share of planning": 25.0}
     assert gap({}, "phone_vlm") is None
+
+
+def with_metrics(name: str, **metrics) -> Namespace:
+    return Namespace(name=name, metrics=metrics)
+
+
+def scored(share: float) -> dict:
+    overall = {"overall": {"partial_match": share}}
+    return {"official": overall, "strict": overall, "d_pot": overall}
+
+
+def test_runs_that_number_elements_have_the_score_of_the_nearest_element_beside_them():
+    """It is no ceiling of a family with another language, and the first run need not have it."""
+    shared = {"most_frequent_action": scored(20.0), "blind_ceiling": scored(30.0)}
+    runs = [
+        with_metrics("phone_vlm, no plan", **shared),
+        with_metrics("text, no plan", **shared, nearest_element=scored(97.0)),
+    ]
+    found = baselines(runs)
+    assert set(found) == {"most_frequent_action", "blind_ceiling", "text, nearest_element"}
+    assert found["text, nearest_element"]["strict"]["mean"] == 97.0
+
+
+def test_a_kind_that_one_seed_alone_predicts_is_counted_in_the_mean():
+    first = {"gold": {"tap": 80.0}, "predicted": {"tap": 90.0}}
+    second = {"gold": {"tap": 80.0, "wait": 0.0}, "predicted": {"tap": 70.0, "wait": 10.0}}
+    runs = [with_metrics("text, d_pot", trained={"kinds": one}) for one in (first, second)]
+    assert kinds(runs)["predicted"] == {"tap": 80.0, "wait": 5.0}

@@ -44,7 +44,7 @@ from ablation.tables import show, show_rows
 from coat_rows.data import make_data
 from gpu.record import commit, hardware
 from planning_arms.arms import D_POT, DEFAULT_FAMILIES, FAMILIES, TABLES, run_of
-from planning_arms.figures import BASELINES, FIGURES, differences, figures_of, gap, kinds
+from planning_arms.figures import FIGURES, baselines, differences, figures_of, gap, kinds
 
 from vlm_agent.models.weights.precision import has_bf16
 
@@ -117,7 +117,7 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
         "seeds": options.seeds,
         "arms": arms,
         "controls": {arm: controls_of(group, group[0].controls, FIGURES) for arm, group in with_controls.items()},
-        "baselines": controls_of(runs[:1], BASELINES, FIGURES),
+        "baselines": baselines(runs),
         "differences": differences(options.table, figures),
         "kinds": {arm: kinds(group) for arm, group in by_arm.items()},
         "runs": figures,

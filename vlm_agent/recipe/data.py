@@ -171,6 +171,10 @@ class DataRecipe(Section):
     def _one_source(self) -> "DataRecipe":
         if self.sentences == "chat":
             return self._only_chats()
+        if self.chats is not None:
+            raise ValueError(
+                f"chats has an effect only with sentences: chat, not {self.sentences}; set it, or remove chats"
+            )
         if (self.shards is None) == (self.drawn is None):
             raise ValueError("set either shards or drawn")
         if self.control is not None and not self.sentence_options.controls:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from statistics import mean
 
-from ablation.figures import OfSeeds, paired, row_of
+from ablation.figures import OfSeeds, controls_of, paired, row_of
 from ablation.runs import Run
 
 from planning_arms.arms import D_POT, FAMILIES, TABLES
-from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT
+from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT, NEAREST_ELEMENT
 
 SCORES = {
     "official": ("official", "overall", "partial_match"),
@@ -23,6 +23,9 @@ FIGURES = SCORES | COSTS
 SECONDS = "seconds an episode"
 BASELINES = (MOST_FREQUENT, CEILING)
 """Without a model, so equal for all runs."""
+
+REACH = NEAREST_ELEMENT
+"""Also without a model, but of runs alone whose language numbers elements: no answer of theirs reaches more."""
 
 SHARES = ("gold", "predicted", "official", "strict")
 
@@ -54,11 +57,25 @@ def pairs_of(table: int) -> Sequence[tuple[str, str]]:
     return [("own plan", "no plan"), ("expert's plan", "own plan"), ("expert's plan", "no plan")]
 
 
+def baselines(runs: Sequence[Run]) -> dict[str, dict]:
+    """The scores without a model: `BASELINES`, and `REACH` of each family that has it."""
+    found = controls_of(runs[:1], BASELINES, FIGURES)
+    for family in FAMILIES:
+        of_family = [run for run in runs if run.name.startswith(f"{family}, ")]
+        for row in controls_of(of_family[:1], (REACH,), FIGURES).values():
+            found[f"{family}, {REACH}"] = row
+    return found
+
+
 def kinds(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
-    """By share of `SHARES` and kind of action, percentages of all steps (table 6), means over seeds."""
+    """By share of `SHARES` and kind of action, percentages of all steps (table 6), means over seeds. A kind that a run
+    lacks is 0 there."""
     found = [run.metrics[AGENT]["kinds"] for run in runs]
     return {
-        share: {name: round(mean(one[share].get(name, 0.0) for one in found), 2) for name in found[0][share]}
+        share: {
+            name: round(mean(one[share].get(name, 0.0) for one in found), 2)
+            for name in dict.fromkeys(name for one in found for name in one[share])
+        }
         for share in SHARES
         if all(share in one for one in found)
     }

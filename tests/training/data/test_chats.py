@@ -107,8 +107,9 @@ def test_missing_files_and_keys_of_other_sources_are_refused(tmp_path):
         DataRecipe(sentences="chat", shards="x")
     with pytest.raises(ValueError, match="remove shards; it has no effect with chats"):
         DataRecipe(sentences="chat", chats="x", shards="y")
-    with pytest.raises(ValueError, match="it has an effect only with sentences: chat"):
-        DataRecipe(shards="y", chats="x")
+    for others in ({"shards": "y"}, {}, {"sentences": "elements"}):
+        with pytest.raises(ValueError, match="chats has an effect only with sentences: chat"):
+            DataRecipe(chats="x", **others)
     assert DataRecipe(sentences="chat", chats="x", shards=None).chats == "x"
     saved = DataRecipe(sentences="chat", chats="x").model_dump(mode="json")
     assert DataRecipe(**saved) == DataRecipe(sentences="chat", chats="x")
@@ -130,8 +131,22 @@ def test_a_run_on_chats_is_trained_merged_and_saved_with_its_chat_template(tmp_p
     words = [AutoTokenizer.from_pretrained(tmp_path / name / MODEL_FOLDER) for name in ("run", "merged")]
     prompts = [one.apply_chat_template(CHATS[0][:-1], add_generation_prompt=True, tokenize=False) for one in words]
     assert prompts[0] == prompts[1] and "Assistant:" in prompts[0] and "Action:" not in prompts[0]
+    path.write_text(yaml.safe_dump(recipe_of_trajectories(tmp_path)))
+    assert main(["train", "--config", str(path)]) == 0
+    words = AutoTokenizer.from_pretrained(tmp_path / "further" / MODEL_FOLDER)
+    further = words.apply_chat_template(CHATS[0][:-1], add_generation_prompt=True, tokenize=False)
+    assert "Action:" in further and "Assistant:" not in further
     with pytest.raises(UserError, match=r"trained on data.sentences: chat, and no kind of agent runs such a model"):
         agent_settings(agent=str(tmp_path / "run"))
+
+
+def recipe_of_trajectories(folder) -> dict:
+    """A run on trajectories whose base was trained on chats; its chat template is that of trajectories again."""
+    shards = tiny.write_shards(folder / "shards", [tiny_text.episode(number) for number in range(2)])
+    content = tiny_text.recipe(shards, folder / "further")
+    everything = dict.fromkeys(("embeddings", "language_model", "norm", "head"), "full")
+    content["model"] = {"base": str(folder / "run"), "train": everything}
+    return content
 
 
 def test_a_model_that_sees_reads_no_chats(tmp_path):

@@ -15,6 +15,7 @@ from vlm_agent.models.family import Processor, family_of, processor_of
 from vlm_agent.pretraining.stream import EndlessOrder
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.sentences.templates import CHAT_TURNS_KEY
 from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
@@ -118,7 +119,9 @@ class DataModule(ABC):
 
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        return build_tokenizer(self.recipe.model, self.vocabulary())
+        tokenizer = build_tokenizer(self.recipe.model, self.vocabulary())
+        tokenizer.init_kwargs.pop(CHAT_TURNS_KEY, None)  # of a base that was trained on chats
+        return tokenizer
 
     @cached_property
     def config(self) -> PretrainedConfig:
