@@ -114,6 +114,43 @@ def test_a_confirmed_purchase_beyond_the_screen_is_asked_about_again_where_it_is
         assert len(questions) == 2
 
 
+class FloatingButton(Shop):
+    """A button floats over rows 150 to 160 of the screen, wherever the page is."""
+
+    def elements(self):
+        return (*super().elements(), UiElement((150 / HEIGHT, 0.2, 10 / HEIGHT, 0.6), "Order now"))
+
+
+class SilentBelow(Shop):
+    """No elements are reported once the page is scrolled."""
+
+    def elements(self):
+        return super().elements() if self.at < 1 else None
+
+
+@pytest.mark.parametrize(
+    ("phone", "row", "reason"),
+    [(FloatingButton({40: "News"}), 155, "Order now"), (SilentBelow({40: "Buy"}), 45, "Buy")],
+)
+def test_a_purchase_that_the_tall_picture_lacks_is_refused_on_the_screen(tmp_path, phone, row, reason):
+    with pytest.raises(NotPermittedError, match=reason):
+        run(tmp_path / "t", phone, [Action.tap(row / ROWS, 0.5)])
+    trace = read_trace(tmp_path / "t")
+    assert trace.screen(trace.steps[0]).shape == (ROWS, WIDTH, 3)
+    assert not any(action.is_tap for action in phone.done)
+
+
+def test_texts_of_a_form_count_if_a_part_of_the_page_reports_no_elements(tmp_path):
+    class Form(SilentBelow):
+        def elements(self):  # the field appears while the page is scrolled
+            return super().elements() if self.at >= 1 or not self.done else (field,)
+
+    field, phone = UiElement((0.5, 0, 0.1, 1), "Card number"), Form({40: "News"})
+    with pytest.raises(NotPermittedError, match="Card number"):
+        run(tmp_path / "t", phone, [Action.type_text("42")])
+    assert not any(action.text for action in phone.done)
+
+
 @pytest.mark.parametrize(
     ("texts", "guard"),
     [

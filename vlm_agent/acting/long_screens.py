@@ -5,8 +5,9 @@ ending = act(agent, device, goal, trace, guard)
 
 The loop asks the guard about the agent's action on the tall picture, as on any screen. `LongScreen` performs further
 actions, which the loop does not see: swipes to look at the page, and for a touch beyond the screen swipes and the touch
-on the screen. Each of them is a `Proposal` of its own, with the texts of the screen that it is performed on, and a line
-of the trace. A person is not asked about swipes to look: where the guard would ask, the page is not scrolled.
+on the screen. Each of them is a line of the trace. Each of them, and the agent's action where it is performed, is a
+`Proposal` of its own, with the texts of that screen. A person is not asked about swipes to look: where the guard would
+ask, the page is not scrolled.
 """
 
 import logging

@@ -59,4 +59,4 @@ class RefusedError(DeviceError):
 
 
 class NotPermittedError(DeviceError):
-    """An action that a device performs by itself was not permitted; it was not performed."""
+    """An action was not permitted on the screen that a device was about to perform it on; it was not performed."""

@@ -48,9 +48,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OwnAction:
-    """An action that the device is about to perform by itself, and the screen that it is performed on.
+    """An action that the device is about to perform, and the screen that it is performed on.
 
-    `looks`: it scrolls to see the page. Otherwise it is part of an action of the agent beyond the screen.
+    `looks`: it scrolls to see the page. Otherwise it is an action of the agent on a tall picture, or a swipe on the way
+    to it.
     """
 
     action: Action
@@ -89,10 +90,11 @@ class LongScreen:
     the screen: they scroll the page from where it is. Elements are those of the whole picture.
 
     `limit`: the height of the tallest picture, in screens. `permit` is asked before every action that the device
-    performs by itself and returns why it is not permitted, or None: a page is not scrolled then, and a touch beyond the
-    screen raises NotPermittedError. `record` is called before every action on the phone that is not the agent's own as
-    it is. `warn` gets a message for the user: if a page does not come back, if it is taller than `limit`, or if
-    something beyond the screen cannot be brought into view; then ActionInDoubtError is raised and nothing is touched.
+    performs by itself, and before the agent's actions on a tall picture. It returns why an action is not permitted, or
+    None: a page is not scrolled then, and an action of the agent raises NotPermittedError. `record` is called before
+    every action on the phone that is not the agent's own as it is. `warn` gets a message for the user: if a page does
+    not come back, if it is taller than `limit`, or if something beyond the screen cannot be brought into view; then
+    ActionInDoubtError is raised and nothing is touched.
 
     A launcher is never scrolled, because a swipe up opens its drawer; nor is a screen that did something else before.
     """
@@ -154,16 +156,19 @@ class LongScreen:
         return self._shown.elements if self._tall is None else self._tall.elements
 
     def perform(self, action: Action) -> None:
+        """Raises NotPermittedError if the action is not permitted on the screen that it is performed on."""
         tall, self._tall = self._tall, None
-        if tall is None or not is_touch(action):
+        if tall is None:
+            self._device.perform(action)
+            return
+        if not is_touch(action):
+            self._check(action, looks=False)
             self._device.perform(action)
             return
         row = action.touch_yx[0] * tall.rows
         place = tall.place(row, self._position)
-        if place is not None:
-            self._own(tall.on_screen(action, place))
-            return
-        touch = tall.on_screen(action, self._bring_into_view(tall, row))
+        touch = tall.on_screen(action, self._bring_into_view(tall, row) if place is None else place)
+        # The picture may lack what lies there: a floating button is in it once, at another place.
         self._check(touch, looks=False)
         self._own(touch)
 
@@ -187,7 +192,7 @@ class LongScreen:
         shot = self._shown
         reason = self._permit(OwnAction(action, shot.activity, shot.elements, looks))
         if reason is not None:
-            raise NotPermittedError(f"what lies beyond the screen was not touched: {reason}")
+            raise NotPermittedError(f"an action on a long screen was not performed: {reason}")
 
     def _scroll(self, rows: float, looks: bool) -> Scroll | None:
         """Scrolls by about `rows` (negative: back), measures how far, and adds it to the position.
