@@ -12,11 +12,14 @@ from helpers.thoughts import with_texts
 from vlm_agent.agents import answer_episodes, answer_step_by_step
 from vlm_agent.agents.agent import Turn, demonstrated, episode_of
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.endpoint import EndpointSettings
+from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import CoatTexts, PlanTexts, Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.recipe.plan import PlanRecipe
+from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
 from vlm_agent.sentences.windows import Past
 
@@ -156,3 +159,15 @@ def test_the_thoughts_of_coat_stay_beside_the_step(d_pot):
     one = agent(d_pot, "learned step", coat=CoatRecipe(think=True, action=True))
     lines = one.sentences.thoughts.read_answer("now\nwhy\nwhat\npress back")
     assert (lines.step, lines.thoughts) == ("now", CoatTexts(think="why", action="what"))
+
+
+def test_a_served_run_names_the_recorded_plans_that_it_reads_as_the_run_itself_does(tmp_path):
+    content = tiny.recipe(tmp_path, tmp_path / "run")
+    content["data"] |= {"past_screens": 0, "plan": {"plan": "given", "step": "given"}}
+    served = EndpointSettings(endpoint="http://localhost:1", model="m", as_trained="run")
+    own = VlmSettings(run="run")
+    for settings in (served, own):
+        vars(settings)["_recipe" if settings is served else "recipe"] = Recipe(**content)
+    assert served.text_notes == own.text_notes
+    assert {"plans", "immediate steps", "earlier steps"} == set(served.text_notes)
+    assert EndpointSettings(endpoint="http://localhost:1", model="m").text_notes == {}

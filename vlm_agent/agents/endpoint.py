@@ -27,7 +27,7 @@ from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
-from vlm_agent.agents.of_run import recipe_of
+from vlm_agent.agents.of_run import plan_notes, recipe_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -165,6 +165,11 @@ class EndpointSettings(AgentSettings):
         """With `as_trained`, those of the run."""
         coat = None if self.as_trained is None else self._recipe.data.coat
         return () if coat is None else (*coat.read, *coat.learned)
+
+    @property
+    def text_notes(self) -> dict[str, str]:
+        """With `as_trained`, those of the run."""
+        return {} if self.as_trained is None else plan_notes(self._recipe.data.plan)
 
     @cached_property
     def _recipe(self) -> Recipe:

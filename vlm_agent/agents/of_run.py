@@ -9,6 +9,7 @@ from vlm_agent.agents.agent import Agent, AgentSettings
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
+from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
 
 if TYPE_CHECKING:
@@ -57,11 +58,7 @@ class RunSettings(AgentSettings):
     @property
     def text_notes(self) -> dict[str, str]:
         """What `data.plan` has the run read."""
-        plan = self.recipe.data.plan
-        notes = {_PLAN_NAMES[part]: _RECORDED_PLAN for part in plan.read}
-        if plan.is_static:
-            notes["plans"] = "the agent's own, of the first step"
-        return notes | ({"earlier steps": _RECORDED_STEPS} if plan.step != "off" else {})
+        return plan_notes(self.recipe.data.plan)
 
     def identity(self) -> dict[str, Any]:
         """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
@@ -85,6 +82,14 @@ class RunSettings(AgentSettings):
     def build(self, folder: Path) -> Agent:
         """The agent of the run in `folder`, without a control."""
         raise NotImplementedError
+
+
+def plan_notes(plan: PlanRecipe) -> dict[str, str]:
+    """Lines of the report on the plans and steps that an agent of a run reads."""
+    notes = {_PLAN_NAMES[part]: _RECORDED_PLAN for part in plan.read}
+    if plan.is_static:
+        notes["plans"] = "the agent's own, of the first step"
+    return notes | ({"earlier steps": _RECORDED_STEPS} if plan.step != "off" else {})
 
 
 def run_of(run: str) -> "Trained":

@@ -94,6 +94,21 @@ def test_a_line_that_is_no_chat_is_named_with_its_file(line, message, tmp_path):
     assert len(str(error.value)) < 400
 
 
+@pytest.mark.parametrize("content", ["tap 3</s> and more", "</s>"])
+def test_an_answer_that_holds_the_end_mark_is_named_and_not_cut(content, tmp_path):
+    path = write(tmp_path / "chats.jsonl", [CHATS[0], [USER, ANSWER | {"content": content}]])
+    with pytest.raises(RecipeError, match=r"chats.jsonl line 2: the answer holds </s>, which ends an answer"):
+        _ = data_module_of(Recipe(**recipe(tmp_path, path))).order
+
+
+def test_a_folder_named_like_a_file_of_chats_is_none(tmp_path):
+    (tmp_path / "a.jsonl").mkdir()
+    with pytest.raises(RecipeError, match="is neither a file of JSON lines nor a folder with"):
+        len(Chats(tmp_path))
+    write(tmp_path / "b.jsonl")
+    assert len(Chats(tmp_path)) == len(CHATS)
+
+
 def test_a_chat_longer_than_a_row_is_named(tmp_path):
     path = write(tmp_path / "chats.jsonl")
     with pytest.raises(RecipeError, match=r"chats.jsonl line 5 has \d+ tokens, over training.batch_tokens \(\d+\)"):

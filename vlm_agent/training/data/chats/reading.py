@@ -38,7 +38,8 @@ class Chats(Sequence[Chat]):
     @cached_property
     def files(self) -> list[Path]:
         """Raises RecipeError if there are none."""
-        found = sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else [self.path] * self.path.is_file()
+        found = sorted(self.path.glob("*.jsonl")) if self.path.is_dir() else [self.path]
+        found = [file for file in found if file.is_file()]
         if not found:
             raise RecipeError(
                 f"data.chats: {self.path} is neither a file of JSON lines nor a folder with *.jsonl files"

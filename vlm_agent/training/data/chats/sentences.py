@@ -48,7 +48,13 @@ class ChatSentences:
 
     def build(self, chat: Chat) -> Sentence:
         """Raises RecipeError for a chat that the template cannot write, or whose answer is not the text after its
-        prompt."""
+        prompt or holds the end mark."""
+        end = self.tokenizer.eos_token
+        if end in chat.messages[-1]["content"]:
+            raise RecipeError(
+                f"{chat.where}: the answer holds {end}, which ends an answer of this tokenizer, so the rest could not "
+                "be learned; remove it, or the chat"
+            )
         prompt = self._written(chat, last=len(chat.messages) - 1, add_generation_prompt=True)
         whole = self._written(chat, last=len(chat.messages), add_generation_prompt=False)
         if not whole.startswith(prompt):
