@@ -100,6 +100,13 @@ def test_without_an_encoder_there_is_one_sentence(name, message):
         SentenceEncoder.load(name)
 
 
+def test_damaged_weights_are_one_sentence(tmp_path):
+    folder = write_encoder(tmp_path)
+    (folder / "model.safetensors").write_bytes(b"cut")
+    with pytest.raises(EncoderError, match="cannot be loaded"):
+        SentenceEncoder.load(str(folder))
+
+
 def test_an_encoder_that_pools_in_another_way_is_refused(tmp_path):
     folder = write_encoder(tmp_path)
     (folder / "1_Pooling").mkdir()
@@ -120,6 +127,17 @@ def test_the_nearest_goal_is_the_same_goal_and_goals_differ(shards, encoder):
     assert [one.id for one in everything if one.goal.lower().startswith("buy")] == ["t1"]  # one a goal
     assert len(everything) == 3
     assert everything[0].actions == ("click on Clear cart", 'type "milk"', "stop, the task is complete")
+
+
+def test_an_identical_goal_counts_where_another_one_is_as_near(shards):
+    class SameForAll:
+        def encode(self, texts):
+            return np.ones((len(texts), 1), np.float32)
+
+    found = References(Demonstrated(shards), SameForAll(), 2)
+    assert [one.goal for one in found.nearest("buy milk", without="t1")] == ["open settings 1", "buy milk"]
+    assert found.has_goal("buy milk", without="t1")
+    assert not found.has_goal("open a clock")
 
 
 def test_the_episode_itself_is_never_a_reference(shards, encoder):
@@ -325,11 +343,14 @@ def test_sources_that_cannot_be_read_are_named_in_one_sentence(tmp_path, encoder
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign/predictions.parquet").write_bytes(b"no parquet")
     test_only = tiny.write_shards(tmp_path / "test_only", TRAIN, "test")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/predictions.parquet").write_bytes(b"PAR1" + bytes(40) + b"\x10\0\0\0PAR1")
     cases = [
         ({"shards": tmp_path / "empty"}, "is not a folder of shards"),
         ({"shards": test_only}, "has no episode in split train"),
         ({"predictions": tmp_path / "empty"}, "is not the folder of a finished evaluation"),
         ({"predictions": tmp_path / "foreign"}, "holds no predictions of an evaluation"),
+        ({"predictions": tmp_path / "damaged"}, "holds no predictions of an evaluation"),
     ]
     for content, message in cases:
         chosen = ReferenceSettings(encoder=str(encoder), **{key: str(path) for key, path in content.items()})

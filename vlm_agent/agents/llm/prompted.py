@@ -121,7 +121,7 @@ class PromptedAgent:
         try:
             return replace(answer(replies), usage=replies.usage())
         except CallError as error:
-            return Answer("", None, failed=str(error), usage=replies.usage())
+            return Answer("", None, failed=str(error))  # the cost of a whole step is unknown
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         """Answers step by step with `workers` concurrent calls."""

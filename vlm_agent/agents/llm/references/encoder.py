@@ -45,6 +45,7 @@ class SentenceEncoder:
     def load(cls, name: str) -> "SentenceEncoder":
         """The encoder of a folder or of an installed package. Raises EncoderError if there is none, or it pools in
         another way."""
+        from safetensors import SafetensorError
         from transformers import AutoModel, AutoTokenizer
 
         import vlm_agent.models  # noqa: F401 (before transformers, which may import torchvision)
@@ -54,7 +55,7 @@ class SentenceEncoder:
         try:
             model = AutoModel.from_pretrained(folder, use_safetensors=True, local_files_only=True)
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SafetensorError) as error:
             raise EncoderError(f"encoder {name}: {folder} cannot be loaded: {str(error).splitlines()[0]}") from None
         return cls(model.float().eval(), tokenizer, _max_tokens(folder, model, tokenizer))
 

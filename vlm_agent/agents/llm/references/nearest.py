@@ -50,9 +50,11 @@ class References:
             return self._found[key]
 
     def has_goal(self, goal: str, without: str = "") -> bool:
-        """Whether the nearest reference has this goal (in `normalise`)."""
-        found = self.nearest(goal, without)
-        return bool(found) and normalise(found[0].goal) == normalise(goal)
+        """Whether one of the nearest references has this goal (in `normalise`).
+
+        It need not be the first: encoders that ignore accents have another goal as near.
+        """
+        return any(normalise(found.goal) == normalise(goal) for found in self.nearest(goal, without))
 
     def _numbers(self, goal: str, without: str) -> list[int]:
         similarity = np.round(self._vectors @ self.encoder.encode([goal])[0], _DECIMALS)

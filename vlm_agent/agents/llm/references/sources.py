@@ -117,8 +117,9 @@ class Predicted:
             raise ReferencesError(
                 f"references: {self.folder} has no {PREDICTIONS}, so it is not the folder of a finished evaluation"
             ) from None
-        except pa.ArrowInvalid as error:
-            raise ReferencesError(f"references: {path} holds no predictions of an evaluation: {error}") from None
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise ReferencesError(f"references: {path} holds no predictions of an evaluation: {reason}") from None
         episodes: dict[str, list[dict]] = {}
         for row in rows:
             episodes.setdefault(row["episode_id"], []).append(row)
