@@ -74,3 +74,20 @@ def test_the_control_of_results_reads_the_same_results_with_any_past(shards):
 def test_a_step_over_the_budget_is_an_error_that_names_the_keys(shards):
     with pytest.raises(RecipeError, match=r"episode \d: step \d+ takes .* data.past_screens or data.history"):
         planned(shards, past_screens=8, max_tokens=100).order  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            {"past_screens": 50},
+            r"^a step of episode \d has \d+ tokens.*100; lower .* data.past_screens or data.history$",
+        ),
+        ({}, r"^episode \d has \d+ tokens.*100; cut such episodes into windows by data.max_tokens: 100$"),
+    ],
+)
+def test_a_step_longer_than_the_context_is_not_said_to_be_cut_by_data_max_tokens(shards, data, message):
+    plan = planned(shards, **data)
+    plan.config.get_text_config().max_position_embeddings = 100
+    with pytest.raises(RecipeError, match=message):
+        plan.order  # noqa: B018

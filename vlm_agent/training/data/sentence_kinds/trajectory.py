@@ -110,11 +110,14 @@ class TrajectoryKind(SentenceKind):
     def _check_context(self, episode_id: str, tokens: int) -> None:
         """Longer sentences run without an error, and the model predicts worse without a sign of it."""
         context = getattr(self.run.config.get_text_config(), "max_position_embeddings", None)
-        if context is not None and tokens > context:
-            raise RecipeError(
-                f"episode {episode_id} has {tokens} tokens, and the language model was made for {context}; cut such "
-                f"episodes into windows by data.max_tokens: {context}"
-            )
+        if context is None or tokens <= context:
+            return
+        whole, remedy = "", f"cut such episodes into windows by data.max_tokens: {context}"
+        if self._is_by_step:  # nothing is cut
+            whole, remedy = "a step of ", f"lower the tokens of a screen{self._further_remedy}"
+        raise RecipeError(
+            f"{whole}episode {episode_id} has {tokens} tokens, and the language model was made for {context}; {remedy}"
+        )
 
     def writer(self, shards: ShardDataset) -> "Trajectories":
         return Trajectories(shards, self.run.sentences, self.run.label_grid(), self.run.recipe.data.control)
