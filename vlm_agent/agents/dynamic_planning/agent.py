@@ -88,8 +88,8 @@ class DynamicPlanningAgent(PromptedAgent):
     `past`: what the history of a recorded episode consists of (`past.py`). `plans`: by episode id, in place of planning
     calls; step n of a plan belongs to turn n, and the last one to all later turns. `judge`: for gold feedback.
 
-    `references`: similar episodes that planning calls show, never the one that is answered. The model is asked once
-    for a caption of the first screen of each; the first step of an episode counts these calls.
+    `references`: similar episodes that planning calls show, never the recorded one that is answered. The model is asked
+    once for a caption of the first screen of each; the first step of an episode counts these calls.
     """
 
     prompts: Prompts
