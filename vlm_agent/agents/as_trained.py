@@ -7,8 +7,9 @@
     …
 
 With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action. With
-`data.past_screens`, the steps in words follow the goal. A text model has goal and words as the message of the system,
-and each screen as HTML (`sentences/html.py`). Plans of `data.plan` stand where they do in training.
+`data.past_screens`, the steps in words follow the goal. A text model has goal and words as messages of the system, and
+each screen as HTML (`sentences/html.py`). Each of its lines is a message, because training tokenises it alone. Plans of
+`data.plan` stand where they do in training.
 
 All earlier screens that the model reads are sent, resized as in training, so that the image processor of the server
 does not resize them again with another filter.
@@ -47,12 +48,16 @@ def trained_messages(
         raise UserError(NO_ELEMENTS)
     shown = 0 if sentences.past is None else sentences.past.first_shown(len(history))
     episode = episode_of(goal, history, screen, bool(sentences.thoughts.parts.read))
-    opening = template.goal.format(goal=goal) + "".join(sentences.lines_before(episode, len(history)))
-    messages: list[dict[str, Any]] = [{"role": "system", "content": opening if sentences.as_html else template.system}]
-    opening = "" if sentences.as_html else opening
+    before = [template.goal.format(goal=goal), *sentences.lines_before(episode, len(history))]
+    system = before if sentences.as_html else [template.system]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": text} for text in system]
+    opening = "" if sentences.as_html else "".join(before)
     for number, step in list(enumerate(episode.steps))[shown:]:
         thoughts, is_past = sentences.thoughts, number < len(history)
         lines = [*thoughts.read(sentences.texts_at(episode, number)), *thoughts.plans.read(step.plan, is_past)]
+        if sentences.as_html:
+            messages += [{"role": "user", "content": line} for line in lines]
+            lines = []
         messages.append(_screen_message(sentences, opening + "".join(lines), step.screen))
         written = "".join([*thoughts.plans.learned(step.plan, is_past=True), *thoughts.learned(step.coat)])
         messages.append({"role": "assistant", "content": written + sentences.language.encode(step.action, step.screen)})

@@ -8,6 +8,7 @@ import transformers
 import yaml
 from helpers import tiny, tiny_text, tokenizers_of_all_kinds
 from helpers.chat_server import Reply, serving
+from helpers.plans import with_plans
 from tokenizers import normalizers
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -17,11 +18,14 @@ from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.serve_check import serve_check
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.episodes import Screen
+from vlm_agent.episodes import Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import save
 from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE
 from vlm_agent.models.text.serving import html_chat_template, save_for_serving
+from vlm_agent.recipe.plan import PlanRecipe
+from vlm_agent.sentences.thoughts import LineThoughts, PlanLines
+from vlm_agent.sentences.windows import Past
 
 EPISODES = [tiny_text.episode(number) for number in range(2)]
 STEPS = [(episode, number) for episode in EPISODES for number in range(len(episode))]
@@ -87,6 +91,23 @@ def test_the_saved_template_has_the_ids_of_training_at_the_first_step_and_later(
     )
     cut = type(episode)("e", "general", episode.goal, episode.steps[: number + 1])
     assert list(written) == sentences.prompt(cut).input_ids
+
+
+@pytest.mark.parametrize("kind", WORDS)
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_the_saved_template_has_the_ids_of_training_with_earlier_steps_in_words_and_plans_too(kind, number, tmp_path):
+    words, plan = WORDS[kind](), PlanRecipe(plan="given", step="given")
+    thoughts = LineThoughts(plans=PlanLines(plan))
+    sentences = tiny_text.processor().sentences(words, tiny_text.LANGUAGE, thoughts, Past(0))
+    save_for_serving(tiny_text.model(words), words, tmp_path)
+    episode = with_plans(EPISODES[0])
+    messages = trained_messages(
+        sentences, episode.goal, demonstrated(episode, number), recorded_screen(episode, number)
+    )
+    written = AutoTokenizer.from_pretrained(tmp_path).apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=False
+    )
+    assert list(written) == sentences.build_step(episode, number).input_ids[: len(written)]
 
 
 def test_the_tokenizer_of_the_run_is_left_as_it_is(run):
