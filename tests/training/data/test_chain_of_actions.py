@@ -272,7 +272,8 @@ def test_the_data_of_a_resumed_run_must_have_the_same_features(planned, features
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"data": {"sentences": "trajectory", "history": 3}}, "remove history; .* sentences: chain_of_actions"),
+        ({"data": {"sentences": "trajectory", "future": 3}}, "remove future; .* sentences: chain_of_actions"),
+        ({"data": {"sentences": "trajectory", "history": 3}}, "history needs past_screens, a number"),
         ({"data": {"sentences": "trajectory", "features": "x"}}, "remove features"),
         ({"data": {"max_tokens": 100}}, r"data\.max_source_tokens and data\.max_target_tokens; remove"),
         ({"training": {"batch_size": None, "batch_tokens": 100}}, r"remove training\.batch_tokens"),
