@@ -357,7 +357,7 @@ def test_a_step_whose_call_fails_has_no_action_and_a_reason(tmp_path):
         answer = agent(url, tmp_path, texts="model").act("goal", [], PLAIN.steps[0].screen)
     assert answer.action is None
     assert "413: too large" in answer.failed
-    assert answer.usage.calls == 1
+    assert answer.usage.calls is None  # one call was paid, but the cost of the whole step is unknown
 
 
 @pytest.mark.parametrize("status", [401, 404])
