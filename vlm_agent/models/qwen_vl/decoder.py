@@ -9,7 +9,7 @@ from torch.nn import functional
 from transformers import Cache
 
 from vlm_agent.models.decoding import LOGITS_AT_ONCE, Prefill, PrefilledSequence, growing_cache
-from vlm_agent.models.qwen_vl.model import ReadsRows
+from vlm_agent.models.qwen_vl.model import ReadsScreens
 from vlm_agent.models.qwen_vl.processor import QwenVLCollator
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
 from vlm_agent.sentences.packing import pad, places
@@ -18,7 +18,7 @@ from vlm_agent.sentences.packing import pad, places
 class QwenVLDecoder:
     """Needs an attention implementation that accepts masks: "sdpa", not flash-attn."""
 
-    def __init__(self, model: ReadsRows) -> None:
+    def __init__(self, model: ReadsScreens) -> None:
         self._model, self._collate = model, QwenVLCollator(model.config)
         self.prepare_screen = self._collate.prepare_screen
 

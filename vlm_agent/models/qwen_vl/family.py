@@ -16,7 +16,7 @@ from vlm_agent.models.qwen_vl.model import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2VLForConditionalGeneration,
     Qwen3VLForConditionalGeneration,
-    ReadsRows,
+    ReadsScreens,
 )
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS, IMAGE_TOKEN, SPECIAL_TOKENS, QwenVLCollator
 from vlm_agent.models.qwen_vl.serving import save_for_serving
@@ -66,8 +66,8 @@ class QwenVLFamily(ModelFamily):
         return QwenVLCost(config, self.tower)
 
 
-def _rows(model: PreTrainedModel) -> ReadsRows:
-    return cast("ReadsRows", model)
+def _rows(model: PreTrainedModel) -> ReadsScreens:
+    return cast("ReadsScreens", model)
 
 
 def _pixel_limits(config: PretrainedConfig) -> tuple[int, int]:

@@ -5,8 +5,6 @@ anywhere else. This module adds a forward pass for training: screens as uint8 pa
 a frozen vision tower without a graph; logits and loss only where there is a label.
 """
 
-import functools
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from vlm_agent.models.attention import packed_options
+from vlm_agent.models.attention.packed_rows import ReadsRows
 from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.qwen_vl.tower_inputs import tower_options
 from vlm_agent.models.qwen_vl.vision_kernels import add_deepstack_by_index
@@ -32,18 +31,7 @@ IMAGE_MEAN_3 = IMAGE_STD_3 = (0.5, 0.5, 0.5)
 """Of Qwen3-VL."""
 
 
-def _or_row(forward: Callable) -> Callable:
-    """transformers' forward, which also accepts a batch of `QwenVLCollator`. The signature is unchanged, because
-    `generate` inspects it."""
-
-    @functools.wraps(forward)
-    def forward_or_row(self: Any, *args: Any, patches: torch.Tensor | None = None, **batch: Any) -> Any:
-        return forward(self, *args, **batch) if patches is None else self.read_row(patches, **batch)
-
-    return forward_or_row
-
-
-class ReadsRows(nn.Module):
+class ReadsScreens(ReadsRows):
     """A mixin for transformers' Qwen-VL models.
 
     `parts`: the module path of each part that a recipe freezes, adapts or trains in full.
@@ -62,8 +50,7 @@ class ReadsRows(nn.Module):
     config: Any
     model: Any
     lm_head: nn.Linear
-    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
-    accepts_loss_kwargs = True
+    row_argument = "patches"
 
     @property
     def vision(self) -> PreTrainedModel:
@@ -82,16 +69,6 @@ class ReadsRows(nn.Module):
 
     def _sees_with_graph(self) -> bool:
         return any(parameter.requires_grad for parameter in self.vision.parameters())
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        cls.forward = _or_row(super().forward)
-
-    @classmethod
-    def is_custom_code(cls) -> bool:
-        """False: published checkpoints use old weight names, which transformers converts at loading and saving only for
-        its own classes; otherwise these weights would stay random."""
-        return False
 
     def read_row(
         self,
@@ -163,15 +140,15 @@ class ReadsRows(nn.Module):
         return pixels.flatten(1).to(zero3.dtype(next(self.vision.parameters())))
 
 
-class Qwen2VLForConditionalGeneration(ReadsRows, transformers.Qwen2VLForConditionalGeneration):
+class Qwen2VLForConditionalGeneration(ReadsScreens, transformers.Qwen2VLForConditionalGeneration):
     """Has the name of transformers' class, because the name is saved with the weights."""
 
 
-class Qwen2_5_VLForConditionalGeneration(ReadsRows, transformers.Qwen2_5_VLForConditionalGeneration):  # noqa: N801
+class Qwen2_5_VLForConditionalGeneration(ReadsScreens, transformers.Qwen2_5_VLForConditionalGeneration):  # noqa: N801
     """Has the name of transformers' class, because the name is saved with the weights."""
 
 
-class Qwen3VLForConditionalGeneration(ReadsRows, transformers.Qwen3VLForConditionalGeneration):
+class Qwen3VLForConditionalGeneration(ReadsScreens, transformers.Qwen3VLForConditionalGeneration):
     """Has the name of transformers' class, because the name is saved with the weights."""
 
     image_mean, image_std = IMAGE_MEAN_3, IMAGE_STD_3

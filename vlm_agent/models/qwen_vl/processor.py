@@ -49,7 +49,7 @@ class QwenVLCollator:
         self.patch, self.merge = config.vision_config.patch_size, config.vision_config.spatial_merge_size
 
     def __call__(self, sentences: list[Sentence]) -> dict:
-        """The arguments of `ReadsRows.read_row` for packed sentences."""
+        """The arguments of `ReadsScreens.read_row` for packed sentences."""
         positions = np.concatenate([self.positions(sentence) for sentence in sentences], axis=1)
         row = pack(sentences) | self.screens(sentences)
         return row | {"position_ids": torch.from_numpy(positions)[:, None]}

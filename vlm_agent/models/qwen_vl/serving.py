@@ -14,7 +14,7 @@ from pathlib import Path
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
-from vlm_agent.models.qwen_vl.model import ReadsRows
+from vlm_agent.models.qwen_vl.model import ReadsScreens
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
 
 PREPROCESSOR_FILE = "preprocessor_config.json"
@@ -44,7 +44,7 @@ CHAT_TEMPLATE = """\
 
 
 def save_for_serving(
-    model: ReadsRows, tokenizer: PreTrainedTokenizerBase, pixels: tuple[int, int], folder: Path
+    model: ReadsScreens, tokenizer: PreTrainedTokenizerBase, pixels: tuple[int, int], folder: Path
 ) -> None:
     """`pixels`: the least and the most of a screen. Writes nothing for a model that transformers does not know."""
     config, vision = model.config, model.config.vision_config

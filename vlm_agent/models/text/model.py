@@ -3,8 +3,6 @@
 Weights, their names and `generate` stay transformers' own, so a trained model is a checkpoint for any server.
 """
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,21 +11,11 @@ import transformers
 from torch import nn
 
 from vlm_agent.models.attention import packed_options
+from vlm_agent.models.attention.packed_rows import ReadsRows
 from vlm_agent.models.loss import SupervisedOutput, supervise
 
 
-def _or_row(forward: Callable) -> Callable:
-    """transformers' forward, which also accepts a packed row (`collate`). The signature is unchanged, because
-    `generate` inspects it."""
-
-    @functools.wraps(forward)
-    def forward_or_row(self: Any, *args: Any, cu_seqlens: np.ndarray | None = None, **batch: Any) -> Any:
-        return forward(self, *args, **batch) if cu_seqlens is None else self.read_row(cu_seqlens, **batch)
-
-    return forward_or_row
-
-
-class ReadsText(nn.Module):
+class ReadsText(ReadsRows):
     """A mixin for transformers' language models that are built as Llama is.
 
     `parts`: the module path of each part that a recipe freezes, adapts or trains in full.
@@ -43,17 +31,7 @@ class ReadsText(nn.Module):
     config: Any
     model: Any
     lm_head: nn.Linear
-    # Trainer then passes `num_items_in_batch`: under accumulation every supervised token has the same weight.
-    accepts_loss_kwargs = True
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        cls.forward = _or_row(super().forward)
-
-    @classmethod
-    def is_custom_code(cls) -> bool:
-        """False: transformers converts old names of weights only for its own classes."""
-        return False
+    row_argument = "cu_seqlens"
 
     def read_row(
         self,
