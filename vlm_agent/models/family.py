@@ -147,16 +147,21 @@ class ModelFamily(Protocol):
         ...
 
 
+TEXT_FAMILIES = {
+    "llama": "vlm_agent.models.text.family:LLAMA",
+    "mistral": "vlm_agent.models.text.family:MISTRAL",
+    "qwen2": "vlm_agent.models.text.family:QWEN2",
+    "qwen3": "vlm_agent.models.text.family:QWEN3",
+}
+"""Those of language models without vision, as `FAMILIES`."""
+
 FAMILIES = {
     "auto_ui": "vlm_agent.models.auto_ui.family:AUTO_UI",
     "llama_vit": "vlm_agent.models.llama_vit.family:LLAMA_VIT",
     "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
     "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
     "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
-    "llama": "vlm_agent.models.text.family:LLAMA",
-    "mistral": "vlm_agent.models.text.family:MISTRAL",
-    "qwen2": "vlm_agent.models.text.family:QWEN2",
-    "qwen3": "vlm_agent.models.text.family:QWEN3",
+    **TEXT_FAMILIES,
 }
 """`model_type` of a configuration → module:object of its family. The published Qwen-VL (2023) is converted to a
 llama_vit."""
@@ -164,8 +169,6 @@ llama_vit."""
 FAMILY_OF_ORIGIN = {"language_model": "llama_vit", "encoder_decoder": "auto_ui"}
 """Origin of a recipe → the one family that it describes. A `vlm` is absent: its `model_type` selects the family, as
 that of a `language_model` does without `vision`."""
-
-_TEXT = "vlm_agent.models.text."
 
 
 def family(model_type: Any, key: str = "") -> ModelFamily:
@@ -202,7 +205,7 @@ def family_of_recipe(recipe: ModelRecipe) -> ModelFamily:
 
 
 def _with_vision(model_type: str | None) -> ModelFamily:
-    if model_type in _text_types():
+    if model_type in TEXT_FAMILIES:
         raise CheckpointError(
             f"model.vlm: a {model_type!r} is a language model without vision; call it language_model, beside "
             "vision, or alone for a text model"
@@ -212,16 +215,12 @@ def _with_vision(model_type: str | None) -> ModelFamily:
 
 def _text_family(source: Source) -> ModelFamily:
     model_type = language_configuration(source).model_type
-    if model_type not in _text_types():
+    if model_type not in TEXT_FAMILIES:
         raise CheckpointError(
             f"model.language_model: models of type {model_type!r} are not supported as text models; supported are "
-            f"{', '.join(_text_types())}"
+            f"{', '.join(TEXT_FAMILIES)}"
         )
     return family(model_type)
-
-
-def _text_types() -> list[str]:
-    return [model_type for model_type, place in FAMILIES.items() if place.startswith(_TEXT)]
 
 
 def saved_family(folder: Path) -> ModelFamily:
