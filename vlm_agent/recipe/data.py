@@ -20,7 +20,6 @@ from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.settings import Section
 
 _WITH_DRAWN = ("drawn", "workers")
-_WITH_CHATS = ("chats", "sentences", "max_tokens", "limit", "workers")
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class SentenceOptions:
     `keys`: keys of `data` that other kinds may lack; a saved recipe of such a kind does not have them. `numbers`: the
     defaults of those whose None (all) this kind does not have. `controls`: whether `data.control` may be set. `coat`:
     whether `data.coat` may have a part on. `no_packing`: the error for `training.batch_tokens` and `data.max_tokens`;
-    None where they are allowed.
+    None where they are allowed. `alone`: for a kind with a source of its own, the source and the only other keys.
     """
 
     keys: tuple[str, ...] = ()
@@ -38,6 +37,7 @@ class SentenceOptions:
     controls: bool = True
     coat: bool = True
     no_packing: str | None = None
+    alone: tuple[str, ...] = ()
 
 
 SENTENCES: dict[str, SentenceOptions] = {
@@ -57,7 +57,12 @@ SENTENCES: dict[str, SentenceOptions] = {
         no_packing="sentences: chain_of_actions has training.batch_size steps in a row and the limits "
         "data.max_source_tokens and data.max_target_tokens; remove training.batch_tokens and data.max_tokens",
     ),
-    "chat": SentenceOptions(keys=("chats",), controls=False, coat=False),
+    "chat": SentenceOptions(
+        keys=("chats",),
+        controls=False,
+        coat=False,
+        alone=("chats", "sentences", "max_tokens", "limit", "workers"),
+    ),
 }
 """The kinds of sentences by their name in `data.sentences`; `training/data/sentence_kinds/` builds them."""
 
@@ -169,8 +174,8 @@ class DataRecipe(Section):
 
     @model_validator(mode="after")
     def _one_source(self) -> "DataRecipe":
-        if self.sentences == "chat":
-            return self._only_chats()
+        if self.sentence_options.alone:
+            return self._only_its_source()
         if self.chats is not None:
             raise ValueError(
                 f"chats has an effect only with sentences: chat, not {self.sentences}; set it, or remove chats"
@@ -189,11 +194,14 @@ class DataRecipe(Section):
             raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with drawn")
         return self
 
-    def _only_chats(self) -> "DataRecipe":
-        if self.chats is None:
-            raise ValueError("sentences: chat reads chats; set chats to a file or folder of JSON lines")
-        if excluded := {key for key in self.model_fields_set if getattr(self, key) is not None} - {*_WITH_CHATS}:
-            raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with chats")
+    def _only_its_source(self) -> "DataRecipe":
+        allowed = self.sentence_options.alone
+        if getattr(self, allowed[0]) is None:
+            raise ValueError(
+                f"sentences: {self.sentences} reads {allowed[0]}; set {allowed[0]} to a file or folder of JSON lines"
+            )
+        if excluded := {key for key in self.model_fields_set if getattr(self, key) is not None} - {*allowed}:
+            raise ValueError(f"remove {', '.join(sorted(excluded))}; it has no effect with {allowed[0]}")
         return self
 
     def _check_coat(self) -> None:
@@ -206,7 +214,8 @@ class DataRecipe(Section):
     def _check_past(self) -> None:
         if missing := [key for key in self.sentence_options.numbers if getattr(self, key) is None]:
             raise ValueError(f"{missing[0]} needs a number with sentences: {self.sentences}")
-        if self.sentences == "trajectory" and self.history is not None and self.past_screens is None:
+        in_words = "history" in self.sentence_options.keys and self.history is not None
+        if in_words and self.past_screens is None:
             raise ValueError("history needs past_screens, a number: trajectories of all screens have no step in words")
         if self.plan.plan != "off" and self.past_screens is None:
             raise ValueError(
@@ -224,8 +233,8 @@ class DataRecipe(Section):
         if not self.plan.is_on:
             content.pop("plan", None)
         content = {key: content[key] for key in content if content[key] is not None or key not in _ALL_IF_NONE}
-        if self.sentences == "chat":
-            return {key: content[key] for key in content if key in _WITH_CHATS}
+        if allowed := self.sentence_options.alone:
+            return {key: content[key] for key in content if key in allowed}
         if self.drawn is not None:
             return {key: content[key] for key in content if key in _WITH_DRAWN}
         excluded = _keys_of_others(self.sentences)
