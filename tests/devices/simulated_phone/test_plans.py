@@ -30,7 +30,7 @@ def test_the_first_line_of_every_plan_is_the_step_and_agrees_with_the_action(epi
 def test_the_check_finds_the_plans_of_another_step(episodes):
     steps = [step for _, steps in episodes for step in steps]
     shifted = [replace(step, plan=other.plan) for step, other in pairwise(steps) if step.plan != other.plan]
-    # A tap on an icon is not told from one on another icon.
+    # A tap on an icon and one on another icon look the same.
     assert sum(bool(plan_contradictions(step)) for step in shifted) > 0.6 * len(shifted)
 
 

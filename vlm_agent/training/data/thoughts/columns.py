@@ -51,19 +51,29 @@ def _read_results(results: np.ndarray, columns: Columns, control: str | None) ->
 def _check(
     texts: Mapping[str, np.ndarray], lengths: np.ndarray, dataset: ShardDataset, episodes: Sequence[int] | None
 ) -> None:
-    ends = np.cumsum(lengths)
     for part, of_steps in texts.items():
         missing = np.array([not one_line(text) for text in of_steps], bool)
         if part == "result":
-            missing[ends - 1] = False  # no step reads the result of the last action
-        if not missing.any():
-            continue
-        step = int(np.flatnonzero(missing)[0])
-        row = int(np.searchsorted(ends, step, side="right"))
-        name = dataset.ids[row if episodes is None else episodes[row]]
-        raise RecipeError(
-            f"episode {name} step {step - int(ends[row] - lengths[row])} has no {_FIELDS[part]}, which "
-            f"data.coat.{part} needs ({int(missing.sum()):,} of {len(missing):,} steps in {dataset.directory} lack "
-            f"it); choose shards of a source with these texts, such as AitZ, set data.coat.{part} to false, or "
-            "data.coat.missing to empty"
-        )
+            missing[np.cumsum(lengths) - 1] = False  # no step reads the result of the last action
+        if missing.any():
+            first, share = where_missing(missing, lengths, dataset, episodes)
+            raise RecipeError(
+                f"{first} has no {_FIELDS[part]}, which data.coat.{part} needs ({share} lack it); choose shards of a "
+                f"source with these texts, such as AitZ, set data.coat.{part} to false, or data.coat.missing to empty"
+            )
+
+
+def where_missing(
+    missing: np.ndarray, lengths: np.ndarray, dataset: ShardDataset, episodes: Sequence[int] | None
+) -> tuple[str, str]:
+    """The first step without a text, and how many lack it, for an error.
+
+    `missing`: bool (S,) with at least one True. `lengths`: int64 (E,), the steps of each episode. `episodes`: their
+    numbers; None: all.
+    """
+    ends = np.cumsum(lengths)
+    step = int(np.flatnonzero(missing)[0])
+    row = int(np.searchsorted(ends, step, side="right"))
+    name = dataset.ids[row if episodes is None else episodes[row]]
+    share = f"{int(missing.sum()):,} of {len(missing):,} steps in {dataset.directory}"
+    return f"episode {name} step {step - int(ends[row] - lengths[row])}", share

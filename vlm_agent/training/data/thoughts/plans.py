@@ -11,6 +11,7 @@ from vlm_agent.episodes import PlanTexts
 from vlm_agent.errors import RecipeError
 from vlm_agent.sentences.thoughts import PlanLines
 from vlm_agent.sentences.thoughts.plans import read_line, written
+from vlm_agent.training.data.thoughts.columns import where_missing
 
 _CURRENT, _BOTH, _WORDS = "current", "both", "words"
 
@@ -66,22 +67,17 @@ def _check(
     dataset: ShardDataset,
     episodes: Sequence[int] | None,
 ) -> None:
-    ends = np.cumsum(lengths)
     for part in (*lines.parts.read, *lines.parts.learned):
         missing = np.array([not written(part, each) for each in texts], bool)
         if part == "plan" and lines.parts.is_static:
             missing &= is_first
-        if not missing.any():
-            continue
-        step = int(np.flatnonzero(missing)[0])
-        row = int(np.searchsorted(ends, step, side="right"))
-        name = dataset.ids[row if episodes is None else episodes[row]]
-        raise RecipeError(
-            f"episode {name} step {step - int(ends[row] - lengths[row])} has no {part} of a planner, which "
-            f"data.plan.{part}: {lines.parts.how(part)} needs ({int(missing.sum()):,} of {len(missing):,} steps in "
-            f"{dataset.directory} lack it); write plans with `vlm-agent annotate --texts plan` or `vlm-agent simulate "
-            f"--thoughts`, set data.plan.{part} to off, or data.plan.missing to empty"
-        )
+        if missing.any():
+            first, share = where_missing(missing, lengths, dataset, episodes)
+            raise RecipeError(
+                f"{first} has no {part} of a planner, which data.plan.{part}: {lines.parts.how(part)} needs ({share} "
+                "lack it); write plans with `vlm-agent annotate --texts plan` or `vlm-agent simulate --thoughts`, set "
+                f"data.plan.{part} to off, or data.plan.missing to empty"
+            )
 
 
 @dataclass(frozen=True)
