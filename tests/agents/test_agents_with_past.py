@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from helpers import families, served_qwen, tiny
 from helpers.thoughts import ALL, with_texts
 
@@ -30,11 +29,7 @@ def model():
     model = family.model.train()
     writer = replace(family.sentences, past=Past(1))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(40):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
+    families.fit(model, batch, 40)
     model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 

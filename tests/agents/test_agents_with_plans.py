@@ -4,7 +4,6 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
-import torch
 from helpers import families, tiny
 from helpers.plans import FORMS, with_plans
 from helpers.thoughts import with_texts
@@ -37,11 +36,7 @@ def trained(form: str):
     model = family.model.train()
     writer = replace(family.sentences, thoughts=thoughts(form), past=Past(0))
     batch = family.row(*(writer.build_step(EPISODES[0], number) for number in range(len(EPISODES[0]))))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
+    families.fit(model, batch, 60)
     model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 

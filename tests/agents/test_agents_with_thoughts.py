@@ -5,7 +5,6 @@ from itertools import chain
 
 import numpy as np
 import pytest
-import torch
 from helpers import auto_ui_run, families, tiny
 from helpers.thoughts import ALL, row, with_texts
 
@@ -36,11 +35,7 @@ def model():
     model = family.model.train()
     sentences = replace(family.sentences, thoughts=LineThoughts(ALL))
     batch = family.row(sentences.build(RECORDED[0]))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
+    families.fit(model, batch, 60)
     model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 

@@ -28,11 +28,7 @@ def vlm() -> VlmAgent:
     sentences = replace(tiny.sentences(words), language=LANGUAGE)
     sentence = sentences.build(EPISODES[0], with_unwritable=True)
     row = {name: value for name, value in processor.collate([sentence]).items() if name not in families.NOT_FOR_MODELS}
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(40):
-        optimizer.zero_grad()
-        model(**row).loss.backward()
-        optimizer.step()
+    families.fit(model, row, 40)
     model.language_model.set_attn_implementation("sdpa")
     return VlmAgent(model.eval(), words, sentences)
 

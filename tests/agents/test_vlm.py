@@ -48,11 +48,7 @@ def trained(steps: int, episodes=EPISODES[:1]):
     family = families.family("llama_vit")
     model = family.model.train()
     row = family.row(*[family.sentences.build(episode) for episode in episodes])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(**row).loss.backward()
-        optimizer.step()
+    families.fit(model, row, steps)
     model.language_model.set_attn_implementation("sdpa")
     return model.eval()
 

@@ -7,10 +7,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
-from helpers.annotation_requests import kind, parts, written
+from helpers.annotation_requests import kind, parts, tree, written
 from helpers.chat_server import Reply, serving
 from helpers.feature_shards import write_several
 
@@ -25,15 +24,6 @@ TAPS = {"tap", "long_press"}
 
 def words(shards, url, output, *more):
     return ["annotate", str(shards), "--endpoint", url, "--model", "mine", "--output", str(output), *map(str, more)]
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    """Every file of an annotation but the replies, which name the seconds that they took."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and "calls" not in path.parts and path.name not in ("lock", "plan.json")
-    }
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import tiny
+from helpers.annotation_requests import tree
 from helpers.chat_server import Reply, serving
 
 from vlm_agent.annotation.annotator import Annotator
@@ -53,14 +53,6 @@ def plan_for(body: dict) -> str:
     """A plan that depends on the whole request, in a reply as models write it."""
     plan = {"plan": [f"1. do {digest(body)}", "2. stop, the task is complete"], "step": f"do {digest(body)}"}
     return f"Here it is:\n```json\n{json.dumps(plan)}\n```"
-
-
-def tree(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file() and "calls" not in path.parts and path.name not in ("lock", "plan.json")
-    }
 
 
 @pytest.fixture(scope="module")

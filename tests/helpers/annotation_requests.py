@@ -1,9 +1,10 @@
-"""What a server of tests answers to the requests of an annotation."""
+"""What a server of tests answers to the requests of an annotation, and the files that it writes."""
 
 import base64
 import hashlib
 import io
 import json
+from pathlib import Path
 
 from PIL import Image
 
@@ -34,3 +35,12 @@ def kind(body: dict) -> str:
 def written(body: dict) -> str:
     """A text that depends on the whole request."""
     return f"{kind(body)} {hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:8]}"
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file of an annotation but the replies, which name the seconds that they took."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and "calls" not in path.parts and path.name not in ("lock", "plan.json")
+    }

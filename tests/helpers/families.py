@@ -82,6 +82,15 @@ def adapted(name: str) -> Family:
     return Family(model.eval(), given.words, given.processor)
 
 
+def fit(model: torch.nn.Module, row: dict, steps: int) -> None:
+    """`steps` optimizer steps on one row, in place, so that answers agree with some of its actions."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(**row).loss.backward()
+        optimizer.step()
+
+
 def gradients(model: torch.nn.Module, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     """Of every weight that trains, by name."""
     model.zero_grad()

@@ -2,9 +2,11 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pytest
+from helpers.long_pages import page_of_lines
 
 from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError
 from vlm_agent.devices.long_screen import LongScreen
@@ -12,17 +14,7 @@ from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action, UiElement
 
 HEIGHT, WIDTH = 200, 96
-
-
-def lines(rows, seed=0):
-    """Lines of random words on white, no two alike: uint8 (rows, WIDTH, 3)."""
-    rng = np.random.default_rng(seed)
-    page = np.full((rows, WIDTH, 3), 245, np.uint8)
-    for line in range(4, rows - 8, 14):
-        words = rng.random((8, WIDTH)) < 0.5
-        words[:, rng.integers(30, WIDTH) :] = False
-        page[line : line + 8][words] = rng.integers(0, 160, 3)
-    return page
+lines = partial(page_of_lines, WIDTH)
 
 
 @dataclass

@@ -1,7 +1,10 @@
 """Pictures of a page that scrolls are stitched into one tall picture."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+from helpers.long_pages import page_of_lines
 from PIL import Image
 
 from vlm_agent.devices.errors import DeviceError
@@ -9,17 +12,7 @@ from vlm_agent.devices.long_screen import stitch
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 
 HEIGHT, WIDTH, TOP, BOTTOM = 160, 90, 20, 14
-
-
-def a_page(rows, seed=0):
-    """Lines of random words on white: blank rows between lines, and no two lines alike."""
-    rng = np.random.default_rng(seed)
-    page = np.full((rows, WIDTH, 3), 245, np.uint8)
-    for line in range(4, rows - 8, 14):
-        words = rng.random((8, WIDTH)) < 0.5
-        words[:, rng.integers(30, WIDTH) :] = False
-        page[line : line + 8][words] = rng.integers(0, 160, 3)
-    return page
+a_page = partial(page_of_lines, WIDTH)
 
 
 def a_screen(page, at):

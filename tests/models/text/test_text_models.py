@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import tiny, tiny_text
+from helpers import families, tiny, tiny_text
 
 from vlm_agent.agents import answer_step_by_step, demonstrated
 from vlm_agent.agents.controls import CONTROLS, controlled
@@ -39,11 +39,7 @@ def half_trained():
     """A model whose answers agree with some demonstrated actions."""
     model = tiny_text.model(WORDS).train()
     batch = row(*map(SENTENCES.build, EPISODES))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(40):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
+    families.fit(model, batch, 40)
     return model.eval()
 
 
