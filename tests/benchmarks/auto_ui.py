@@ -23,21 +23,18 @@ tables and the time left, and writes --output/auto_ui.json; the last line of out
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ablation.figures import STUDENT, controls_of, figures_of, floor, summary, write
-from ablation.runs import ROOT, Run, add_options, complete_all, parsed
+from ablation.runs import ROOT, Run, about, add_options, complete_all, parsed
 from ablation.tables import show, show_rows
 from chain_of_actions.arms import ARMS, RECIPE, run_of
 from chain_of_actions.cost import cost_of
 from chain_of_actions.figures import CONTROLS, FIGURES, rankings
 from chain_of_actions.transfer import transfer_of
-from gpu.record import commit, hardware
 
-from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import read_recipe
 
 PARTS = ("runs", "cost", "online", "transfer")
@@ -47,14 +44,8 @@ QUICK_STEPS, QUICK_EPISODES = 10, 5
 
 def main() -> None:
     options = parse()
-    record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(),
-        "hardware": hardware("cpu"),
-        "bf16": has_bf16(),
-        "quick": options.quick,
+    record = about(options) | {
         "steps": options.steps,
-        "episodes": options.limit,
     }
     if "runs" in options.parts:
         record |= train_and_evaluate(options)

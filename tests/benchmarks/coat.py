@@ -31,21 +31,17 @@ minutes of training) and 0.26 s a step and pass of its evaluation (4.5 minutes a
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ablation.figures import STUDENT, controls_of, floor, summary, write
-from ablation.runs import Run, add_options, complete_all, parsed
+from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import cell_of, show, show_rows
 from coat_rows.arms import FAMILIES, ROWS, coat_of, run_of
 from coat_rows.data import make_data
 from coat_rows.figures import BASELINES, CONTROLS, FIGURES, PROGRESS, differences, figures_of
 from coat_rows.thoughts import examples, shares, thoughts_of
-from gpu.record import commit, hardware
 from rich.console import Console
-
-from vlm_agent.models.weights.precision import has_bf16
 
 PARTS = ("runs", "thoughts", "online")
 ONLINE = ("row 1", "row 9")
@@ -56,14 +52,8 @@ QUICK_STEPS, QUICK_LIMIT = 10, 3
 def main() -> None:
     options = parse()
     make_data(options.data, QUICK_EPISODES if options.quick else EPISODES)
-    record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(),
-        "hardware": hardware("cpu"),
-        "bf16": has_bf16(),
-        "quick": options.quick,
+    record = about(options) | {
         "steps": {name: options.steps or family.steps for name, family in FAMILIES.items()},
-        "episodes": options.limit,
     }
     parts = {"runs": train_and_evaluate, "thoughts": written_thoughts, "online": online}
     for name in options.parts:
@@ -85,10 +75,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
     add_options(parser, "coat")
     options = parsed(parser, STUDENT, QUICK_STEPS, QUICK_LIMIT)
-    if options.quick:
-        options.output /= "quick"
-    if options.data is None:
-        options.data = options.output / "data"
+    place_output(options)
     return options
 
 
@@ -105,11 +92,9 @@ def runs_of(options: argparse.Namespace) -> list[Run]:
 def train_and_evaluate(options: argparse.Namespace) -> dict:
     runs = runs_of(options)
     complete_all(runs, figures_of)
-    by_arm: dict[str, list[Run]] = {}
-    for run in runs:
-        by_arm.setdefault(run.name, []).append(run)
-    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in by_arm.items()}
-    with_controls = {arm: group for arm, group in by_arm.items() if group[0].controls}
+    groups = by_arm(runs)
+    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in groups.items()}
+    with_controls = {arm: group for arm, group in groups.items() if group[0].controls}
     result = {
         "seeds": options.seeds,
         "arms": {arm: summary(list(of_seeds.values())) for arm, of_seeds in figures.items()},

@@ -34,19 +34,15 @@ share the work. Prints tables and the time left, and writes --output/table_N.jso
 import argparse
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ablation.figures import STUDENT, controls_of, floor, summary, write
-from ablation.runs import Run, add_options, complete_all, parsed
+from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import show, show_rows
 from coat_rows.data import make_data
-from gpu.record import commit, hardware
 from planning_arms.arms import D_POT, DEFAULT_FAMILIES, FAMILIES, TABLES, run_of
 from planning_arms.figures import FIGURES, baselines, differences, figures_of, gap, kinds
-
-from vlm_agent.models.weights.precision import has_bf16
 
 EPISODES, QUICK_EPISODES = 1600, 400
 QUICK_STEPS, QUICK_LIMIT = 4, 4
@@ -55,15 +51,9 @@ QUICK_STEPS, QUICK_LIMIT = 4, 4
 def main() -> None:
     options = parse()
     make_data(options.data, QUICK_EPISODES if options.quick else EPISODES)
-    record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit(),
-        "hardware": hardware("cpu"),
-        "bf16": has_bf16(),
-        "quick": options.quick,
+    record = about(options) | {
         "table": options.table,
         "steps": {name: options.steps or FAMILIES[name].steps for name in options.families},
-        "episodes": options.limit,
     }
     record |= train_and_evaluate(options)
     write(options.output / f"table_{options.table}.json", record)
@@ -87,10 +77,7 @@ def parse() -> argparse.Namespace:
     if unknown := [arm for arm in options.arms if arm not in known]:
         parser.error(f"--arms: table {options.table} has no arm {unknown[0]!r}; choose from {', '.join(known)}")
     options.families = list(DEFAULT_FAMILIES[options.table]) if options.families is None else options.families
-    if options.quick:
-        options.output /= "quick"
-    if options.data is None:
-        options.data = options.output / "data"
+    place_output(options)
     return options
 
 
@@ -107,19 +94,17 @@ def runs_of(options: argparse.Namespace) -> list[Run]:
 def train_and_evaluate(options: argparse.Namespace) -> dict:
     runs = runs_of(options)
     complete_all(runs, figures_of)
-    by_arm: dict[str, list[Run]] = {}
-    for run in runs:
-        by_arm.setdefault(run.name, []).append(run)
-    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in by_arm.items()}
+    groups = by_arm(runs)
+    figures = {arm: {run.seed: figures_of(run) for run in group} for arm, group in groups.items()}
     arms = {arm: summary(list(of_seeds.values())) for arm, of_seeds in figures.items()}
-    with_controls = {arm: group for arm, group in by_arm.items() if group[0].controls}
+    with_controls = {arm: group for arm, group in groups.items() if group[0].controls}
     result = {
         "seeds": options.seeds,
         "arms": arms,
         "controls": {arm: controls_of(group, group[0].controls, FIGURES) for arm, group in with_controls.items()},
         "baselines": baselines(runs),
         "differences": differences(options.table, figures),
-        "kinds": {arm: kinds(group) for arm, group in by_arm.items()},
+        "kinds": {arm: kinds(group) for arm, group in groups.items()},
         "runs": figures,
     }
     if options.table == 5:

@@ -9,10 +9,12 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from statistics import mean
 
+from gpu.record import commit, hardware
 from rich.console import Console
 
 from vlm_agent.agents.loading import agent_settings
@@ -166,6 +168,34 @@ def add_options(parser: ArgumentParser, output: str) -> None:
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
     parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / output, metavar="DIR")
+
+
+def about(options: Namespace) -> dict:
+    """When, where and with which code the figures of a record are measured."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit(),
+        "hardware": hardware("cpu"),
+        "bf16": has_bf16(),
+        "quick": options.quick,
+        "episodes": options.limit,
+    }
+
+
+def by_arm(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of each arm, in their order."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.name, []).append(run)
+    return found
+
+
+def place_output(options: Namespace) -> None:
+    """Quick runs have a folder of their own; `options.data` is in the output by default."""
+    if options.quick:
+        options.output /= "quick"
+    if options.data is None:
+        options.data = options.output / "data"
 
 
 def parsed(parser: ArgumentParser, known: Iterable[int], quick_steps: int, quick_limit: int) -> Namespace:
