@@ -213,6 +213,37 @@ class UiElement:
         return contains(self.box, point_yx)
 
 
+WIDGET_KINDS = (
+    "status_bar",
+    "navigation_bar",
+    "button",
+    "edit_text",
+    "image",
+    "page_indicator",
+    "seek_bar",
+    "rating_bar",
+    "check_box",
+    "radio_group",
+    "spinner",
+    "switch",
+)
+"""The 12 kinds of widgets that VisionTasker detects (section 4.1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Widget:
+    """A widget as drawn: `box` is (y, x, height, width) in screen fractions, `kind` is one of `WIDGET_KINDS`.
+
+    `on`: whether it is switched on, checked or chosen; None for a kind without such a state. `score`: confidence of a
+    detector in [0, 1]; 1 for a drawn widget.
+    """
+
+    kind: str
+    box: tuple[float, float, float, float]
+    on: bool | None = None
+    score: float = 1.0
+
+
 @dataclass(frozen=True, slots=True)
 class CoatTexts:
     """The four texts of Chain-of-Action-Thought (Android in the Zoo) for one step, each with its key in AitZ files.

@@ -1,0 +1,1 @@
+"""Understanding a screen from its pixels: texts, widgets, icons, blocks, and their description (VisionTasker)."""

@@ -1,0 +1,102 @@
+"""What is read from the pixels of a screen, and the protocols of the models that read it.
+
+Pixels are uint8 (height, width, 3), RGB. Boxes are (y, x, height, width) in screen fractions, as in `UiElement`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from vlm_agent.episodes import UiElement, Widget
+
+Box = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text. `confidence` is in [0, 1]."""
+
+    box: Box
+    text: str
+    confidence: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """One guess of what an icon means: `name` is a key of `icons.MEANINGS`, `score` is in [0, 1]."""
+
+    name: str
+    score: float
+
+
+class TextReader(Protocol):
+    """Finds and reads lines of text (OCR)."""
+
+    def read(self, pixels: np.ndarray) -> tuple[Text, ...]: ...
+
+
+class WidgetDetector(Protocol):
+    """Finds widgets."""
+
+    def detect(self, pixels: np.ndarray) -> tuple[Widget, ...]: ...
+
+
+class IconReader(Protocol):
+    """Guesses the meaning of icons. `crops` are pixels of any size; for each one the guesses, best first."""
+
+    def read(self, crops: Sequence[np.ndarray]) -> list[tuple[Meaning, ...]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing on a screen that a planner can name: a widget, with the texts that belong to it, or a text alone.
+
+    `id`: its number on this screen, from 0, in the order of the description. `kind`: one of `WIDGET_KINDS`, or `text`.
+    `text`: its own text or the texts matched to it; `meaning`: a key of `icons.MEANINGS`; both empty if unknown. `on`:
+    as in `Widget`. `selected`: whether it is the active tab of a row of tabs.
+    """
+
+    id: int
+    kind: str
+    box: Box
+    text: str = ""
+    meaning: str = ""
+    on: bool | None = None
+    selected: bool = False
+
+    @property
+    def element(self) -> UiElement:
+        """The same part for code that works on a phone's own elements."""
+        kind = "TEXT" if self.kind == "text" else f"ICON_{(self.meaning or self.kind).upper()}"
+        return UiElement(self.box, self.text, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A group of parts that belong together (algorithm 1). `title`: its caption, empty without one."""
+
+    box: Box
+    parts: tuple[int, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """Everything read from one screen of `size` (height, width) pixels.
+
+    `texts` and `widgets` are what the readers returned; `parts` is what became of them, ordered by id; every part is in
+    exactly one of `blocks`, which are ordered from top to bottom and from left to right.
+    """
+
+    size: tuple[int, int]
+    texts: tuple[Text, ...]
+    widgets: tuple[Widget, ...]
+    parts: tuple[Part, ...]
+    blocks: tuple[Block, ...]
+
+    @property
+    def elements(self) -> tuple[UiElement, ...]:
+        """The parts as elements; index i is the part with id i."""
+        return tuple(part.element for part in self.parts)
