@@ -11,9 +11,9 @@ from vlm_agent.devices.simulated_phone.drawing.fonts import FAMILIES, WEIGHTS, f
 from vlm_agent.devices.simulated_phone.drawing.icons import STROKES, glyph_mask
 from vlm_agent.devices.simulated_phone.drawing.theme import sample_theme
 from vlm_agent.devices.simulated_phone.drawing.widgets import Row
+from vlm_agent.devices.simulated_phone.styles import SIZES, readable_on, sample_style
 from vlm_agent.pretraining.collage import FEWEST, collage
 from vlm_agent.pretraining.screens import random_walk
-from vlm_agent.pretraining.styles import SIZES, readable_on, sample_style
 from vlm_agent.recipe.drawn import CollageRecipe, RandomWalkRecipe
 
 WORDS = ["red", "lamp", "Paris"]

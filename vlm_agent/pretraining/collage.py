@@ -6,8 +6,8 @@ from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
 from vlm_agent.devices.simulated_phone.drawing.glyphs import GLYPHS
 from vlm_agent.devices.simulated_phone.drawing.theme import mix
 from vlm_agent.devices.simulated_phone.drawing.widgets import switch
+from vlm_agent.devices.simulated_phone.styles import any_colour, sample_style
 from vlm_agent.devices.simulated_phone.words import APPS, STORE_APPS
-from vlm_agent.pretraining.styles import any_colour, sample_style
 from vlm_agent.recipe.drawn import CollageRecipe
 
 FEWEST, MOST = 8, 24

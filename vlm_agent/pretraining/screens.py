@@ -14,9 +14,9 @@ from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.drawing.glyphs import GLYPHS
 from vlm_agent.devices.simulated_phone.drawing.icons import element_type
 from vlm_agent.devices.simulated_phone.phone import random_popup
+from vlm_agent.devices.simulated_phone.styles import SIZES, sample_style
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.pretraining.collage import collage
-from vlm_agent.pretraining.styles import SIZES, sample_style
 from vlm_agent.pretraining.words import COMMON_WORDS, any_word, phone_words, train_goals
 from vlm_agent.recipe.drawn import DrawnRecipe, DrawnScreenRecipe, RandomWalkRecipe
 

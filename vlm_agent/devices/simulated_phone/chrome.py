@@ -30,6 +30,7 @@ def status_bar(canvas: Canvas, phone: "SimulatedPhone", ink: Colour) -> None:
         elif glyph:
             canvas.glyph(glyph, x, middle, 10.5, ink, note=False)
             x -= 13
+    canvas.widget("status_bar", (0, 0, canvas.size[1], canvas.px(STATUS_BAR)))
 
 
 def navigation_bar(canvas: Canvas, phone: "SimulatedPhone", ground: Colour | None) -> None:
@@ -39,6 +40,7 @@ def navigation_bar(canvas: Canvas, phone: "SimulatedPhone", ground: Colour | Non
     canvas.cover(0, top, canvas.w, tall)
     if ground is not None:
         canvas.rect(0, top, canvas.w, tall + 1, ground)
+    canvas.widget("navigation_bar", (0, canvas.px(top), canvas.size[1], canvas.size[0]))
     ink = (255, 255, 255) if ground is None or sum(ground) < 380 else (70, 72, 76)
     middle = top + tall / 2
     if canvas.theme.gesture_bar:
@@ -52,7 +54,7 @@ def navigation_bar(canvas: Canvas, phone: "SimulatedPhone", ground: Colour | Non
         ("nav_recents", 0.78, phone.press_recents),
     )
     for glyph, x, on_tap in buttons:
-        box = canvas.glyph(glyph, x * canvas.w, middle, 13, ink)
+        box = canvas.glyph(glyph, x * canvas.w, middle, 13, ink, is_button=False)
         hit = (box[0] - canvas.px(16), canvas.px(top), box[2] + canvas.px(16), canvas.size[0])
         canvas.target(f"system:{glyph}", hit, box, on_tap)
 
@@ -94,7 +96,8 @@ def _specials(canvas: Canvas, phone: "SimulatedPhone", top: float, wide: float, 
     canvas.target("system:space", space, space, lambda: phone.type_more(" "))
     hit = canvas.rect(canvas.w - 1.35 * wide - 6, fourth - 12, 26, 24, canvas.theme.accent, 12)
     ink = (20, 22, 26) if canvas.theme.dark else (255, 255, 255)
-    box = canvas.glyph("search", canvas.w - 1.35 * wide + 7, fourth, 13, ink)
+    canvas.widget("button", hit)
+    box = canvas.glyph("search", canvas.w - 1.35 * wide + 7, fourth, 13, ink, is_button=False)
     canvas.target("system:enter", hit, box, phone.press_enter)
 
 
@@ -127,9 +130,9 @@ def _tile(canvas: Canvas, phone: "SimulatedPhone", name: str, x: float, y: float
     theme = canvas.theme
     on = phone.switches[name]
     disc = theme.accent if on else mix(theme.faint, theme.background, 0.6)
-    canvas.rect(x - 16, y, 32, 32, disc, 16)
+    canvas.widget("button", canvas.rect(x - 16, y, 32, 32, disc, 16), on)
     ink = ((20, 22, 26) if theme.dark else (255, 255, 255)) if on else theme.ink
-    aim = canvas.glyph(SWITCHES[name], x, y + 16, 18, ink)
+    aim = canvas.glyph(SWITCHES[name], x, y + 16, 18, ink, is_button=False)
     canvas.text(x, y + 41, name, 10, align=0.5, width=canvas.w / 3 - 2)
     hit = (canvas.px(x - 30), canvas.px(y), canvas.px(x + 30), canvas.px(y + 48))
     canvas.target(f"quick:{name}", hit, aim, lambda: phone.toggle(name))

@@ -11,12 +11,12 @@ from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.simulated_phone import chrome
 from vlm_agent.devices.simulated_phone.app import App
 from vlm_agent.devices.simulated_phone.apps import APP_CLASSES, app_class
-from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Target
+from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas, Tab, Target
 from vlm_agent.devices.simulated_phone.drawing.page import STATUS_BAR, draw_dialog
 from vlm_agent.devices.simulated_phone.drawing.theme import Colour, Theme, mix, sample_theme
 from vlm_agent.devices.simulated_phone.drawing.widgets import Buttons, Paragraph, Title
 from vlm_agent.devices.simulated_phone.words import APPS, DAYS, LABELS, NAMES, STORE_APPS, SWITCHES
-from vlm_agent.episodes import Action, ActionKind, UiElement
+from vlm_agent.episodes import Action, ActionKind, UiElement, Widget
 
 AppKind = TypeVar("AppKind", bound=App)
 
@@ -123,6 +123,14 @@ class SimulatedPhone:
     def elements(self) -> tuple[UiElement, ...]:
         """Annotations of the current screen as in AITW: OCR boxes of texts, and icons with types `ICON_…`."""
         return self.canvas().elements()
+
+    def widgets(self) -> tuple[Widget, ...]:
+        """The widgets of the current screen: truth for training and tests, never for an agent."""
+        return self.canvas().widgets()
+
+    def tabs(self) -> tuple[Tab, ...]:
+        """The tabs of the current screen, from left to right: truth for training and tests, never for an agent."""
+        return tuple(self.canvas().tabs)
 
     @property
     def activity(self) -> str:

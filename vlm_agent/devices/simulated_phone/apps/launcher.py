@@ -89,9 +89,12 @@ class Launcher(App):
 
     @staticmethod
     def _draw_dots(canvas: Canvas, y: float, at: int, count: int, current: Colour, other: Colour) -> None:
+        boxes = []
         for index in range(count):
             side = (index - (count - 1) / 2) * 10
-            canvas.rect(canvas.w / 2 + side - 2, y - 2, 4, 4, current if index == at else other, 2)
+            boxes.append(canvas.rect(canvas.w / 2 + side - 2, y - 2, 4, 4, current if index == at else other, 2))
+        if count > 1:
+            canvas.widget("page_indicator", (boxes[0][0], boxes[0][1], boxes[-1][2], boxes[-1][3]))
 
     def _heading(self, canvas: Canvas, pill_on_top: bool) -> float:
         top = STATUS_BAR + 4
@@ -103,6 +106,7 @@ class Launcher(App):
 
     def _pill(self, canvas: Canvas, y: float) -> None:
         hit = canvas.rect(14, y + 2, canvas.w - 28, 30, WHITE, 15)
+        canvas.widget("edit_text", hit)
         canvas.glyph("search", 30, y + 17, 14, (90, 94, 100))
         canvas.glyph("mic", canvas.w - 30, y + 17, 14, (66, 120, 230))
         aim = canvas.text(44, y + 17, "Search", 12, (110, 114, 120))

@@ -31,7 +31,7 @@ class Map:
             if dark
             else ((238, 236, 230), (255, 255, 255), (200, 228, 196), (168, 208, 240))
         )
-        canvas.rect(0, y, canvas.w, self.tall, land)
+        canvas.widget("image", canvas.rect(0, y, canvas.w, self.tall, land))
         for colour in (park, park, water):
             canvas.rect(
                 rng.uniform(-20, canvas.w - 40),

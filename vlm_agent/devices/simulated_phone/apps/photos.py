@@ -25,7 +25,7 @@ class Photo:
 
     def draw(self, canvas: Canvas, y: float) -> None:
         glyph, colour = self.what
-        canvas.rect(0, y, canvas.w, self.tall, mix(colour, (255, 255, 255), 0.6))
+        canvas.widget("image", canvas.rect(0, y, canvas.w, self.tall, mix(colour, (255, 255, 255), 0.6)))
         canvas.rect(0, y + self.tall * 0.66, canvas.w, self.tall * 0.34, mix(colour, (60, 60, 40), 0.5))
         canvas.glyph(glyph, canvas.w / 2, y + self.tall * 0.55, 110, colour, note=False)
 

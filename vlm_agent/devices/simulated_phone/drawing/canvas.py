@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from vlm_agent.devices.simulated_phone.drawing.fonts import font
 from vlm_agent.devices.simulated_phone.drawing.icons import app_icon, element_type, glyph_mask, shape_mask
 from vlm_agent.devices.simulated_phone.drawing.theme import Colour, Theme, wallpaper
-from vlm_agent.episodes import UiElement
+from vlm_agent.episodes import WIDGET_KINDS, UiElement, Widget
 
 UNITS = (448, 208)
 """An upright phone's (height, width) in units."""
@@ -35,6 +35,15 @@ class Target:
     hit: Box
     aim: Box
     on_tap: Callable[[], object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """One of a row of tabs: its label, the box of the label in pixels, and whether it is the active one."""
+
+    label: str
+    box: Box
+    active: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,7 @@ class Canvas:
 
     `clip` is the (top, bottom) of the drawable rows, `body` that of the scrolling part of the page, both in pixels.
     `notes`: (box, text, type) of every annotation. `hidden`: key → the swipe towards a target that is not visible.
+    `tabs`: rows of tabs. Widgets and tabs are truth for training and tests; annotations do not contain them.
     """
 
     def __init__(self, size: tuple[int, int], theme: Theme) -> None:
@@ -109,6 +119,8 @@ class Canvas:
         self.clip = (0, size[0])
         self.notes: list[tuple[Box, str, str]] = []
         self._switches: list[tuple[str, bool, tuple[Box, Box]]] = []
+        self._widgets: list[tuple[str, Box, bool | None]] = []
+        self.tabs: list[Tab] = []
         self.targets: list[Target] = []
         self.hidden: dict[str, Hidden] = {}
         self.strips: list[Strip] = []
@@ -197,14 +209,28 @@ class Canvas:
             y += size * 1.3
         return y
 
-    def glyph(self, name: str, x: float, y: float, size: float, colour: Colour | None = None, note: bool = True) -> Box:
-        """Draws a single-colour icon centred on (x, y); returns its box."""
+    def glyph(
+        self,
+        name: str,
+        x: float,
+        y: float,
+        size: float,
+        colour: Colour | None = None,
+        note: bool = True,
+        is_button: bool = True,
+    ) -> Box:
+        """Draws a single-colour icon centred on (x, y); returns its box.
+
+        An annotated icon is a widget, a button, unless `is_button` is false because it is part of another widget.
+        """
         pixels = max(4, self.px(size))
         left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
         self._stamp(colour or self.theme.ink, left, top, glyph_mask(name, pixels, self.theme.strokes))
         box = (left, top, left + pixels, top + pixels)
         if note:
             self._note(box, "", element_type(name))
+            if is_button:
+                self.widget("button", box)
         return box
 
     def app_icon(self, glyph: str, colour: Colour, x: float, y: float, size: float, note: bool = True) -> Box:
@@ -216,6 +242,7 @@ class Canvas:
         box = (left, top, left + pixels, top + pixels)
         if note:
             self._note(box, "", element_type(glyph))
+            self.widget("image", box)
         return box
 
     def dim(self, share: float = 0.55) -> None:
@@ -276,6 +303,8 @@ class Canvas:
         box = (self.px(x), self.px(y), self.px(x + w), self.px(y + h))
         self.notes = [note for note in self.notes if not _over(note[0], box)]
         self._switches = [one for one in self._switches if not any(_over(part, box) for part in one[2])]
+        self._widgets = [one for one in self._widgets if not _over(one[1], box)]
+        self.tabs = [tab for tab in self.tabs if not _over(tab.box, box)]
         for target in self.targets:
             if target.key and _over(target.aim, box):
                 self.hide(target.key, "up")
@@ -287,6 +316,27 @@ class Canvas:
         """Record the state of a switch whose label has the box `text` and whose toggle has the box `toggle`."""
         if self.shown(text) and self.shown(toggle):
             self._switches.append((label, on, (text, toggle)))
+
+    def widget(self, kind: str, box: Box, on: bool | None = None) -> None:
+        """Record a widget that is drawn in `box` (pixels) and visible; see `Widget`. Raises ValueError for an unknown
+        kind."""
+        if kind not in WIDGET_KINDS:
+            raise ValueError(f"unknown kind of widget {kind!r}")
+        if self.shown(box):
+            self._widgets.append((kind, self._inside(box), on))
+
+    def tab(self, label: str, box: Box, active: bool) -> None:
+        """Record a tab; see `Tab`."""
+        if self.shown(box):
+            self.tabs.append(Tab(label, self._inside(box), active))
+
+    def widgets(self) -> tuple[Widget, ...]:
+        """The recorded widgets, in the order in which they were drawn."""
+        height, width = self.size
+        return tuple(
+            Widget(kind, (top / height, left / width, (bottom - top) / height, (right - left) / width), on)
+            for kind, (left, top, right, bottom), on in self._widgets
+        )
 
     @property
     def states(self) -> dict[str, bool]:

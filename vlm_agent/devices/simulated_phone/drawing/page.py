@@ -111,6 +111,7 @@ def _tabs_above(canvas: Canvas, page: Page, top: float, colour: Colour) -> None:
         aim = canvas.text((index + 0.5) * wide, top + TABS / 2, label, _tab_size(page), tint, "Medium", 0.5, wide - 2)
         if is_selected:
             canvas.rect(index * wide + 6, top + TABS - 2.5, wide - 12, 2.5, tint)
+        canvas.tab(label, aim, is_selected)
         hit = (canvas.px(index * wide), canvas.px(top), canvas.px((index + 1) * wide), canvas.px(top + TABS))
         canvas.target(key, hit, aim, on_tap)
     canvas.line(top + TABS)
@@ -141,6 +142,7 @@ def _tabs_below(canvas: Canvas, page: Page, top: float) -> None:
             0.5,
             wide - 2,
         )
+        canvas.tab(label, aim, is_selected)
         hit = (canvas.px(index * wide), canvas.px(top), canvas.px((index + 1) * wide), canvas.px(top + tall))
         canvas.target(key, hit, aim, on_tap)
 
@@ -167,7 +169,8 @@ def _floating_button(canvas: Canvas, fab: IconButton, bottom: float) -> None:
     canvas.cover(x - 18, y - 18, 36, 36)
     canvas.rect(x - 19, y - 17, 38, 38, mix(theme.background, (0, 0, 0), 0.18), 19)
     hit = canvas.rect(x - 18, y - 18, 36, 36, theme.accent, 18)
-    box = canvas.glyph(glyph, x, y, 18, (20, 22, 26) if theme.dark else (255, 255, 255))
+    canvas.widget("button", hit)
+    box = canvas.glyph(glyph, x, y, 18, (20, 22, 26) if theme.dark else (255, 255, 255), is_button=False)
     canvas.target(key, hit, box, on_tap)
 
 

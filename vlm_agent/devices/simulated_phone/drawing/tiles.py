@@ -29,6 +29,7 @@ class Chips:
             wide = 6.0 * len(label) * theme.font_scale + 18
             inside = mix(theme.background, theme.accent, 0.25) if is_selected else theme.background
             hit = canvas.frame(x, y + 6, wide, 22, theme.line, inside, 11)
+            canvas.widget("button", hit)
             aim = canvas.text(x + wide / 2, y + 17, label, 10.5, theme.ink, "Medium", 0.5, width=wide)
             canvas.target(key, hit, aim, on_tap)
             x += wide + 8

@@ -29,7 +29,7 @@ def button(
     colour = theme.accent
     hit = (canvas.px(left), canvas.px(y - 12), canvas.px(left + wide), canvas.px(y + 12))
     if filled:
-        canvas.rect(left, y - 11, wide, 22, theme.accent, 11)
+        canvas.widget("button", canvas.rect(left, y - 11, wide, 22, theme.accent, 11))
         colour = (20, 22, 26) if theme.dark else (255, 255, 255)
     aim = canvas.text(left + wide / 2, y, label, 11, colour, "Medium", 0.5)
     canvas.target(key, hit, aim, on_tap)
@@ -44,7 +44,9 @@ def switch(canvas: Canvas, x: float, y: float, on: bool) -> Box:
     canvas.rect(
         x - 13 if on else x - 25, y - 7, 14, 14, theme.accent if on else mix(theme.faint, (255, 255, 255), 0.5), 7
     )
-    return (canvas.px(x - 26), canvas.px(y - 7), canvas.px(x), canvas.px(y + 7))
+    box = (canvas.px(x - 26), canvas.px(y - 7), canvas.px(x), canvas.px(y + 7))
+    canvas.widget("switch", (canvas.px(x - 24 if on else x - 25), box[1], canvas.px(x + 1 if on else x), box[3]), on)
+    return box
 
 
 @dataclass
@@ -101,7 +103,8 @@ class Row:
             picture(canvas, self.picture, x, middle - 17, 34, 34)
             return x + 44
         if len(self.lead) == 1:
-            canvas.rect(x, middle - 12, 24, 24, self.lead_colour or canvas.theme.accent, 12)
+            disc = canvas.rect(x, middle - 12, 24, 24, self.lead_colour or canvas.theme.accent, 12)
+            canvas.widget("image", disc)
             canvas.text(x + 12, middle, self.lead, 12, (255, 255, 255), "Medium", 0.5, note=False)
             return x + 34
         if self.lead:
@@ -130,7 +133,7 @@ def picture(canvas: Canvas, what: tuple[str, Colour], x: float, y: float, w: flo
     """
     glyph, colour = what
     ground = mix(colour, (255, 255, 255), 0.82) if sum(colour) < 600 else mix(colour, (90, 100, 120), 0.55)
-    canvas.rect(x, y, w, h, ground, 4)
+    canvas.widget("image", canvas.rect(x, y, w, h, ground, 4))
     return canvas.glyph(glyph, x + w / 2, y + h / 2, min(w, h) * 0.74, colour, note=False)
 
 
@@ -227,6 +230,7 @@ class Field:
             hit = canvas.frame(inset, middle - 14, wide, 28, theme.accent, theme.background, 14)
         else:
             hit = canvas.rect(inset, middle - 14, wide, 28, theme.surface, 14)
+        canvas.widget("edit_text", hit)
         x = inset + 11
         if self.glyph:
             canvas.glyph(self.glyph, x + 5, middle, 13, theme.faint)

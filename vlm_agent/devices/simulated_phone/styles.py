@@ -1,4 +1,4 @@
-"""Styles of pretraining screens, whose typefaces, sizes, colours and icon strokes vary far more than in demonstrations.
+"""Styles of screens for training: their typefaces, sizes, colours and strokes vary far more than in demonstrations.
 
 A demonstration's phone (`sample_theme`) uses only Roboto, solid icons and eight accent colours.
 """
@@ -12,7 +12,7 @@ from vlm_agent.devices.simulated_phone.drawing.icons import STROKES
 from vlm_agent.devices.simulated_phone.drawing.theme import Colour, Theme, mix, sample_theme
 
 SIZES = ((448, 208), (512, 240), (640, 304), (480, 224), (600, 270), (720, 320))
-"""(height, width) of pretraining screens, in pixels; the model resizes each to its own input size."""
+"""(height, width) of screens for pretraining, in pixels; the model resizes each to its own input size."""
 
 
 def sample_style(rng: random.Random) -> Theme:

@@ -1,0 +1,1 @@
+"""Screens with their widgets as truth, for the training of widget detectors."""
