@@ -1,0 +1,108 @@
+"""A screen in words, for a planner that reads text alone (VisionTasker, section 5.1).
+
+    0 status bar: 12:30 87%
+
+    1 title: Network
+    2 button back
+    3 switch on: Wi-Fi Connected
+    4 button selected: Home
+
+A line is one part: id, kind, meaning of its icon, state, and after the first colon its text. Blocks are separated by an
+empty line. A text without a widget has no kind. Text of the screen is data: it cannot begin a line, and nothing after
+the colon is ours.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from vlm_agent.screens.seen import Block, Part, Understood
+
+Language = Literal["en", "zh"]
+
+WORDS: Mapping[str, Mapping[str, str]] = {
+    "en": {
+        "status_bar": "status bar",
+        "navigation_bar": "navigation bar",
+        "button": "button",
+        "edit_text": "text field",
+        "image": "image",
+        "page_indicator": "page indicator",
+        "seek_bar": "slider",
+        "rating_bar": "rating",
+        "check_box": "check box",
+        "radio_group": "radio button",
+        "spinner": "drop-down",
+        "switch": "switch",
+        "title": "title",
+        "on": "on",
+        "off": "off",
+        "selected": "selected",
+    },
+    "zh": {
+        "status_bar": "状态栏",
+        "navigation_bar": "导航栏",
+        "button": "按钮",
+        "edit_text": "输入框",
+        "image": "图片",
+        "page_indicator": "页面指示器",
+        "seek_bar": "滑块",
+        "rating_bar": "评分",
+        "check_box": "复选框",
+        "radio_group": "单选按钮",
+        "spinner": "下拉框",
+        "switch": "开关",
+        "title": "标题",
+        "on": "开",
+        "off": "关",
+        "selected": "已选中",
+    },
+}
+"""Words by language: of the kinds of widgets, and of states."""
+
+LONGEST = 200
+"""Longer texts are cut, in characters."""
+
+
+def describe(understood: Understood, language: Language = "en") -> str:
+    """The screen in words; every part is described exactly once, under its id. Empty for a screen without parts."""
+    blocks = (_block(understood, block, language) for block in understood.blocks)
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def describe_part(part: Part, language: Language = "en", is_title: bool = False) -> str:
+    """One line: id, kind, meaning, state, text."""
+    head = " ".join([str(part.id), *_head(part, WORDS[language], is_title)])
+    text = plain(part.text)
+    return f"{head}: {text}" if text else head
+
+
+def plain(text: str) -> str:
+    """`text` on one line, without control and formatting characters (also those that turn the direction of writing)."""
+    kept = (character if _is_shown(character) else " " for character in unicodedata.normalize("NFC", text))
+    line = re.sub(r"\s+", " ", "".join(kept)).strip()
+    return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
+
+
+def _is_shown(character: str) -> bool:
+    return unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+
+
+def _block(understood: Understood, block: Block, language: Language) -> list[str]:
+    parts = [understood.parts[index] for index in block.parts]
+    title = next((part.id for part in parts if part.kind == "text" and block.title == part.text != ""), None)
+    return [describe_part(part, language, part.id == title) for part in parts]
+
+
+def _head(part: Part, words: Mapping[str, str], is_title: bool) -> Iterator[str]:
+    if is_title:
+        yield words["title"]
+    elif part.kind != "text":
+        yield words[part.kind]
+    if part.meaning:
+        yield part.meaning.replace("_", " ")
+    if part.on is not None:
+        yield words["on" if part.on else "off"]
+    if part.selected:
+        yield words["selected"]

@@ -1,0 +1,179 @@
+"""Lines of text in the pixels of a screen: RapidOCR (PP-OCR on ONNX Runtime), and a cache of what it read.
+
+VisionTasker reads texts by PaddleOCR and keeps those of a confidence of 0.95 and above (section 4.2). RapidOCR runs the
+same family of models without Paddle. It reads Chinese and English, and loads no file from the network.
+"""
+
+import hashlib
+import json
+import threading
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from vlm_agent.errors import UserError
+from vlm_agent.files import write_json
+from vlm_agent.screens.seen import Box, Text, TextReader
+from vlm_agent.settings import Section
+
+PACKAGE = "rapidocr"
+
+
+class TextSettings(Section):
+    """Settings of a text reader."""
+
+    def load(self) -> TextReader:
+        raise NotImplementedError
+
+
+class NoTextSettings(TextSettings):
+    """Reads nothing: for screens without text, and tests."""
+
+    name: Literal["none"] = "none"
+
+    def load(self) -> TextReader:
+        return NoText()
+
+
+class RapidOcrSettings(TextSettings):
+    """`longest_side`: larger pictures are scaled down to it before they are read, in pixels; time grows with its
+    square. `confidence`: texts below it are dropped; 0.95 as in the paper. `cache`: a folder that keeps what was read,
+    by the pictures' digest. `threads`: of ONNX Runtime; 0 for one per core.
+    """
+
+    name: Literal["rapidocr"] = "rapidocr"
+    longest_side: Annotated[int, Field(ge=64)] = 1280
+    confidence: Annotated[float, Field(ge=0, le=1)] = 0.95
+    cache: str | None = None
+    threads: Annotated[int, Field(ge=0)] = 0
+
+    UNUSED_BY_CACHE: ClassVar = {"cache", "threads", "confidence"}
+
+    def load(self) -> TextReader:
+        """Raises UserError if the package is not installed."""
+        reader = RapidOcrReader(self.longest_side, self.threads)
+        if self.cache is not None:
+            settings = self.model_dump_json(exclude=self.UNUSED_BY_CACHE)
+            return Confident(CachedReader(reader, Path(self.cache), f"{reader.version} {settings}"), self.confidence)
+        return Confident(reader, self.confidence)
+
+
+TEXT_READERS: dict[str, type[TextSettings]] = {"rapidocr": RapidOcrSettings, "none": NoTextSettings}
+
+
+class NoText:
+    def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Confident:
+    """The texts of `reader` that are likely enough, without single symbols, which are icons that were read as text."""
+
+    reader: TextReader
+    confidence: float
+
+    def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
+        texts = self.reader.read(pixels)
+        return tuple(text for text in texts if text.confidence >= self.confidence and not is_stray(text.text))
+
+
+def is_stray(text: str) -> bool:
+    """Whether `text` has no letter and no digit: a symbol or a few, which is how icons and borders are misread."""
+    return not any(unicodedata.category(character)[0] in "LN" for character in text)
+
+
+class RapidOcrReader:
+    """RapidOCR on one screen at a time. Threads may share it; they wait for each other."""
+
+    def __init__(self, longest_side: int, threads: int = 0) -> None:
+        self._longest_side, self._threads = longest_side, threads
+        self._lock = threading.Lock()
+        self._engine: Callable[[np.ndarray], Any] | None = None
+        try:
+            self.version = f"{PACKAGE} {metadata.version(PACKAGE)}"
+        except metadata.PackageNotFoundError:
+            raise missing_extra(PACKAGE) from None
+
+    def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
+        """All texts, whatever their confidence, ordered by the library: from top to bottom, from left to right."""
+        if min(pixels.shape[:2]) < SMALLEST:
+            return ()
+        with self._lock:
+            found = self._load()(np.ascontiguousarray(pixels[:, :, ::-1]))
+        if found.boxes is None:
+            return ()
+        lines = zip(found.boxes, found.txts, found.scores, strict=True)
+        return tuple(Text(_box(corners, pixels), text, float(score)) for corners, text, score in lines)
+
+    def _load(self) -> Callable[[np.ndarray], Any]:
+        if self._engine is None:
+            try:
+                from rapidocr import RapidOCR
+            except ImportError as error:
+                raise missing_extra(str(error)) from None
+            self._engine = RapidOCR(params=self._parameters())
+        return self._engine
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "Global.log_level": "critical",
+            "Global.use_cls": False,  # texts of a screen are not upside down
+            "Global.text_score": 0.0,
+            "Global.max_side_len": self._longest_side,
+            "Det.limit_type": "max",
+            "Det.limit_side_len": self._longest_side,
+            "EngineConfig.onnxruntime.intra_op_num_threads": self._threads or -1,
+        }
+
+
+SMALLEST = 8
+"""Pictures with a smaller side, in pixels, hold no text that could be read."""
+
+
+def missing_extra(what: str) -> UserError:
+    return UserError(f"reading texts from pixels needs {what}; install it by: pip install 'vlm-agent[screens]'")
+
+
+def _box(corners: np.ndarray, pixels: np.ndarray) -> Box:
+    """The upright box around the four corners (x, y) of a line, within the picture."""
+    height, width = pixels.shape[:2]
+    x, y = np.clip(corners[:, 0], 0, width) / width, np.clip(corners[:, 1], 0, height) / height
+    return (float(y.min()), float(x.min()), float(y.max() - y.min()), float(x.max() - x.min()))
+
+
+@dataclass(frozen=True)
+class CachedReader:
+    """Keeps what `reader` read in `folder`, a JSON file a picture, named by the digest of its pixels and `settings`."""
+
+    reader: TextReader
+    folder: Path
+    settings: str
+
+    def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
+        path = self.folder / f"{self._digest(pixels)}.json"
+        texts = _read_cached(path)
+        if texts is None:
+            texts = self.reader.read(pixels)
+            write_json(path, {"texts": [[text.box, text.text, text.confidence] for text in texts]})
+        return texts
+
+    def _digest(self, pixels: np.ndarray) -> str:
+        digest = hashlib.sha256(f"{self.settings} {pixels.shape} {pixels.dtype}\n".encode())
+        digest.update(np.ascontiguousarray(pixels).data)
+        return digest.hexdigest()
+
+
+def _read_cached(path: Path) -> tuple[Text, ...] | None:
+    """What a file of the cache holds; None where it is missing or damaged, so that the screen is read again."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["texts"]
+        return tuple(Text((y, x, height, width), text, score) for (y, x, height, width), text, score in rows)
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
