@@ -4,6 +4,7 @@ import io
 import struct
 
 import pytest
+from helpers.durability import record_syncs_and_renames
 from helpers.made_episodes import made_screen
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -178,6 +179,24 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
         (folder / "inside" / "file").write_text("content")
     assert (path / "inside" / "file").read_text() == "content"
     assert list(tmp_path.iterdir()) == [path] and not is_free(path) and not is_free(path / "inside" / "file")
+
+
+def test_a_file_is_durable_before_its_rename_and_the_rename_afterwards(tmp_path, monkeypatch):
+    events = record_syncs_and_renames(monkeypatch)
+    with atomic_write(tmp_path / "manifest.json") as temporary:
+        temporary.write_text("{}")
+    assert events == [("sync", temporary), ("rename", tmp_path / "manifest.json"), ("sync", tmp_path)]
+
+
+def test_everything_in_a_folder_is_durable_before_its_rename(tmp_path, monkeypatch):
+    events = record_syncs_and_renames(monkeypatch)
+    with atomic_folder(tmp_path / "model") as temporary:
+        (temporary / "parts").mkdir()
+        (temporary / "parts" / "one").write_text("1")
+    before, after = events[:3], events[3:]
+    inside = {temporary, temporary / "parts", temporary / "parts" / "one"}
+    assert {path for what, path in before if what == "sync"} == inside
+    assert after == [("rename", tmp_path / "model"), ("sync", tmp_path)]
 
 
 def test_leftovers_of_killed_processes_are_removed(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vlm_agent.acting.purchases import purchase_reason
+from vlm_agent.acting.purchases import NEAR, purchase_reason
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.app import Route
 from vlm_agent.episodes import Action, UiElement
@@ -21,6 +21,18 @@ def test_only_a_tap_on_a_purchase_button_is_detected():
     assert "Buy now" in on(BUY, ADD, action=Action.tap(0.79, 0.2))  # just above its text
     assert on(BUY, ADD, action=Action.tap(0.82, 0.7)) is None
     assert "Buy now" in on(BUY, ADD, action=Action.long_press(0.82, 0.2))
+
+
+@pytest.mark.parametrize(("dy", "dx"), [(-1, 0), (1, 0), (0, -1), (0, 1)], ids=["above", "below", "left", "right"])
+def test_a_tap_within_the_margin_of_a_purchase_button_is_detected_on_each_side(dy, dx):
+    _, _, height, width = BUY.box
+    middle_y, middle_x = BUY.centre_yx
+
+    def tap(margin: float) -> Action:
+        return Action.tap(middle_y + dy * (height / 2 + margin), middle_x + dx * (width / 2 + margin))
+
+    assert "Buy now" in on(BUY, action=tap(NEAR - 0.001))
+    assert on(BUY, action=tap(NEAR + 0.001)) is None
 
 
 @pytest.mark.parametrize(
@@ -68,6 +80,13 @@ def test_without_elements_a_goal_that_mentions_buying_is_detected(elements):
     [("4111 1111 1111 1111", True), ("4111-1111-1111-1111", True), ("4111 1111 1111 1112", False), ("12345", False)],
 )
 def test_a_card_number_is_detected_by_its_check_digit(text, is_card):
+    assert (on(PLAIN, action=Action.type_text(text)) is not None) is is_card
+
+
+@pytest.mark.parametrize(("digits", "is_card"), [(12, False), (13, True), (19, True), (20, False)])
+def test_card_numbers_have_13_to_19_digits(digits, is_card):
+    """Numbers with a right check digit: 0 … 0 18 has the Luhn sum 8 + 2."""
+    text = "18".rjust(digits, "0")
     assert (on(PLAIN, action=Action.type_text(text)) is not None) is is_card
 
 

@@ -88,3 +88,9 @@ def test_single_steps_are_one_window_per_step(episode):
         (step, step, step + 1) for step in range(len(steps))
     ]
     assert [window.tokens for window in result] == [goal + tokens for tokens in steps]
+
+
+def test_single_steps_save_the_mark_between_steps_in_all_but_the_first():
+    assert [window.tokens for window in single_steps(10, [5, 5, 7], 15, saved=3)[:2]] == [15, 12]
+    with pytest.raises(TooLongError, match="step 0 takes 15 tokens"):
+        single_steps(10, [5], 14, saved=3)

@@ -1,6 +1,7 @@
 """The same command resumes; any other command on an existing output is refused with the difference."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -147,6 +148,17 @@ def test_an_input_of_the_same_size_and_other_bytes_is_refused(source, tmp_path):
     path.write_bytes(old)
     converted(source, output=tmp_path / "out")
     assert tree(tmp_path / "out") == contents
+
+
+def test_an_input_replaced_by_one_of_the_same_size_and_modification_time_is_refused(source, tmp_path):
+    """`cp -p` and `rsync -t` keep the modification time."""
+    converted(source, output=tmp_path / "out")
+    path = source / "general/general-00000-of-00001"
+    before, old = path.stat(), path.read_bytes()
+    path.write_bytes(old[:-1] + bytes([old[-1] ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(DatasetError, match=f"{path} has changed since it was converted"):
+        convert("aitw", [source], tmp_path / "out", workers=1)
 
 
 def test_inputs_may_lie_elsewhere_the_second_time(source, tmp_path):

@@ -13,8 +13,10 @@ from vlm_agent.devices.adb.commands import command_line, type_by_broadcast, type
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.adb_daemon.handset import USUAL_KEYBOARD
+from vlm_agent.devices.adb_daemon.shell import commands as shell_commands
+from vlm_agent.devices.adb_daemon.shell.session import output
 from vlm_agent.devices.android import UNICODE_KEYBOARD
-from vlm_agent.devices.errors import UntypableTextError
+from vlm_agent.devices.errors import RefusedError, UntypableTextError
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
 
@@ -67,6 +69,20 @@ def test_a_thousand_strings_are_typed_literally_and_run_nothing(one_adb):
             assert list(handset.commands) == [tuple(words) for words in type_by_broadcast(text)]
             assert typed_into(handset) == text[:500] or not text
         assert handset.files == {}
+
+
+def test_a_refused_broadcast_is_an_error_with_the_words_of_the_phone(one_adb, monkeypatch):
+    """`am` exits with 0 where the system withholds a broadcast."""
+    refusal = "Broadcasting: Intent { act=ADB_INPUT_B64 }\nSecurityException: background execution is not allowed"
+    monkeypatch.setattr(shell_commands._Commands, "am", lambda *_: output(refusal))
+    handset = phone_with_a_field((USUAL_KEYBOARD, UNICODE_KEYBOARD))
+    with (
+        PhoneServer(handset) as server,
+        AdbPhone(server.serial, settle_interval=0.0) as phone,
+        pytest.raises(RefusedError, match=r"(?s)did not accept the text: .*SecurityException"),
+    ):
+        phone.perform(Action.type_text("tea"))
+    assert not typed_into(handset)
 
 
 def test_without_adbkeyboard_ascii_is_typed_literally_and_other_text_sends_nothing(one_adb):

@@ -185,6 +185,7 @@ def test_goal_progress_is_where_the_first_error_is():
 
 def test_goal_progress_does_not_depend_on_the_order_of_the_rows():
     rows = answered(episode("a", "single", [HOME] * 4), [HOME, DONE, HOME, DONE])
+    assert score(rows)["official"]["single"]["goal_progress"] == 25
     assert score(rows[::-1])["official"]["single"]["goal_progress"] == 25
 
 

@@ -78,6 +78,26 @@ def test_a_merged_token_holds_its_places_end_to_end_and_no_other():
             assert torch.equal(tokens[:, :, row, column].view(2, 3, 2), neighbours)
 
 
+def test_a_token_merged_from_two_rows_and_three_columns_reads_them_row_by_row():
+    features = torch.arange(1 * 2 * 4 * 6.0).view(1, 2, 4, 6)
+    tokens = merged(features, (2, 2), (2, 3))
+    for row in range(2):
+        for column in range(2):
+            places = features[0, :, 2 * row : 2 * row + 2, 3 * column : 3 * column + 3]
+            assert tokens[0, :, row, column].tolist() == places.flatten().tolist()
+
+
+def test_pixels_are_normalised_by_mean_and_standard_deviation_of_each_channel():
+    mean, std = [0.1, 0.4, 0.7], [0.2, 0.3, 0.9]
+    model = tiny.model(len(WORDS), image_mean=mean, image_std=std)
+    screens = torch.randint(0, 256, (2, 3, *tiny.SCREEN), dtype=torch.uint8)
+    seen = []
+    model.vision.register_forward_pre_hook(lambda _, arguments: seen.append(arguments[0].clone()))
+    model.see(screens)
+    expected = (screens / 255 - torch.tensor(mean).view(3, 1, 1)) / torch.tensor(std).view(3, 1, 1)
+    assert torch.allclose(seen[0], expected, atol=1e-5)
+
+
 def test_places_are_merged_row_by_row_after_pooling():
     features = torch.randn(1, 2, 8, 8)
     tokens = merged(features, (2, 2), (2, 1))
@@ -256,6 +276,20 @@ def test_the_element_loss_of_summed_batches_is_an_average_not_a_sum():
     assert one.loss.item() == pytest.approx((one.action_loss + 0.5 * one.element_loss).item(), rel=1e-5)
     assert half.action_loss == one.action_loss
     assert one.element_loss > 0
+
+
+@pytest.mark.parametrize("norm", [None, 0.7])
+def test_the_element_loss_is_the_cross_entropy_of_the_cosine_like_product_with_the_word_embeddings(norm):
+    model = tiny.model(len(WORDS), element_loss=0.5, visual_norm=norm)
+    seen, labels = torch.randn(2, 8, 32), torch.full((2, 8), IGNORED)
+    labels[0, 3], labels[1, 5] = 7, 11
+    table = model.get_input_embeddings().weight
+    scale = 32**0.5 * (1.0 if norm is None else norm)
+    expected = [
+        -torch.log_softmax(table @ seen[screen, place] / scale, 0)[label]
+        for screen, place, label in ((0, 3, 7), (1, 5, 11))
+    ]
+    assert model.name_elements(seen, labels).item() == pytest.approx(sum(expected).item() / 2, rel=1e-5)
 
 
 def test_element_loss_is_for_training_only():

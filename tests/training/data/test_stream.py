@@ -1,5 +1,6 @@
 """The stream of rows: every sentence once per pass, the same for any reader and any starting position."""
 
+import itertools
 import multiprocessing
 import pickle
 
@@ -115,6 +116,35 @@ def test_more_sentences_than_are_packed_together_are_packed_too():
     assert sorted(items_of(order, range(rows))) == list(range(1300))
     tokens = sum(item.window.tokens for item in order.items)
     assert tokens / (rows * 64) > 0.9, "little of the budget is left empty"
+
+
+def test_packed_rows_are_shuffled_beyond_the_sentences_that_are_packed_together():
+    """Packing begins with the longest sentence, so in the order of packing the longest of each row would descend."""
+    lengths = [10 + number * 37 % 101 for number in range(1300)]
+    order = RowOrder(of_lengths(lengths), RowSize(tokens=256), 0)
+    rows = [items_of(order, range(number, number + 1)) for number in range(order.rows_in(1))]
+    longest = [max(lengths[item] for item in row) for row in rows]
+    descents = sum(one >= other for one, other in itertools.pairwise(longest)) / len(rows)
+    assert 0.3 < descents < 0.8
+    unshuffled = [max(lengths[item] for item in row) for row in order._rows_from(list(range(512)))]
+    assert sorted(unshuffled, reverse=True)[:100] == unshuffled[:100], "the order of packing"
+
+
+def test_each_pass_has_randomness_of_its_own(shards):
+    """Sentences of elements draw a screen of their episode: the draw of a second pass is another one."""
+    stream = elements(shards, total=12)
+    count = stream.order.rows_in(1)
+    assert count * 2 == 12
+    drawn = [
+        {
+            sentence.about: sentence.input_ids
+            for number in range(start, start + count)
+            for sentence in stream.sentences(number)
+        }
+        for start in (0, count)
+    ]
+    assert len(drawn[0]) == EPISODES
+    assert drawn[0] != drawn[1]
 
 
 def test_rows_by_length_have_every_sentence_once_and_little_padding():

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from helpers import tiny, tiny_trainer, two_ranks
+from helpers.durability import record_syncs_and_renames
 from helpers.tiny_trainer import IDENTITY, STEPS, weights
 
 from vlm_agent.errors import TrainingError
@@ -337,6 +338,25 @@ def test_the_best_validated_checkpoint_is_saved_between_regular_saves(tmp_path, 
     found = best(tmp_path / "checkpoints")
     assert found.name == "checkpoint-2"
     assert check(found)["validation"]["eval_accuracy"] == 0.9
+
+
+def test_a_checkpoint_records_no_validation_of_an_earlier_step(tmp_path, monkeypatch):
+    accuracies = iter([0.5, 0.1])
+    validation = SimpleNamespace(run=lambda model, device: {"eval_accuracy": next(accuracies), "eval_loss": 1.0})
+    monkeypatch.setattr(tiny_trainer.TinyTrainer, "validation", validation)
+    tiny_trainer.train(tmp_path, eval_strategy="steps", eval_steps=4, save_steps=5)
+    folder = tmp_path / "checkpoints"
+    recorded = {name: read_record(folder / name)["validation"] for name in names(folder)}
+    assert recorded["checkpoint-5"] is None, "the last validation was at step 4"
+    assert recorded["checkpoint-4"]["eval_accuracy"] == 0.5
+
+
+def test_every_file_and_folder_of_a_checkpoint_is_durable_before_its_record_is_renamed(tmp_path, monkeypatch):
+    events = record_syncs_and_renames(monkeypatch)
+    checkpoint = write_checkpoint(tmp_path, 2)
+    (renamed,) = [at for at, (what, path) in enumerate(events) if what == "rename" and path == checkpoint / RECORD]
+    files = {checkpoint / "global_step" / "rank_0.pt", checkpoint / "global_step", checkpoint}
+    assert files <= {path for what, path in events[:renamed] if what == "sync"}
 
 
 def test_a_checkpoint_is_saved_when_the_last_one_is_old_however_long_a_step_takes(tmp_path, monkeypatch):
