@@ -130,21 +130,12 @@ def test_packed_rows_are_shuffled_beyond_the_sentences_that_are_packed_together(
     assert sorted(unshuffled, reverse=True)[:100] == unshuffled[:100], "the order of packing"
 
 
-def test_each_pass_has_randomness_of_its_own(shards):
-    """Sentences of elements draw a screen of their episode: the draw of a second pass is another one."""
-    stream = elements(shards, total=12)
-    count = stream.order.rows_in(1)
-    assert count * 2 == 12
-    drawn = [
-        {
-            sentence.about: sentence.input_ids
-            for number in range(start, start + count)
-            for sentence in stream.sentences(number)
-        }
-        for start in (0, count)
-    ]
-    assert len(drawn[0]) == EPISODES
-    assert drawn[0] != drawn[1]
+def test_every_sentence_of_every_pass_has_randomness_of_its_own():
+    order = RowOrder(whole_episodes(EPISODES), RowSize(sentences=2), 0)
+    stream = RowStream(order, 2 * order.rows_in(1), lambda item, rng: rng.random(), list)
+    drawn = [number for row in range(len(stream)) for number in stream[row]]
+    assert len(drawn) == 2 * EPISODES
+    assert len(set(drawn)) == len(drawn)
 
 
 def test_rows_by_length_have_every_sentence_once_and_little_padding():
