@@ -16,6 +16,11 @@ from vlm_agent.devices.simulated_phone.drawing.widgets import switch
 from vlm_agent.devices.simulated_phone.styles import any_colour, readable_on
 
 WHITE = (255, 255, 255)
+_LEAST_CONTRAST = 120
+"""The least sum of the differences of red, green and blue."""
+
+_STAR_MARGIN = 2.2 / 24
+"""The part of a star's square that is empty at each side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +39,10 @@ def around(boxes: Sequence[Box]) -> Box:
 
 
 def tint(rng: random.Random, theme: Theme) -> Colour:
-    """The theme's accent colour, or another colour that differs from its background."""
-    return theme.accent if rng.random() < 0.6 else mix(any_colour(rng, 0.8), theme.ink, 0.15)
+    """The theme's accent colour, or another colour; black or white if that would not be visible on the background."""
+    colour = theme.accent if rng.random() < 0.6 else mix(any_colour(rng, 0.8), theme.ink, 0.15)
+    is_visible = sum(abs(one - other) for one, other in zip(colour, theme.background, strict=True)) > _LEAST_CONTRAST
+    return colour if is_visible else readable_on(theme.background)
 
 
 def check_box(rng: random.Random, theme: Theme) -> Control:
@@ -142,7 +149,9 @@ def rating_bar(rng: random.Random, theme: Theme) -> Control:
                 boxes.append(canvas.glyph("star", *at, side, colour, note=False))
             else:
                 boxes.append(canvas.glyph("star_outline" if is_outlined else "star", *at, side, rest, note=False))
-        canvas.widget("rating_bar", around(boxes))
+        left, top, right, bottom = around(boxes)
+        inset = round(_STAR_MARGIN * (bottom - top))
+        canvas.widget("rating_bar", (left + inset, top + inset, right - inset, bottom - inset))
 
     return Control(wide, side, draw)
 
@@ -150,7 +159,7 @@ def rating_bar(rng: random.Random, theme: Theme) -> Control:
 def page_indicator(rng: random.Random, theme: Theme) -> Control:
     """Dots or dashes, one per page; that of the current page has another colour, and may be longer."""
     count, side, gap = rng.randint(2, 8), rng.uniform(2.4, 6), rng.uniform(2.5, 7)
-    tall = side if rng.random() < 0.8 else max(1.2, side / 3)
+    tall = side if rng.random() < 0.8 else max(1.6, side / 3)
     at, longer = rng.randrange(count), rng.choice((1.0, 1.0, 1.0, 2.4))
     colour = rng.choice((tint(rng, theme), theme.ink, theme.accent))
     rest = mix(colour, theme.background, rng.uniform(0.45, 0.75))

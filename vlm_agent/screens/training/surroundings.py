@@ -58,8 +58,11 @@ def edit_text(rng: random.Random, theme: Theme, hint: str) -> Control:
     """A text field: a frame, a ground, or a line below the text; with a hint, a text, or nothing in it."""
     wide, tall, size = rng.uniform(70, 188), rng.uniform(18, 32), rng.uniform(9.5, 13)
     look, radius = rng.choice(("frame", "frame", "ground", "ground", "line")), rng.choice((0.0, 3.0, 6.0, tall / 2))
-    is_empty, lead = rng.random() < 0.15, rng.choice(("", "", "search", "envelope", "person", "lock"))
-    border, shade = mix(theme.ink, theme.background, rng.uniform(0.2, 0.7)), rng.uniform(0.05, 0.14)
+    is_empty, lead = (
+        look != "line" and rng.random() < 0.15,
+        rng.choice(("", "", "search", "envelope", "person", "lock")),
+    )
+    border, shade = mix(theme.ink, theme.background, rng.uniform(0.2, 0.7)), rng.uniform(0.07, 0.16)
     ink = theme.faint if rng.random() < 0.6 else theme.ink
 
     def draw(canvas: Canvas, x: float, y: float) -> None:

@@ -219,18 +219,20 @@ class Canvas:
         note: bool = True,
         is_button: bool = True,
     ) -> Box:
-        """Draws a single-colour icon centred on (x, y); returns its box.
+        """Draws a single-colour icon centred on (x, y); returns its box, a square.
 
-        An annotated icon is a widget, a button, unless `is_button` is false because it is part of another widget.
+        An annotated icon is a widget, a button, unless `is_button` is false because it is part of another widget. The
+        box of the button lies on the ink, but is not narrower or lower than a third of the square.
         """
         pixels = max(4, self.px(size))
         left, top = round(x * self.unit - pixels / 2), round(y * self.unit - pixels / 2)
-        self._stamp(colour or self.theme.ink, left, top, glyph_mask(name, pixels, self.theme.strokes))
+        mask = glyph_mask(name, pixels, self.theme.strokes)
+        self._stamp(colour or self.theme.ink, left, top, mask)
         box = (left, top, left + pixels, top + pixels)
         if note:
             self._note(box, "", element_type(name))
             if is_button:
-                self.widget("button", box)
+                self.widget("button", _ink_box(mask, left, top))
         return box
 
     def app_icon(self, glyph: str, colour: Colour, x: float, y: float, size: float, note: bool = True) -> Box:
@@ -357,6 +359,14 @@ class Canvas:
             UiElement((y, x, h, w), text, kind)
             for (x, y, w, h), (_, text, kind) in zip(fractions, self.notes, strict=True)
         )
+
+
+def _ink_box(mask: Image.Image, left: int, top: int) -> Box:
+    """The box of a square mask's ink, at least a third of the square wide and high; (left, top): of the square."""
+    x0, y0, x1, y1 = mask.getbbox() or (0, 0, *mask.size)
+    least = mask.width // 3
+    grow_x, grow_y = max(0, least - (x1 - x0) + 1) // 2, max(0, least - (y1 - y0) + 1) // 2
+    return (left + x0 - grow_x, top + y0 - grow_y, left + x1 + grow_x, top + y1 + grow_y)
 
 
 @lru_cache(maxsize=8)
