@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 LONGEST_SIDE = 1200
-"""Larger pictures are scaled down to it before lines are sought."""
+"""Larger pictures are scaled down to it first."""
 
 COLOURS, SHARE = 8, 0.02
 """At most so many predominant colours; each has at least this share of the pixels."""
