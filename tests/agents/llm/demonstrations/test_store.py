@@ -1,0 +1,163 @@
+"""The file of demonstrations: atomic, marked, and refused in one sentence where it is not one."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
+from vlm_agent.texts.secrets import MASK
+
+WIFI = ("turn on the wifi", "Settings", ["tap 'Settings'", "tap 'Wifi'"])
+ALARM = ("set an alarm for 7:30", "Clock", ["tap 'Clock'", "tap 'Alarm'", "type '7:30' into 'Time'"])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "stores" / "shown.sqlite"
+
+
+def test_a_demonstration_is_read_back_in_another_process(path):
+    added = Demonstrations(path).add(*WIFI)
+    assert Demonstrations(path).all() == (added,)
+    assert (added.goal, added.app, added.lines) == ("turn on the wifi", "Settings", ("tap 'Settings'", "tap 'Wifi'"))
+
+
+def test_the_nearest_goal_by_words_and_the_last_of_equally_near_ones(path):
+    store, encoder = Demonstrations(path), goal_encoder("words")
+    assert store.nearest("turn on the wifi", encoder) is None
+    assert not path.exists()  # reading does not create it
+    store.add(*WIFI)
+    alarm = store.add(*ALARM)
+    newer = store.add("turn on the wifi", "Settings", ["swipe down", "tap 'Wifi'"])
+    assert store.nearest("Please turn the wifi on!", encoder) == newer
+    assert store.nearest("an alarm for 9:15", encoder) == alarm
+
+
+def test_chinese_goals_share_characters_and_pairs(path):
+    store, encoder = Demonstrations(path), goal_encoder("words")
+    store.add("打开蓝牙", "设置", ["点击['设置']"])
+    brightness = store.add("调低屏幕亮度", "设置", ["点击['亮度']"])
+    assert store.nearest("把屏幕亮度调高", encoder) == brightness
+
+
+def test_the_same_demonstration_is_stored_once_and_removed_texts_leave_the_file(path):
+    store = Demonstrations(path)
+    first = store.add(*WIFI)
+    assert store.add(*WIFI) == first
+    store.add(*ALARM)
+    assert store.remove(first.number) == first
+    assert b"wifi" not in path.read_bytes()
+    with pytest.raises(DemonstrationsError, match=r"has no demonstration 1; it has 2"):
+        store.remove(first.number)
+    assert store.add(*WIFI).number == 3  # numbers are not used again
+
+
+def test_the_digest_is_of_the_content(path, tmp_path):
+    first, second = Demonstrations(path), Demonstrations(tmp_path / "other.sqlite")
+    first.add(*WIFI)
+    assert first.digest() != second.digest()
+    second.add(*WIFI)
+    assert first.digest() == second.digest()
+
+
+def test_texts_become_one_line_and_card_numbers_are_masked(path):
+    store = Demonstrations(path)
+    added = store.add("pay\nwith 4111 1111 1111 1111", "Shop", ["type '4111-1111-1111-1111'\u202e into 'No.'", " "])
+    assert added.goal == f"pay with {MASK}"
+    assert added.lines == (f"type '{MASK}' into 'No.'",)
+    assert b"1111" not in path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("goal", "lines", "problem"),
+    [
+        (" ", ["tap 'A'"], "the goal is empty"),
+        ("a goal", [], "it has no action"),
+        ("a goal", ["tap"] * 201, "201 actions"),
+        ("g" * 1001, ["tap"], "more than 1000"),
+        ("a goal", ["t" * 501], "more than 500"),
+    ],
+)
+def test_a_demonstration_that_no_prompt_could_show_is_refused(path, goal, lines, problem):
+    with pytest.raises(DemonstrationsError, match=problem):
+        Demonstrations(path).add(goal, "", lines)
+    assert Demonstrations(path).all() == ()
+
+
+def test_a_file_that_is_not_a_store_is_refused_in_one_sentence_that_names_it(path):
+    path.parent.mkdir()
+    stores = {"text": b"goal,app,lines\n" * 200, "short": b"SQLite format 3\0"}
+    for name, content in stores.items():
+        wrong = path.with_name(name)
+        wrong.write_bytes(content)
+        for use in (Demonstrations(wrong).all, lambda: Demonstrations(wrong).add(*WIFI)):  # noqa: B023 (used here)
+            with pytest.raises(DemonstrationsError, match=f"{name} is .*(choose another|move it away)") as error:
+                use()
+            assert "\n" not in str(error.value)
+        assert wrong.read_bytes() == content
+    with pytest.raises(DemonstrationsError, match=r"stores cannot be opened"):
+        Demonstrations(path.parent).all()
+
+
+def test_another_programs_database_and_another_version_are_refused(path):
+    Demonstrations(path).add(*WIFI)
+    other = path.with_name("other.sqlite")
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE birds (name TEXT)")
+    with pytest.raises(DemonstrationsError, match=r"other\.sqlite is an SQLite file of another program"):
+        Demonstrations(other).add(*WIFI)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with pytest.raises(DemonstrationsError, match=r"has version 2 .* reads version 1"):
+        Demonstrations(path).all()
+
+
+def test_a_store_cut_at_any_page_is_refused(path):
+    store = Demonstrations(path)
+    for number in range(6):
+        store.add(f"goal {number}", "", ["tap 'A'" * 60] * 40)
+    whole = path.read_bytes()
+    for size in (1, 100, 600, 4096, len(whole) // 2, len(whole) - 4096, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DemonstrationsError, match=r"shown\.sqlite is .*"):
+            Demonstrations(path).all()
+
+
+def test_an_empty_file_is_an_empty_store(path):
+    path.parent.mkdir()
+    path.touch()
+    assert Demonstrations(path).all() == ()
+    Demonstrations(path).add(*WIFI)
+    assert len(Demonstrations(path).all()) == 1
+
+
+ADDING = """
+import sys
+from pathlib import Path
+from vlm_agent.agents.llm.demonstrations.store import Demonstrations
+store = Demonstrations(Path(sys.argv[1]))
+for number in range(100_000):
+    store.add(f"goal {number}", "app", [f"tap {number}"] * 100)
+    print(number, flush=True)
+"""
+
+
+def test_a_killed_writer_leaves_every_finished_demonstration_and_no_half_one(path):
+    finished = 0
+    for delay in (0.0, 0.03, 0.07):
+        writer = subprocess.Popen([sys.executable, "-c", ADDING, str(path)], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(delay)
+        os.kill(writer.pid, signal.SIGKILL)
+        finished = max(finished, 1 + len(writer.stdout.read().split()))
+        writer.wait()
+        kept = Demonstrations(path).all()
+        assert len(kept) in (finished, finished + 1)
+        assert all(len(one.lines) == 100 for one in kept)
