@@ -1,0 +1,1 @@
+"""Mutation testing: small changes of the code, one at a time, and the tests that notice them. Run by hand."""
