@@ -193,3 +193,21 @@ def test_a_device_name_is_typed_and_saved(start):
     assert not task.reached(phone)
     tap(phone, "Save")
     assert task.reached(phone)
+
+
+def test_widgets_are_those_of_the_page_with_their_states_and_in_view(start):
+    phone = start("settings")
+    tap(phone, "Connected devices")
+    switches = [widget for widget in phone.widgets() if widget.kind == "switch"]
+    settings = phone.state()["settings"]
+    assert [widget.on for widget in switches] == [settings["bluetooth"], settings["nfc"]]
+    tap(phone, "Bluetooth")
+    assert [one.on for one in phone.widgets() if one.kind == "switch"] == [not settings["bluetooth"], settings["nfc"]]
+    phone.reset("shop", SEED)
+    kinds = [widget.kind for widget in phone.widgets()]
+    assert set(kinds) == {"button", "image"}
+    for y, x, height, width in (widget.box for widget in phone.widgets()):
+        assert 0 <= y < y + height <= 1
+        assert 0 <= x < x + width <= 1
+    phone.perform(Action.swipe((0.8, 0.5), (0.3, 0.5)))
+    assert len({widget.box for widget in phone.widgets() if widget.kind == "image"}) >= 4

@@ -22,7 +22,7 @@ from vlm_agent.devices.browser.chromium import SCALE, VIEWPORT, chromium, open_p
 from vlm_agent.devices.browser.tasks import SITES
 from vlm_agent.devices.browser.world import make_world
 from vlm_agent.devices.errors import DeviceError, DeviceLostError
-from vlm_agent.episodes import Action, ActionKind, UiElement
+from vlm_agent.episodes import Action, ActionKind, UiElement, Widget
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession, Page
@@ -99,6 +99,11 @@ class BrowserPhone:
                 return self._read()
         return self._elements
 
+    def widgets(self) -> tuple[Widget, ...]:
+        """The widgets of the current page, from its DOM: truth for benchmarks and tests, never for an agent."""
+        with _device_errors():
+            return tuple(_widget(*widget) for widget in self._page.evaluate("phone.widgets()"))
+
     def perform(self, action: Action) -> None:
         """Perform one action; see `Device.perform`.
 
@@ -163,6 +168,10 @@ def _element(text: str, left: float, top: float, right: float, bottom: float) ->
     left, right = (min(max(0.0, x), width) / width for x in (left, right))
     top, bottom = (min(max(0.0, y), height) / height for y in (top, bottom))
     return UiElement((top, left, bottom - top, right - left), text)
+
+
+def _widget(kind: str, on: bool | None, left: float, top: float, right: float, bottom: float) -> Widget:
+    return Widget(kind, _element("", left, top, right, bottom).box, on)
 
 
 @contextmanager

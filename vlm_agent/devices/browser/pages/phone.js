@@ -110,3 +110,32 @@ phone.texts = () => {
   }
   return found;
 };
+
+const WIDGETS = [
+  ["header svg, .line button, .chips button, .button", "button"],
+  ["input", "edit_text"],
+  [".switch", "switch"],
+  [".dot", "radio_group"],
+  [".badge, .home svg, .card svg > rect, .line svg > rect", "image"],
+];
+
+/** The box of a node; of a drawn line icon, that of its lines. */
+function ink(node) {
+  if (!node.matches("header svg")) return node.getBoundingClientRect();
+  const boxes = [...node.children].map((line) => line.getBoundingClientRect());
+  const left = Math.min(...boxes.map((box) => box.left)) - 1, right = Math.max(...boxes.map((box) => box.right)) + 1;
+  const top = Math.min(...boxes.map((box) => box.top)) - 1, bottom = Math.max(...boxes.map((box) => box.bottom)) + 1;
+  return new DOMRect(left, top, right - left, bottom - top);
+}
+
+/** [kind, on or null, left, top, right, bottom] of every widget of which at least 70 % is visible, in CSS pixels. */
+phone.widgets = () => WIDGETS.flatMap(([selector, kind]) => [...document.querySelectorAll(selector)].flatMap((node) => {
+  const box = ink(node);
+  const bar = document.querySelector("header");
+  const low = bar && !bar.contains(node) ? bar.offsetHeight : 0;
+  const left = Math.max(box.left, 0), right = Math.min(box.right, innerWidth);
+  const top = Math.max(box.top, low), bottom = Math.min(box.bottom, innerHeight);
+  const shown = box.width && box.height && right - left >= 0.7 * box.width && bottom - top >= 0.7 * box.height;
+  const on = kind === "switch" || kind === "radio_group" ? node.parentNode.classList.contains("on") : null;
+  return shown ? [[kind, on, left, top, right, bottom]] : [];
+}));
