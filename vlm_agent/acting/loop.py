@@ -140,7 +140,7 @@ class _Run:
         self.calls.append(answer.usage.calls)
         number = self.steps
         self.steps += 1
-        picture = self.trace.screen(number, pixels)
+        picture = self.trace.screen(number, pixels, elements)
         step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
         texts = CoatTexts() if answer.thoughts is None else answer.thoughts
         step = replace(step, thought=texts.think, intent=texts.action, plan=answer.plan)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from vlm_agent.episodes import Action, ActionKind, UiElement
+from vlm_agent.texts.secrets import has_card
 
 ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
 """Parts of an activity's name. On such a screen every action could spend money."""
@@ -48,7 +49,6 @@ _HARMLESS = (
 """Action kinds that do not touch or fill in anything on the screen."""
 
 _WORDS = re.compile(r"[\w']+")
-_CARD = re.compile(r"(?<!\d)\d(?:[ -]?\d){12,18}(?!\d)")
 
 
 def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence[UiElement] | None) -> str | None:
@@ -61,7 +61,7 @@ def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence
         return None
     if (word := next((word for word in ACTIVITIES if word in activity.casefold()), None)) is not None:
         return f"{activity} has {word!r} in its name"
-    if _has_card_number(action.text):
+    if has_card(action.text):
         return "the typed text looks like a card number"
     if not elements:
         word = _word_in(goal, (*BUTTONS, *SCREENS))
@@ -92,13 +92,3 @@ def _word_in(text: str, words: Sequence[str]) -> str | None:
 def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:
     y, x, height, width = element.box
     return y - NEAR <= point_yx[0] <= y + height + NEAR and x - NEAR <= point_yx[1] <= x + width + NEAR
-
-
-def _has_card_number(text: str) -> bool:
-    """Whether the text contains a card number: 13 to 19 digits that pass the Luhn check."""
-    return any(_luhn([int(digit) for digit in re.sub(r"\D", "", found)]) for found in _CARD.findall(text))
-
-
-def _luhn(digits: list[int]) -> bool:
-    doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
-    return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0

@@ -1,16 +1,65 @@
-"""Secrets in texts: card numbers, which are masked before they are written to a file.
+"""Secrets: what is typed into a password field, and card numbers. They are masked before they are written to a file.
+
+A typed text is a secret if
+
+1. the phone states that the focused field is one for passwords, or shows its content as dots; or
+2. the name of the field has one of `WORDS`, such as "password", "PIN" or "card number" in twelve languages; or, if the
+   finger touched no named element, that of an element within `NEAR` of it, which may be the field's label; or
+3. the name of the activity has one of `ACTIVITY_WORDS`; or
+4. the field is not known, and any text on the screen has one of `WORDS`; or
+5. it holds a card number.
+
+The field is the element of the last touch, as long as it is still where it was touched. It is not known after enter,
+which may move to the next field, and in an activity in which nothing was touched.
 
 A card number has 13 to 19 digits (ISO/IEC 7812) that pass the Luhn check. One space or dash may lie between two digits.
 Of a longer row of digits, the parts between spaces or dashes are tried: `CARD CARD` and `CARD CVC` are masked, and a
 number of 20 digits without a space is not a card number.
 """
 
+import json
 import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
 
 MASK = "•" * 8
 """Replaces a secret, of whatever length."""
 
 CARD_DIGITS = range(13, 20)
+
+WORDS = (
+    *("password", "passcode", "passphrase", "pin", "cvv", "cvc", "card number", "security code"),
+    *("passwort", "kennwort", "geheimzahl", "kartennummer", "prüfnummer"),
+    *("contraseña", "clave", "número de tarjeta", "código de seguridad"),
+    *("mot de passe", "code secret", "numéro de carte", "code de sécurité"),
+    *("numero di carta", "numero carta", "codice di sicurezza"),
+    *("senha", "palavra-passe", "número do cartão", "código de segurança"),
+    *("wachtwoord", "pincode", "kaartnummer"),
+    *("hasło", "numer karty"),
+    *("пароль", "пин-код", "номер карты"),
+    *("şifre", "parola", "kart numarası"),
+)
+"""Whole words in the name of a field for passwords or card numbers, in any case."""
+
+UNSPACED_WORDS = (
+    *("密码", "密碼", "口令", "卡号", "卡號", "安全码", "安全碼"),
+    *("パスワード", "暗証番号", "カード番号", "セキュリティコード"),
+    *("비밀번호", "카드번호", "카드 번호"),
+)
+"""The same in Chinese, Japanese and Korean, where words need not have spaces between them."""
+
+ACTIVITY_WORDS = ("password", "passcode", "pin", "credential", "credentials")
+"""Words in the name of an activity (`.ConfirmLockPassword`)."""
+
+NEAR = 0.06
+"""In screen heights or widths. Labels are above or beside their field."""
+
+_DOTS = frozenset("•●∙·*＊⚫")
+_PIECE = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
+_SHORT = 4
 
 _GROUPED = re.compile(r"\d+(?:[\s\-‐-―−]\d+)*")
 _GROUP = re.compile(r"\d+")
@@ -51,3 +100,110 @@ def _without_cards(found: re.Match[str]) -> str:
 def _is_card(row: str, start: int, end: int) -> bool:
     digits = "".join(letter for letter in row[start:end] if letter.isdecimal())
     return len(digits) in CARD_DIGITS and passes_luhn(digits)
+
+
+def names_secret(text: str) -> bool:
+    """Whether the name of a field says that its content is a secret; also True for a content shown as dots."""
+    if len(text) >= 2 and set(text.replace(" ", "")) <= _DOTS:
+        return True
+    words = _spaced(text)
+    return any(f" {' '.join(_PIECE.findall(word))} " in words for word in WORDS) or any(
+        word in text for word in UNSPACED_WORDS
+    )
+
+
+@dataclass(frozen=True)
+class Focus:
+    """The field that text is typed into, as far as it is known: the last touch, and the screen that was touched.
+
+    `touch_yx` is None if the field is not known.
+    """
+
+    activity: str = ""
+    touch_yx: tuple[float, float] | None = None
+    elements: tuple[UiElement, ...] = ()
+
+    def after(self, action: Action, activity: str, elements: Sequence[UiElement] | None) -> "Focus":
+        """The focus after an action on a screen. A touch on a key of the screen's keyboard does not change it."""
+        if action.kind in KINDS_WITH_TOUCH and not action.is_swipe:
+            touched = element_at(elements or (), action.touch_yx)
+            is_key = touched is not None and len(touched.text) == 1 and activity == self.activity
+            return self if is_key else Focus(activity, action.touch_yx, tuple(elements or ()))
+        if action.kind is ActionKind.PRESS_ENTER or activity != self.activity:
+            return Focus(activity)
+        return self
+
+    def is_secret(self, text: str, activity: str, elements: Sequence[UiElement] | None) -> bool:
+        """Whether `text`, typed on the screen with these elements, is a secret by the rule above."""
+        now = tuple(elements or ())
+        if has_card(text) or _is_secret_activity(activity):
+            return True
+        if activity != self.activity or self.touch_yx is None:
+            return _has_name(now)
+        touched = element_at(self.elements, self.touch_yx)
+        if touched is None or not touched.text:
+            return _has_name(_near(self.elements, self.touch_yx)) or _has_name(_near(now, self.touch_yx))
+        if names_secret(touched.text):
+            return True
+        here = element_at(now, self.touch_yx)
+        return here != touched and _has_name(now)
+
+
+@dataclass
+class Secrets:
+    """The secrets of one session, in the order in which they were typed, and texts without them.
+
+    Text that is typed in several pieces is one secret.
+    """
+
+    found: list[str] = field(default_factory=list)
+    _typed: str = field(default="", init=False)
+
+    def add(self, text: str, continues: bool) -> None:
+        """`continues`: whether it is the next piece of the secret before it."""
+        self._typed = self._typed + text if continues else text
+        for secret in (self._typed, text):
+            if secret.strip() and secret not in self.found and (secret == self._typed or len(secret) >= _SHORT):
+                self.found.append(secret)
+        self.found.sort(key=len, reverse=True)
+
+    def mask(self, text: str) -> str:
+        """`text` with `MASK` in place of every secret and every card number.
+
+        A secret of at most three characters is masked as a whole word alone.
+        """
+        for secret in self.found:
+            for written in dict.fromkeys(
+                (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+            ):
+                if len(secret) >= _SHORT:
+                    text = text.replace(written, MASK)
+                else:
+                    text = re.sub(rf"(?<!\w){re.escape(written)}(?!\w)", MASK, text)
+        return mask_cards(text)
+
+    def has_secret(self, text: str) -> bool:
+        return self.mask(text) != text
+
+
+def _has_name(elements: Iterable[UiElement]) -> bool:
+    return any(names_secret(element.text) for element in elements)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(("", *_PIECE.findall(text.casefold()), ""))
+
+
+def _is_secret_activity(activity: str) -> bool:
+    name = activity.rpartition("/")[2]
+    return any(word.lower() in ACTIVITY_WORDS for word in _CAMEL.split(name))
+
+
+def _near(elements: Sequence[UiElement], point_yx: tuple[float, float]) -> list[UiElement]:
+    found = []
+    for element in elements:
+        y, x, height, width = element.box
+        away = max(y - point_yx[0], point_yx[0] - y - height, x - point_yx[1], point_yx[1] - x - width)
+        if away <= NEAR:
+            found.append(element)
+    return found

@@ -1,14 +1,29 @@
-"""Writes a trace line by line; `traces.py` describes the format."""
+"""Writes a trace line by line; `traces.py` describes the format.
+
+Secrets that are typed (`texts/secrets.py`) are masked: in every text of the trace, also in what was written before, in
+the replies of a model that are kept in the trace's folder, and as grey boxes on its pictures. Only the phone and the
+agent get them.
+"""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.datasets.sources.traces import STEPS, Heading, TraceStep, device_line, step_line, write_heading
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, ActionKind, UiElement
 from vlm_agent.errors import DatasetError
+from vlm_agent.files import atomic_write
+from vlm_agent.texts.secrets import Focus, Secrets
+
+_TEXTS = frozenset({"said", "thought", "intent", "plan", "elements", "text", "goal", "message"})
+"""The keys of texts in which secrets are masked."""
+
+_GREY = 128
 
 
 class TraceWriter:
@@ -23,7 +38,8 @@ class TraceWriter:
             raise DatasetError(f"{folder} exists and is not an empty folder; choose another folder for the trace")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.heading = folder, heading
-        write_heading(folder, heading)
+        self._secrets, self._focus, self._typed_secret = Secrets(), Focus(), False
+        write_heading(folder, replace(heading, goal=self._secrets.mask(heading.goal)))
         self._file = (folder / STEPS).open("w", encoding="utf-8")
         self._has_ended = False
 
@@ -37,14 +53,18 @@ class TraceWriter:
         finally:
             self._file.close()
 
-    def screen(self, number: int, pixels: np.ndarray) -> Path:
-        """Writes the screen of step `number`, uint8 (height, width, 3) RGB. Its line must name the file."""
+    def screen(self, number: int, pixels: np.ndarray, elements: Sequence[UiElement] | None = None) -> Path:
+        """Writes the screen of step `number`, uint8 (height, width, 3) RGB. Its line must name the file.
+
+        `elements`: those of the screen; what they show of earlier secrets is covered.
+        """
         path = self.folder / f"screen_{number:03d}.png"
-        path.write_bytes(encode_png(pixels))
+        path.write_bytes(encode_png(self._covered(pixels, elements or ())))
         return path
 
     def step(self, step: TraceStep) -> None:
         """Writes the line of a step. Call this before the action is performed."""
+        self._note(step)
         self._write(step_line(step))
 
     def outcome(self, number: int, outcome: str, seconds: float = 0.0) -> None:
@@ -60,8 +80,73 @@ class TraceWriter:
         self._write({"end": reason, "message": message, **more})
 
     def _write(self, content: dict) -> None:
-        self._file.write(json.dumps(content, ensure_ascii=False) + "\n")
+        self._file.write(json.dumps(_masked(content, self._secrets), ensure_ascii=False) + "\n")
         self._file.flush()
+
+    def _note(self, step: TraceStep) -> None:
+        """Keeps in mind what is typed into which field."""
+        action, is_secret = step.action, False
+        if action is not None and action.kind is ActionKind.TYPE and action.text:
+            is_secret = self._focus.is_secret(action.text, step.activity, step.elements)
+            if is_secret:
+                self._secrets.add(action.text, continues=self._typed_secret)
+        if action is not None:
+            self._focus = self._focus.after(action, step.activity, step.elements)
+        self._typed_secret = is_secret
+        self._mask_files()
+
+    def _mask_files(self) -> None:
+        """Masks the secrets in what was written before."""
+        if not self._secrets.found:
+            return
+        for path in sorted(self.folder.rglob("*.json*")):
+            before = path.read_text(encoding="utf-8")
+            try:
+                after = _masked_file(path, before, self._secrets)
+            except ValueError:  # being written, or of another program
+                continue
+            if after == before:
+                continue
+            with atomic_write(path) as part:
+                part.write_text(after, encoding="utf-8")
+            if path == self.folder / STEPS:
+                self._file.close()
+                self._file = path.open("a", encoding="utf-8")
+
+    def _covered(self, pixels: np.ndarray, elements: Sequence[UiElement]) -> np.ndarray:
+        boxes = [element.box for element in elements if self._secrets.has_secret(element.text)]
+        if not boxes:
+            return pixels
+        covered, (height, width) = pixels.copy(), pixels.shape[:2]
+        for y, x, box_height, box_width in boxes:
+            rows = slice(max(0, int(y * height)), max(0, int(np.ceil((y + box_height) * height))))
+            columns = slice(max(0, int(x * width)), max(0, int(np.ceil((x + box_width) * width))))
+            covered[rows, columns] = _GREY
+        return covered
+
+
+def _masked(content: Any, secrets: Secrets, is_text: bool = False) -> Any:
+    """JSON with secrets masked in the values of `_TEXTS`."""
+    if isinstance(content, dict):
+        return {key: _masked(value, secrets, is_text or key in _TEXTS) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_masked(value, secrets, is_text) for value in content]
+    return secrets.mask(content) if is_text and isinstance(content, str) else content
+
+
+def _masked_file(path: Path, text: str, secrets: Secrets) -> str:
+    """Raises ValueError for a text that is not JSON. Content without a secret is not formatted anew."""
+    if path.suffix == ".jsonl":
+        return "\n".join(_masked_json(line, secrets, None) if line else "" for line in text.split("\n"))
+    return _masked_json(text, secrets, 1)
+
+
+def _masked_json(text: str, secrets: Secrets, indent: int | None) -> str:
+    content = json.loads(text)
+    masked = _masked(content, secrets)
+    if masked == content:
+        return text
+    return json.dumps(masked, ensure_ascii=False, indent=indent) + "\n" * (indent is not None)
 
 
 def _end_by(error: BaseException | None) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 from vlm_agent.devices.adb.commands import Words
 from vlm_agent.episodes import UiElement
+from vlm_agent.texts.secrets import names_secret
 
 _FILE = "/data/local/tmp/vlm_agent_window.xml"
 
@@ -21,7 +22,7 @@ _BOUNDS = re.compile(r"\[(-?\d{1,6}),(-?\d{1,6})\]\[(-?\d{1,6}),(-?\d{1,6})\]")
 
 
 def read_elements(dump: str, size: tuple[int, int]) -> tuple[UiElement, ...]:
-    """The nodes on the screen with a text or a description, at most `MAX_ELEMENTS`.
+    """The nodes on the screen with a text or a description, and password fields; at most `MAX_ELEMENTS`.
 
     `size` is (height, width) in pixels; boxes of the result are in screen fractions. All elements have type TEXT,
     because the dump does not distinguish icons from text.
@@ -46,6 +47,8 @@ class _NodeParser(HTMLParser):
 
 def _element(node: dict[str, str | None], size: tuple[int, int]) -> UiElement | None:
     text = (node.get("text") or node.get("content-desc") or "").strip()[:LONGEST_TEXT]
+    if node.get("password") == "true":
+        text = _password_field(node.get("content-desc") or "")
     match = _BOUNDS.fullmatch(node.get("bounds") or "")
     if not text or match is None:
         return None
@@ -55,3 +58,8 @@ def _element(node: dict[str, str | None], size: tuple[int, int]) -> UiElement | 
     if left >= right or top >= bottom:
         return None
     return UiElement((top / size[0], left / size[1], (bottom - top) / size[0], (right - left) / size[1]), text)
+
+
+def _password_field(description: str) -> str:
+    """The name of a password field. Its text is never used: it may be the content."""
+    return description.strip()[:LONGEST_TEXT] if names_secret(description) else "password"
