@@ -107,6 +107,19 @@ def test_an_image_of_a_line_of_text_is_that_text():
     ]
 
 
+def test_of_widgets_in_one_place_the_most_certain_remains():
+    box, near = pixels(100, 100, 200, 300), pixels(102, 100, 201, 303)
+    assert parts(Widget("image", box, score=0.4), Widget("button", near, score=0.9)) == [("button", "")]
+    assert parts(Widget("switch", box, score=0.9, on=True), Widget("button", box, score=0.9)) == [("switch", "")]
+
+
+def test_the_picture_in_a_button_belongs_to_it_and_a_button_in_a_picture_does_not():
+    outer, inner = pixels(100, 100, 200, 600), pixels(120, 120, 180, 180)
+    assert parts(Widget("button", outer), Widget("image", inner)) == [("button", "")]
+    assert parts(Widget("image", outer), Widget("button", inner)) == [("image", ""), ("button", "")]
+    assert parts(Widget("status_bar", outer), Widget("button", inner)) == [("status_bar", "")]
+
+
 def test_texts_far_from_a_widget_stay_alone():
     assert parts(Widget("image", pixels(100, 100, 200, 200)), Text(pixels(900, 100, 940, 400), "Far")) == [
         ("image", ""),

@@ -12,7 +12,15 @@ from pydantic import ValidationError
 from vlm_agent.drawing.shapes import font
 from vlm_agent.errors import UserError
 from vlm_agent.screens.seen import Text
-from vlm_agent.screens.text import CachedReader, Confident, RapidOcrReader, RapidOcrSettings, is_stray
+from vlm_agent.screens.text import (
+    CachedReader,
+    Confident,
+    RapidOcrReader,
+    RapidOcrSettings,
+    is_stray,
+    windows_of,
+    without_repeats,
+)
 
 
 def page(*lines: str, size: tuple[int, int] = (160, 320)) -> np.ndarray:
@@ -58,6 +66,37 @@ def test_lines_are_read_where_they_are_drawn(reader, caplog, capfd):
 def test_a_screen_without_text_has_no_texts(reader):
     assert reader.read(page()) == ()
     assert reader.read(np.zeros((1, 1, 3), np.uint8)) == ()
+
+
+@pytest.mark.ocr
+def test_each_line_of_a_tall_page_is_read_once(reader):
+    """1,800 pixels are read in windows of 640, which overlap by 50."""
+    lines = [f"Row number {number}" for number in range(44)]
+    texts = reader.read(page(*lines, size=(1800, 200)))
+    assert [text.text.replace(" ", "") for text in texts] == [line.replace(" ", "") for line in lines]
+    assert all(abs(text.box[0] * 1800 - (20 + 40 * number)) < 10 for number, text in enumerate(texts))
+
+
+@pytest.mark.parametrize(
+    "size", [(1, 1), (100, 100), (2400, 1080), (1080, 2400), (20000, 540), (540, 20000), (20000, 9)]
+)
+def test_windows_cover_the_picture_and_are_no_longer_than_a_screen(size):
+    windows = windows_of(size, 1600)
+    covered = np.zeros((-(-size[0] // 10), -(-size[1] // 10)), bool)
+    for top, left, bottom, right in windows:
+        assert 0 <= top < bottom <= size[0]
+        assert 0 <= left < right <= size[1]
+        assert max(bottom - top, right - left) <= max(1600, 2.5 * min(size))
+        covered[top // 10 : -(-bottom // 10), left // 10 : -(-right // 10)] = True
+    assert covered.all()
+    assert (len(windows) == 1) == (max(size) < 20000)
+
+
+def test_of_repeated_texts_the_largest_remains():
+    whole = Text((0.5, 0.1, 0.02, 0.5), "Bluetooth", 0.97)
+    cut = Text((0.5, 0.1, 0.01, 0.5), "Bluetooth", 0.99)
+    other = Text((0.53, 0.1, 0.02, 0.5), "Bluetooth", 0.97)
+    assert without_repeats([cut, other, whole, whole]) == (whole, other)
 
 
 def test_uncertain_texts_and_symbols_are_dropped():
@@ -112,7 +151,7 @@ def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    with pytest.raises(UserError, match=r"rapidocr.*pip install 'vlm-agent\[screens\]'"):
+    with pytest.raises(UserError, match=r"package rapidocr: pip install 'vlm-agent\[screens\]'"):
         RapidOcrSettings().load()
 
 

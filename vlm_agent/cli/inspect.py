@@ -1,10 +1,11 @@
-"""`vlm-agent inspect`: statistics of shards on the terminal and as a page; draws an episode."""
+"""`vlm-agent inspect`: statistics of shards on the terminal and as a page; draws an episode; reads a screen."""
 
 import argparse
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vlm_agent.cli.inspect_screen import SCREEN_OPTIONS, add_options, inspect_screen
 from vlm_agent.cli.inspect_trace import inspect_trace
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
 from vlm_agent.console import make_console, quiet_libraries
@@ -22,12 +23,14 @@ def add(commands: Commands) -> None:
         commands,
         "inspect",
         run,
-        "print statistics of shards, or the steps of a trace; draw them",
+        "print statistics of shards, the steps of a trace, or a screen in words; draw them",
         "Only --draw reads pixels. With --config it also counts the tokens of whole trajectories under a recipe; a\n"
         "word_tokenizer is built from DIR. For the trace of an agent it prints every step; --output then draws a\n"
-        "contact sheet, --animate an animation.",
+        "contact sheet, --animate an animation. With --screen it reads one screenshot from its pixels, prints it in\n"
+        "words and the seconds of each stage; --output then draws each stage over the screen.",
     )
-    parser.add_argument("shards", type=Path, metavar="DIR", help="a converted folder, or the folder of a trace")
+    parser.add_argument("shards", type=Path, nargs="?", metavar="DIR", help="a converted folder, or a trace's folder")
+    parser.add_argument("--screen", type=Path, metavar="FILE", help="a screenshot to read (PNG, JPEG), instead of DIR")
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument(
@@ -49,9 +52,15 @@ def add(commands: Commands) -> None:
         "--output", type=file_name(".png"), metavar="FILE", help="file for the drawing (default contact_sheet.png)"
     )
     parser.add_argument("--animate", type=file_name(".gif"), metavar="FILE", help="trace: write it as an animated GIF")
+    add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.screen is not None:
+        _check_for_screen(options)
+        return inspect_screen(options)
+    _check_for_folder(options)
+
     from vlm_agent.datasets.sources.traces import is_trace
 
     if is_trace(options.shards):
@@ -88,6 +97,22 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error(f"--animate draws the trace of an agent, but {options.shards} is not a trace")
     if options.budget is not None and options.config is None:
         options.parser.error("--budget needs a recipe to count tokens: add --config FILE")
+
+
+def _check_for_screen(options: argparse.Namespace) -> None:
+    if options.shards is not None:
+        options.parser.error(f"choose one of --screen and {options.shards}")
+    for name in ("split", "subset", "html", "config", "budget", "draw", "animate"):
+        if getattr(options, name) is not None:
+            options.parser.error(f"--{name} is for a folder, but --screen reads one picture")
+
+
+def _check_for_folder(options: argparse.Namespace) -> None:
+    if options.shards is None:
+        options.parser.error("needs DIR, a converted folder or the folder of a trace, or --screen FILE")
+    for name in SCREEN_OPTIONS:
+        if getattr(options, name) is not None:
+            options.parser.error(f"--{name} is for a screen: add --screen FILE")
 
 
 def _check_for_trace(options: argparse.Namespace) -> None:

@@ -17,6 +17,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
+from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.seen import Block, Part, Understood
 
 Language = Literal["en", "zh"]
@@ -73,7 +74,7 @@ def describe(understood: Understood, language: Language = "en") -> str:
 
 def describe_part(part: Part, language: Language = "en", is_title: bool = False) -> str:
     """One line: id, kind, meaning, state, text."""
-    head = " ".join([str(part.id), *_head(part, WORDS[language], is_title)])
+    head = " ".join([str(part.id), *_head(part, language, is_title)])
     text = plain(part.text)
     return f"{head}: {text}" if text else head
 
@@ -95,14 +96,21 @@ def _block(understood: Understood, block: Block, language: Language) -> list[str
     return [describe_part(part, language, part.id == title) for part in parts]
 
 
-def _head(part: Part, words: Mapping[str, str], is_title: bool) -> Iterator[str]:
+def _head(part: Part, language: Language, is_title: bool) -> Iterator[str]:
+    words = WORDS[language]
     if is_title:
         yield words["title"]
     elif part.kind != "text":
         yield words[part.kind]
     if part.meaning:
-        yield part.meaning.replace("_", " ")
+        yield _meaning(part.meaning, language)
     if part.on is not None:
         yield words["on" if part.on else "off"]
     if part.selected:
         yield words["selected"]
+
+
+def _meaning(name: str, language: Language) -> str:
+    """The words of a meaning; its name where a reader has meanings of its own."""
+    words = MEANINGS.get(name, {}).get(language, name.replace("_", " "))
+    return plain(words).replace(":", " ")

@@ -4,7 +4,7 @@ The paper matches by distance below a maximum and by alignment. Its distances ar
 All lengths are in widths of the screen, so that a tall screen does not stretch them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vlm_agent.episodes import Widget
@@ -25,6 +25,14 @@ PICTURE = 0.3
 
 COVERED = 0.4
 """An image whose area is covered by texts to this share is those texts."""
+
+SAME = 0.7
+"""Two widgets are one if their intersection over union is larger."""
+
+HELD: Mapping[str, tuple[str, ...]] = {BAR: (), "button": ("image",)}
+"""A widget of such a kind holds those of these kinds (none: of every kind) that lie in it to the share `WITHIN`."""
+
+WITHIN = 0.9
 
 UNDER, BESIDE, ABOVE = 0.05, 0.06, 0.04
 """Largest gap to a text under, beside and above a widget."""
@@ -70,6 +78,11 @@ class Rectangle:
     def holds(self, point: tuple[float, float]) -> bool:
         return self.top <= point[0] <= self.bottom and self.left <= point[1] <= self.right
 
+    def overlap(self, other: "Rectangle") -> float:
+        """Intersection over union, 1 for equal boxes without an area."""
+        union = self.area + other.area - self.shared(other)
+        return self.shared(other) / union if union else float(self == other)
+
     def shared(self, other: "Rectangle") -> float:
         """The area that both cover."""
         high = min(self.bottom, other.bottom) - max(self.top, other.top)
@@ -109,9 +122,10 @@ def match(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int, int
 def make_parts(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int, int]) -> tuple[Part, ...]:
     """Every widget with its texts, and every other text alone, numbered in reading order.
 
-    An image that shows hardly more than texts is not a part: its texts are.
+    An image that shows hardly more than texts is not a part: its texts are. Of widgets that are in the same place only
+    the most certain is a part. An image in a button, and anything but texts in the status bar, belongs to it.
     """
-    widgets = [widget for widget in widgets if not _is_text(widget, texts)]
+    widgets = _distinct([widget for widget in widgets if not _is_text(widget, texts)])
     matches = match(texts, widgets, size)
     by_widget = {found.widget: found for found in matches}
     used = {text for found in matches for text in found.texts}
@@ -119,6 +133,27 @@ def make_parts(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int
     parts += [Part(0, "text", text.box, text.text) for index, text in enumerate(texts) if index not in used]
     order = reading_order([part.box for part in parts])
     return tuple(_numbered(parts[index], number) for number, index in enumerate(order))
+
+
+def _distinct(widgets: Sequence[Widget]) -> list[Widget]:
+    """The widgets that are parts, in their order."""
+    boxes = [Rectangle.of(widget.box, 1) for widget in widgets]
+    kept: list[int] = []
+    for index in sorted(range(len(widgets)), key=lambda index: (-widgets[index].score, index)):
+        if not any(boxes[index].overlap(boxes[other]) > SAME for other in kept):
+            kept.append(index)
+    holders = [index for index in kept if widgets[index].kind in HELD]
+    return [
+        widgets[index]
+        for index in sorted(kept)
+        if not any(_holds(widgets, boxes, holder, index) for holder in holders if holder != index)
+    ]
+
+
+def _holds(widgets: Sequence[Widget], boxes: Sequence[Rectangle], holder: int, index: int) -> bool:
+    is_within = boxes[index].shared(boxes[holder]) >= WITHIN * boxes[index].area
+    kinds = HELD[widgets[holder].kind]
+    return is_within and (not kinds or widgets[index].kind in kinds) and boxes[index].area < boxes[holder].area
 
 
 def _is_text(widget: Widget, texts: Sequence[Text]) -> bool:

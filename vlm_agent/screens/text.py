@@ -6,9 +6,10 @@ same family of models without Paddle. It reads Chinese and English, and loads no
 
 import hashlib
 import json
+import math
 import threading
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,7 @@ from pydantic import Field
 
 from vlm_agent.errors import UserError
 from vlm_agent.files import write_json
+from vlm_agent.screens.order import reading_order
 from vlm_agent.screens.seen import Box, Text, TextReader
 from vlm_agent.settings import Section
 
@@ -42,13 +44,13 @@ class NoTextSettings(TextSettings):
 
 
 class RapidOcrSettings(TextSettings):
-    """`longest_side`: larger pictures are scaled down to it before they are read, in pixels; time grows with its
-    square. `confidence`: texts below it are dropped; 0.95 as in the paper. `cache`: a folder that keeps what was read,
-    by the pictures' digest. `threads`: of ONNX Runtime; 0 for one per core.
+    """`longest_side`: larger pictures are scaled down to it to find lines, in pixels; time grows with its square. The
+    lines themselves are read as large as they are. `confidence`: texts below it are dropped; 0.95 as in the paper.
+    `cache`: a folder that keeps what was read, by the pictures' digest. `threads`: of ONNX Runtime; 0 for one per core.
     """
 
     name: Literal["rapidocr"] = "rapidocr"
-    longest_side: Annotated[int, Field(ge=64)] = 1280
+    longest_side: Annotated[int, Field(ge=64)] = 1600
     confidence: Annotated[float, Field(ge=0, le=1)] = 0.95
     cache: str | None = None
     threads: Annotated[int, Field(ge=0)] = 0
@@ -89,6 +91,18 @@ def is_stray(text: str) -> bool:
     return not any(unicodedata.category(character)[0] in "LN" for character in text)
 
 
+Window = tuple[int, int, int, int]
+"""(top, left, bottom, right) in pixels."""
+
+SHAPE, OVERLAP = 2.5, 0.25
+"""Pictures that are longer than `SHAPE` times their shorter side are cut into windows of this shape, because a tall
+page would be scaled down until its texts cannot be read. Windows overlap by `OVERLAP` of the shorter side, so that each
+line is whole in one of them."""
+
+SMALLEST = 8
+"""Pictures with a smaller side, in pixels, hold no text that could be read."""
+
+
 class RapidOcrReader:
     """RapidOCR on one screen at a time. Threads may share it; they wait for each other."""
 
@@ -102,22 +116,27 @@ class RapidOcrReader:
             raise missing_extra(PACKAGE) from None
 
     def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
-        """All texts, whatever their confidence, ordered by the library: from top to bottom, from left to right."""
+        """All texts, whatever their confidence. A picture that is longer than a screen is read in several windows."""
         if min(pixels.shape[:2]) < SMALLEST:
             return ()
+        windows = windows_of(pixels.shape[:2], self._longest_side)
         with self._lock:
-            found = self._load()(np.ascontiguousarray(pixels[:, :, ::-1]))
-        if found.boxes is None:
-            return ()
-        lines = zip(found.boxes, found.txts, found.scores, strict=True)
-        return tuple(Text(_box(corners, pixels), text, float(score)) for corners, text, score in lines)
+            lines = [line for window in windows for line in self._lines(pixels, window)]
+        return without_repeats(lines)
+
+    def _lines(self, pixels: np.ndarray, window: Window) -> Iterator[Text]:
+        top, left, bottom, right = window
+        found = self._load()(np.ascontiguousarray(pixels[top:bottom, left:right, ::-1]))
+        if found.boxes is not None:
+            for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True):
+                yield Text(_box(corners + np.array([left, top]), pixels), text, float(score))
 
     def _load(self) -> Callable[[np.ndarray], Any]:
         if self._engine is None:
             try:
                 from rapidocr import RapidOCR
             except ImportError as error:
-                raise missing_extra(str(error)) from None
+                raise missing_extra(str(error.name)) from None
             self._engine = RapidOCR(params=self._parameters())
         return self._engine
 
@@ -126,19 +145,48 @@ class RapidOcrReader:
             "Global.log_level": "critical",
             "Global.use_cls": False,  # texts of a screen are not upside down
             "Global.text_score": 0.0,
-            "Global.max_side_len": self._longest_side,
+            "Global.max_side_len": 10**6,  # lines are read at their own size
             "Det.limit_type": "max",
             "Det.limit_side_len": self._longest_side,
             "EngineConfig.onnxruntime.intra_op_num_threads": self._threads or -1,
         }
 
 
-SMALLEST = 8
-"""Pictures with a smaller side, in pixels, hold no text that could be read."""
+def windows_of(size: tuple[int, ...], longest_side: int) -> list[Window]:
+    """Overlapping windows that cover a picture of `size` (height, width); the picture itself if it is no longer than a
+    screen."""
+    height, width = size
+    short, long = sorted((height, width))
+    length = max(round(SHAPE * short), longest_side)
+    overlap = min(round(OVERLAP * short), length // 2)
+    count = 1 if long <= length else 1 + math.ceil((long - length) / (length - overlap))
+    starts = [round(index * (long - length) / max(1, count - 1)) for index in range(count)]
+    spans = [(start, min(start + length, long)) for start in starts]
+    return [(start, 0, end, width) if height == long else (0, start, height, end) for start, end in spans]
+
+
+def without_repeats(texts: Sequence[Text]) -> tuple[Text, ...]:
+    """Of texts that overlap by more than half of the smaller one only the largest, in reading order.
+
+    A line that a window cuts is smaller than the same line in the next window.
+    """
+    kept: list[Text] = []
+    for text in sorted(texts, key=lambda text: (-text.box[2] * text.box[3], text.box, text.text)):
+        if not any(_overlap(text.box, other.box) > 0.5 for other in kept):
+            kept.append(text)
+    return tuple(kept[index] for index in reading_order([text.box for text in kept]))
+
+
+def _overlap(small: Box, large: Box) -> float:
+    """The share of `small` that `large` covers."""
+    high = min(small[0] + small[2], large[0] + large[2]) - max(small[0], large[0])
+    wide = min(small[1] + small[3], large[1] + large[3]) - max(small[1], large[1])
+    area = small[2] * small[3]
+    return max(high, 0.0) * max(wide, 0.0) / area if area > 0 else 0.0
 
 
 def missing_extra(what: str) -> UserError:
-    return UserError(f"reading texts from pixels needs {what}; install it by: pip install 'vlm-agent[screens]'")
+    return UserError(f"reading screens from pixels needs the package {what}: pip install 'vlm-agent[screens]'")
 
 
 def _box(corners: np.ndarray, pixels: np.ndarray) -> Box:

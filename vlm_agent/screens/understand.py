@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from types import ModuleType
 from typing import Annotated, Any
 
 import numpy as np
@@ -17,13 +18,15 @@ from pydantic import Field, field_validator
 
 from vlm_agent.errors import UserError
 from vlm_agent.screens.matching import make_parts
-from vlm_agent.screens.seen import Block, IconReader, Part, TextReader, Understood, WidgetDetector
-from vlm_agent.screens.text import TEXT_READERS, RapidOcrSettings, TextSettings
-from vlm_agent.screens.widgets import read_widgets
+from vlm_agent.screens.seen import Block, Box, IconReader, Part, TextReader, Understood, WidgetDetector
+from vlm_agent.screens.text import TEXT_READERS, RapidOcrSettings, TextSettings, missing_extra, without_repeats
 from vlm_agent.settings import Section, chosen_from
 
 ICON_KINDS = ("button", "image")
 """The kinds of widgets whose meaning is read from their picture if no text names them."""
+
+LARGEST_ICON = 0.3
+"""Wider or higher widgets, in widths of the screen, are pictures without a meaning."""
 
 
 class Readers(Section):
@@ -61,7 +64,12 @@ class LoadedReaders:
 
 @lru_cache(maxsize=4)
 def _load(readers: Readers) -> LoadedReaders:
-    return LoadedReaders(readers.text.load(), read_widgets(readers.widgets), None, readers.icon_score)
+    # Imported here, as OpenCV below: settings of agents contain `Readers`, and every command reads those.
+    from vlm_agent.screens.icons import read_icons
+    from vlm_agent.screens.widgets import read_widgets
+
+    widgets, icons = read_widgets(readers.widgets), read_icons(readers.icons)
+    return LoadedReaders(readers.text.load(), widgets, icons, readers.icon_score)
 
 
 @dataclass
@@ -86,13 +94,15 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
     loaded, clock = readers.load(), seconds or Seconds()
     size = (pixels.shape[0], pixels.shape[1])
     with clock.of("text"):
-        texts = loaded.text.read(pixels)
+        texts = without_repeats(loaded.text.read(pixels))
     with clock.of("widgets"):
         widgets = loaded.widgets.detect(pixels)
     with clock.of("matching"):
         parts = make_parts(texts, widgets, size)
+    with clock.of("icons"):
+        parts = _with_meanings(pixels, parts, loaded)
     with clock.of("blocks"):
-        blocks, parts = _in_blocks(pixels, parts)
+        blocks, parts = _in_blocks(pixels, _with_active_tabs(pixels, parts))
     return Understood(size, texts, widgets, parts, blocks)
 
 
@@ -101,12 +111,51 @@ def check_pixels(pixels: np.ndarray) -> None:
         raise UserError(f"a screen must be uint8 (height, width, 3), RGB, not {pixels.dtype} {pixels.shape}")
 
 
+def _with_meanings(pixels: np.ndarray, parts: tuple[Part, ...], loaded: LoadedReaders) -> tuple[Part, ...]:
+    """The parts, those of an icon without a text with its most likely meaning."""
+    icons = [part for part in parts if _is_icon(part, pixels.shape)]
+    if loaded.icons is None or not icons:
+        return parts
+    guesses = loaded.icons.read([crop(pixels, part.box) for part in icons])
+    meanings = {
+        part.id: found[0].name
+        for part, found in zip(icons, guesses, strict=True)
+        if found and found[0].score >= loaded.icon_score
+    }
+    return tuple(replace(part, meaning=meanings.get(part.id, "")) for part in parts)
+
+
+def _is_icon(part: Part, shape: tuple[int, ...]) -> bool:
+    height, width = part.box[2] * shape[0] / shape[1], part.box[3]
+    return part.kind in ICON_KINDS and not part.text and max(height, width) <= LARGEST_ICON
+
+
+def crop(pixels: np.ndarray, box: Box) -> np.ndarray:
+    """The pixels in `box`, at least one."""
+    height, width = pixels.shape[:2]
+    top, left = min(round(box[0] * height), height - 1), min(round(box[1] * width), width - 1)
+    bottom, right = round((box[0] + box[2]) * height), round((box[1] + box[3]) * width)
+    return pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
+
+
+def _with_active_tabs(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    active = _blocks().active_tabs(pixels, parts)
+    return tuple(replace(part, selected=part.id in active) for part in parts)
+
+
 def _in_blocks(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[tuple[Block, ...], tuple[Part, ...]]:
     """Blocks, and the parts numbered in the order of the blocks."""
-    if not parts:
-        return (), ()
-    blocks: tuple[Block, ...] = (Block((0.0, 0.0, 1.0, 1.0), tuple(part.id for part in parts)),)
+    blocks = _blocks().find_blocks(pixels, parts)
     order = [index for block in blocks for index in block.parts]
     number = {index: new for new, index in enumerate(order)}
     renumbered = tuple(replace(parts[index], id=number[index]) for index in order)
     return tuple(replace(block, parts=tuple(number[index] for index in block.parts)) for block in blocks), renumbered
+
+
+def _blocks() -> ModuleType:
+    """The package `blocks`, which needs OpenCV. Raises UserError where it is not installed."""
+    try:
+        from vlm_agent.screens import blocks
+    except ImportError as error:
+        raise missing_extra(str(error.name)) from None
+    return blocks

@@ -1,0 +1,112 @@
+"""Draws what each stage found over the screen: texts, widgets, parts and blocks, side by side."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, UnidentifiedImageError
+
+from vlm_agent.drawing.marks import COLOURS, draw_marks
+from vlm_agent.drawing.shapes import BLACK, WHITE, Colour, font
+from vlm_agent.episodes import WIDGET_KINDS
+from vlm_agent.errors import UserError
+from vlm_agent.screens.seen import Box, Understood
+
+LONGEST_SIDE = 1400
+"""Screens are scaled down to it before they are drawn on, in pixels."""
+
+NARROWEST, HEADING, MARGIN = 240, 36, 12
+"""Of a column, in pixels: least width, height of its heading, and distance to the next one."""
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """The pixels of an image file, uint8 (height, width, 3), RGB; grey and transparent pictures become RGB.
+
+    Raises UserError for a file that is not a picture or has too many pixels.
+    """
+    try:
+        with Image.open(path) as image:
+            return np.array(image.convert("RGB"))
+    except UnidentifiedImageError:
+        raise UserError(f"{path} is not a picture that Pillow can read; use a PNG or JPEG file") from None
+    except Image.DecompressionBombError as error:
+        raise UserError(f"{path} is too large to be a screen: {error}") from None
+    except (OSError, SyntaxError, ValueError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise UserError(f"{path} is damaged: {error}") from None
+
+
+def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:
+    """One column for each stage. Parts have their ids, blocks their places in the description, from 1."""
+    screen = _scaled(Image.fromarray(pixels))
+    kinds = [WIDGET_KINDS.index(widget.kind) for widget in understood.widgets]
+    columns = [
+        (f"{len(understood.texts)} texts", _boxes(screen, [text.box for text in understood.texts])),
+        (
+            f"{len(understood.widgets)} widgets",
+            _boxes(
+                screen,
+                [widget.box for widget in understood.widgets],
+                [_label(widget.kind, widget.on) for widget in understood.widgets],
+                kinds,
+            ),
+        ),
+        (f"{len(understood.parts)} parts", draw_marks(screen, understood.elements)),
+        (
+            f"{len(understood.blocks)} blocks",
+            _boxes(
+                screen,
+                [block.box for block in understood.blocks],
+                [str(number) for number in range(1, len(understood.blocks) + 1)],
+                range(len(understood.blocks)),
+            ),
+        ),
+    ]
+    return _side_by_side(columns)
+
+
+def _label(kind: str, on: bool | None) -> str:
+    state = {None: "", True: " on", False: " off"}[on]
+    return kind.replace("_", " ") + state
+
+
+def _scaled(image: Image.Image) -> Image.Image:
+    scale = min(1.0, LONGEST_SIDE / max(image.size))
+    return image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
+
+
+def _boxes(
+    screen: Image.Image, boxes: Sequence[Box], labels: Sequence[str] = (), colours: Sequence[int] = ()
+) -> Image.Image:
+    """A copy of the screen with boxes, their labels above their upper left corners."""
+    drawn = screen.copy()
+    draw = ImageDraw.Draw(drawn)
+    unit = min(drawn.size) / 100
+    for number, box in enumerate(boxes):
+        colour = COLOURS[(colours[number] if colours else 0) % len(COLOURS)]
+        left, top = box[1] * (drawn.width - 1), box[0] * (drawn.height - 1)
+        right, bottom = left + box[3] * drawn.width, top + box[2] * drawn.height
+        draw.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=max(1, round(0.4 * unit)))
+        if labels:
+            _write(draw, (left, top), labels[number], colour, unit)
+    return drawn
+
+
+def _write(draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, colour: Colour, unit: float) -> None:
+    letters = font(max(9, round(2.2 * unit)), bold=True)
+    left, top = at[0], max(0.0, at[1] - letters.size)
+    draw.rectangle((left, top, left + letters.getlength(text) + 2, top + letters.size), fill=colour)
+    draw.text((left + 1, top), text, WHITE, letters)
+
+
+def _side_by_side(columns: Sequence[tuple[str, Image.Image]]) -> Image.Image:
+    width = max(NARROWEST, *(image.width for _, image in columns))
+    height = max(image.height for _, image in columns)
+    sheet = Image.new("RGB", (len(columns) * (width + MARGIN) - MARGIN, height + HEADING), WHITE)
+    draw = ImageDraw.Draw(sheet)
+    for number, (heading, image) in enumerate(columns):
+        left = number * (width + MARGIN)
+        draw.text((left, HEADING / 2), heading, BLACK, font(20, bold=True), anchor="lm")
+        sheet.paste(image, (left, HEADING))
+    return sheet
