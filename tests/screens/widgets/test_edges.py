@@ -56,7 +56,7 @@ def test_most_icons_of_a_simulated_phone_are_found():
 
 
 def test_unknown_names_and_arguments_are_refused():
-    with pytest.raises(UserError, match="'edge' is unknown; choose one of edges"):
+    with pytest.raises(UserError, match="'edge' is unknown; choose one of phone_widgets_tiny, onnx, edges"):
         read_widgets("edge")
     with pytest.raises(UserError, match="'edges' takes no argument, and got 'x'"):
         read_widgets("edges:x")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
-from scipy import ndimage
 
 from vlm_agent.episodes import Widget
 from vlm_agent.screens.widgets.boxes import fraction_box, in_reading_order
@@ -30,6 +29,8 @@ class Edges:
     def detect(self, pixels: np.ndarray) -> tuple[Widget, ...]:
         small = reduced(pixels, self.width)
         height, width = small.shape[:2]
+        from scipy import ndimage  # half a second, which settings that name a detector need not wait for
+
         labels, _ = ndimage.label(_closed(_edges(small, self.contrast), max(1, round(self.gap * width))))
         boxes = [
             (rows.start, columns.start, rows.stop, columns.stop)
@@ -65,6 +66,8 @@ def _edges(pixels: np.ndarray, contrast: int) -> np.ndarray:
 
 def _closed(edges: np.ndarray, gap: int) -> np.ndarray:
     """Gaps of up to `gap` pixels along a row and half as many along a column are filled."""
+    from scipy import ndimage
+
     size = (gap // 2 + 1, gap + 1)
     padded = np.pad(edges, gap + 1)
     grown = ndimage.maximum_filter(padded, size)

@@ -1,0 +1,183 @@
+"""`phone_widgets_tiny` learns, resumes to the same bytes, and its files are checked."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+
+from vlm_agent.episodes import WIDGET_KINDS, Widget
+from vlm_agent.errors import CheckpointError, DatasetError, RecipeError, TrainingError
+from vlm_agent.screens.widgets import read_widgets
+from vlm_agent.screens.widgets.training import __main__ as command
+from vlm_agent.screens.widgets.training.run import CHECKPOINT_FILE, MODEL_FILE, SUMMARY_FILE, train
+from vlm_agent.screens.widgets.training.settings import WidgetTraining, read_settings
+
+
+def settings(output: Path, **changes) -> WidgetTraining:
+    values = {
+        "output": str(output),
+        "steps": 6,
+        "batch_size": 2,
+        "side": 64,
+        "sides": (64,),
+        "save_steps": 2,
+        "log_steps": 2,
+        "warmup_steps": 1,
+    }
+    return WidgetTraining(**{**values, **changes})
+
+
+def squares(number: int) -> tuple[np.ndarray, tuple[Widget, ...]]:
+    """One bright square is a switch, on if it is red; one dark square is an image."""
+    rng = np.random.default_rng(number)
+    pixels, widgets = np.full((128, 64, 3), 128, np.uint8), []
+    is_on = bool(rng.random() < 0.5)
+    for top, kind, colour, on in (
+        (0, "switch", (255, 0, 0) if is_on else (0, 0, 255), is_on),
+        (64, "image", (0, 0, 0), None),
+    ):
+        high, y, x = int(rng.integers(12, 24)), int(rng.integers(2, 38)), int(rng.integers(2, 38))
+        pixels[top + y : top + y + high, x : x + high] = colour
+        widgets.append(Widget(kind, ((top + y) / 128, x / 64, high / 128, high / 64), on))
+    return pixels, tuple(widgets)
+
+
+def quiet() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+class Killed(Exception):  # noqa: N818 (not an error)
+    pass
+
+
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path):
+    train(settings(tmp_path / "whole"), squares, quiet())
+
+    def killed_in_step_4(number: int):
+        if number >= 7:
+            raise Killed
+        return squares(number)
+
+    with pytest.raises(Killed):
+        train(settings(tmp_path / "cut"), killed_in_step_4, quiet())
+    assert (tmp_path / "cut" / CHECKPOINT_FILE).is_file() and not (tmp_path / "cut" / MODEL_FILE).exists()
+    console = quiet()
+    train(settings(tmp_path / "cut"), squares, console)
+    assert "resuming after step 2" in console.file.getvalue()
+    assert (tmp_path / "cut" / MODEL_FILE).read_bytes() == (tmp_path / "whole" / MODEL_FILE).read_bytes()
+    assert not (tmp_path / "cut" / CHECKPOINT_FILE).exists()
+    train(settings(tmp_path / "cut"), killed_in_step_4, console := quiet())  # complete: nothing is drawn
+    assert "is complete" in console.file.getvalue()
+
+
+def test_a_run_reports_progress_and_a_summary_and_refuses_other_settings(tmp_path):
+    console = quiet()
+    train(settings(tmp_path / "run"), squares, console)
+    lines = console.file.getvalue().splitlines()
+    assert lines[0].startswith("step 2 of 6: centres ") and "ETA" in lines[0]
+    assert "12 screens in" in lines[-1]
+    assert json.loads((tmp_path / "run" / SUMMARY_FILE).read_text())["screens"] == 12
+    with pytest.raises(DatasetError, match=r"settings\.steps was 6, and is 7"):
+        train(settings(tmp_path / "run", steps=7), squares, quiet())
+
+
+def test_a_loss_that_is_not_a_number_ends_the_run(tmp_path):
+    with pytest.raises(TrainingError, match="lower learning_rate"):
+        train(settings(tmp_path / "run", learning_rate=1e30, max_grad_norm=1e30), squares, quiet())
+
+
+def test_another_run_continues_from_its_weights_with_other_samples(tmp_path):
+    first = train(settings(tmp_path / "first"), squares, quiet())
+    numbers = []
+
+    def noted(number: int):
+        numbers.append(number)
+        return squares(number)
+
+    train(settings(tmp_path / "next", start=str(first), first_sample=100, steps=1), noted, quiet())
+    assert numbers == [100, 101]
+
+
+@pytest.mark.slow
+def test_squares_are_found_with_kind_box_and_state(tmp_path):
+    weights = train(settings(tmp_path / "run", steps=250, batch_size=8, save_steps=999), squares, quiet())
+    detector = read_widgets(f"phone_widgets_tiny:{weights}")
+    right = 0
+    for number in range(10_000, 10_050):
+        pixels, wanted = squares(number)
+        found = detector.detect(pixels)
+        right += [(one.kind, one.on) for one in found] == [(one.kind, one.on) for one in wanted] and np.allclose(
+            [one.box for one in found], [one.box for one in wanted], atol=0.06
+        )
+    assert right >= 40
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> Path:
+    return train(settings(tmp_path_factory.mktemp("weights") / "run", steps=1), squares, quiet())
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 300), (300, 1), (20_000, 40), (90, 200), (448, 208)])
+def test_pictures_of_any_size_are_read(weights, size):
+    assert isinstance(read_widgets(f"phone_widgets_tiny:{weights}").detect(np.zeros((*size, 3), np.uint8)), tuple)
+
+
+def test_files_that_are_no_weights_are_refused_in_one_line(weights, tmp_path):
+    path = tmp_path / "a.safetensors"
+
+    def refused(message: str):
+        with pytest.raises(CheckpointError, match=message) as error:
+            read_widgets(f"phone_widgets_tiny:{path}")
+        assert str(path) in str(error.value) and "\n" not in str(error.value)
+
+    refused("cannot be read as safetensors")
+    path.write_bytes(weights.read_bytes()[:1000])
+    refused("cannot be read as safetensors")
+    tensors = load_file(weights)
+    described = {"kinds": ["dog"], "side": 64, "with_state": []}
+    save_file(tensors, path)
+    refused("has no weights of phone_widgets_tiny: 'phone_widgets_tiny' in its metadata")
+    save_file(tensors, path, {"phone_widgets_tiny": "[1]"})
+    refused("has no weights of phone_widgets_tiny: .* in its metadata")
+    save_file(tensors, path, {"phone_widgets_tiny": json.dumps(described)})
+    refused("detects other kinds of widgets")
+    metadata = {"phone_widgets_tiny": json.dumps({**described, "kinds": WIDGET_KINDS})}
+    save_file({"a": torch.zeros(2)}, path, metadata)
+    refused("does not fit the network of this version")
+    name = next(iter(tensors))
+    save_file(tensors | {name: torch.full_like(tensors[name], torch.nan)}, path, metadata)
+    refused("not numbers")
+
+
+def test_a_damaged_checkpoint_is_refused_by_its_name(tmp_path):
+    def killed(number: int):
+        if number >= 7:
+            raise Killed
+        return squares(number)
+
+    with pytest.raises(Killed):
+        train(settings(tmp_path / "run"), killed, quiet())
+    checkpoint = tmp_path / "run" / CHECKPOINT_FILE
+    checkpoint.write_bytes(checkpoint.read_bytes()[:500])
+    with pytest.raises(CheckpointError, match=r"checkpoint\.safetensors is damaged .*remove it to start again"):
+        train(settings(tmp_path / "run"), squares, quiet())
+
+
+def test_the_command_reads_a_recipe_and_its_errors_are_one_line(tmp_path, capsys):
+    recipe = tmp_path / "a.yaml"
+    recipe.write_text("output: nowhere\nsteps: 9\nbatch_size: 2\nsides: [32]\nside: 32\n")
+    assert command.main(["--config", str(recipe), "--output", str(tmp_path / "run"), "--steps", "1"]) == 0
+    assert (
+        read_widgets(f"phone_widgets_tiny:{tmp_path / 'run' / MODEL_FILE}").detect(np.zeros((64, 32, 3), np.uint8))
+        == ()
+    )
+    recipe.write_text("output: nowhere\nstep: 9\n")
+    assert command.main(["--config", str(recipe)]) == 1
+    assert "unknown key step; did you mean steps?" in capsys.readouterr().err
+    with pytest.raises(RecipeError, match="unknown key step"):
+        read_settings(recipe)
