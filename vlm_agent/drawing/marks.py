@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from PIL import Image, ImageDraw
 
 from vlm_agent.drawing import shapes
@@ -10,6 +11,11 @@ from vlm_agent.episodes import UiElement
 
 COLOURS: tuple[Colour, ...] = ((200, 30, 30), (0, 95, 190), (0, 115, 55), (150, 40, 150))
 """Neighbouring numbers have different colours, so that nested boxes can be distinguished."""
+
+
+def numbered(pixels: np.ndarray, elements: Sequence[UiElement]) -> np.ndarray:
+    """`draw_marks` on pixels, uint8 (height, width, 3)."""
+    return np.asarray(draw_marks(Image.fromarray(pixels), elements))
 
 
 def draw_marks(image: Image.Image, elements: Sequence[UiElement]) -> Image.Image:

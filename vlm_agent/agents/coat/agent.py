@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Answer, Turn
-from vlm_agent.agents.coat.elements import listed, numbered, with_rows
+from vlm_agent.agents.coat.elements import listed, with_rows
 from vlm_agent.agents.coat.prompts import Click, Mode, Prompts
 from vlm_agent.agents.llm.cost import BYTES_PER_TOKEN
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, pixels_of, system, turn_in_words, user
+from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Action, CoatTexts, Screen
 from vlm_agent.sentences.html import one_line
 from vlm_agent.sentences.thoughts import known_texts

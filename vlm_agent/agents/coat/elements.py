@@ -4,10 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from PIL import Image
-
-from vlm_agent.drawing.marks import draw_marks
 from vlm_agent.episodes import Screen, UiElement
 
 _UNITS = 1000
@@ -39,11 +35,6 @@ def in_rows(elements: Sequence[UiElement]) -> tuple[UiElement, ...]:
 def listed(elements: Sequence[UiElement]) -> str:
     """A line for each element: number, text or kind of icon, and box (x1, y1, x2, y2) in thousandths of the screen."""
     return "\n".join(f"{number}: {_name(element)} {_box(element)}" for number, element in enumerate(elements))
-
-
-def numbered(pixels: np.ndarray, elements: Sequence[UiElement]) -> np.ndarray:
-    """The picture, uint8 (height, width, 3), with every element's box and number."""
-    return np.asarray(draw_marks(Image.fromarray(pixels), elements))
 
 
 def _name(element: UiElement) -> str:

@@ -10,10 +10,9 @@ with the reason; if that fails too, the step has no action, which is a wrong ans
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
-from PIL import Image
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Answer, Judge, Turn
@@ -27,7 +26,9 @@ from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_li
 from vlm_agent.agents.llm.references.nearest import References
 from vlm_agent.agents.llm.references.sources import Reference
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
-from vlm_agent.drawing.marks import draw_marks
+from vlm_agent.agents.llm.steps.repair import RepairedCalls
+from vlm_agent.agents.llm.steps.unchanged import is_same
+from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.html import one_line, screen_html
@@ -44,10 +45,6 @@ _TYPICAL = {
     "caption": "The home screen of the phone, with a search bar, the clock, and rows of apps. No app is open.",
     "verdict": '{"right": false, "reason": "another app is needed"}',
 }
-_STATUS_BAR = 20
-"""The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
-
-Read = TypeVar("Read")
 Messages = list[dict[str, Any]]
 
 
@@ -152,7 +149,7 @@ class DynamicPlanningAgent(PromptedAgent):
         return self.plans[episode.id]
 
     def _answer(self, situation: _Situation, replies: Replies) -> Answer:
-        calls, guide = _Calls(replies, self.prompts, self.max_tokens), _Guide()
+        calls, guide = RepairedCalls(replies, self.prompts, self.max_tokens, _TYPICAL), _Guide()
         try:
             guide = self._guide(situation, calls)
             answer = self._act(situation, guide, calls)
@@ -173,7 +170,7 @@ class DynamicPlanningAgent(PromptedAgent):
 
     # The first call
 
-    def _guide(self, situation: _Situation, calls: "_Calls") -> _Guide:
+    def _guide(self, situation: _Situation, calls: RepairedCalls) -> _Guide:
         first = self.mode.first
         if first == "nothing":
             return _Guide()
@@ -186,7 +183,7 @@ class DynamicPlanningAgent(PromptedAgent):
             return _Guide({"step": plan.step}, plan.lines, plan.step)
         return _Guide({"plan": numbered_lines(plan.lines)}, plan.lines)
 
-    def _plan(self, form: FirstForm, situation: _Situation, calls: "_Calls") -> Plan:
+    def _plan(self, form: FirstForm, situation: _Situation, calls: RepairedCalls) -> Plan:
         history, screen, is_repeated = situation.history, situation.screen, False
         if situation.plan is not None:
             lines = situation.plan
@@ -208,7 +205,7 @@ class DynamicPlanningAgent(PromptedAgent):
             counts=counts,
         )
 
-    def _references(self, situation: _Situation, calls: "_Calls", counts: bool) -> str:
+    def _references(self, situation: _Situation, calls: RepairedCalls, counts: bool) -> str:
         """The paragraph of the nearest episodes; empty without any. `counts`: whether this step counts the captions."""
         if self.references is None:
             return ""
@@ -223,7 +220,7 @@ class DynamicPlanningAgent(PromptedAgent):
         ]
         return self.prompts.fill("references", references="\n\n".join(shown)) if shown else ""
 
-    def _caption(self, references: References, reference: Reference, calls: "_Calls", counts: bool) -> str:
+    def _caption(self, references: References, reference: Reference, calls: RepairedCalls, counts: bool) -> str:
         """The model's words for the first screen of an episode. A step that does not count it reads it from memory, or
         from disk."""
         known = references.captions.get(reference.id)
@@ -253,7 +250,7 @@ class DynamicPlanningAgent(PromptedAgent):
 
     # The action's call
 
-    def _act(self, situation: _Situation, guide: _Guide, calls: "_Calls") -> Answer:
+    def _act(self, situation: _Situation, guide: _Guide, calls: RepairedCalls) -> Answer:
         messages = self._action_messages(situation, guide)
         answer = self._ask_for_action(messages, situation.screen, calls)
         if self.feedback not in ("gold", "own") or answer.action is None:
@@ -264,7 +261,7 @@ class DynamicPlanningAgent(PromptedAgent):
         again = [*messages, assistant(sendable(answer.text)), user(self.prompts.fill("wrong", reason=reason))]
         return self._ask_for_action(again, situation.screen, calls)
 
-    def _ask_for_action(self, messages: Messages, screen: Screen, calls: "_Calls") -> Answer:
+    def _ask_for_action(self, messages: Messages, screen: Screen, calls: RepairedCalls) -> Answer:
         def read(text: str) -> Answer:
             thought, written = split_thought(text) if self.mode.thought else ("", text.strip())
             action = read_action(written, self.language, screen)
@@ -310,7 +307,7 @@ class DynamicPlanningAgent(PromptedAgent):
         thought = "" if thoughts is None else one_line(thoughts.think)
         return f"Thought: {thought}\nAction: {sendable(text)}" if thought else f"Action: {sendable(text)}"
 
-    def _verdict(self, situation: _Situation, action: Action, calls: "_Calls") -> tuple[bool, str]:
+    def _verdict(self, situation: _Situation, action: Action, calls: RepairedCalls) -> tuple[bool, str]:
         """(whether the action is right, why it is not)"""
         if situation.is_right is not None:
             return situation.is_right(action), ""
@@ -346,55 +343,16 @@ class DynamicPlanningAgent(PromptedAgent):
         return user(text, [] if self.shown == "html" else [_picture(screen, needs_marks)])
 
 
-@dataclass
-class _Calls:
-    """The calls of one step. `repaired`: replies that were asked for once more."""
-
-    replies: Replies
-    prompts: Prompts
-    max_tokens: int
-    repaired: int = 0
-
-    def read(
-        self, messages: Messages, read: Callable[[str], Read], typical: str, tokens: int, counts: bool = True
-    ) -> Read:
-        """What `read` makes of the reply, or of a second one. `typical`: a reply for estimates, or its name.
-
-        Raises UnreadReplyError if the second reply cannot be read either.
-        """
-        typical = _TYPICAL.get(typical, typical)
-        text = self.replies.ask(messages, self.max_tokens, typical, tokens, counts)
-        try:
-            return read(text)
-        except UnreadReplyError as error:
-            request = self.prompts.fill("repair", reason=str(error))
-        self.repaired += counts
-        again = [*messages, assistant(sendable(text)), user(request)]
-        text = self.replies.ask(again, self.max_tokens, typical, tokens, counts)
-        try:
-            return read(text)
-        except UnreadReplyError as error:
-            error.text = text
-            raise
-
-
 def _picture(screen: Screen, with_marks: bool) -> np.ndarray:
     pixels = pixels_of(screen)
-    return np.asarray(draw_marks(Image.fromarray(pixels), screen.elements or ())) if with_marks else pixels
+    return numbered(pixels, screen.elements or ()) if with_marks else pixels
 
 
 def _actions_without_effect(history: Sequence[Turn], screen: Screen) -> str:
     """The last actions, in words, since which the screen has not changed; empty if the last one changed it."""
     tried: list[str] = []
     for turn in reversed(history):
-        if not _is_same(turn.screen, screen):
+        if not is_same(turn.screen, screen):
             break
         tried.insert(0, action_in_words(turn.action, turn.screen))
     return ", then ".join(tried)
-
-
-def _is_same(first: Screen, second: Screen) -> bool:
-    if first.pixels is None or second.pixels is None:
-        return first.pixels is second.pixels and first.elements == second.elements
-    top = len(first.pixels) // _STATUS_BAR
-    return np.array_equal(first.pixels[top:], second.pixels[top:])
