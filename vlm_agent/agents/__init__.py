@@ -22,6 +22,7 @@ from vlm_agent.agents.coat import CoatAgentSettings
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.scripted import ScriptedSettings
+from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.agents.vlm import VlmSettings
 
 __all__ = [
@@ -45,5 +46,6 @@ AGENTS: dict[str, type[AgentSettings]] = {
     "endpoint": EndpointSettings,
     "coat": CoatAgentSettings,
     "dynamic_planning": DynamicPlanningSettings,
+    "vision_tasker": VisionTaskerSettings,
     "scripted": ScriptedSettings,
 }

@@ -52,7 +52,8 @@ class Answer:
     agent's tokenizer cannot write the demonstrated action, so no answer can match it. `repaired`: replies of a model
     that could not be read and were requested once more. `unread`: why the second one could not be read either, so that
     the step has no action. `reference_has_goal`: whether the nearest episode that the agent saw as an example has the
-    same goal; None for an agent without such examples.
+    same goal; None for an agent without such examples. `part`: an agent may take several actions from one reply of its
+    model; the place of this action among them, 0 for the one for which the model was asked.
     """
 
     text: str
@@ -67,6 +68,7 @@ class Answer:
     unread: str | None = field(default=None, compare=False)
     reference_has_goal: bool | None = field(default=None, compare=False)
     step: str | None = None
+    part: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,148 @@
+"""A served model that reads a screen in words and names one action on one element of it (VisionTasker).
+
+    system   the role, how the screen is written, the form of an answer
+    user     the task, demonstrations of similar tasks, the actions so far, the screen
+
+Each step is a chat of its own: the history holds actions alone, no earlier screens. An element that is not on the
+screen is asked for once more with those that are; after a second wrong reply the step has no action. An answer may take
+several actions: the first one is asked for, and the others follow from the answer of the last turn without a call.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from vlm_agent.agents.agent import Answer, Turn, Usage
+from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
+from vlm_agent.agents.llm.prompts import numbered_lines, system, user
+from vlm_agent.agents.llm.replies import UnreadReplyError
+from vlm_agent.agents.llm.steps.repair import RepairedCalls
+from vlm_agent.agents.read_screens.reader import ScreenReader
+from vlm_agent.agents.vision_tasker.history import call_line, history_lines, lines_without_effect
+from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Prompts, Shown
+from vlm_agent.agents.vision_tasker.reading import Call, NoCallError, read_call
+from vlm_agent.agents.vision_tasker.shown import ShownScreen, show
+from vlm_agent.agents.vision_tasker.stages import NoElementError, element_of, perform, stages_of
+from vlm_agent.datasets.statistics.leakage import normalise
+from vlm_agent.episodes import CoatTexts, Screen
+from vlm_agent.sentences.html import one_line
+
+_TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
+"""A reply for estimates, and its tokens."""
+
+_NO_COST = Usage(0, 0, 0, 0.0)
+
+
+class Example(Protocol):
+    """A demonstration of a task: its goal, and its actions in words."""
+
+    @property
+    def goal(self) -> str: ...
+
+    @property
+    def lines(self) -> Sequence[str]: ...
+
+
+@dataclass(frozen=True)
+class VisionTaskerAgent(PromptedAgent):
+    """`reader`: reads screens in words. `shown`: the screen as words, as HTML of its elements, or as a picture with
+    their numbers. `language`: of the words and of `prompts`. `nearest`: the demonstration nearest to a goal, None for
+    none. `max_tokens`: limit of a reply.
+    """
+
+    prompts: Prompts
+    reader: ScreenReader
+    shown: Shown = "words"
+    language: PromptLanguage = "en"
+    nearest: Callable[[str], Example | None] | None = None
+    max_tokens: int = 300
+
+    def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        following = self._following(history, screen)
+        return super().act(goal, history, screen) if following is None else following
+
+    def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
+        example = None if self.nearest is None else self.nearest(goal)
+        calls, shown = RepairedCalls(replies, self.prompts, self.max_tokens), self._show(screen)
+        messages = self._messages(goal, history, screen, shown, example)
+        try:
+            answer = calls.read(messages, lambda text: self.read(text, shown), _TYPICAL, _TOKENS)
+        except UnreadReplyError as error:
+            answer = Answer(error.text, None, unread=str(error))
+        has_goal = None if self.nearest is None else example is not None and normalise(example.goal) == normalise(goal)
+        return replace(answer, repaired=calls.repaired, reference_has_goal=has_goal)
+
+    def read(self, text: str, shown: ShownScreen) -> Answer:
+        """The first action of a reply. Raises UnreadReplyError for one that has none on this screen."""
+        try:
+            call = read_call(text)
+            number = element_of(call, shown)
+            done = perform(call, stages_of(call)[0], shown)
+        except NoCallError as error:
+            raise UnreadReplyError(self.prompts.problems[error.problem]) from None
+        except NoElementError as error:
+            raise UnreadReplyError(self._problem(error, shown)) from None
+        if done is None:
+            raise UnreadReplyError(self.prompts.problems["element"])
+        action, box = done
+        line = call_line(self.prompts, call, "" if number is None else shown.names[number])
+        return Answer(text, action, CoatTexts(action=line), box=box)
+
+    def _problem(self, error: NoElementError, shown: ShownScreen) -> str:
+        if not shown.boxes:
+            return self.prompts.no_elements
+        available = shown.listed(error.candidates)
+        form = "ambiguous" if error.is_ambiguous else "absent"
+        return self.prompts.fill(form, element=one_line(error.name[:80]), available=available)
+
+    def _following(self, history: Sequence[Turn], screen: Screen) -> Answer | None:
+        """The next action of the last answer, if it takes one more; None if the model is to be asked."""
+        last = history[-1].answer if history else None
+        if last is None:
+            return None
+        try:
+            call = read_call(last.text)
+        except NoCallError:  # the answer of another agent
+            return None
+        stages, part = stages_of(call), last.part + 1
+        if part >= len(stages):
+            return None
+        done = perform(call, stages[part], self._show(screen) if stages[part] == "find" else _NOTHING)
+        if done is None:
+            return None
+        action, box = done
+        found = Call("tap", call.then_tap) if stages[part] == "find" else None
+        thoughts = None if found is None else CoatTexts(action=call_line(self.prompts, found, f'"{call.then_tap}"'))
+        return Answer(last.text, action, thoughts, box=box, usage=_NO_COST, part=part)
+
+    def _messages(
+        self, goal: str, history: Sequence[Turn], screen: Screen, shown: ShownScreen, example: Example | None
+    ) -> list[dict[str, Any]]:
+        """A line break in a goal or a demonstration cannot begin a paragraph."""
+        prompts = self.prompts
+        same = lines_without_effect(prompts, history, screen, shown, self._show)
+        paragraphs = {
+            "goal": one_line(goal),
+            "examples": "" if example is None else _example(prompts, example),
+            "actions": numbered_lines(history_lines(prompts, history, screen, self._show)),
+            "unchanged": "; ".join(same),
+            self.shown if self.shown != "marks" else "words": shown.description,
+        }
+        notes = [prompts.marks] if shown.picture is not None else []
+        if not shown.boxes:
+            notes.append(prompts.no_elements)
+        text = "\n\n".join([prompts.paragraphs(paragraphs), *notes, prompts.question])
+        opening = prompts.fill("system", screen=prompts.screens[self.shown])
+        return [system(opening), user(text, [] if shown.picture is None else [shown.picture])]
+
+    def _show(self, screen: Screen) -> ShownScreen:
+        return show(screen, self.shown, self.language, self.reader)
+
+
+_NOTHING = ShownScreen((), (), ())
+"""For stages that need no screen."""
+
+
+def _example(prompts: Prompts, example: Example) -> str:
+    lines = numbered_lines([one_line(line) for line in example.lines])
+    return prompts.fill("example", goal=one_line(example.goal), actions=lines)

@@ -1,0 +1,129 @@
+"""The actions so far in words, and those that left the screen as it was."""
+
+from collections.abc import Callable, Sequence
+
+from vlm_agent.agents.agent import Turn
+from vlm_agent.agents.llm.steps.unchanged import is_same
+from vlm_agent.agents.vision_tasker.prompts import Prompts
+from vlm_agent.agents.vision_tasker.reading import Call
+from vlm_agent.agents.vision_tasker.shown import ShownScreen
+from vlm_agent.episodes import Action, ActionKind, Screen
+from vlm_agent.sentences.html import one_line
+
+CHANGED_SHARE = 1 / 5000
+"""A screen counts as unchanged if at most this share of its pixels differs: a cursor blinks, a check box is larger.
+
+VisionTasker's published code compares structural similarity (above 0.90, and above 0.97 around the element), by which
+a switch in a long list may count as unchanged.
+"""
+
+_BUTTONS = {ActionKind.PRESS_BACK: "back", ActionKind.PRESS_HOME: "home", ActionKind.PRESS_ENTER: "enter"}
+
+
+def call_line(prompts: Prompts, call: Call, element: str) -> str:
+    """A call in words. `element`: the name of the element that it names, empty without one."""
+    if call.action == "tap":
+        return prompts.fill("line_tap", element=element)
+    if call.action == "long_press":
+        return prompts.fill("line_long_press", element=element)
+    if call.action == "enter_text":
+        text = one_line(call.text)
+        line = prompts.fill("line_enter_text", text=text, element=element) if element else _type_line(prompts, text)
+        return line + prompts.line_and_enter if call.enter else line
+    if call.action == "swipe":
+        return _swipe_line(prompts, call.direction, element, call.then_tap)
+    if call.action == "press":
+        return _key_line(prompts, call.key)
+    return prompts.line_done if call.is_done else prompts.line_impossible
+
+
+def action_line(prompts: Prompts, action: Action, shown: Callable[[], ShownScreen]) -> str:
+    """Any action in words. `shown`: its screen, which is only read for a touch."""
+    if action.direction is not None:
+        return _swipe_line(prompts, action.direction)
+    if action.is_tap or action.kind is ActionKind.LONG_PRESS:
+        screen = shown()
+        number = screen.at(action.touch_yx)
+        element = prompts.a_place if number is None else screen.names[number]
+        return prompts.fill("line_tap" if action.is_tap else "line_long_press", element=element)
+    if action.kind in _BUTTONS:
+        return _key_line(prompts, _BUTTONS[action.kind])
+    if action.is_status:
+        return prompts.line_done if action.kind is ActionKind.STATUS_TASK_COMPLETE else prompts.line_impossible
+    return _type_line(prompts, one_line(action.text)) if action.text else prompts.line_other
+
+
+def history_lines(
+    prompts: Prompts, history: Sequence[Turn], screen: Screen, show: Callable[[Screen], ShownScreen]
+) -> list[str]:
+    """A line for each earlier answer of the agent, whatever actions it took, and for each demonstrated action.
+
+    The line of an answer after which the screen was the same says so.
+    """
+    lines = []
+    for turns, after in _calls(history, screen):
+        line = _line(prompts, turns, show)
+        lines.append(f"{line} {prompts.no_effect}" if _had_no_effect(turns, after) else line)
+    return lines
+
+
+def lines_without_effect(
+    prompts: Prompts, history: Sequence[Turn], screen: Screen, shown: ShownScreen, show: Callable[[Screen], ShownScreen]
+) -> list[str]:
+    """The agent's last answers since which the screen has not changed, with the number that a touched element has now;
+    none if the last one changed it. `shown`: the current screen."""
+    lines: list[str] = []
+    for turns, after in reversed(_calls(history, screen)):
+        if not _had_no_effect(turns, after):
+            break
+        action, line = turns[0].action, _line(prompts, turns, show)
+        touches = action.is_tap or action.kind is ActionKind.LONG_PRESS
+        number = shown.at(action.touch_yx) if touches else None
+        lines.insert(0, line if number is None else prompts.fill("line_numbered", line=line, number=str(number)))
+    return lines
+
+
+def _calls(history: Sequence[Turn], screen: Screen) -> list[tuple[list[Turn], Screen]]:
+    """The turns of each answer of the model, and the screen after them. A demonstrated action is by itself."""
+    calls: list[list[Turn]] = []
+    for turn in history:
+        if turn.answer is not None and turn.answer.part and calls:
+            calls[-1].append(turn)
+        else:
+            calls.append([turn])
+    after = [*(turns[0].screen for turns in calls[1:]), screen]
+    return list(zip(calls, after, strict=False))  # without calls, nothing
+
+
+def _had_no_effect(turns: Sequence[Turn], after: Screen) -> bool:
+    """Whether no action of an own answer changed the screen. What a recorded screen shows next is not its effect."""
+    screens = [*(turn.screen for turn in turns[1:]), after]
+    return all(
+        turn.answer is not None and is_same(turn.screen, following, CHANGED_SHARE)
+        for turn, following in zip(turns, screens, strict=True)
+    )
+
+
+def _line(prompts: Prompts, turns: Sequence[Turn], show: Callable[[Screen], ShownScreen]) -> str:
+    """The agent's own words for an answer; without any, those of its first action."""
+    own = [one_line(turn.thoughts.action) for turn in turns if turn.answer is not None and turn.thoughts is not None]
+    if any(own):
+        return ", ".join(filter(None, own))
+    return action_line(prompts, turns[0].action, lambda: show(turns[0].screen))
+
+
+def _swipe_line(prompts: Prompts, direction: str, element: str = "", name: str = "") -> str:
+    towards = prompts.directions[direction]  # type: ignore[index]
+    if name:
+        return prompts.fill("line_swipe_to", direction=towards, target=name)
+    if element:
+        return prompts.fill("line_swipe_on", direction=towards, element=element)
+    return prompts.fill("line_swipe", direction=towards)
+
+
+def _key_line(prompts: Prompts, key: str) -> str:
+    return prompts.fill("line_press", key=prompts.keys[key])  # type: ignore[index]
+
+
+def _type_line(prompts: Prompts, text: str) -> str:
+    return prompts.fill("line_type", text=text)

@@ -1,0 +1,96 @@
+"""What a prompt shows of a screen: its elements, with the names and boxes behind their numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vlm_agent.agents.llm.prompts import pixels_of
+from vlm_agent.agents.read_screens.reader import ScreenReader
+from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown
+from vlm_agent.drawing.marks import numbered
+from vlm_agent.episodes import Screen, UiElement
+from vlm_agent.errors import UserError
+from vlm_agent.geometry import box_at, place_of_box
+from vlm_agent.screens.describe import WORDS, describe, describe_part, plain
+from vlm_agent.screens.seen import Box, Part
+from vlm_agent.sentences.html import one_line, screen_html
+
+_NAME_CHARACTERS = 80
+
+
+@dataclass(frozen=True, eq=False)
+class ShownScreen:
+    """`boxes`, `texts` and `names` of the elements by their number: a text is what stands on the element, a name has
+    words for its kind as well. `description`: the screen in words or HTML; empty for marks. `picture`: uint8 (height,
+    width, 3), for marks.
+    """
+
+    boxes: tuple[Box, ...]
+    texts: tuple[str, ...]
+    names: tuple[str, ...]
+    description: str = ""
+    picture: np.ndarray | None = None
+
+    def place(self, number: int) -> tuple[float, float] | None:
+        """Where the finger touches the element: its centre, or beside smaller elements on it. None if the screen does
+        not have the element."""
+        if not 0 <= number < len(self.boxes):
+            return None
+        return place_of_box(self.boxes, number)
+
+    def called(self, name: str) -> list[int]:
+        """The elements with this text, white space and case ignored."""
+        wanted = _folded(name)
+        return [number for number, text in enumerate(self.texts) if wanted and _folded(text) == wanted]
+
+    def at(self, point_yx: tuple[float, float]) -> int | None:
+        return box_at(self.boxes, point_yx)
+
+    def listed(self, numbers: Sequence[int]) -> str:
+        return "\n".join(f"{number} {self.names[number]}" for number in numbers)
+
+
+def show(screen: Screen, shown: Shown, language: PromptLanguage, reader: ScreenReader) -> ShownScreen:
+    """Raises UserError for a screen without pixels or elements, where these are shown."""
+    if shown == "words":
+        understood = reader.read(pixels_of(screen))
+        parts = understood.parts
+        return ShownScreen(
+            tuple(part.box for part in parts),
+            tuple(plain(part.text) for part in parts),
+            tuple(_part_name(part, language) for part in parts),
+            describe(understood, language),
+        )
+    if screen.elements is None:
+        raise UserError(
+            f"screen: {shown} needs the elements of screens, and this source has none; use --elements read, which "
+            "reads them from the pixels"
+        )
+    elements = screen.elements
+    return ShownScreen(
+        tuple(element.box for element in elements),
+        tuple(one_line(element.text) for element in elements),
+        tuple(_element_name(element) for element in elements),
+        screen_html(screen).strip() if shown == "html" else "",
+        numbered(pixels_of(screen), elements) if shown == "marks" else None,
+    )
+
+
+def _part_name(part: Part, language: PromptLanguage) -> str:
+    """Kind and text, or what describes a part without a text, without its number and state."""
+    if text := plain(part.text)[:_NAME_CHARACTERS]:
+        kind = "" if part.kind == "text" else WORDS[language][part.kind]
+        return f'{kind} "{text}"'.strip()
+    stateless = Part(part.id, part.kind, part.box, meaning=part.meaning)
+    return describe_part(stateless, language).partition(" ")[2] or part.kind
+
+
+def _element_name(element: UiElement) -> str:
+    if text := one_line(element.text)[:_NAME_CHARACTERS]:
+        return f'"{text}"'
+    return one_line(element.type).removeprefix("ICON_").lower().replace("_", " ") + " icon"
+
+
+def _folded(text: str) -> str:
+    return "".join(text.split()).casefold()
