@@ -24,6 +24,8 @@ from vlm_agent.recipe.yaml_file import read_mapping, validated
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vlm_agent.screens.understand import Readers
+
 _SUFFIXES = (".yaml", ".yml")
 
 
@@ -76,12 +78,18 @@ def _agent_of_run(run: str) -> str:
     raise AgentError(f"{run} was trained on data.sentences: {kind}, and no kind of agent runs such a model")
 
 
-def load_agent(settings: AgentSettings, console: "Console") -> Agent:
-    """Loads the agent, after printing the device of its model."""
+def load_agent(settings: AgentSettings, console: "Console", readers: "Readers | None" = None) -> Agent:
+    """Loads the agent, after printing the device of its model. `readers` read the elements of screens from pixels; None
+    leaves those of the phone or the data set."""
     device = settings.device()
     if device is not None:
         console.print(device, highlight=False)
-    return settings.load()
+    agent = settings.load()
+    if readers is None:
+        return agent
+    from vlm_agent.agents.read_screens import ScreenReader, with_read_elements
+
+    return with_read_elements(agent, ScreenReader.of(readers))
 
 
 @contextmanager

@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.agent_options import add_agent_options, check_agent_options, chosen_agent
+from vlm_agent.cli.agent_options import (
+    add_agent_options,
+    add_elements_option,
+    check_agent_options,
+    chosen_agent,
+    chosen_readers,
+)
 from vlm_agent.cli.keys import Keys
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
 from vlm_agent.console import make_console, quiet_libraries
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
     from vlm_agent.acting.loop import Ending, ProposedStep
     from vlm_agent.datasets.sources.traces import Heading
-    from vlm_agent.devices import DeviceAddress, OpenedDevice
+    from vlm_agent.devices import Device, DeviceAddress, OpenedDevice
     from vlm_agent.episodes import Episode
 
 _DESCRIPTION = """\
@@ -45,6 +51,7 @@ def add(commands: Commands) -> None:
         metavar="WHICH",
         help="the phone: adb, adb:SERIAL, simulated:general/test/7, browser:shop/7 …; a wrong address lists all forms",
     )
+    add_elements_option(parser)
     parser.add_argument("--goal", metavar="WORDS", help="the goal (default: the task's own)")
     parser.add_argument("--trace", type=Path, metavar="DIR", help="folder of the trace (default: a new one in traces/)")
     parser.add_argument("--steps", type=count, default=30, metavar="N", help="stop after N steps (default 30)")
@@ -73,21 +80,25 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.acting.guard import Guard
     from vlm_agent.acting.long_screens import long_screen
     from vlm_agent.acting.loop import Limits, act
+    from vlm_agent.acting.read_elements import ReadElements
     from vlm_agent.agents.loading import load_agent, reported_spending
+    from vlm_agent.agents.read_screens.reader import ScreenReader, in_words
     from vlm_agent.datasets.sources.trace_writer import TraceWriter
 
     console, folder = make_console(), _folder(options)
     settings = chosen_agent(options).in_output(folder)
+    readers = chosen_readers(options, settings)
     with options.device.open() as phone:
+        device: Device = phone.device if readers is None else ReadElements(phone.device, ScreenReader.of(readers))
         goal = phone.task.goal if options.goal is None else options.goal
-        agent = load_agent(settings, console)
-        heading = _heading(phone, goal, settings.display_name, options.long_screens)
+        agent = load_agent(settings, console, readers)
+        name = settings.display_name + ("" if readers is None else f"; elements {in_words(readers)}")
+        heading = _heading(phone, goal, name, options.long_screens)
         with TraceWriter(folder, heading) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
-            _warn(console, phone, options)
+            _warn(console, device, options)
             guard = Guard(keys.agrees, options.confirm, options.apps, options.allow_purchases)
 
-            device = phone.device
             if options.long_screens:
                 device = long_screen(device, goal, trace, guard, partial(_say, console))
 
@@ -134,12 +145,12 @@ def _folder(options: argparse.Namespace) -> Path:
     return Path("traces", time.strftime("%Y%m%d-%H%M%S")) if options.trace is None else options.trace
 
 
-def _warn(console: "Console", phone: "OpenedDevice", options: argparse.Namespace) -> None:
-    if not options.allow_purchases and phone.device.elements() is None:
+def _warn(console: "Console", device: "Device", options: argparse.Namespace) -> None:
+    if not options.allow_purchases and device.elements() is None:
         _say(
             console,
             "This phone does not report the texts on its screen. Until it does, purchases are detected only by the "
-            "activity's name and by the goal.",
+            "activity's name and by the goal. With --elements read, texts are read from the pixels.",
         )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
+    from vlm_agent.screens.understand import Readers
 
 
 def add_agent_options(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +17,34 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", metavar="RUN", help="short form: the agent of a run folder or checkpoint")
     parser.add_argument("--endpoint", metavar="URL", help="short form: a served model, http://localhost:8000/v1 …")
     parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
+
+
+def add_elements_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--elements",
+        type=_elements,
+        default="phone",
+        metavar="NAME",
+        help="origin of the elements of screens: phone (or data set; default), or read from the pixels",
+    )
+
+
+def _elements(text: str) -> str:
+    if text in ("text", "marks"):
+        raise argparse.ArgumentTypeError(f"elements of agent coat as text or marks are now --shown-elements {text}")
+    if text not in ("phone", "read"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither phone nor read")
+    return text
+
+
+def chosen_readers(options: argparse.Namespace, settings: "AgentSettings") -> "Readers | None":
+    """The readers of `--elements read`: those of the agent, or the default ones. None for elements of the phone."""
+    if options.elements == "phone":
+        return None
+    from vlm_agent.screens.understand import Readers
+
+    own = getattr(settings, "readers", None)
+    return own if isinstance(own, Readers) else Readers()
 
 
 def check_agent_options(options: argparse.Namespace) -> None:

@@ -4,7 +4,14 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.agent_options import add_agent_options, call_limits, check_agent_options, chosen_agent
+from vlm_agent.cli.agent_options import (
+    add_agent_options,
+    add_elements_option,
+    call_limits,
+    check_agent_options,
+    chosen_agent,
+    chosen_readers,
+)
 from vlm_agent.cli.parser import OK, Commands, add_command, count, shipped_file
 from vlm_agent.console import make_console, quiet_libraries
 
@@ -52,6 +59,7 @@ def add(commands: Commands) -> None:
     controls.add_argument(
         "--controls", nargs="+", metavar="NAME", help="only these: grey_screens, no_history, shuffled_results"
     )
+    add_elements_option(parser)
     _add_settings(parser)
     _add_online(parser)
     parser.add_argument("--shard-index", type=int, metavar="I", help="predict only part I (from 0)")
@@ -115,7 +123,7 @@ def _add_prompting(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="dynamic_planning: earlier steps are own ones, or demonstrated (default own)",
     )
-    parser.add_argument("--elements", metavar="NAME", help="coat: elements as text or as marks in the picture")
+    parser.add_argument("--shown-elements", metavar="NAME", help="coat: elements as text or as marks in the picture")
     parser.add_argument(
         "--texts", metavar="NAME", help="coat: screen descriptions and results are recorded, or from phone, or model"
     )
@@ -164,6 +172,7 @@ def run(options: argparse.Namespace) -> int:
         variants=_variants(settings, options),
         task=task,
         workers=default_workers() if options.workers is None else options.workers,
+        readers=chosen_readers(options, settings),
     )
     return OK
 
@@ -174,7 +183,9 @@ def _run_online(options: argparse.Namespace) -> int:
     values = {name: getattr(options, name) for name in ("tasks", "seed", "workers")}
     values = {name: value for name, value in values.items() if value is not None}
     values["long_screens"] = options.long_screens
-    evaluate_online(_agent(options), options.output, make_console(), controls=_controls(options), **values)
+    settings = _agent(options)
+    values["readers"] = chosen_readers(options, settings)
+    evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
     return OK
 
 
@@ -223,11 +234,11 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
         "mode",
         "plans",
         "past",
-        "elements",
         "texts",
         "calls",
     )
-    return chosen_agent(options, **call_limits(options), **{name: getattr(options, name) for name in names})
+    overrides = {name: getattr(options, name) for name in names} | {"elements": options.shown_elements}
+    return chosen_agent(options, **call_limits(options), **overrides)
 
 
 def _controls(options: argparse.Namespace) -> bool | list[str]:

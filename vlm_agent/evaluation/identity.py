@@ -5,17 +5,33 @@ from typing import Any
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.agents import AgentSettings
+from vlm_agent.agents.read_screens.reader import in_words, readers_identity
 from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import differences
+from vlm_agent.screens.understand import Readers
+
+READ_ELEMENTS = "elements_read_by"
+"""The key of the readers of elements, where these are read from pixels."""
 
 AGENT = "trained"
 """The run of the agent itself, beside its variants, its controls and the baselines."""
 
 
-def agent_identity(settings: AgentSettings) -> dict[str, Any]:
-    identity = {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
-    # Omitted by default, so that evaluations of versions without text inputs can be resumed.
-    return identity | ({"text_inputs": list(settings.text_inputs)} if settings.text_inputs else {})
+def agent_identity(settings: AgentSettings, readers: Readers | None = None) -> dict[str, Any]:
+    """`readers`: of the elements of screens; None for those of the phone or the data set."""
+    identity: dict[str, Any] = {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
+    # Omitted by default, so that evaluations of versions without them can be resumed.
+    if settings.text_inputs:
+        identity["text_inputs"] = list(settings.text_inputs)
+    if readers is not None:
+        identity[READ_ELEMENTS] = readers_identity(readers)
+    return identity
+
+
+def elements_fact(identity: Mapping[str, Any]) -> dict[str, str]:
+    """A line for reports, if the elements of screens were read from pixels."""
+    readers = identity.get(READ_ELEMENTS)
+    return {} if readers is None else {"elements of screens": in_words(Readers.model_validate(readers))}
 
 
 def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:

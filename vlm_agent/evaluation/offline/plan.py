@@ -8,13 +8,13 @@ from vlm_agent.action_languages import ActionLanguage, language_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
-from vlm_agent.evaluation.identity import identity_differences, with_current_keys
+from vlm_agent.evaluation.identity import READ_ELEMENTS, identity_differences, with_current_keys
 from vlm_agent.files import sha256_of
 from vlm_agent.jobs import Job, differences
 
 PLAN = "plan.json"
 VERSION = 1
-_OF_AGENT = ("agent", "language", "text_inputs")
+_OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS)
 """The keys of `identity.agent_identity`."""
 
 

@@ -23,7 +23,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity
+from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
     constant_predictions,
@@ -42,6 +42,7 @@ from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files import atomic_write
 from vlm_agent.jobs import ArrayTask
+from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
 
@@ -62,13 +63,15 @@ def evaluate(
     variants: Sequence[str] = (),
     task: ArrayTask = ArrayTask(),  # noqa: B008 (frozen)
     workers: int = 0,
+    readers: Readers | None = None,
 ) -> dict[str, dict] | None:
     """Scores an agent, its `variants`, the agent under `controls` (all, none or those named), and baselines without
     a model.
 
     Writes to `output` and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
     predictions are scored again. One `task` of a job array only predicts and returns None; `finish` merges and scores.
-    `workers` processes prepare screens for agents that allow it; predictions do not depend on their number.
+    `workers` processes prepare screens for agents that allow it; predictions do not depend on their number. `readers`:
+    the agent's elements are read from pixels; scores are still by those of the data set.
 
     Raises DatasetError if the split has no episode or `output` holds another evaluation, an error of the agent's
     settings if the agent does not exist, and at the end NoAnswerError if the agent failed to answer steps: they count
@@ -77,12 +80,12 @@ def evaluate(
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
     passes = passes_of(controls_of(settings.text_inputs, controls), variants)
-    plan = Plan(agent_identity(settings), settings.display_name, benchmark, passes, settings.text_notes)
+    plan = Plan(agent_identity(settings, readers), settings.display_name, benchmark, passes, settings.text_notes)
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
         predict(
-            partial(load_agent, settings.in_output(output), console),
+            partial(load_agent, settings.in_output(output), console, readers),
             plan.passes,
             dataset,
             parts,
@@ -190,7 +193,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
     for table in (*aitz_tables(scores), *cost_tables(scores)):
         console.print(table)
-    for fact, text in (_references_fact(parts) | _reach_fact(reach)).items():
+    for fact, text in (elements_fact(plan.agent) | _references_fact(parts) | _reach_fact(reach)).items():
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.failed(run) for run in plan.runs})
     return scores
@@ -221,6 +224,7 @@ def _facts(plan: Plan, about: dict) -> dict[str, str]:
     benchmark = {} if plan.benchmark.name is None else {"benchmark": plan.benchmark.name}
     return benchmark | {
         "agent": plan.place,
+        **elements_fact(plan.agent),
         "shards": str(plan.benchmark.shards),
         "split": f"{about['split']}, {about['episodes']} of {about['episodes_in_split']} episodes",
     }

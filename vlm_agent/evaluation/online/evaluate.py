@@ -18,10 +18,11 @@ from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
 from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
+from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.episodes import Action, Episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, identity_differences
+from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, identity_differences
 from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
     BASELINES,
@@ -37,6 +38,7 @@ from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, onl
 from vlm_agent.evaluation.report.online_table import online_tables
 from vlm_agent.files import write_json
 from vlm_agent.jobs import Job
+from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "AT_ONCE", "EXPERT", "ONLINE", "evaluate_online"]
 
@@ -54,6 +56,7 @@ class _Attempt:
     task: OnlineTask
     output: Path
     long_screens: bool
+    reader: ScreenReader | None = None
 
     @property
     def folder(self) -> Path:
@@ -69,13 +72,15 @@ def evaluate_online(
     controls: bool | Sequence[str] = True,
     workers: int = 1,
     long_screens: bool = False,
+    readers: Readers | None = None,
 ) -> dict:
     """Scores an agent on the first `tasks` tasks of `seed`, and under its `controls` (all, none or those named).
 
     The expert and an agent that does nothing are scored for comparison. One agent operates `workers` phones in
     parallel; except for `cost`, the results do not depend on their number. Finished tasks in `output` are kept.
 
-    `long_screens`: the agent sees each page as one tall picture.
+    `long_screens`: the agent sees each page as one tall picture. `readers`: the elements of screens are read from
+    pixels.
 
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
     else.
@@ -83,7 +88,7 @@ def evaluate_online(
     runs = [AGENT, *controls_of(settings.text_inputs, controls), *BASELINES]
     identity = {
         "version": VERSION,
-        **agent_identity(settings),
+        **agent_identity(settings, readers),
         "split": SPLIT,
         "seed": seed,
         "size": list(SIZE),
@@ -93,21 +98,27 @@ def evaluate_online(
     }
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity, identity_differences)
-    attempts = [_Attempt(run, task, output, long_screens) for run in runs for task in online_tasks(tasks, seed)]
+    reader = None if readers is None else ScreenReader.of(readers)
+    attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in online_tasks(tasks, seed)]
     with job.locked():
         _play(
             settings.in_output(output),
             [attempt for attempt in attempts if not is_done(attempt.folder)],
             workers,
             console,
+            readers,
         )
         content = _content(attempts, runs, {"agent": settings.display_name, **identity, "tasks": tasks})
         write_json(output / ONLINE, content)
     console.print(*online_tables(content["runs"]))
+    for fact, text in elements_fact(identity).items():
+        console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     return content
 
 
-def _play(settings: AgentSettings, attempts: list[_Attempt], workers: int, console: Console) -> None:
+def _play(
+    settings: AgentSettings, attempts: list[_Attempt], workers: int, console: Console, readers: Readers | None
+) -> None:
     """Runs the attempts; loads the agent only if one of them needs it."""
     if not attempts:
         return
@@ -116,7 +127,7 @@ def _play(settings: AgentSettings, attempts: list[_Attempt], workers: int, conso
     by_agent = [attempt for attempt in attempts if attempt.run not in BASELINES]
     with ExitStack() as stack:
         if by_agent:
-            agent = load_agent(settings, console)
+            agent = load_agent(settings, console, readers)
             players |= _players(agent)
             if isinstance(agent, StoppableAgent):
                 stop = agent.stop
@@ -150,7 +161,8 @@ def _play_all(
     pool = ThreadPoolExecutor(workers)
     try:
         pending = [
-            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens) for one in attempts
+            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader)
+            for one in attempts
         ]
         with Progress(console, len(attempts), "tasks").shown() as progress:
             for attempt in as_completed(pending):

@@ -13,10 +13,13 @@ from pathlib import Path
 from vlm_agent.acting.guard import Guard
 from vlm_agent.acting.long_screens import long_screen
 from vlm_agent.acting.loop import Limits, act
+from vlm_agent.acting.read_elements import ReadElements
 from vlm_agent.agents import Agent
+from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
+from vlm_agent.devices import Device
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
 from vlm_agent.files import atomic_write
@@ -39,11 +42,18 @@ def allowed_steps(expert_steps: int) -> int:
     return 2 * expert_steps + 4
 
 
-def play(run: str, player: Player, task: OnlineTask, folder: Path, long_screens: bool = False) -> dict:
+def play(
+    run: str,
+    player: Player,
+    task: OnlineTask,
+    folder: Path,
+    long_screens: bool = False,
+    reader: ScreenReader | None = None,
+) -> dict:
     """Runs the agent on the task and returns the content of `result.json`. Empties `folder` first.
 
     `long_screens`: the agent sees each page as one tall picture. The baselines never do: their actions are those on
-    the phone's screen.
+    the phone's screen. `reader`: the elements of screens, but for baselines, are read from pixels.
 
     `reached`: the phone was in the goal's state when the run ended. `success`: in addition, the agent declared the same
     end as the expert (complete or impossible). `expert_steps`: length of the expert's solution.
@@ -61,7 +71,8 @@ def play(run: str, player: Player, task: OnlineTask, folder: Path, long_screens:
     limits = Limits(allowed_steps(len(actions)))
     with TraceWriter(folder, heading) as trace:
         guard = Guard(allow_purchases=True)  # nothing can be bought on a simulated phone
-        device = long_screen(phone, goal.goal, trace, guard) if long_screens else phone
+        device: Device = phone if reader is None or run in BASELINES else ReadElements(phone, reader)
+        device = long_screen(device, goal.goal, trace, guard) if long_screens else device
         ending = act(player(actions), device, goal.goal, trace, guard, limits)
     reached = goal.reached(phone)
     result = {

@@ -1,0 +1,49 @@
+"""A device whose elements are read from its screenshots, for phones that report none or wrong ones.
+
+device = ReadElements(phone, ScreenReader.of(Readers()))
+ending = act(with_read_elements(agent, reader), device, goal, trace, guard)
+
+The guard and the trace then have the elements that were read, so that purchases are detected by the words in the
+picture. Around the phone itself, inside of `long_screen`: every screen on which the device acts is read.
+"""
+
+import numpy as np
+
+from vlm_agent.agents.read_screens.reader import ScreenReader
+from vlm_agent.devices import Device
+from vlm_agent.episodes import Action, ActionKind, UiElement
+
+
+class ReadElements:
+    """A `Device` around `device`."""
+
+    def __init__(self, device: Device, reader: ScreenReader) -> None:
+        self._device, self._reader = device, reader
+        self._shown: np.ndarray | None = None
+
+    @property
+    def activity(self) -> str:
+        return self._device.activity
+
+    @property
+    def status(self) -> ActionKind | None:
+        return self._device.status
+
+    @property
+    def answer(self) -> str | None:
+        return self._device.answer
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._device.size
+
+    def screenshot(self) -> np.ndarray:
+        self._shown = self._device.screenshot()
+        return self._shown
+
+    def elements(self) -> tuple[UiElement, ...]:
+        """Those read from the last screenshot, or from a new one before the first; never None."""
+        return self._reader.elements(self.screenshot() if self._shown is None else self._shown)
+
+    def perform(self, action: Action) -> None:
+        self._device.perform(action)
