@@ -14,7 +14,7 @@ from vlm_agent.screens.seen import Understood
 from vlm_agent.screens.understand import Readers, understand
 
 _REMEMBERED = 4096
-"""Screens of which the result is kept. It holds no pixels: some kilobytes a screen."""
+"""Screens whose result is kept. It holds no pixels: some kilobytes a screen."""
 
 
 @dataclass

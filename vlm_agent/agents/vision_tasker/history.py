@@ -63,7 +63,7 @@ def history_lines(
     lines = []
     for turns, after in _calls(history, screen):
         line = _line(prompts, turns, show)
-        lines.append(f"{line} {prompts.no_effect}" if _had_no_effect(turns, after) else line)
+        lines.append(f"{line} {prompts.no_effect}" if _changed_nothing(turns, after) else line)
     return lines
 
 
@@ -74,7 +74,7 @@ def lines_without_effect(
     none if the last one changed it. `shown`: the current screen."""
     lines: list[str] = []
     for turns, after in reversed(_calls(history, screen)):
-        if not _had_no_effect(turns, after):
+        if not _changed_nothing(turns, after):
             break
         action, line = turns[0].action, _line(prompts, turns, show)
         touches = action.is_tap or action.kind is ActionKind.LONG_PRESS
@@ -95,7 +95,7 @@ def _calls(history: Sequence[Turn], screen: Screen) -> list[tuple[list[Turn], Sc
     return list(zip(calls, after, strict=False))  # without calls, nothing
 
 
-def _had_no_effect(turns: Sequence[Turn], after: Screen) -> bool:
+def _changed_nothing(turns: Sequence[Turn], after: Screen) -> bool:
     """Whether no action of an own answer changed the screen. What a recorded screen shows next is not its effect."""
     screens = [*(turn.screen for turn in turns[1:]), after]
     return all(
