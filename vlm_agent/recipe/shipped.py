@@ -9,7 +9,13 @@ from pathlib import Path
 
 import vlm_agent
 
-FOLDERS = {"recipes": "*.yaml", "eval": "*.yaml", "eval/agents": "*.yaml", "deepspeed_configs": "*.json"}
+FOLDERS = {
+    "recipes": "*.yaml",
+    "recipes/screens": "*.yaml",
+    "eval": "*.yaml",
+    "eval/agents": "*.yaml",
+    "deepspeed_configs": "*.json",
+}
 """The folders, and the names of the files in them that count."""
 
 _PACKAGE = Path(vlm_agent.__file__).parent
