@@ -17,6 +17,8 @@
     vlm-agent serve-check RUN --endpoint URL           a served model, compared with its run
     vlm-agent evaluate --checkpoint RUN --shards DIR   score an agent; writes numbers and pictures
     vlm-agent act --agent RUN --device adb --goal "…"  run an agent on a phone
+    vlm-agent record --device adb --goal "…"           record in words what a person does on a phone
+    vlm-agent demonstrations STORE                     list, show, remove or import recorded demonstrations
     vlm-agent score PREDICTIONS [--against OTHER]      score predictions again, by other scorers or against another run
     vlm-agent transfer OUT… --output DIR               models of different subsets on every subset
     vlm-agent demo                                     all stages at a small size
@@ -52,6 +54,8 @@ COMMANDS = (
     "serve_check",
     "evaluate",
     "act",
+    "record",
+    "demonstrations",
     "score",
     "transfer",
     "demo",

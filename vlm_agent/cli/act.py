@@ -1,6 +1,7 @@
 """`vlm-agent act`: runs an agent on a phone and shows every step."""
 
 import argparse
+import shlex
 import time
 import uuid
 from functools import partial
@@ -109,6 +110,9 @@ def run(options: argparse.Namespace) -> int:
             with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
                 ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch)
         _say(console, _summary(ending, phone))
+        store = getattr(settings, "demonstrations", None)
+        if store is not None and ending.reason not in ("complete", "stopped"):
+            _say(console, _request_to_be_shown(goal, str(store)))
     if options.animation is not None:
         from vlm_agent.datasets.sources.traces import read_trace
         from vlm_agent.drawing.animation import animate
@@ -174,6 +178,11 @@ def _summary(ending: "Ending", phone: "OpenedDevice") -> str:
     if phone.task is not None:
         reached = ". The goal is reached" if phone.task.reached(phone.device) else ". The goal is not reached"
     return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){reached}"
+
+
+def _request_to_be_shown(goal: str, store: str) -> str:
+    command = f"vlm-agent record --device WHICH --goal {shlex.quote(goal)} --output {shlex.quote(store)}"
+    return f"The agent did not complete the goal. Show it how, and run it again:\n  {command}"
 
 
 def _say(console: "Console", text: str) -> None:

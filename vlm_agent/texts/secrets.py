@@ -142,7 +142,8 @@ class Focus:
             return _has_name(now)
         touched = element_at(self.elements, self.touch_yx)
         if touched is None or not touched.text:
-            return _has_name(_near(self.elements, self.touch_yx)) or _has_name(_near(now, self.touch_yx))
+            labels = [element for element in _near(self.elements, self.touch_yx) if element.text]
+            return _has_name(labels or now)
         if names_secret(touched.text):
             return True
         here = element_at(now, self.touch_yx)

@@ -73,18 +73,27 @@ class Demonstrations:
 
         Raises DemonstrationsError for an empty goal, no line, or a text that is too long.
         """
-        goal, app, rows = _checked(self.path, goal, app, lines)
+        return self.add_all([(goal, app, lines)])[0]
+
+    def add_all(self, demonstrations: Sequence[tuple[str, str, Sequence[str]]]) -> list[Demonstration]:
+        """Adds (goal, app, lines) of each as `add` does: all of them, or after an error none."""
+        checked = [_checked(self.path, *one) for one in demonstrations]
+        if not checked:
+            return []
         with self._writing() as connection:
-            same = connection.execute(_SAME, (goal, app, _json(rows))).fetchone()
-            if same is not None:
-                return self._demonstration(same)
-            now = int(time.time())
-            cursor = connection.execute(_INSERT, (goal, app, _json(rows), now))
-            return Demonstration(int(cursor.lastrowid or 0), goal, app, rows, now)
+            return [self._insert(connection, *one) for one in checked]
+
+    def _insert(self, connection: sqlite3.Connection, goal: str, app: str, lines: tuple[str, ...]) -> Demonstration:
+        same = connection.execute(_SAME, (goal, app, _json(lines))).fetchone()
+        if same is not None:
+            return self._demonstration(same)
+        now = int(time.time())
+        cursor = connection.execute(_INSERT, (goal, app, _json(lines), now))
+        return Demonstration(int(cursor.lastrowid or 0), goal, app, lines, now)
 
     def all(self) -> tuple[Demonstration, ...]:
         """In the order in which they were added."""
-        if not self._exists():
+        if not self.path.exists():
             return ()
         with self._opened() as connection:
             if _is_new(connection):
@@ -135,9 +144,6 @@ class Demonstrations:
             if self._vectors is None or self._vectors[0] is not encoder or self._vectors[1] != goals:
                 self._vectors = encoder, goals, encoder.encode(goals)
             return self._vectors[2]
-
-    def _exists(self) -> bool:
-        return self.path.exists()
 
     def _numbers(self) -> str:
         numbers = [str(one.number) for one in self.all()]

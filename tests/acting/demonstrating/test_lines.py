@@ -1,0 +1,140 @@
+"""Observed actions in words."""
+
+import random
+
+import pytest
+
+from vlm_agent.acting.demonstrating.lines import lines_of
+from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen, TypingField
+from vlm_agent.acting.demonstrating.traced import of_episode
+from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+from vlm_agent.episodes import Action, Episode, UiElement, element_at
+from vlm_agent.texts.secrets import MASK, passes_luhn
+
+
+def row(number: int, text: str, kind: str = "TEXT") -> UiElement:
+    return UiElement((0.1 * number, 0.1, 0.08, 0.8), text, kind)
+
+
+def tap(number: int) -> Action:
+    return Action.tap(0.1 * number + 0.04, 0.5)
+
+
+def screen(*elements: UiElement, **more) -> ObservedScreen:
+    return ObservedScreen("app/.Main", elements, **more)
+
+
+MENU = screen(row(0, "Settings"), row(1, "Install"), row(2, "Install"), row(3, "", "ICON_V_DOTS"), row(4, "It's"))
+
+
+def words(*actions: Action, on: ObservedScreen = MENU) -> tuple[str, ...]:
+    return lines_of(Observed([ObservedAction(action, on) for action in actions], on)).lines
+
+
+def test_touches_are_named_by_the_element_under_the_finger():
+    assert words(tap(0), tap(2), tap(3), Action.long_press(0.44, 0.5), Action.tap(0.9, 0.25)) == (
+        "tap 'Settings'",
+        "tap 'Install' (2 of 2)",
+        "tap the v dots icon",
+        "long press 'It’s'",
+        "tap the point (250, 900)",
+    )
+
+
+def test_a_touch_beside_a_text_is_one_on_it():
+    assert words(Action.tap(0.195, 0.5), on=screen(row(1, "Wifi"))) == ("tap 'Wifi'",)
+    assert words(Action.tap(0.23, 0.5), on=screen(row(1, "Wifi"))) == ("tap the point (500, 230)",)
+
+
+def test_swipes_keys_and_what_has_no_line():
+    up = Action.swipe((0.8, 0.5), (0.2, 0.5))
+    left = Action.swipe((0.5, 0.8), (0.5, 0.2))
+    assert words(
+        up, up, up, left, Action.press("back"), Action.wait(), Action.open_app("Clock"), Action.complete()
+    ) == (
+        "swipe up 3 times",
+        "swipe left",
+        "press back",
+        "open the app 'Clock'",
+    )
+
+
+def test_typing_names_the_field_and_joins_its_pieces():
+    search = screen(row(0, "Search"))
+    typed = [tap(0), Action.type_text("piz"), Action.type_text("za"), Action.press("enter")]
+    assert words(*typed, on=search) == ("tap 'Search'", "type 'pizza' into 'Search'", "press enter")
+
+
+def test_touches_on_the_keyboard_become_the_text_that_the_field_then_has():
+    def typing(text):
+        return screen(row(0, text), keyboard=True, typing=TypingField("Search", text))
+
+    keys = [Action.tap(0.8, x / 10) for x in (1, 5, 9)]
+    actions = [
+        ObservedAction(tap(0), screen(row(0, "Search"))),
+        *(ObservedAction(key, typing("piz"[:number])) for number, key in enumerate(keys)),
+        ObservedAction(Action.tap(0.85, 0.5), None),  # faster than the screen is read
+        ObservedAction(Action.wait(), typing("pizza"), erases=True),
+        ObservedAction(Action.press("back"), typing("pizz")),
+    ]
+    found = lines_of(Observed(actions, screen()))
+    assert found.lines == ("tap 'Search'", "type 'pizz' into 'Search'", "press back")
+    assert found.unread == 0
+
+
+def test_a_text_that_was_never_read_is_not_invented():
+    actions = [ObservedAction(tap(0), screen(row(0, "Search")))]
+    actions += [ObservedAction(Action.tap(0.8, 0.5), screen(row(0, "Search"), keyboard=True))]
+    assert lines_of(Observed(actions, screen())).lines == ("tap 'Search'", "type a text into 'Search'")
+
+
+def test_touches_whose_screen_was_not_read_are_points_and_counted():
+    found = lines_of(Observed([ObservedAction(tap(0), None), ObservedAction(tap(1), MENU)]))
+    assert found.lines == ("tap the point (500, 40)", "tap 'Install' (1 of 2)")
+    assert found.unread == 1
+
+
+@pytest.mark.parametrize("name", ["Password", "Passwort", "密码", "パスワード", "Mot de passe", "Card number", "CVC"])
+def test_secrets_are_masked_typed_or_by_keys(name):
+    form = screen(row(0, "Email"), row(1, name))
+    found = lines_of(
+        Observed(
+            [ObservedAction(one, form) for one in (tap(0), Action.type_text("ann"), tap(1), Action.type_text("hi7"))]
+        )
+    )
+    assert found.lines == ("tap 'Email'", "type 'ann' into 'Email'", f"tap '{name}'", f"type '{MASK}' into '{name}'")
+    assert found.masked == 1
+    hidden = screen(row(1, "hi7"), keyboard=True, typing=TypingField(name, None))
+    keys = [ObservedAction(tap(1), form), ObservedAction(Action.tap(0.8, 0.5), hidden), ObservedAction(tap(1), hidden)]
+    assert all("hi7" not in line for line in lines_of(Observed(keys[:2], hidden)).lines)
+
+
+def test_no_digit_of_a_typed_card_number_is_left_in_any_line():
+    chance = random.Random(1)
+    for _ in range(300):
+        body = "".join(chance.choices("0123456789", k=chance.randint(12, 18)))
+        number = next(body + check for check in "0123456789" if passes_luhn(body + check))
+        separator, cut = chance.choice(["", " ", "-"]), chance.randint(1, len(number) - 1)
+        written = separator.join(number)
+        pieces = [Action.type_text(written[:cut]), Action.type_text(written[cut:])]
+        later = screen(row(0, written), row(1, f"Pay with {written}"))
+        actions = [ObservedAction(one, screen(row(0, "Note"))) for one in (tap(0), *pieces)]
+        found = lines_of(Observed([*actions, ObservedAction(tap(0), later), ObservedAction(tap(1), later)]))
+        assert found.masked == 1
+        assert not any(letter.isdigit() for line in found.lines for letter in line), found.lines
+
+
+def test_expert_actions_on_simulated_phones_are_named_by_what_they_touch():
+    taps = named = 0
+    for seed in range(8):
+        task = sample_task("general", "test", seed)
+        phone = SimulatedPhone(task.seed)
+        task.set_up(phone)
+        episode = Episode("1", "general", task.goal, tuple(task.solve(phone, pixels=False)))
+        found = lines_of(of_episode(episode)).lines
+        named += sum(line.startswith("tap ") and "point" not in line for line in found)
+        taps += sum(step.action.is_tap for step in episode.steps)
+        for step in episode.steps:
+            if step.action.is_tap and (touched := element_at(step.elements, step.action.touch_yx)).text:
+                assert any(touched.text[:30].replace("'", "’") in line for line in found)
+    assert named == taps >= 20

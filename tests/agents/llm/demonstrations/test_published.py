@@ -1,0 +1,75 @@
+"""Tables of demonstrations: the published one, and tables that are not one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
+from vlm_agent.agents.llm.demonstrations.published import import_table, read_table
+
+PUBLISHED = Path(__file__).parents[4].parent / "shared/data/visiontasker/demonstration_database.csv"
+needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"{PUBLISHED} (GPL-3.0) is not here")
+
+TABLE = """\
+app,task,traces
+天气,打开雷达图,点击['天气'] - 点击['雷达 - 图'] - 在输入框：['默认文本: 城市']输入（“慕尼黑”）并回车
+Clock,set an alarm,tap['Clock'] - swipe up - tap['Alarm']
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "table.csv"
+    path.write_text(TABLE, encoding="utf-8-sig")
+    return path
+
+
+def test_actions_are_split_outside_of_names_and_known_ones_become_words(table):
+    first, second = read_table(table)
+    assert first.lines == ("点击“天气”", "点击“雷达 - 图”", "在“默认文本: 城市”输入“慕尼黑”并回车")
+    assert (second.app, second.goal, second.lines) == (
+        "Clock",
+        "set an alarm",
+        ("tap['Clock']", "swipe up", "tap['Alarm']"),
+    )
+
+
+def test_a_second_import_adds_nothing(table, tmp_path):
+    store = Demonstrations(tmp_path / "store")
+    assert import_table(table, store) == (2, 2)
+    assert import_table(table, store) == (2, 0)
+    assert [one.goal for one in store.all()] == ["打开雷达图", "set an alarm"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"app,task\nClock,set\n", r"has no column traces; .* app, task, traces"),
+        (b"", "has no column app, task, traces"),
+        (b"\xff\xfe\x00", "is not a table in UTF-8"),
+        (b"app,task,traces\nClock,set an alarm\n", "row 2: the task or its actions are missing"),
+        (b'app,task,traces\nClock,"set an alarm,tap\n', "not CSV"),
+        (b"app,task,traces\nClock,set,tap\nClock," + b"g" * 2000 + b",tap\n", "more than 1000 characters"),
+        (b"app,task,traces\nClock,set," + b" - ".join([b"tap"] * 300) + b"\n", "300 actions"),
+    ],
+)
+def test_a_table_that_is_not_one_is_refused_and_the_store_is_unchanged(tmp_path, content, problem):
+    path, store = tmp_path / "wrong.csv", Demonstrations(tmp_path / "store")
+    path.write_bytes(content)
+    with pytest.raises(DemonstrationsError, match=problem):
+        import_table(path, store)
+    assert store.all() == ()
+
+
+@needs_published
+def test_the_published_table_imports_whole(tmp_path):
+    store = Demonstrations(tmp_path / "store")
+    rows, new = import_table(PUBLISHED, store)
+    text = PUBLISHED.read_text(encoding="utf-8-sig")
+    assert rows == new == len(text.strip().splitlines()) - 1
+    lines = [line for one in store.all() for line in one.lines]
+    assert len(lines) == text.count("点击[") + text.count("在输入框")
+    assert all(re.fullmatch(r"点击“.+”|在“.+”输入“.+”(并回车)?", line) for line in lines)
+    for one in store.all():
+        assert store.nearest(one.goal, goal_encoder("words")) == one

@@ -1,0 +1,131 @@
+"""`vlm-agent record`: a simulated phone until Enter or Ctrl-C, a trace, and errors."""
+
+import io
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from vlm_agent.acting.guard import Guard
+from vlm_agent.acting.loop import act
+from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import Heading
+from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
+from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+from vlm_agent.episodes import Action
+
+
+def record(*arguments) -> int:
+    try:
+        return main(["record", *map(str, arguments)])
+    except SystemExit as error:
+        return error.code
+
+
+def run_on(serial: str, *lines: str) -> None:
+    """Runs shell lines as adb's server does."""
+    host, _, port = serial.partition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as end, end.makefile("rb") as stream:
+        end.sendall(Packet(CNXN, VERSION, MAX_PAYLOAD, b"host::").encoded())
+        assert read_packet(stream).command == CNXN
+        for number, line in enumerate(lines, 1):
+            end.sendall(Packet(OPEN, number, 0, f"exec:{line}\0".encode()).encoded())
+            while (packet := read_packet(stream)).command != CLSE:
+                if packet.command != OKAY:
+                    end.sendall(Packet(OKAY, number, packet.arg0).encoded())
+            end.sendall(Packet(CLSE, number, packet.arg0).encoded())
+
+
+@pytest.mark.parametrize("ends", ["enter", "ctrl-c"])
+def test_a_phone_that_a_client_operates_until_enter_or_ctrl_c(tmp_path, ends):
+    store = tmp_path / "shown.sqlite"
+    command = [sys.executable, "-m", "vlm_agent.cli", "record", "--device", "simulated:general/test/7"]
+    command += ["--app", "Clock", "--output", str(store)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == f"Goal: {sample_task('general', 'test', 7).goal}\n"
+        serial = process.stdout.readline().removeprefix("adb connect ").strip()
+        assert "Enter or Ctrl-C" in process.stdout.readline()
+        run_on(serial, "input swipe 100 400 100 100 300", "input keyevent HOME", "screencap -p")
+        if ends == "enter":
+            process.stdin.write("\n")
+            process.stdin.flush()
+        else:
+            process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+    assert process.returncode == OK
+    (one,) = Demonstrations(store).all()
+    assert one.lines == ("swipe up", "press home")
+    assert (one.goal, one.app) == (sample_task("general", "test", 7).goal, "Clock")
+    assert "1. swipe up" in rest
+    assert "Demonstration 1" in rest
+
+
+@pytest.fixture
+def trace(tmp_path):
+    task = sample_task("general", "test", 7)
+    phone = SimulatedPhone(task.seed)
+    task.set_up(phone)
+    actions = [step.action for step in task.solve(phone, pixels=False)]
+    fresh = SimulatedPhone(task.seed)
+    task.set_up(fresh)
+    with TraceWriter(tmp_path / "trace", Heading("1", task.goal, "agent", "phone")) as writer:
+        act(ScriptedAgent(actions), fresh, task.goal, writer, Guard())
+    return tmp_path / "trace"
+
+
+def test_a_trace_becomes_a_demonstration(trace, tmp_path, capsys):
+    store = tmp_path / "shown.sqlite"
+    assert record("--trace", trace, "--output", store) == OK
+    (one,) = Demonstrations(store).all()
+    assert one.goal == sample_task("general", "test", 7).goal
+    assert one.lines[-1].startswith("tap ")
+    assert record("--trace", trace, "--goal", "another", "--output", store) == OK
+    assert [one.goal for one in Demonstrations(store).all()][1] == "another"
+
+
+def test_nothing_recorded_stores_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("vlm_agent.cli.record.wait_for_end", lambda *_: None)
+    assert record("--device", "simulated", "--goal", "a goal", "--output", tmp_path / "s") == FAILED
+    assert "Nothing was recorded" in capsys.readouterr().out
+    assert not (tmp_path / "s").exists()
+
+
+def test_errors_come_before_anything_is_shown(trace, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    wrong = tmp_path / "wrong"
+    wrong.write_text("not a store\n" * 100)
+    for arguments, message in (
+        (["--device", "simulated", "--output", tmp_path / "s"], "--goal is missing"),
+        (["--device", "simulated", "--goal", " ", "--output", tmp_path / "s"], "one line of text"),
+        (["--device", "nowhere", "--goal", "x", "--output", tmp_path / "s"], "'nowhere' is not a device"),
+        (["--device", "simulated", "--goal", "x", "--output", wrong], "not a store of demonstrations"),
+        (["--trace", tmp_path / "none", "--output", tmp_path / "s"], "not the folder of a trace"),
+        (["--output", tmp_path / "s"], "one of the arguments --device --trace"),
+        (["--device", "adb", "--port", 5600, "--goal", "x", "--output", tmp_path / "s"], "simulated phone"),
+    ):
+        assert record(*arguments) == FAILED
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
+    from helpers.prepared_agent import Prepared
+
+    from vlm_agent.cli import act as act_command
+
+    class Learning(Prepared):
+        demonstrations: str | None = None
+
+    def run(store):
+        agent = ScriptedAgent([Action.impossible()])
+        monkeypatch.setattr(act_command, "chosen_agent", lambda _: Learning(prepared=agent, demonstrations=store))
+        folder = tmp_path / f"trace {store}"
+        main(["act", "--agent", "RUN", "--device", "simulated", "--goal", "open it's menu", "--trace", str(folder)])
+        return capsys.readouterr().out
+
+    assert "vlm-agent record --device WHICH --goal 'open it'\"'\"'s menu' --output shown.sqlite" in run("shown.sqlite")
+    assert "record" not in run(None)

@@ -1,0 +1,26 @@
+"""A demonstration from a trace of `act` or `evaluate --online`, or from the episodes of `simulate`."""
+
+from pathlib import Path
+
+from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
+from vlm_agent.datasets.sources.traces import Trace, read_trace
+from vlm_agent.episodes import Episode
+from vlm_agent.errors import DatasetError
+
+
+def of_trace(folder: Path) -> tuple[Trace, Observed]:
+    """The performed steps of a trace. Raises DatasetError if it is damaged, or no action of it was performed."""
+    trace = read_trace(folder)
+    observed = Observed()
+    for step in trace.steps:
+        if step.action is not None and step.is_in_episode:
+            observed.actions.append(ObservedAction(step.action, ObservedScreen(step.activity, step.elements)))
+    if not observed.actions:
+        raise DatasetError(f"no action of the trace {folder} was performed; name another trace")
+    return trace, observed
+
+
+def of_episode(episode: Episode) -> Observed:
+    """The steps of a demonstration in a data set."""
+    steps = [ObservedAction(step.action, ObservedScreen(step.activity, step.elements)) for step in episode.steps]
+    return Observed(steps)

@@ -1,0 +1,170 @@
+"""`vlm-agent record`: writes in words what a person does on a phone, for agents that are shown how."""
+
+import argparse
+import select
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vlm_agent.cli.parser import FAILED, OK, Commands, add_command
+from vlm_agent.console import make_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vlm_agent.acting.demonstrating.lines import Lines
+    from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction
+    from vlm_agent.devices.simulated_phone import SimulatedPhone
+
+_DESCRIPTION = """\
+Do the task on the phone, then press Enter or Ctrl-C here. The touches become lines such as "tap 'Settings'":
+
+  vlm-agent record --device adb:SERIAL --goal "Turn on the wifi" --app Settings --output shown.sqlite
+  vlm-agent record --device simulated:general/test/7 --output shown.sqlite
+  vlm-agent record --trace traces/20260101-120000 --output shown.sqlite
+  vlm-agent demonstrations shown.sqlite
+
+On a real phone, touch after each line "ready": the screen is read between two touches. A simulated phone is served
+over ADB; every command of a client counts. A trace counts with the actions that were performed.
+
+What is typed into a password field, and card numbers, are masked before anything is stored (docs/vision_tasker.md)."""
+
+_TICK_SECONDS = 0.1
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "record", run, "record in words what a person does on a phone", _DESCRIPTION)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--device", metavar="WHICH", help="adb, adb:SERIAL, simulated or simulated:general/test/7")
+    source.add_argument("--trace", type=Path, metavar="DIR", help="the trace of an agent in place of a phone")
+    parser.add_argument("--goal", metavar="WORDS", help="what is shown (default: the goal of the task or trace)")
+    parser.add_argument("--app", default="", metavar="NAME", help="the app in which it is shown")
+    parser.add_argument("--output", type=Path, required=True, metavar="STORE", help="the file of demonstrations")
+    parser.add_argument(
+        "--port", type=int, default=0, metavar="P", help="TCP port of a simulated phone (default: any free one)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from vlm_agent.acting.demonstrating.lines import lines_of
+    from vlm_agent.agents.llm.demonstrations import Demonstrations
+
+    _check(options)
+    console, store = make_console(), Demonstrations(options.output)
+    store.all()  # a file that is not a store is reported before anything is shown
+    goal, observed = _of_trace(options) if options.device is None else _of_device(options, console)
+    found = lines_of(observed)
+    _say(console, _summary(goal, observed, found))
+    if not found.lines:
+        _say(console, "Nothing was recorded, and nothing is stored.")
+        return FAILED
+    stored = store.add(goal, options.app, found.lines)
+    _say(console, f"Demonstration {stored.number} of {options.output}")
+    return OK
+
+
+def _check(options: argparse.Namespace) -> None:
+    error = options.parser.error
+    if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
+        error("--goal must be one line of text")
+    if options.port and (options.device or "").partition(":")[0] != "simulated":
+        error("--port is for a simulated phone")
+
+
+def _of_trace(options: argparse.Namespace) -> "tuple[str, Observed]":
+    from vlm_agent.acting.demonstrating.traced import of_trace
+
+    trace, observed = of_trace(options.trace)
+    return trace.heading.goal if options.goal is None else options.goal, observed
+
+
+def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, Observed]":
+    from vlm_agent.devices import device_address
+    from vlm_agent.devices.simulated_phone import SimulatedPhone
+    from vlm_agent.errors import UserError
+
+    kind, _, which = options.device.partition(":")
+    address = device_address(options.device)
+    if options.goal is None and not address.has_task:
+        options.parser.error("--goal is missing; describe what you are going to show")
+    if kind == "adb":
+        return options.goal, _watch_real(which or None, options.goal, console)
+    with address.open() as opened:
+        goal = opened.task.goal if options.goal is None and opened.task is not None else options.goal
+        if not isinstance(opened.device, SimulatedPhone):
+            raise UserError(f"{options.device} cannot be watched; run an agent on it and use its trace: --trace DIR")
+        return goal, _watch_simulated(opened.device, goal, options.port, console)
+
+
+def _watch_simulated(phone: "SimulatedPhone", goal: str, port: int, console: "Console") -> "Observed":
+    from vlm_agent.acting.demonstrating.served import WatchedHandset
+    from vlm_agent.devices.adb_daemon import PhoneServer
+
+    def notify(one: "ObservedAction") -> None:
+        _say(console, f"{len(handset.observed.actions):3d}  {_in_words(one)}")
+
+    handset = WatchedHandset(phone, notify=notify)
+    with PhoneServer(handset, port) as server:
+        _say(console, f"Goal: {goal}\nadb connect {server.serial}")
+        wait_for_end(console, lambda: None)
+        return handset.stop()
+
+
+def _watch_real(serial: str | None, goal: str, console: "Console") -> "Observed":
+    from vlm_agent.acting.demonstrating.touched import TouchRecorder
+
+    def ready(number: int) -> None:
+        _say(console, f"{number:3d}  ready")
+
+    with TouchRecorder(serial, ready) as recorder:
+        _say(console, f"Goal: {goal}")
+        wait_for_end(console, recorder.tick)
+        return recorder.stop()
+
+
+def wait_for_end(console: "Console", tick: Callable[[], None]) -> None:
+    """Calls `tick` again and again until Enter or Ctrl-C. The end of standard input does not count as Enter."""
+    waits = [sys.stdin] if sys.stdin is not None else []
+    with suppress(KeyboardInterrupt):
+        _say(console, "Do the task on the phone, then press Enter or Ctrl-C here.")
+        while True:
+            if select.select(waits, [], [], _TICK_SECONDS)[0]:
+                if sys.stdin.readline():
+                    return
+                waits = []
+            tick()
+
+
+def _in_words(one: "ObservedAction") -> str:
+    """For the terminal, without what is typed: it may be a secret."""
+    from vlm_agent.acting.demonstrating.lines import touched_name
+
+    if one.erases:
+        return "erase"
+    if one.action.is_swipe:
+        return f"swipe {one.action.direction}"
+    name = one.action.name.replace("_", " ")
+    if one.action.is_tap and one.screen is not None:
+        return f"{name} {touched_name(one.action, one.screen.elements or ())}"
+    return name
+
+
+def _summary(goal: str, observed: "Observed", found: "Lines") -> str:
+    lines = [goal, *(f"{number:3d}. {line}" for number, line in enumerate(found.lines, 1))]
+    notes = {
+        "typed secrets masked": found.masked,
+        "touches whose screen was not read in time, stored as points": found.unread,
+        **{f"left out: {reason}": count for reason, count in observed.left_out.items()},
+    }
+    lines += [f"{count} {what}" for what, count in notes.items() if count]
+    return "\n".join(_printable(line) for line in lines)
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def _say(console: "Console", text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
