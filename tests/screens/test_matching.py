@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import WIDGET_KINDS, Widget
+from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.matching import make_parts, match
-from vlm_agent.screens.order import reading_order
 from vlm_agent.screens.seen import Part, Text
 
 PHONE = (2000, 1000)
@@ -56,9 +56,56 @@ def test_a_row_of_icons_is_not_confused():
 
 
 def test_a_text_beside_an_icon_is_one_part_with_it():
-    (part,) = _parts(Widget("image", pixels(100, 50, 160, 110)), Text(pixels(110, 150, 150, 400), "Network"))
-    assert part.text == "Network"
-    assert part.box == pytest.approx(pixels(100, 50, 160, 400))
+    (part,) = _parts(
+        Widget("image", pixels(300, 50, 360, 110)),
+        Text(pixels(290, 170, 325, 400), "Network"),
+        Text(pixels(340, 170, 370, 500), "Wi-Fi, VPN"),
+    )
+    assert part.text == "Network Wi-Fi, VPN"
+    assert part.box == pytest.approx(pixels(290, 50, 370, 500))
+
+
+def test_the_title_of_the_app_bar_does_not_name_its_back_button():
+    back = Widget("button", pixels(100, 30, 160, 90))
+    title = Text(pixels(105, 150, 155, 400), "Network")
+    assert parts(back, title) == [("button", ""), ("text", "Network")]
+
+
+def test_the_label_of_a_row_names_its_switch_and_not_its_icon():
+    assert parts(
+        Widget("button", pixels(310, 50, 370, 110)),
+        Text(pixels(310, 170, 350, 300), "Wi-Fi"),
+        Widget("switch", pixels(310, 850, 370, 960), on=True),
+    ) == [("button", ""), ("switch", "Wi-Fi")]
+
+
+def test_the_letter_on_an_avatar_and_the_name_beside_it_are_one_part():
+    assert parts(
+        Widget("image", pixels(300, 50, 420, 170)),
+        Text(pixels(340, 95, 380, 125), "R"),
+        Text(pixels(310, 220, 350, 400), "Rosa"),
+        Text(pixels(370, 220, 400, 600), "Dentist on Friday"),
+    ) == [("image", "R Rosa Dentist on Friday")]
+
+
+def test_a_tile_of_a_gallery_has_the_name_under_it():
+    tiles = [Widget("image", pixels(300, left, 700, left + 440)) for left in (40, 520)]
+    texts = [Text(pixels(715, left, 750, left + 100), name) for left, name in ((40, "Rome"), (520, "Lima"))]
+    counts = [Text(pixels(765, left, 795, left + 150), "6 photos") for left in (40, 520)]
+    inside = Text(pixels(500, 300, 540, 400), "SALE")
+    found = _parts(*tiles, *texts, *counts, inside)
+    assert [(part.kind, part.text) for part in found] == [
+        ("image", "Rome 6 photos"),
+        ("image", "Lima 6 photos"),
+        ("text", "SALE"),
+    ]
+    assert found[0].box == tiles[0].box
+
+
+def test_a_slider_has_the_text_above_it():
+    assert parts(Text(pixels(300, 50, 340, 300), "Volume"), Widget("seek_bar", pixels(360, 50, 400, 900))) == [
+        ("seek_bar", "Volume")
+    ]
 
 
 def test_a_switch_has_the_lines_at_the_other_end_of_its_row():

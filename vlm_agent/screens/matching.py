@@ -5,23 +5,31 @@ All lengths are in widths of the screen, so that a tall screen does not stretch 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from vlm_agent.episodes import Widget
-from vlm_agent.screens.order import reading_order
+from vlm_agent.screens.layout import Rectangle, reading_order
 from vlm_agent.screens.seen import Box, Part, Text
 
 BAR = "status_bar"
 """It takes in all that lies in it: clock, signal and battery are of no use to a planner one by one."""
 
-CONTROLS = ("edit_text", "page_indicator", "seek_bar", "rating_bar", "check_box", "radio_group", "spinner", "switch")
-"""A touch on their label may do something else, so the part keeps the widget's box alone."""
+CONTROLS = ("seek_bar", "rating_bar", "check_box", "radio_group", "spinner", "switch")
+"""They come before icons where a text may name either: the label of a row names its switch."""
 
 LABEL_LEFT = ("seek_bar", "rating_bar", "check_box", "spinner", "switch")
 """Their label may be far away at the other end of their row."""
 
-PICTURE = 0.3
-"""An image higher and wider than this is a picture, which has no label, and whose texts are parts of their own."""
+LABEL_RIGHT = ("button", "image", "check_box", "radio_group", "rating_bar", "spinner")
+
+LABEL_UNDER = ("button", "image")
+
+LABEL_ABOVE = ("edit_text", "seek_bar", "spinner")
+
+PICTURE, TILE = 0.3, 0.6
+"""An image higher and wider than `PICTURE` is a picture: its texts are parts of their own. One up to `TILE` wide is a
+tile of a gallery or a shop, whose name is under it, in the middle or at the left."""
 
 COVERED = 0.4
 """An image whose area is covered by texts to this share is those texts."""
@@ -34,8 +42,11 @@ HELD: Mapping[str, tuple[str, ...]] = {BAR: (), "button": ("image",)}
 
 WITHIN = 0.9
 
-UNDER, BESIDE, ABOVE = 0.05, 0.06, 0.04
-"""Largest gap to a text under, beside and above a widget."""
+UNDER, BESIDE, ABOVE = 0.05, 0.1, 0.04
+"""Largest gap to a text under, beside and above a widget. Android's lists have 0.08 between icon and text."""
+
+APP_BAR = 0.2
+"""Icons that begin above this are in the app bar, whose title is no label of its buttons."""
 
 ALIGNED = 0.04
 """Largest distance of two centres, or of two left edges, that are aligned."""
@@ -43,60 +54,17 @@ ALIGNED = 0.04
 LINES = 3
 """At most so many lines name one widget by standing under it or beside it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Rectangle:
-    """A box in widths of the screen."""
-
-    top: float
-    left: float
-    bottom: float
-    right: float
-
-    @classmethod
-    def of(cls, box: Box, height: float) -> "Rectangle":
-        """`height` is that of the screen, in its widths."""
-        y, x, high, wide = box
-        return cls(y * height, x, (y + high) * height, x + wide)
-
-    @property
-    def centre(self) -> tuple[float, float]:
-        return (self.top + self.bottom) / 2, (self.left + self.right) / 2
-
-    @property
-    def height(self) -> float:
-        return self.bottom - self.top
-
-    @property
-    def width(self) -> float:
-        return self.right - self.left
-
-    @property
-    def area(self) -> float:
-        return self.height * self.width
-
-    def holds(self, point: tuple[float, float]) -> bool:
-        return self.top <= point[0] <= self.bottom and self.left <= point[1] <= self.right
-
-    def overlap(self, other: "Rectangle") -> float:
-        """Intersection over union, 1 for equal boxes without an area."""
-        union = self.area + other.area - self.shared(other)
-        return self.shared(other) / union if union else float(self == other)
-
-    def shared(self, other: "Rectangle") -> float:
-        """The area that both cover."""
-        high = min(self.bottom, other.bottom) - max(self.top, other.top)
-        wide = min(self.right, other.right) - max(self.left, other.left)
-        return max(high, 0.0) * max(wide, 0.0)
+Place = Literal["inside", "beside", "left", "under", "above"]
+"""Where a text is, seen from its widget; `beside` is on its right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The texts that name a widget, by index. `inside`: they lie in it."""
+    """The texts that name a widget, by index, and where those outside of it are."""
 
     widget: int
     texts: tuple[int, ...]
-    inside: bool
+    place: Place
 
 
 def match(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int, int]) -> list[Match]:
@@ -104,19 +72,19 @@ def match(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int, int
     height = size[0] / size[1]
     words = [Rectangle.of(text.box, height) for text in texts]
     boxes = [Rectangle.of(widget.box, height) for widget in widgets]
-    inside = _inside(words, boxes, widgets)
-    owners: dict[int, list[int]] = {}
-    for text, widget in inside.items():
-        owners.setdefault(widget, []).append(text)
-    matches = [Match(widget, _in_order(found, texts), True) for widget, found in owners.items()]
-    free = {index for index in range(len(texts)) if index not in inside}
-    for _, widget, text in sorted(_near(words, boxes, widgets, free)):
-        if text in free and widget not in owners:
-            lines = _with_lines(text, words, boxes[widget], free)
+    places: dict[int, Place] = {}
+    owners = {widget: _in_order(found, texts) for widget, found in _inside(words, boxes, widgets).items()}
+    free = set(range(len(texts))).difference(*owners.values())
+    # A picture may show a text and have a label, such as the letter on an avatar and the name beside it.
+    closed = {widget for widget in owners if widgets[widget].kind != "image"}
+    for candidate in sorted(_near(words, boxes, widgets, free)):
+        if candidate.text in free and candidate.widget not in closed:
+            lines = _with_lines(candidate, words, boxes[candidate.widget], free)
             free.difference_update(lines)
-            owners[widget] = lines
-            matches.append(Match(widget, _in_order(lines, texts), False))
-    return matches
+            closed.add(candidate.widget)
+            owners.setdefault(candidate.widget, []).extend(_in_order(lines, texts))
+            places[candidate.widget] = candidate.place
+    return [Match(widget, tuple(found), places.get(widget, "inside")) for widget, found in sorted(owners.items())]
 
 
 def make_parts(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int, int]) -> tuple[Part, ...]:
@@ -132,7 +100,7 @@ def make_parts(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int
     parts = [_part(widget, by_widget.get(index), texts) for index, widget in enumerate(widgets)]
     parts += [Part(0, "text", text.box, text.text) for index, text in enumerate(texts) if index not in used]
     order = reading_order([part.box for part in parts])
-    return tuple(_numbered(parts[index], number) for number, index in enumerate(order))
+    return tuple(replace(parts[index], id=number) for number, index in enumerate(order))
 
 
 def _distinct(widgets: Sequence[Widget]) -> list[Widget]:
@@ -167,19 +135,11 @@ def _part(widget: Widget, found: Match | None, texts: Sequence[Text]) -> Part:
     if found is None:
         return Part(0, widget.kind, widget.box, on=widget.on)
     words = [texts[index] for index in found.texts]
-    box = widget.box
-    if not found.inside and widget.kind not in CONTROLS and not _is_label(widget.box, words[0].box):
-        box = _around([widget.box, *(text.box for text in words)])
+    # An icon and the text beside it are one row. A touch on the name of an app, or on the label of a switch, may do
+    # something else than one on the widget.
+    is_row = found.place == "beside" and widget.kind not in CONTROLS
+    box = _around([widget.box, *(text.box for text in words)]) if is_row else widget.box
     return Part(0, widget.kind, box, " ".join(text.text for text in words), on=widget.on)
-
-
-def _is_label(widget: Box, text: Box) -> bool:
-    """Whether the text stands under the widget, as the name of an app under its icon: the widget alone is touched."""
-    return text[0] + text[2] / 2 > widget[0] + widget[2]
-
-
-def _numbered(part: Part, number: int) -> Part:
-    return Part(number, part.kind, part.box, part.text, part.meaning, part.on, part.selected)
 
 
 def _around(boxes: Sequence[Box]) -> Box:
@@ -188,73 +148,98 @@ def _around(boxes: Sequence[Box]) -> Box:
     return (top, left, bottom - top, right - left)
 
 
-def _in_order(found: Sequence[int], texts: Sequence[Text]) -> tuple[int, ...]:
-    return tuple(found[index] for index in reading_order([texts[text].box for text in found]))
+def _in_order(found: Sequence[int], texts: Sequence[Text]) -> list[int]:
+    return [found[index] for index in reading_order([texts[text].box for text in found])]
 
 
-def _inside(words: Sequence[Rectangle], boxes: Sequence[Rectangle], widgets: Sequence[Widget]) -> dict[int, int]:
-    """Text → the smallest widget that its centre lies in."""
-    owners = {}
+def _inside(words: Sequence[Rectangle], boxes: Sequence[Rectangle], widgets: Sequence[Widget]) -> dict[int, list[int]]:
+    """Widget → the texts whose centre lies in it and in no smaller widget."""
+    owners: dict[int, list[int]] = {}
     for text, word in enumerate(words):
         around = [index for index, box in enumerate(boxes) if box.holds(word.centre) and _may_hold(widgets[index], box)]
         if around:
-            owners[text] = min(around, key=lambda index: (boxes[index].area, index))
+            owners.setdefault(min(around, key=lambda index: (boxes[index].area, index)), []).append(text)
     return owners
 
 
 def _may_hold(widget: Widget, box: Rectangle) -> bool:
-    if widget.kind == "navigation_bar":
-        return False
-    return widget.kind != "image" or not _is_picture(box)
+    return widget.kind != "navigation_bar" and not (widget.kind == "image" and _is_picture(box))
 
 
 def _is_picture(box: Rectangle) -> bool:
     return box.height > PICTURE and box.width > PICTURE
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Candidate:
+    """A text that may name a widget; the least one is the most likely."""
+
+    is_icon: bool
+    distance: float
+    widget: int
+    text: int
+    place: Place
+
+
 def _near(
     words: Sequence[Rectangle], boxes: Sequence[Rectangle], widgets: Sequence[Widget], free: set[int]
-) -> Iterator[tuple[float, int, int]]:
-    """(distance, widget, text) of texts that are near enough to a widget and aligned with it."""
+) -> Iterator[_Candidate]:
     for index, (widget, box) in enumerate(zip(widgets, boxes, strict=True)):
-        if widget.kind in (BAR, "navigation_bar", "page_indicator") or _is_picture(box):
-            continue
+        is_picture = _is_picture(box)
         for text in free:
-            distance = _distance(widget.kind, box, words[text])
-            if distance is not None:
-                yield distance, index, text
+            places = _under_tile(box, words[text]) if is_picture else _places(widget.kind, box, words[text])
+            for place, distance in places:
+                yield _Candidate(widget.kind not in CONTROLS, distance, index, text, place)
 
 
-def _distance(kind: str, box: Rectangle, word: Rectangle) -> float | None:
-    """The gap between a widget and a text that may name it; None if it may not."""
-    (y, x), (text_y, text_x) = box.centre, word.centre
-    if box.top - word.height <= text_y <= box.bottom + word.height:
-        right = word.left - box.right
-        if -ALIGNED / 2 <= right <= BESIDE and kind not in ("switch", "seek_bar", "edit_text"):
-            return max(right, 0.0) + abs(y - text_y) / 2
-        left = box.left - word.right
-        if kind in LABEL_LEFT and left >= -ALIGNED / 2:
-            return BESIDE + left / 10 + abs(y - text_y) / 2
+def _under_tile(box: Rectangle, word: Rectangle) -> Iterator[tuple[Place, float]]:
+    aside = min(abs(box.centre[1] - word.centre[1]), abs(box.left - word.left))
     under = word.top - box.bottom
-    if kind in ("button", "image") and abs(x - text_x) <= ALIGNED and -ALIGNED / 2 <= under <= UNDER:
-        return max(under, 0.0) + abs(x - text_x)
+    if box.width <= TILE and aside <= ALIGNED and 0 <= under <= UNDER and word.right <= box.right + ALIGNED:
+        yield "under", under + aside
+
+
+def _places(kind: str, box: Rectangle, word: Rectangle) -> Iterator[tuple[Place, float]]:
+    """Where a text is that may name a widget, and how far: the gap, and half of its distance to the widget's middle."""
+    off = abs(box.centre[0] - word.centre[0]) / 2
+    if _is_in_row(box, word):
+        gap = word.left - box.right
+        is_bar = kind in ("button", "image") and box.top < APP_BAR
+        if kind in LABEL_RIGHT and not is_bar and -ALIGNED / 2 <= gap <= BESIDE:
+            yield "beside", max(gap, 0.0) + off
+        gap = box.left - word.right
+        if kind in LABEL_LEFT and gap >= -ALIGNED / 2:
+            yield "left", BESIDE + max(gap, 0.0) / 10 + off
+    aside, under = abs(box.centre[1] - word.centre[1]), word.top - box.bottom
+    if kind in LABEL_UNDER and aside <= ALIGNED and -ALIGNED / 2 <= under <= UNDER:
+        yield "under", max(under, 0.0) + aside
     above = box.top - word.bottom
-    if kind in ("edit_text", "seek_bar", "spinner") and abs(box.left - word.left) <= ALIGNED and 0 <= above <= ABOVE:
-        return BESIDE + above
-    return None
+    if kind in LABEL_ABOVE and abs(box.left - word.left) <= ALIGNED and 0 <= above <= ABOVE:
+        yield "above", BESIDE + above
 
 
-def _with_lines(first: int, words: Sequence[Rectangle], box: Rectangle, free: set[int]) -> list[int]:
-    """The text and the free lines directly above or below it that continue it: aligned, and near the widget."""
-    lines = [first]
-    for text in sorted(free - {first}, key=lambda text: abs(words[text].centre[0] - words[first].centre[0])):
-        if len(lines) < LINES and any(_continues(words[text], words[line], box) for line in lines):
+def _is_in_row(box: Rectangle, word: Rectangle) -> bool:
+    """Whether the text is one of at most three lines beside the widget."""
+    return abs(box.centre[0] - word.centre[0]) <= box.height / 2 + 0.75 * word.height
+
+
+def _with_lines(first: _Candidate, words: Sequence[Rectangle], box: Rectangle, free: set[int]) -> list[int]:
+    """The text and the free lines directly above or below it that continue it."""
+    lines = [first.text]
+    if first.place == "above":
+        return lines
+    middle = words[first.text].centre[0]
+    for text in sorted(free - {first.text}, key=lambda text: (abs(words[text].centre[0] - middle), text)):
+        if len(lines) == LINES:
+            break
+        is_near = words[text].top > box.bottom if first.place == "under" else _is_in_row(box, words[text])
+        if is_near and any(_continues(words[text], words[line]) for line in lines):
             lines.append(text)
     return lines
 
 
-def _continues(word: Rectangle, line: Rectangle, box: Rectangle) -> bool:
+def _continues(word: Rectangle, line: Rectangle) -> bool:
+    """Whether one line is directly below the other, aligned at the left or in the middle."""
     is_aligned = abs(word.left - line.left) <= ALIGNED / 2 or abs(word.centre[1] - line.centre[1]) <= ALIGNED / 2
     gap = max(word.top - line.bottom, line.top - word.bottom)
-    is_near = box.top - word.height <= word.centre[0] <= max(box.bottom, line.bottom) + word.height
-    return is_aligned and is_near and gap <= 0.6 * min(word.height, line.height)
+    return is_aligned and -ALIGNED / 4 <= gap <= max(word.height, line.height)

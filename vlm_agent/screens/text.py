@@ -20,7 +20,7 @@ from pydantic import Field
 
 from vlm_agent.errors import UserError
 from vlm_agent.files import write_json
-from vlm_agent.screens.order import reading_order
+from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.seen import Box, Text, TextReader
 from vlm_agent.settings import Section
 
