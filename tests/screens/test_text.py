@@ -1,7 +1,7 @@
 """Lines of text from pixels: RapidOCR, what is dropped, and the cache."""
 
 import logging
-from importlib import metadata
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -146,13 +146,18 @@ def test_settings_that_change_no_text_share_the_cache(tmp_path: Path):
     assert key() != key(longest_side=640)
 
 
-def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    def missing(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    with pytest.raises(UserError, match=r"package rapidocr: pip install 'vlm-agent\[screens\]'"):
+@pytest.mark.parametrize("package", ["rapidocr", "onnxruntime", "cv2"])
+def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str):
+    monkeypatch.setattr("vlm_agent.screens.text.find_spec", lambda name: None if name == package else name)
+    with pytest.raises(UserError, match=rf"needs {package}; .*pip install 'vlm-agent\[screens\]'"):
         RapidOcrSettings().load()
+
+
+def test_a_package_that_cannot_be_imported_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
+    reader = RapidOcrReader(640)
+    monkeypatch.setitem(sys.modules, "rapidocr", None)
+    with pytest.raises(UserError, match=r"cannot be imported: .*pip install 'vlm-agent\[screens\]'"):
+        reader.read(page("a"))
 
 
 @pytest.mark.parametrize("settings", [{"longest_side": 8}, {"confidence": 1.5}, {"threads": -1}, {"unknown": 1}])

@@ -170,5 +170,5 @@ def test_a_missing_opencv_is_one_sentence(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("vlm_agent.screens.blocks")
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(UserError, match=r"package cv2: pip install 'vlm-agent\[screens\]'"):
+    with pytest.raises(UserError, match=r"needs cv2; .*pip install 'vlm-agent\[screens\]'"):
         understand(GREY, SETTINGS.readers)

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,7 +25,8 @@ from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.seen import Box, Text, TextReader
 from vlm_agent.settings import Section
 
-PACKAGE = "rapidocr"
+PACKAGES = ("rapidocr", "onnxruntime", "cv2")
+"""What the reader imports, from the extra `[screens]`."""
 
 
 class TextSettings(Section):
@@ -110,10 +112,10 @@ class RapidOcrReader:
         self._longest_side, self._threads = longest_side, threads
         self._lock = threading.Lock()
         self._engine: Callable[[np.ndarray], Any] | None = None
-        try:
-            self.version = f"{PACKAGE} {metadata.version(PACKAGE)}"
-        except metadata.PackageNotFoundError:
-            raise missing_extra(PACKAGE) from None
+        missing = [name for name in PACKAGES if find_spec(name) is None]
+        if missing:
+            raise missing_extra(", ".join(missing))
+        self.version = f"{PACKAGES[0]} {metadata.version(PACKAGES[0])}"
 
     def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
         """All texts, whatever their confidence. A picture that is longer than a screen is read in several windows."""
@@ -135,8 +137,10 @@ class RapidOcrReader:
         if self._engine is None:
             try:
                 from rapidocr import RapidOCR
-            except ImportError as error:
-                raise missing_extra(str(error.name)) from None
+            except (
+                ImportError
+            ) as error:  # a package that is there but cannot be loaded, as OpenCV without a system library
+                raise UserError(f"RapidOCR cannot be imported: {error}; pip install 'vlm-agent[screens]'") from None
             self._engine = RapidOCR(params=self._parameters())
         return self._engine
 
@@ -186,7 +190,7 @@ def _overlap(small: Box, large: Box) -> float:
 
 
 def missing_extra(what: str) -> UserError:
-    return UserError(f"reading screens from pixels needs the package {what}: pip install 'vlm-agent[screens]'")
+    return UserError(f"reading screens from pixels needs {what}; install it by: pip install 'vlm-agent[screens]'")
 
 
 def _box(corners: np.ndarray, pixels: np.ndarray) -> Box:
