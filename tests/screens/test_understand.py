@@ -41,14 +41,14 @@ class Fixed:
 SETTINGS = Fixed(
     texts=(
         Text((0.005, 0.05, 0.02, 0.2), "12:30"),
-        Text((0.10, 0.15, 0.03, 0.3), "Network"),
-        Text((0.20, 0.05, 0.03, 0.2), "Wi-Fi"),
-        Text((0.235, 0.05, 0.02, 0.3), "Connected"),
+        Text((0.20, 0.15, 0.03, 0.3), "Network"),
+        Text((0.30, 0.05, 0.03, 0.2), "Wi-Fi"),
+        Text((0.335, 0.05, 0.02, 0.3), "Connected"),
     ),
     widgets=(
         Widget("status_bar", (0.0, 0.0, 0.03, 1.0)),
-        Widget("button", (0.09, 0.02, 0.05, 0.08)),
-        Widget("switch", (0.21, 0.8, 0.03, 0.15), on=True),
+        Widget("button", (0.19, 0.02, 0.05, 0.08)),
+        Widget("switch", (0.31, 0.8, 0.03, 0.15), on=True),
     ),
 )
 
@@ -83,9 +83,9 @@ class Gear:
 
 
 ICONS = Fixed(
-    texts=(Text((0.1, 0.15, 0.03, 0.3), "Network"),),
+    texts=(Text((0.2, 0.15, 0.03, 0.3), "Network"),),
     widgets=(
-        Widget("button", (0.09, 0.02, 0.05, 0.08)),
+        Widget("button", (0.19, 0.02, 0.05, 0.08)),
         Widget("button", (0.5, 0.1, 0.05, 0.1)),
         Widget("image", (0.6, 0.1, 0.3, 0.8)),
         Widget("switch", (0.5, 0.7, 0.05, 0.1), on=False),
