@@ -39,14 +39,14 @@ def _letters(text: str) -> str:
 
 
 def test_a_real_screen_becomes_words_that_have_each_part_once(shared):
-    found, listed = _check(shared / "annotated_screens" / "Samsung_Internet_2022-11-01_184749322308.jpg")
+    found, listed = _check(shared / "data" / "annotated_screens" / "Samsung_Internet_2022-11-01_184749322308.jpg")
     assert found >= 0.8 * listed > 0
 
 
 @pytest.mark.slow
 def test_four_fifths_of_the_texts_of_real_screens_are_read(shared):
     """84 % were measured; of the others about half are not drawn in their box, or are Korean."""
-    counts = [_check(picture) for picture in sorted((shared / "annotated_screens").glob("*.jpg"))]
+    counts = [_check(picture) for picture in sorted((shared / "data" / "annotated_screens").glob("*.jpg"))]
     found, listed = map(sum, zip(*counts, strict=True))
     assert len(counts) == 21
     assert found >= 0.8 * listed
