@@ -1,0 +1,50 @@
+"""The weights of `phone_icons_tiny` in a file: float16 tensors, and the meanings of the outputs as metadata."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.files import atomic_write
+from vlm_agent.screens.icons.meanings import MEANINGS
+from vlm_agent.screens.icons.tiny.network import Network
+
+WEIGHTS = "model.safetensors"
+_FORMAT = "phone_icons_tiny 1"
+
+
+def write(network: Network, meanings: list[str], path: Path) -> None:
+    tensors = {name: _halved(tensor) for name, tensor in network.state_dict().items()}
+    with atomic_write(path) as temporary:
+        save_file(tensors, temporary, {"format": _FORMAT, "meanings": json.dumps(meanings)})
+
+
+def _halved(tensor: torch.Tensor) -> torch.Tensor:
+    tensor = tensor.detach().contiguous()
+    return tensor.half() if tensor.is_floating_point() else tensor
+
+
+def read(path: Path) -> tuple[Network, list[str]]:
+    """The network, in float32 for inference, and the meanings of its outputs.
+
+    Raises CheckpointError where the file is missing, damaged, of another format, or names an unknown meaning.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            notes = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+    if notes.get("format") != _FORMAT:
+        raise CheckpointError(f"{path} does not hold weights of phone_icons_tiny")
+    meanings = json.loads(notes["meanings"])
+    if unknown := [name for name in meanings if name not in MEANINGS]:
+        raise CheckpointError(f"{path} has meanings that this version lacks: {', '.join(unknown)}")
+    network = Network(len(meanings))
+    network.load_state_dict(
+        {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    )
+    return network.eval(), meanings
