@@ -7,7 +7,9 @@ import yaml
 FILE = Path(__file__).with_name("meanings.yaml")
 LANGUAGES = ("en", "zh")
 
-_LINES: dict[str, dict[str, str]] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+# Every command that has settings for screens reads this file; the loader in C is eight times faster.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LINES: dict[str, dict[str, str]] = yaml.load(FILE.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 (a safe loader)
 
 MEANINGS: dict[str, dict[str, str]] = {
     name: {language: line[language] for language in LANGUAGES} for name, line in _LINES.items()

@@ -3,16 +3,19 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from transformers import AutoTokenizer, CLIPModel
 
+import vlm_agent.torch_operators  # noqa: F401 (before transformers imports torchvision)
 from vlm_agent.errors import CheckpointError
 from vlm_agent.screens.icons.crops import squared
 from vlm_agent.screens.icons.meanings import LOOKS, MEANINGS
+
+if TYPE_CHECKING:
+    from transformers import CLIPModel
 
 MEAN, DEVIATION = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 """Of OpenAI's CLIP; a checkpoint's `preprocessor_config.json` may state others."""
@@ -27,7 +30,7 @@ def description(meaning: str) -> str:
 class Clip:
     """`mean`, `deviation`: float32 (3,) of the pixels in [0, 1]."""
 
-    model: CLIPModel
+    model: "CLIPModel"
     tokenizer: Any
     mean: np.ndarray
     deviation: np.ndarray
@@ -65,6 +68,8 @@ class Clip:
 
 def load(folder: Path) -> Clip:
     """Raises CheckpointError where the folder does not hold a CLIP in safetensors with its tokenizer."""
+    from transformers import AutoTokenizer, CLIPModel  # seconds to import
+
     config = _json(folder / "config.json")
     if config.get("model_type") != "clip":
         raise CheckpointError(f"{folder} holds a model of type {config.get('model_type')!r}; clip:FOLDER needs a CLIP")
