@@ -52,9 +52,9 @@ def test_a_wheel_holds_recipes_benchmarks_and_bases_and_no_tests(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder, pattern in (("recipes", "*.yaml"), ("eval", "*.yaml"), ("deepspeed_configs", "*.json")):
         assert {f"vlm_agent/_shipped/{folder}/{path.name}" for path in (ROOT / folder).glob(pattern)} <= names
-    bases = {path.relative_to(ROOT).as_posix() for path in (ROOT / "vlm_agent/models/bases").rglob("*.safetensors")}
-    assert bases
-    assert bases <= names
+    weights = {path.relative_to(ROOT).as_posix() for path in (ROOT / "vlm_agent").rglob("*.safetensors")}
+    assert weights
+    assert weights <= names
     package = ROOT / "vlm_agent"
     pages = [path for path in package.rglob("*") if path.suffix in (".jinja", ".css", ".js", ".txt", ".html", ".yaml")]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= names

@@ -17,7 +17,7 @@ TRAININGS: dict[str, type[TinyTraining | ClipTraining]] = {"phone_icons_tiny": T
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Trains; returns 0, or 1 after an error, of which one message names the cause."""
+    """Trains. Returns 0, or 1 after an error, whose cause is printed in one line."""
     parser = argparse.ArgumentParser(prog="python -m vlm_agent.screens.icons.training", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="recipes/screens/*.yaml")
     parser.add_argument("--output", metavar="DIR", help="the run's folder, in place of the recipe's")
