@@ -1,21 +1,18 @@
-"""Runs a script on two ranks, gloo on this machine, without a launcher's own time."""
+"""Runs a script on two ranks, gloo on this machine, without a launcher's own time and that of the imports."""
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
-_ROOT = Path(__file__).parents[2]
-_START = f"""
+from helpers import forks
+
+_START = """
 import os, signal, sys
-sys.path[:0] = [{str(_ROOT)!r}, {str(_ROOT / "tests")!r}, {str(Path(__file__).parent)!r}]
 from pathlib import Path
 import torch
 from vlm_agent.training.loop import ranks
 torch.set_num_threads(1)
 folder, rank = Path(sys.argv[1]), int(sys.argv[2])
-meeting = f"file://{{folder}}/meeting"
+meeting = f"file://{folder}/meeting"
 torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
 """
 
@@ -46,15 +43,9 @@ def run(folder: Path, script: str) -> list[str]:
     return [_printed(folder, rank) for rank in range(2)]
 
 
-def _begin(folder: Path, rank: int) -> subprocess.Popen:
-    with (folder / f"printed-{rank}").open("w") as file:
-        return subprocess.Popen(
-            [sys.executable, str(folder / "script.py"), str(folder), str(rank)],
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env=os.environ | _ENVIRONMENT | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-            start_new_session=True,
-        )
+def _begin(folder: Path, rank: int) -> forks.Fork:
+    environment = _ENVIRONMENT | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    return forks.start(folder / "script.py", folder, rank, output=folder / f"printed-{rank}", **environment)
 
 
 def _printed(folder: Path, rank: int) -> str:
