@@ -35,7 +35,7 @@ def test_a_screen_is_printed_in_words_and_its_stages_are_drawn(screen, tmp_path,
     for stage in ("text", "widgets", "matching", "icons", "blocks"):
         assert re.search(rf"{stage} +\d+\.\d\d", printed)
     with Image.open(drawing) as image:
-        assert image.width >= 4 * 320
+        assert image.width >= 5 * 320
         assert image.height >= 400
 
 

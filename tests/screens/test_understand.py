@@ -107,9 +107,15 @@ def test_an_unlikely_meaning_is_dropped():
     assert not any(part.meaning for part in understood.parts)
 
 
-@pytest.mark.parametrize("box", [(0.0, 0.0, 0.0, 0.0), (1.0, 1.0, 0.0, 0.0), (0.999, 0.5, 0.001, 0.001)])
+@pytest.mark.parametrize(
+    "box", [(0.0, 0.0, 0.0, 0.0), (1.0, 1.0, 0.0, 0.0), (0.999, 0.5, 0.001, 0.001), (-0.5, 1.5, 0.1, 0.1)]
+)
 def test_a_crop_has_at_least_one_pixel(box):
     assert min(crop(GREY, box).shape) >= 1
+
+
+def test_a_crop_ends_at_the_edges_of_the_picture():
+    assert crop(GREY, (-0.1, 0.5, 0.2, 0.9)).shape == (20, 50, 3)
 
 
 def test_the_active_tab_is_selected():

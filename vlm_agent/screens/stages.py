@@ -38,28 +38,33 @@ def read_picture(path: Path) -> np.ndarray:
 
 
 def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:
-    """One column for each stage. Parts have their ids, blocks their places in the description, from 1."""
+    """One column for each stage. Parts have their ids, icons their meanings, blocks their places in the description."""
     screen = _scaled(Image.fromarray(pixels))
-    kinds = [WIDGET_KINDS.index(widget.kind) for widget in understood.widgets]
+    texts, widgets, parts, blocks = understood.texts, understood.widgets, understood.parts, understood.blocks
+    icons = [part for part in parts if part.meaning]
     columns = [
-        (f"{len(understood.texts)} texts", _boxes(screen, [text.box for text in understood.texts])),
+        (f"{len(texts)} texts", _boxes(screen, [text.box for text in texts])),
         (
-            f"{len(understood.widgets)} widgets",
+            f"{len(widgets)} widgets",
             _boxes(
                 screen,
-                [widget.box for widget in understood.widgets],
-                [_label(widget.kind, widget.on) for widget in understood.widgets],
-                kinds,
+                [widget.box for widget in widgets],
+                [_label(widget.kind, widget.on) for widget in widgets],
+                [WIDGET_KINDS.index(widget.kind) for widget in widgets],
             ),
         ),
-        (f"{len(understood.parts)} parts", draw_marks(screen, understood.elements)),
+        (f"{len(parts)} parts", draw_marks(screen, understood.elements)),
         (
-            f"{len(understood.blocks)} blocks",
+            f"{len(icons)} icons",
+            _boxes(screen, [part.box for part in icons], [_label(part.meaning, None) for part in icons]),
+        ),
+        (
+            f"{len(blocks)} blocks",
             _boxes(
                 screen,
-                [block.box for block in understood.blocks],
-                [str(number) for number in range(1, len(understood.blocks) + 1)],
-                range(len(understood.blocks)),
+                [block.box for block in blocks],
+                [str(number + 1) for number in range(len(blocks))],
+                range(len(blocks)),
             ),
         ),
     ]
@@ -85,8 +90,8 @@ def _boxes(
     unit = min(drawn.size) / 100
     for number, box in enumerate(boxes):
         colour = COLOURS[(colours[number] if colours else 0) % len(COLOURS)]
-        left, top = box[1] * (drawn.width - 1), box[0] * (drawn.height - 1)
-        right, bottom = left + box[3] * drawn.width, top + box[2] * drawn.height
+        left, top = round(box[1] * drawn.width), round(box[0] * drawn.height)
+        right, bottom = round((box[1] + box[3]) * drawn.width) - 1, round((box[0] + box[2]) * drawn.height) - 1
         draw.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=max(1, round(0.4 * unit)))
         if labels:
             _write(draw, (left, top), labels[number], colour, unit)

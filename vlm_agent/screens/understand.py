@@ -131,11 +131,16 @@ def _is_icon(part: Part, shape: tuple[int, ...]) -> bool:
 
 
 def crop(pixels: np.ndarray, box: Box) -> np.ndarray:
-    """The pixels in `box`, at least one."""
+    """The pixels in `box`, at least one; what lies outside the picture is cut off."""
     height, width = pixels.shape[:2]
-    top, left = min(round(box[0] * height), height - 1), min(round(box[1] * width), width - 1)
-    bottom, right = round((box[0] + box[2]) * height), round((box[1] + box[3]) * width)
-    return pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
+    (top, bottom), (left, right) = _span(box[0], box[2], height), _span(box[1], box[3], width)
+    return pixels[top:bottom, left:right]
+
+
+def _span(start: float, length: float, limit: int) -> tuple[int, int]:
+    """The first and the last pixel but one of a side of a box, at least one apart."""
+    first = min(max(round(start * limit), 0), limit - 1)
+    return first, max(first + 1, min(round((start + length) * limit), limit))
 
 
 def _with_active_tabs(pixels: np.ndarray, parts: tuple[Part, ...]) -> tuple[Part, ...]:
