@@ -167,6 +167,22 @@ def test_the_picture_in_a_button_belongs_to_it_and_a_button_in_a_picture_does_no
     assert parts(Widget("status_bar", outer), Widget("button", inner)) == [("status_bar", "")]
 
 
+def test_an_icon_that_was_misread_as_a_letter_has_no_text():
+    icon = Widget("button", pixels(300, 800, 350, 850))
+    assert parts(icon, Text(pixels(295, 795, 352, 852), "Q")) == [("button", "")]
+    key = Widget("button", pixels(300, 700, 400, 800))
+    assert parts(key, Text(pixels(330, 735, 370, 765), "7")) == [("button", "7")]
+    assert parts(icon, Text(pixels(295, 795, 352, 852), "OK")) == [("button", "OK")]
+
+
+def test_lines_whose_boxes_overlap_a_little_are_two_lines_of_one_label():
+    assert parts(
+        Widget("button", pixels(910, 80, 980, 140)),
+        Text(pixels(885, 200, 975, 440), "Security"),
+        Text(pixels(960, 200, 1040, 450), "Fingerprint"),
+    ) == [("button", "Security Fingerprint")]
+
+
 def test_texts_far_from_a_widget_stay_alone():
     assert parts(Widget("image", pixels(100, 100, 200, 200)), Text(pixels(900, 100, 940, 400), "Far")) == [
         ("image", ""),
@@ -178,7 +194,7 @@ FRACTIONS = st.floats(0, 1, width=32)
 BOXES = st.tuples(FRACTIONS, FRACTIONS, FRACTIONS, FRACTIONS).map(
     lambda box: (box[0], box[1], min(box[2], 1 - box[0]), min(box[3], 1 - box[1]))
 )
-TEXTS = st.builds(Text, BOXES, st.text(max_size=5))
+TEXTS = st.builds(Text, BOXES, st.text("ab \n", min_size=2, max_size=5).filter(lambda text: len(text.strip()) != 1))
 WIDGETS = st.builds(Widget, st.sampled_from(WIDGET_KINDS), BOXES, st.sampled_from((None, True, False)))
 SIZES = st.tuples(st.integers(1, 20000), st.integers(1, 20000))
 

@@ -34,6 +34,9 @@ tile of a gallery or a shop, whose name is under it, in the middle or at the lef
 COVERED = 0.4
 """An image whose area is covered by texts to this share is those texts."""
 
+FILLED = 0.5
+"""A single character whose box covers a button to this share is the button's icon, misread. A key has a margin."""
+
 SAME = 0.7
 """Two widgets are one if their intersection over union is larger."""
 
@@ -91,8 +94,10 @@ def make_parts(texts: Sequence[Text], widgets: Sequence[Widget], size: tuple[int
     """Every widget with its texts, and every other text alone, numbered in reading order.
 
     An image that shows hardly more than texts is not a part: its texts are. Of widgets that are in the same place only
-    the most certain is a part. An image in a button, and anything but texts in the status bar, belongs to it.
+    the most certain is a part. An image in a button, and anything but texts in the status bar, belongs to it. A single
+    character that fills a button is an icon that was misread: a magnifier as Q, three lines as 三.
     """
+    texts = [text for text in texts if not _is_misread_icon(text, widgets)]
     widgets = _distinct([widget for widget in widgets if not _is_text(widget, texts)])
     matches = match(texts, widgets, size)
     by_widget = {found.widget: found for found in matches}
@@ -129,6 +134,16 @@ def _is_text(widget: Widget, texts: Sequence[Text]) -> bool:
         return False
     box = Rectangle.of(widget.box, 1)
     return sum(box.shared(Rectangle.of(text.box, 1)) for text in texts) >= COVERED * box.area
+
+
+def _is_misread_icon(text: Text, widgets: Sequence[Widget]) -> bool:
+    if len(text.text.strip()) != 1:
+        return False
+    box = Rectangle.of(text.box, 1)
+    return any(
+        box.holds(button.centre) and box.shared(button) >= FILLED * button.area
+        for button in (Rectangle.of(widget.box, 1) for widget in widgets if widget.kind == "button")
+    )
 
 
 def _part(widget: Widget, found: Match | None, texts: Sequence[Text]) -> Part:
@@ -242,4 +257,5 @@ def _continues(word: Rectangle, line: Rectangle) -> bool:
     """Whether one line is directly below the other, aligned at the left or in the middle."""
     is_aligned = abs(word.left - line.left) <= ALIGNED / 2 or abs(word.centre[1] - line.centre[1]) <= ALIGNED / 2
     gap = max(word.top - line.bottom, line.top - word.bottom)
-    return is_aligned and -ALIGNED / 4 <= gap <= max(word.height, line.height)
+    # The boxes of OCR overlap a little where lines are close.
+    return is_aligned and -0.4 * min(word.height, line.height) <= gap <= max(word.height, line.height)
