@@ -12,10 +12,11 @@ from dataclasses import replace
 from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
 from vlm_agent.devices.simulated_phone.drawing.theme import Theme, mix
 from vlm_agent.devices.simulated_phone.styles import any_colour, readable_on, sample_style
-from vlm_agent.devices.simulated_phone.words import CITIES, LABELS, NAMES, TOPICS
-from vlm_agent.screens.training import controls, surroundings
+from vlm_agent.devices.simulated_phone.words import NAMES
+from vlm_agent.screens.training import controls, sections, surroundings
 from vlm_agent.screens.training.augmentation import change_patch
 from vlm_agent.screens.training.controls import Control
+from vlm_agent.screens.training.sections import words
 
 TOP, BOTTOM = 20.0, 30.0
 """Margins (units) that stay free for the bars of the system."""
@@ -36,8 +37,8 @@ MAKERS: dict[str, Callable[[random.Random, Theme], Control]] = {
 """What is placed → the function that samples its look."""
 
 WEIGHTS = {
-    "check_box": 3, "radio_group": 3, "spinner": 3, "seek_bar": 3, "rating_bar": 3, "page_indicator": 3, "switch": 2,
-    "edit_text": 2, "text_button": 2, "icon_button": 3, "image": 2,
+    "check_box": 3, "radio_group": 3, "spinner": 3, "seek_bar": 3, "rating_bar": 3, "page_indicator": 3, "switch": 3,
+    "edit_text": 3, "text_button": 2, "icon_button": 2, "image": 2,
 }  # fmt: skip
 
 PLACES = {
@@ -50,15 +51,7 @@ PLACES = {
 layouts of Android apps, not counts of a data set."""
 
 LABELLED = ("check_box", "radio_group", "switch")
-_TEXTS = (*LABELS, *CITIES, *NAMES, *TOPICS)
 _TRIES = 12
-
-
-def words(rng: random.Random, most: int = 3) -> str:
-    """One to `most` words; a few are letters and digits without a meaning."""
-    if rng.random() < 0.1:
-        return "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(rng.randint(2, 9)))
-    return " ".join(rng.choice(_TEXTS) for _ in range(rng.randint(1, most))).capitalize()
 
 
 def widget_collage(rng: random.Random, size: tuple[int, int]) -> Canvas:
@@ -66,8 +59,14 @@ def widget_collage(rng: random.Random, size: tuple[int, int]) -> Canvas:
     canvas = Canvas(size, _theme(rng))
     for _ in range(rng.choice((0, 0, 1, 2, 3))):
         _card(canvas, rng)
-    top = TOP + _heading(canvas, rng)
-    (_form if rng.random() < 0.5 else _scatter)(canvas, rng, top)
+    top, bottom = TOP, canvas.h - BOTTOM
+    if rng.random() < 0.5:
+        top += sections.heading(canvas, rng, top)
+    if rng.random() < 0.25:
+        bottom -= sections.tabs_below(canvas, rng, bottom)
+    if rng.random() < 0.25:
+        top += sections.shortcuts(canvas, rng, top)
+    (_form if rng.random() < 0.5 else _scatter)(canvas, rng, (top, bottom))
     surroundings.system_bars(canvas, rng)
     return canvas
 
@@ -89,32 +88,6 @@ def _card(canvas: Canvas, rng: random.Random) -> None:
     canvas.rect(inset, y, canvas.w - 2 * inset, tall, colour, rng.choice((0, 4, 12)))
 
 
-def _heading(canvas: Canvas, rng: random.Random) -> float:
-    """An app bar on half of the collages, with tabs below it on a third of these; returns its height."""
-    if rng.random() < 0.5:
-        return 0.0
-    theme, middle, x = canvas.theme, TOP + 16, 12.0
-    canvas.rect(0, 0, canvas.w, TOP + 32, theme.bar)
-    if rng.random() < 0.7:
-        canvas.glyph(rng.choice(("back", "menu", "close")), 20, middle, 16, theme.bar_ink)
-        x = 38.0
-    right = canvas.w - 19
-    for name in rng.sample(("search", "dots", "share", "heart", "cart", "gear"), rng.randint(0, 3)):
-        canvas.glyph(name, right, middle, 15, theme.bar_ink)
-        right -= 26
-    canvas.text(x, middle, words(rng, 2), 14, theme.bar_ink, "Medium", width=right - x)
-    if rng.random() < 0.67:
-        return 34.0
-    count = rng.randint(2, 4)
-    wide, active = canvas.w / count, rng.randrange(count)
-    for index in range(count):
-        ink = theme.accent if index == active else theme.faint
-        canvas.text((index + 0.5) * wide, TOP + 48, words(rng, 1), 10, ink, "Medium", 0.5, wide - 4)
-        if index == active:
-            canvas.rect(index * wide + 5, TOP + 61, wide - 10, 2, theme.accent)
-    return 68.0
-
-
 def _sample_control(rng: random.Random, theme: Theme) -> tuple[str, Control]:
     name = rng.choices(tuple(WEIGHTS), tuple(WEIGHTS.values()))[0]
     return name, MAKERS[name](rng, theme)
@@ -131,12 +104,13 @@ def _draw(canvas: Canvas, rng: random.Random, control: Control, x: float, y: flo
     change_patch(canvas.image, before, area, rng)
 
 
-def _scatter(canvas: Canvas, rng: random.Random, top: float) -> None:
+def _scatter(canvas: Canvas, rng: random.Random, rows: tuple[float, float]) -> None:
+    """Widgets and texts between the `rows` (top, bottom; units), each at a place of its own."""
     taken: list[tuple[float, float, float, float]] = []
     for _ in range(rng.randint(8, 20)):
         name, control = _sample_control(rng, canvas.theme)
         wide = control.wide + (70 if name in LABELLED else 0)
-        place = _free_place(canvas, rng, name, (wide, control.tall), top, taken)
+        place = _free_place(canvas, rng, name, (wide, control.tall), rows, taken)
         if place is None:
             continue
         x, y = place
@@ -146,7 +120,7 @@ def _scatter(canvas: Canvas, rng: random.Random, top: float) -> None:
             canvas.text(x + control.wide + 5, y + control.tall / 2, words(rng), 11, width=62)
     for _ in range(rng.randint(0, 8)):
         wide = rng.uniform(30, 120)
-        place = _free_place(canvas, rng, "icon_button", (wide, 12), top, taken)
+        place = _free_place(canvas, rng, "icon_button", (wide, 12), rows, taken)
         if place is not None:
             taken.append((*place, wide, 12))
             weight = rng.choice(("Regular", "Medium", "Bold"))
@@ -158,12 +132,12 @@ def _free_place(
     rng: random.Random,
     name: str,
     size: tuple[float, float],
-    top: float,
+    rows: tuple[float, float],
     taken: list[tuple[float, float, float, float]],
 ) -> tuple[float, float] | None:
     """The top left corner of a place that no other widget takes, None if none was found."""
     mean_x, spread_x, mean_y, spread_y = PLACES[name]
-    right, bottom = canvas.w - 4 - size[0], canvas.h - BOTTOM - size[1]
+    right, top, bottom = canvas.w - 4 - size[0], rows[0], rows[1] - size[1]
     if right < 4 or bottom < top:
         return None
     for _ in range(_TRIES):
@@ -180,14 +154,15 @@ def _free_place(
     return None
 
 
-def _form(canvas: Canvas, rng: random.Random, top: float) -> None:
-    margin, y = rng.uniform(6, 18), top + rng.uniform(0, 12)
+def _form(canvas: Canvas, rng: random.Random, rows: tuple[float, float]) -> None:
+    """Rows of a label and a control, below each other between `rows` (top, bottom; units)."""
+    margin, y = rng.uniform(6, 18), rows[0] + rng.uniform(0, 12)
     has_lines, gap = rng.random() < 0.3, rng.uniform(3, 14)
     while True:
         name, control = _sample_control(rng, canvas.theme)
         count = rng.randint(2, 4) if name == "radio_group" else 1
         tall = max(control.tall, 14.0) + gap
-        if y + tall * count > canvas.h - BOTTOM:
+        if y + tall * count > rows[1]:
             return
         if name == "radio_group":
             _radio_group(canvas, rng, (margin, y, tall), count)
