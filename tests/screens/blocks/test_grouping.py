@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import WIDGET_KINDS
 from vlm_agent.screens.blocks import find_blocks
-from vlm_agent.screens.blocks.grouping import reading_order
 from vlm_agent.screens.seen import Part
 
 CARDS = draw(((100, 20, 380, 380), "white"), ((400, 20, 700, 380), "white"), ground="#e8e8e8", radius=10)
@@ -94,11 +93,6 @@ def test_the_time_of_the_status_bar_is_no_title():
         part(2, (120, 10, 136, 300), "More"),
     ]
     assert [block.title for block in find_blocks(draw(), parts)] == ["News"]
-
-
-def test_reading_order_is_rows_from_left_to_right():
-    boxes = [(0.5, 0.6, 0.1, 0.2), (0.52, 0.1, 0.1, 0.2), (0.1, 0.7, 0.05, 0.1), (0.11, 0.1, 0.2, 0.1)]
-    assert reading_order(boxes) == [3, 2, 1, 0]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 5000), (300, 300)])

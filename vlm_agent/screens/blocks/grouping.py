@@ -6,6 +6,7 @@ import numpy as np
 
 from vlm_agent.screens.blocks.lines import find_lines
 from vlm_agent.screens.blocks.rectangles import Rectangle, find_rectangles
+from vlm_agent.screens.order import reading_order
 from vlm_agent.screens.seen import Block, Box, Part
 
 BARS = ("status_bar", "navigation_bar")
@@ -37,23 +38,11 @@ def find_blocks(pixels: np.ndarray, parts: Sequence[Part]) -> tuple[Block, ...]:
     height, width = pixels.shape[:2]
     if not parts:
         return ()
+    parts = sorted(parts, key=lambda part: part.id)
     rectangles = [_fractions(one, height, width) for one in find_rectangles(*find_lines(pixels), (height, width))]
     groups = _assign(parts, rectangles)
     blocks = [_block(box, members) for box, members in groups]
     return tuple(blocks[index] for index in reading_order([block.box for block in blocks]))
-
-
-def reading_order(boxes: Sequence[Box]) -> list[int]:
-    """Indices of `boxes` from top to bottom and, where they begin above the middle of a row's first, left to right."""
-    order = sorted(range(len(boxes)), key=lambda index: (boxes[index][0], boxes[index][1], index))
-    rows: list[list[int]] = []
-    for index in order:
-        y, _, tall, _ = boxes[rows[-1][0]] if rows else (0.0, 0.0, 0.0, 0.0)
-        if rows and boxes[index][0] < y + tall / 2:
-            rows[-1].append(index)
-        else:
-            rows.append([index])
-    return [index for row in rows for index in sorted(row, key=lambda index: (boxes[index][1], index))]
 
 
 def _fractions(rectangle: Rectangle, height: int, width: int) -> Box:
