@@ -35,6 +35,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -43,11 +44,11 @@ import numpy as np
 from transformers import AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from questions.asked import GROUPS, is_right, questions_on
+from questions.asked import GROUPS, Question, is_right, questions_on
 from questions.reading import boxes_found, icons_read, of_truth
 from questions.taps import VERDICTS, verdict
 from questions.truth import Truth, expert_taps, view_tree
-from questions.views import View, in_html, in_words
+from questions.views import View, in_html, in_words, lines_of
 
 from vlm_agent.files import read_json, write_json
 from vlm_agent.models.run_layout import base_folder
@@ -58,6 +59,7 @@ from vlm_agent.screens.understand import Readers, Seconds, understand
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = (896, 416)
 SCREENS, QUICK = 180, 12
+BASE = "phone_vlm_tiny"
 QUESTIONS = {"status": 0.3, "content": 0.5, "count": 0.2}
 """Share of each kind of the 500 questions; what one lacks the next has more."""
 
@@ -87,15 +89,7 @@ def measure(truth: Truth, readers: Readers, elsewhere: list[str]) -> dict:
         "icons": icons_read(truth, understood),
         "taps": {name: verdict(truth, view) for name, view in views.items()},
         "tapped": [truth.key, truth.wanted_texts, truth.wanted_icon],
-        "questions": [
-            {
-                "kind": one.kind,
-                "about": one.about,
-                "answer": one.answer,
-                "right": {name: is_right(one, view) for name, view in views.items()},
-            }
-            for one in questions_on(truth, elsewhere)
-        ],
+        "questions": [asdict(one) for one in questions_on(truth, elsewhere)],
         "tabs": {"active": sorted(active), "found": [part.text for part in understood.parts if part.selected]},
         "texts": {name: view.text for name, view in views.items()}
         | {"view tree": view_tree(truth.elements, understood.size)},
@@ -126,13 +120,13 @@ def run(count: int, folder: Path, readers: Readers) -> list[dict]:
     return records
 
 
-def asked(records: list[dict], count: int) -> list[dict]:
-    """`count` questions of all screens, drawn with a seed, by the shares of `QUESTIONS`."""
+def asked(records: list[dict], count: int) -> list[tuple[dict, dict]]:
+    """`count` questions of all screens, with the texts of theirs, drawn with a seed, by the shares of `QUESTIONS`."""
     rng = random.Random(0)
-    groups: dict[str, list[dict]] = {group: [] for group in QUESTIONS}
+    groups: dict[str, list[tuple[dict, dict]]] = {group: [] for group in QUESTIONS}
     for record in records:
         for question in record["questions"]:
-            groups[GROUPS[question["kind"]]].append(question)
+            groups[GROUPS[question["kind"]]].append((question, record["texts"]))
     for group in groups.values():
         rng.shuffle(group)
     wanted = {group: min(round(share * count), len(groups[group])) for group, share in QUESTIONS.items()}
@@ -141,15 +135,17 @@ def asked(records: list[dict], count: int) -> list[dict]:
     return [question for group, number in wanted.items() for question in groups[group][:number]]
 
 
-def shares(questions: list[dict], views: Iterable[str]) -> dict[str, dict]:
+def shares(questions: list[tuple[dict, dict]], views: Iterable[str]) -> dict[str, dict]:
     """View → kind → [right, questions]."""
-    kinds = list(dict.fromkeys([*QUESTIONS, *(one["kind"] for one in questions), "overall"]))
+    kinds = list(dict.fromkeys([*QUESTIONS, *(one["kind"] for one, _ in questions), "overall"]))
     result: dict[str, dict] = {}
     for view in views:
         counts = {kind: [0, 0] for kind in kinds}
-        for one in questions:
-            for kind in (one["kind"], GROUPS[one["kind"]], "overall"):
-                counts[kind][0] += one["right"][view]
+        for one, texts in questions:
+            question = Question(one["kind"], tuple(one["about"]), one["answer"])
+            right = is_right(question, lines_of(texts[view]))
+            for kind in (question.kind, GROUPS[question.kind], "overall"):
+                counts[kind][0] += right
                 counts[kind][1] += 1
         result[view] = counts
     return result
@@ -173,7 +169,7 @@ def summary(records: list[dict], questions: int, tokenizer: str) -> dict:
         "taps": {view: dict(Counter({kind: 0 for kind in VERDICTS}) | Counter(r["taps"][view] for r in records))
                  for view in views},
         "tokens": {name: {"mean": round(fmean(each), 1), "max": max(each)} for name, each in tokens.items()},
-        "tokenizer": Path(tokenizer).name,
+        "tokenizer": tokenizer,
         "tabs": {
             "screens": len(with_tabs),
             "found": sum(set(one["active"]) <= set(one["found"]) for one in with_tabs),
@@ -203,7 +199,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=500)
     parser.add_argument("--widgets", default=Readers().widgets, help="default: %(default)s")
     parser.add_argument("--icons", default=Readers().icons, help="default: %(default)s")
-    parser.add_argument("--tokenizer", default=str(base_folder("phone_vlm_tiny")), help="default: the embedded base's")
+    parser.add_argument("--tokenizer", default=str(base_folder(BASE) / "tokenizer"), help=f"default: {BASE}'s")
     parser.add_argument("--output", type=Path, help="default: below build/")
     options = parser.parse_args()
     name = f"screen_questions-{options.widgets}-{options.icons}".replace("/", "_").replace(":", "_")

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from questions.truth import Truth
-from questions.views import Line, View, has
+from questions.views import Line, has
 
 GROUPS = {"switch": "status", "tab": "status", "beside": "content", "present": "content", "switches": "count",
           "rows": "count"}  # fmt: skip
 """Kind of a question → the paper's kind. Functions and summaries need a reader, not a rule."""
 
-STATES = ("on", "off")
+STATES, TEXTS = ("on", "off"), ("", "text")
+"""Words of a line's head that are a state; heads of a text without a widget."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,9 @@ def questions_on(truth: Truth, elsewhere: Sequence[str]) -> Iterator[Question]:
         yield Question("rows", (), str(len(truth.rows)))
 
 
-def is_right(question: Question, view: View) -> bool:
-    answer = _RULES[question.kind](question, view.lines)
+def is_right(question: Question, lines: Sequence[Line]) -> bool:
+    """Whether the rule for this kind of question finds the answer in a text about the screen."""
+    answer = _RULES[question.kind](question, lines)
     return answer is not None and (
         has(answer, question.answer) if question.kind == "beside" else answer == question.answer
     )
@@ -99,19 +101,14 @@ def _switches(_: Question, lines: Sequence[Line]) -> str:
 
 
 def _rows(_: Question, lines: Sequence[Line]) -> str:
-    """In the block with the most: the lines of the commonest kind that have a text or are followed by one."""
-    best = 0
-    for block in {line.block for line in lines}:
-        own = [line for line in lines if line.block == block]
-        icons = [
-            index
-            for index, line in enumerate(own)
-            if line.head not in ("", "text", "title")
-            and (line.text or (index + 1 < len(own) and own[index + 1].head in ("", "text")))
-        ]
-        texts = sum(line.head in ("", "text") for line in own)
-        best = max(best, len(icons) or texts)
-    return str(best)
+    """The most lines of one kind in a block with a text in them or below; texts alone where nothing else is."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for line, below in zip(lines, [*lines[1:], Line("", "", -1)], strict=True):
+        is_named = bool(line.text) or (below.block == line.block and below.head in TEXTS and bool(below.text))
+        if line.head != "title" and is_named:
+            counts[line.block, "" if line.head in TEXTS else line.head] += 1
+    with_icon = [count for (_, head), count in counts.items() if head]
+    return str(max(with_icon or counts.values(), default=0))
 
 
 _RULES = {

@@ -49,28 +49,27 @@ class Line:
 class View:
     text: str
     things: tuple[Thing, ...]
-    lines: tuple[Line, ...]
 
 
 def in_words(understood: Understood) -> View:
-    text = describe(understood)
     things = [Thing(part.text or part.meaning or part.kind, _centre(part.box)) for part in understood.parts]
-    return View(text, tuple(things), tuple(_word_lines(text)))
+    return View(describe(understood), tuple(things))
 
 
 def in_html(elements: Sequence[UiElement]) -> View:
-    text = screen_html(Screen(None, tuple(elements)))
-    found = re.findall(r'<(?:p|img) id=\d+ class="?(\w+)"? alt="([^"]*)"', text)
-    lines = [Line(kind.lower().replace("_", " "), words, 0) for kind, words in found]
-    return View(text, tuple(Thing(one.name, one.centre_yx) for one in elements), tuple(lines))
+    return View(screen_html(Screen(None, tuple(elements))), tuple(Thing(one.name, one.centre_yx) for one in elements))
 
 
-def _word_lines(text: str) -> list[Line]:
+def lines_of(text: str) -> list[Line]:
+    """The lines of a description or of HTML, whichever `text` is."""
+    if text.startswith("<"):
+        found = re.findall(r'<(?:p|img) id=\d+ class="?(\w+)"? alt="([^"]*)"', text)
+        return [Line(kind.lower().replace("_", " "), words, 0) for kind, words in found]
     lines = []
     for block, group in enumerate(text.split("\n\n")):
         for line in group.splitlines():
             head, _, words = line.partition(": ")
-            lines.append(Line(head.partition(" ")[2].rstrip(":"), words, block))
+            lines.append(Line(head.partition(" ")[2], words, block))
     return lines
 
 
