@@ -103,7 +103,7 @@ def _switches(_: Question, lines: Sequence[Line]) -> str:
 def _rows(_: Question, lines: Sequence[Line]) -> str:
     """The most lines of one kind in a block with a text in them or below; texts alone where nothing else is."""
     counts: Counter[tuple[int, str]] = Counter()
-    for line, below in zip(lines, [*lines[1:], Line("", "", -1)], strict=True):
+    for line, below in zip(lines, [*lines[1:], Line("", "", -1)], strict=False):
         is_named = bool(line.text) or (below.block == line.block and below.head in TEXTS and bool(below.text))
         if line.head != "title" and is_named:
             counts[line.block, "" if line.head in TEXTS else line.head] += 1

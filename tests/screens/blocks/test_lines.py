@@ -75,6 +75,13 @@ def test_tiny_and_thin_pictures_have_no_lines(size):
     assert find_lines(np.zeros((*size, 3), np.uint8)) == ([], [])
 
 
+def test_a_picture_of_20_000_rows_keeps_its_thin_lines():
+    pixels = np.full((20_000, 500, 3), 255, np.uint8)
+    pixels[9_000:9_002] = 200
+    flat, upright = find_lines(pixels)
+    assert {round(line.at, -1) for line in flat} == {9_000} and upright == []
+
+
 def test_one_colour_has_no_lines():
     assert find_lines(np.full((600, 300, 3), 77, np.uint8)) == ([], [])
 

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-LONGEST_SIDE = 1200
-"""Larger pictures are scaled down to it first."""
+SHORTER_SIDE, PIXELS = 600, 12_000_000
+"""Larger pictures are scaled down first, until their shorter side and their number of pixels are at most these."""
+
+SMALLEST = 8
+"""Pictures with a smaller side, in pixels, have no lines."""
 
 COLOURS, SHARE = 8, 0.02
 """At most so many predominant colours; each has at least this share of the pixels."""
@@ -49,11 +52,11 @@ class Line:
 def find_lines(pixels: np.ndarray) -> tuple[list[Line], list[Line]]:
     """(horizontal, vertical) border lines of `pixels`, uint8 (height, width, 3), each ordered by `at`."""
     height, width = pixels.shape[:2]
-    scale = max(1.0, max(height, width) / LONGEST_SIDE)
-    if min(height, width) / scale < 8:
+    if min(height, width) < SMALLEST:
         return [], []
+    scale = max(1.0, min(height, width) / SHORTER_SIDE, (height * width / PIXELS) ** 0.5)
     if scale > 1:
-        size = (round(width / scale), round(height / scale))
+        size = (max(1, round(width / scale)), max(1, round(height / scale)))
         pixels = cv2.resize(np.ascontiguousarray(pixels), size, interpolation=cv2.INTER_AREA)
     segments = _segments(quantise(pixels))
     across, along = np.abs(segments[:, 2:] - segments[:, :2]).T

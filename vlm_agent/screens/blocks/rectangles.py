@@ -7,7 +7,7 @@ from vlm_agent.screens.blocks.lines import Line
 Rectangle = tuple[float, float, float, float]
 """(top, left, bottom, right) in pixels."""
 
-NEARLY = 0.045
+NEARLY = 0.06
 """Lines nearly cross if they end at most this share of the picture's width apart: corners may be round."""
 
 NARROWEST, FLATTEST = 0.3, 0.02
