@@ -6,7 +6,7 @@ import numpy as np
 
 from vlm_agent.screens.blocks.lines import find_lines
 from vlm_agent.screens.blocks.rectangles import Rectangle, find_rectangles
-from vlm_agent.screens.order import reading_order
+from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.seen import Block, Box, Part
 
 BARS = ("status_bar", "navigation_bar")
