@@ -98,6 +98,15 @@ def test_the_buttons_of_the_system_are_no_tabs():
     assert active_tab(pixels, [part(index, box, kind="image") for index, box in enumerate(boxes)]) is None
 
 
+def test_keys_and_app_icons_are_no_tabs():
+    keys = ["#111111", "#111111", "#2060ff", "#111111"]
+    assert active_tab(*row_of_tabs(keys, names=("a", "s", "d", "f"))) is None
+    boxes = [(700, left, 750, left + 50) for left in (25, 125, 225, 325)]
+    colours = ("#d03020", "#d07020", "#808080", "#d04020")
+    dock = draw(*zip(boxes, colours, strict=True))
+    assert active_tab(dock, [part(index, box, kind="image") for index, box in enumerate(boxes)]) is None
+
+
 def test_no_parts_and_tiny_pictures_have_no_tab():
     assert active_tab(draw(), []) is None
     _, parts = row_of_tabs(["red", "black", "black", "black"])

@@ -35,6 +35,10 @@ COLOURED = 40
 DIFFERENT, CLEAR = 0.15, 1.6
 """The active tab's distance to the most similar other tab: at least so much, and so many times that of any other."""
 
+ALIKE = 0.25
+"""Largest distance of any other tab to the most similar one, unless a line marks the active tab: a row of app icons,
+each of its own colour, is no row of tabs."""
+
 UNDERLINE, UNDERLINED = 1.7, 2.0
 """Heights of a tab's name that are searched for a line below it; how much such a line adds to the distance. The paper
 looks at colours alone, but on a coloured bar only the line tells tabs apart."""
@@ -91,7 +95,7 @@ def tab_rows(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
         row.sort(key=lambda part: (part.box[1], part.id))
         if FEWEST <= len(row) <= MOST and _is_even(row):
             rows.append(tuple(row))
-    return [row for row in rows if not (_is_in_grid(row, parts) or _is_navigation(row))]
+    return [row for row in rows if not (_is_in_grid(row, parts) or _is_navigation(row) or _is_keyboard(row))]
 
 
 def _middle(box: Box) -> tuple[float, float]:
@@ -145,6 +149,11 @@ def _is_navigation(row: Sequence[Part]) -> bool:
     )
 
 
+def _is_keyboard(row: Sequence[Part]) -> bool:
+    """Whether most of these are single letters."""
+    return 2 * sum(len(part.text) == 1 for part in row) > len(row)
+
+
 def _is_stacked(row: Sequence[Part], other: Sequence[Part]) -> bool:
     """Whether two rows are icons and their names."""
     tall = max(part.box[2] for part in (*row, *other))
@@ -156,7 +165,7 @@ def _stands_out(pixels: np.ndarray, bins: np.ndarray, row: tuple[Part, ...]) -> 
     ink, around = zip(
         *(_distributions(bins, cell, part.box) for cell, part in zip(cells, row, strict=True)), strict=True
     )
-    underlined = _underlined(pixels, cells)
+    underlined = _underlined(pixels, cells) if all(part.text for part in row) else [False] * len(row)
     count = range(len(row))
     distances = np.array(
         [
@@ -172,6 +181,8 @@ def _stands_out(pixels: np.ndarray, bins: np.ndarray, row: tuple[Part, ...]) -> 
     nearest = distances.min(1)
     best, second = np.argsort(-nearest, kind="stable")[:2]
     if nearest[best] < max(DIFFERENT, CLEAR * nearest[second]):
+        return None
+    if nearest[second] > ALIKE and sum(underlined) != 1:
         return None
     return _Found(row[best], float(nearest[best]), row)
 
