@@ -1,7 +1,9 @@
 """Fixtures for every test."""
 
+import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,18 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real data is not at {folder}")
     return folder
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collects garbage neither during the imports of all tests nor, later, among what they imported: a collection
+    walks a million objects that stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 LONGEST_FIRST = ("test_overfit.py", "test_pipeline.py", "test_demo.py", "test_deepspeed.py")
