@@ -1,89 +1,53 @@
-"""Runs recipes on several CPU ranks each, one after the other, in forks of a process that has made the imports.
+"""Runs recipes and scripts on several CPU ranks, as torchrun starts them but without torchrun and the imports' time."""
 
-    python tests/helpers/forked_ranks.py RANKS RECIPE …
-
-Each rank is what torchrun would start, without torchrun and without the ten seconds that the imports take. What a rank
-prints goes to RECIPE.rank-N.log. The exit status is the number of recipes that failed on any rank.
-"""
-
-import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+from helpers import forks
+
 SECONDS = 200
-"""Of one recipe; ranks that wait for a dead one would wait for hours."""
+"""Of one script; ranks that wait for a dead one would wait for hours."""
+AFTER_FAILURE = 20
+
+_TRAIN = """
+import sys
+from vlm_agent.cli import main
+sys.exit(main(["train", "--config", sys.argv[1]]))
+"""
 
 
 def run(ranks: int, *recipes: Path) -> None:
-    """Fails with what the ranks printed, where one fails."""
-    command = [sys.executable, __file__, str(ranks), *map(str, recipes)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS * (1 + len(recipes)))
-    logs = [log_of(recipe, rank) for recipe in recipes for rank in range(ranks)]
-    printed = [f"{log}:\n{log.read_text()[-3000:]}" for log in logs if log.exists()]
-    assert done.returncode == 0, "\n".join([done.stderr[-3000:], *printed])
+    """Trains each, one after the other. Fails with what the ranks printed, where one fails."""
+    for recipe in recipes:
+        script = recipe.with_suffix(".py")
+        script.write_text(_TRAIN)
+        statuses, printed = launch(ranks, script, recipe)
+        assert statuses == [0] * ranks, printed
 
 
-def log_of(recipe: Path, rank: int) -> Path:
-    return recipe.with_suffix(f".rank-{rank}.log")
+def launch(ranks: int, script: Path, *arguments: object) -> tuple[list[int], str]:
+    """The exit status of `script` on each rank, and what all of them printed.
+
+    Some time after a rank has failed the others are killed.
+    """
+    logs = [script.with_suffix(f".rank-{rank}.log") for rank in range(ranks)]
+    common = {"WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port()}
+    started = [
+        forks.start(script, *arguments, output=log, RANK=rank, LOCAL_RANK=rank, **common)
+        for rank, log in enumerate(logs)
+    ]
+    deadline = time.monotonic() + SECONDS
+    while any(fork.poll() is None for fork in started) and time.monotonic() < deadline:
+        if any(fork.poll() for fork in started):
+            deadline = min(deadline, time.monotonic() + AFTER_FAILURE)
+        time.sleep(0.02)
+    for fork in started:
+        fork.kill()
+    return [fork.wait() for fork in started], "\n".join(f"{log}:\n{log.read_text()[-3000:]}" for log in logs)
 
 
-def _fork(recipe: Path, rank: int, ranks: int, port: int) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    status = 1
-    try:
-        descriptor = os.open(log_of(recipe, rank), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(descriptor, 1)
-        os.dup2(descriptor, 2)
-        names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks}
-        os.environ.update({name: str(value) for name, value in names.items()})
-        os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        from vlm_agent.cli import main
-
-        status = main(["train", "--config", str(recipe)])
-    except BaseException:  # noqa: BLE001 (a fork may not return into its parent's code)
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _ranks(recipe: Path, ranks: int) -> bool:
-    """Whether all ranks ended well. Once one has failed the others are killed."""
+def _port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    left = {_fork(recipe, rank, ranks, port) for rank in range(ranks)}
-    deadline, good = time.monotonic() + SECONDS, True
-    while left:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid:
-            left.discard(pid)
-            good = good and status == 0
-        if left and (not good or time.monotonic() > deadline):
-            good = False
-            for other in left:
-                os.kill(other, signal.SIGKILL)
-        time.sleep(0.02)
-    return good
-
-
-if __name__ == "__main__":
-    import vlm_agent.models  # noqa: I001 (makes torchvision importable)
-    import deepspeed  # noqa: F401
-    import peft  # noqa: F401
-    from transformers.models.llama import modeling_llama  # noqa: F401
-    from transformers.models.qwen2_5_vl import modeling_qwen2_5_vl  # noqa: F401
-
-    import vlm_agent.training.train  # noqa: F401
-
-    count = int(sys.argv[1])
-    sys.exit(sum(not _ranks(Path(recipe), count) for recipe in sys.argv[2:]))
+        return free.getsockname()[1]

@@ -3,14 +3,12 @@
 import io
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from helpers import chain_runs, tiny
+from helpers import chain_runs, forked_ranks, forks, tiny
 from rich.console import Console
 from safetensors.torch import load_file
 
@@ -71,12 +69,10 @@ def written(folder: Path, name: str, **training) -> Path:
     return path
 
 
-def launch(recipe: Path, killed_after: int = -1, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-    """Runs in the folder of the recipe."""
+def script_of(recipe: Path) -> Path:
     script = recipe.with_suffix(".py")
     script.write_text(_RANK)
-    command = [sys.executable, *launcher, str(script), str(recipe), str(killed_after)]
-    return subprocess.run(command, cwd=recipe.parent, capture_output=True, text=True, check=False, timeout=300)
+    return script
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:
@@ -90,8 +86,8 @@ def furthest(one: dict, other: dict) -> float:
 
 def test_a_killed_run_resumes_to_the_same_bits(folder, alone):
     recipe = written(folder, "killed", accumulation=2)
-    died = launch(recipe, killed_after=5)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    printed = recipe.with_suffix(".log")
+    assert forks.start(script_of(recipe), recipe, 5, output=printed).wait() == -signal.SIGKILL, printed.read_text()
     assert not (folder / "killed" / "run.json").exists()
     console = Console(file=io.StringIO(), width=200)
     train(read_recipe(recipe), console)
@@ -109,9 +105,8 @@ def test_worker_processes_train_the_same_bits(folder, alone):
 @pytest.mark.slow
 def test_two_ranks_of_zero_2_train_the_weights_of_one_process(folder, alone):
     recipe = written(folder, "zero2", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero2.json"))
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    done = launch(recipe, launcher=launcher)
-    assert (folder / "zero2" / "run.json").is_file(), done.stderr
+    _, printed = forked_ranks.launch(2, script_of(recipe), recipe, -1)
+    assert (folder / "zero2" / "run.json").is_file(), printed
     assert furthest(alone, weights(folder / "zero2")) < TOLERANCE
     assert main(["train", "--config", str(written(folder, "short", accumulation=2, steps=1))]) == OK
     assert furthest(alone, weights(folder / "short")) > 100 * TOLERANCE

@@ -1,12 +1,10 @@
 """DeepSpeed on two real ranks trains the weights of one process, and resumes a stopped run."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from helpers import tiny, tiny_qwen
+from helpers import forked_ranks, tiny, tiny_qwen
 from safetensors.torch import load_file
 
 from vlm_agent.cli import main
@@ -99,13 +97,12 @@ def written(folder: Path, name: str, **training) -> Path:
     return path
 
 
-def launch(recipe: Path, stop_at: int = -1, ranks: int = 2) -> subprocess.CompletedProcess:
-    """Runs in the folder of the recipe, which has no deepspeed_configs/."""
+def launch(recipe: Path, stop_at: int = -1, ranks: int = 2) -> tuple[list[int], str]:
+    """The ranks' statuses, and what they printed. They run in the folder of the recipe, which has no
+    deepspeed_configs/."""
     script = recipe.with_suffix(".py")
     script.write_text(_RANK)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(ranks)]
-    command = [*launcher, str(script), str(recipe), str(stop_at)]
-    return subprocess.run(command, cwd=recipe.parent, capture_output=True, text=True, check=False, timeout=400)
+    return forked_ranks.launch(ranks, script, recipe, stop_at)
 
 
 def adapter(run: Path) -> dict:
@@ -120,8 +117,8 @@ def furthest(one: dict, other: dict) -> float:
 @pytest.mark.parametrize("stage", ["cpu_zero2", "cpu_zero3"])
 def test_two_ranks_train_the_adapter_of_one_process(folder, alone, stage):
     recipe = written(folder, stage, deepspeed=f"deepspeed_configs/{stage}.json")  # the shipped file
-    done = launch(recipe)
-    assert (folder / stage / "run.json").is_file(), done.stderr
+    _, printed = launch(recipe)
+    assert (folder / stage / "run.json").is_file(), printed
     trained = adapter(folder / stage)
     assert furthest(alone, trained) < TOLERANCE
     assert max(weight.abs().max().item() for name, weight in trained.items() if "lora_B" in name) > 100 * TOLERANCE
@@ -130,12 +127,12 @@ def test_two_ranks_train_the_adapter_of_one_process(folder, alone, stage):
 
 def test_a_zero3_run_that_was_stopped_resumes_to_the_same_adapter(folder, alone):
     recipe = written(folder, "stopped", deepspeed=str(ROOT / "deepspeed_configs" / "cpu_zero3.json"))
-    stopped = launch(recipe, stop_at=2)
-    assert f"exitcode  : {EXIT_STATUS}" in stopped.stderr, stopped.stderr
+    statuses, printed = launch(recipe, stop_at=2)
+    assert statuses == [EXIT_STATUS] * 2, printed
     assert "SIGUSR1 after step 3" in (folder / "stopped" / "stopped").read_text()
     assert not (folder / "stopped" / "run.json").exists()
-    done = launch(recipe)
-    assert (folder / "stopped" / "run.json").is_file(), done.stderr
+    _, printed = launch(recipe)
+    assert (folder / "stopped" / "run.json").is_file(), printed
     assert not (folder / "stopped" / "stopped").exists()
     assert furthest(alone, adapter(folder / "stopped")) < TOLERANCE
 
@@ -150,8 +147,8 @@ def test_zero3_saves_a_complete_llama_vit_with_its_frozen_weights(folder):
     content["output"] = str(folder / "cut")
     content["training"]["deepspeed"] = str(ROOT / "deepspeed_configs" / "cpu_zero3.json")
     cut.write_text(yaml.safe_dump(content))
-    done = launch(cut, ranks=1)
-    assert (folder / "cut" / "run.json").is_file(), done.stderr
+    _, printed = launch(cut, ranks=1)
+    assert (folder / "cut" / "run.json").is_file(), printed
     one, other = (load_file(folder / name / "model" / "model.safetensors") for name in ("plain", "cut"))
     assert furthest(one, other) < TOLERANCE
     assert int(cut.with_suffix(".gathered").read_text()) <= max(weight.numel() for weight in other.values())

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-from helpers import tiny, two_ranks
+from helpers import forks, tiny, two_ranks
 from rich.console import Console
 from safetensors.torch import load_file
 
@@ -396,7 +396,6 @@ def test_ranks_wait_an_hour_for_each_other_with_and_without_deepspeed(shards, tm
 _KILLED = """
 import sys, os, signal
 from pathlib import Path
-sys.path.insert(0, sys.argv[3])
 from vlm_agent.training import train as module
 from transformers import TrainerCallback
 from rich.console import Console
@@ -423,9 +422,10 @@ def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(shards, tmp
     recipe = read_recipe(path, {key.replace("__", "."): value for key, value in options.items()})
     resolved = tmp_path / "resolved.yaml"
     resolved.write_text(recipe.to_yaml())
-    command = [sys.executable, "-c", _KILLED, str(resolved), "5", str(Path(__file__).parents[2])]
-    died = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    script = tmp_path / "killed.py"
+    script.write_text(_KILLED)
+    printed = tmp_path / "printed"
+    assert forks.start(script, resolved, 5, output=printed).wait() == -signal.SIGKILL, printed.read_text()
     assert not (tmp_path / "killed" / "run.json").exists()
     # What a kill in the middle of writing leaves: a newer checkpoint without its last file.
     half = tmp_path / "killed" / "checkpoints" / "checkpoint-5"

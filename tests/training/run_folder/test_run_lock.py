@@ -3,16 +3,13 @@
 import errno
 import io
 import os
-import signal
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import yaml
-from helpers import tiny
+from helpers import forks, tiny
 from rich.console import Console
 
 from vlm_agent.errors import DatasetError
@@ -51,7 +48,9 @@ def recipe(tmp_path) -> Path:
 
 
 def test_a_second_run_into_the_same_folder_is_refused_and_a_dead_ones_lock_is_taken_over(recipe, tmp_path):
-    first = subprocess.Popen([sys.executable, "-c", _STUCK, str(recipe)])
+    script = tmp_path / "stuck.py"
+    script.write_text(_STUCK)
+    first = forks.start(script, recipe, output=tmp_path / "printed")
     try:
         checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint-1" / "trainer_state.json"
         deadline = time.monotonic() + 120
@@ -63,7 +62,7 @@ def test_a_second_run_into_the_same_folder_is_refused_and_a_dead_ones_lock_is_ta
         assert f"(process {first.pid} on {socket.gethostname()}, since " in str(refusal.value)
         assert contents(tmp_path / "run") == before
     finally:
-        first.send_signal(signal.SIGKILL)
+        first.kill()
         first.wait()
     train(read_recipe(recipe), Console(file=io.StringIO()))
     assert (tmp_path / "run" / "run.json").is_file()
