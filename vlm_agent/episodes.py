@@ -227,7 +227,7 @@ WIDGET_KINDS = (
     "spinner",
     "switch",
 )
-"""The 12 kinds of widgets that VisionTasker detects (section 4.1)."""
+"""The 12 kinds of widgets that VisionTasker detects (section 4.1). A `radio_group` is one of the buttons of a group."""
 
 
 @dataclass(frozen=True, slots=True)
