@@ -17,6 +17,16 @@ PARTIAL = ".partial"
 """The suffix of temporary names."""
 
 
+def _umask() -> int:
+    """The process's umask, which can only be read by setting it: once, before there are threads."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+_UMASK = _umask()
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` to write to, renamed to `path` when the block ends without an error.
@@ -29,6 +39,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
     try:
         yield temporary
+        share_as_created(temporary)
         _sync(temporary)
         temporary.replace(path)
     except BaseException:
@@ -58,6 +69,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary)
         raise
     sync_folder(path.parent)
+
+
+def share_as_created(file: Path) -> None:
+    """Gives a file the permissions of the process's umask. Safetensors creates files that only their owner can read."""
+    file.chmod(0o666 & ~_UMASK)
 
 
 def is_free(folder: Path) -> bool:

@@ -93,6 +93,17 @@ def test_each_step_is_shown_and_the_trace_is_complete(run, tmp_path, capsys):
     assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF89a")
 
 
+def test_a_goal_that_is_declared_but_not_reached_fails(run, capsys):
+    assert run([Action.complete()]) == FAILED
+    assert "complete (1 steps" in (printed := capsys.readouterr().out)
+    assert "The goal is not reached" in printed
+
+
+def test_a_goal_of_the_users_own_is_not_judged_by_the_task(run, capsys):
+    assert run([Action.complete()], "--goal", "do nothing") == OK
+    assert "reached" not in capsys.readouterr().out
+
+
 def test_without_a_task_the_goal_is_that_of_the_option(run, tmp_path):
     assert run([Action.complete()], "--goal", "open the mail", device="simulated") == OK
     assert read_trace(tmp_path / "trace").heading.goal == "open the mail"

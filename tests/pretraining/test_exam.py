@@ -19,6 +19,7 @@ from helpers.exam import (
 
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Action
+from vlm_agent.models.run_layout import base_folder
 from vlm_agent.pretraining.instructed_walk import draw_instructed_walk
 from vlm_agent.pretraining.lessons import Lessons
 from vlm_agent.pretraining.screens import DrawnScreen
@@ -51,6 +52,16 @@ def test_batched_answers_equal_those_of_single_questions(agent):
     together = [answer.text for answer in answer_questions(agent, iter(questions))]
     alone = [next(answer_questions(agent, iter([question]))).text for question in questions]
     assert together == alone
+
+
+def test_the_embedded_base_finds_names_reads_and_copies_on_held_out_screens():
+    """A floor: any slip in preprocessing, such as a wrong normalisation of pixels, falls below it."""
+    agent = VlmAgent.from_run(base_folder("phone_vlm_tiny"))
+    answers = answer_questions(agent, held_out_questions(Lessons(agent.sentences), 16))
+    right = {task: figures["right"] for task, figures in accuracy_by_task(list(answers)).items()}
+    floors = {"icon: name → tap": 14, "place → icon": 12, "word: name → tap": 6, "which is not here": 12}
+    floors |= {"copy a text": 14, "goal: copy a text": 12}
+    assert {task: right[task] for task, floor in floors.items() if right[task] < floor} == {}
 
 
 def judged(task: str, text: str) -> QuestionResult:

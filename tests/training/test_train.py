@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -123,8 +124,19 @@ def test_training_lowers_the_loss(shards, tmp_path):
 
 def test_a_finished_run_is_not_changed(shards, finished):
     folder = finished[0]
-    with pytest.raises(RecipeError, match="holds a finished run"):
-        run(shards, folder.parent)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+    assert "is finished; nothing to do" in run(shards, folder.parent)[1]
+    with pytest.raises(RecipeError, match=r"differs in .*seed"):
+        run(shards, folder.parent, seed="5")
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_every_file_of_a_run_has_the_permissions_of_the_umask(finished):
+    umask = os.umask(0o077)
+    os.umask(umask)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in finished[0].rglob("*") if path.is_file()}
+    assert {"model.safetensors", "recipe.yaml"} <= modes.keys()
+    assert {name: oct(mode) for name, mode in modes.items() if mode != 0o666 & ~umask} == {}
 
 
 def test_a_failed_start_does_not_block_the_corrected_one(shards, tmp_path):

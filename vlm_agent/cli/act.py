@@ -39,7 +39,8 @@ the run immediately, q stops it before the next action. The trace is written ste
 An action that could spend money needs confirmation; without one it is refused. Such actions are detected by words on
 the screen and in the activity's name. This filter gives no guarantee: supervise an agent that can pay.
 
-Exit status 0: the agent declared the goal complete or impossible."""
+Exit status 0: the agent declared the goal complete or impossible, and a phone that knows the task agrees; 1 otherwise,
+130 after Ctrl-C or q."""
 
 
 def add(commands: Commands) -> None:
@@ -109,7 +110,8 @@ def run(options: argparse.Namespace) -> int:
 
             with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
                 ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch)
-        _say(console, _summary(ending, phone))
+        reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
+        _say(console, _summary(ending, reached))
         store = getattr(settings, "demonstrations", None)
         if store is not None and ending.reason not in ("complete", "stopped"):
             _say(console, _request_to_be_shown(goal, str(store)))
@@ -121,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
         _say(console, f"Drew {options.animation}")
     if ending.reason == "stopped":
         return INTERRUPTED
-    return OK if ending.is_declared else FAILED
+    return OK if ending.is_declared and reached is not False else FAILED
 
 
 def _one_step(phone: "OpenedDevice", goal: str) -> "Episode":
@@ -171,13 +173,12 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-def _summary(ending: "Ending", phone: "OpenedDevice") -> str:
+def _summary(ending: "Ending", reached: bool | None) -> str:
+    """One line. `reached`: whether the goal is reached; None without a task, and for a goal of the user's own."""
     reason = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
     doubt = f", {ending.in_doubt} of them in doubt" if ending.in_doubt else ""
-    reached = ""
-    if phone.task is not None:
-        reached = ". The goal is reached" if phone.task.reached(phone.device) else ". The goal is not reached"
-    return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){reached}"
+    verdict = {None: "", True: ". The goal is reached", False: ". The goal is not reached"}[reached]
+    return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){verdict}"
 
 
 def _request_to_be_shown(goal: str, store: str) -> str:

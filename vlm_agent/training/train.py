@@ -33,19 +33,26 @@ from vlm_agent.training.loop.preemption import Preemption, forget_stop
 from vlm_agent.training.loop.trainer import AgentTrainer, ConsoleProgress, ProgressFile
 from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point
-from vlm_agent.training.run_folder.layout import claim, mark_finished, refuse_other_runs
+from vlm_agent.training.run_folder.layout import claim, is_finished, mark_finished, refuse_other_runs
 from vlm_agent.training.run_folder.progress import PROGRESS
 from vlm_agent.training.run_folder.run_lock import run_lock
 
 
 def train(recipe: Recipe, console: Console) -> Path:
-    """Trains `recipe` and returns its run folder. An interrupted run resumes from its newest complete checkpoint.
+    """Trains `recipe` and returns its run folder. An interrupted run resumes from its newest complete checkpoint; of a
+    finished one nothing changes.
 
-    Under torchrun every rank calls this. Raises RecipeError where the folder holds a finished run or a run of another
-    recipe, DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite,
+    Under torchrun every rank calls this. Raises RecipeError where the folder holds a run of another recipe,
+    DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite,
     Stopped after SIGTERM or SIGUSR1 and a checkpoint.
     """
-    lock = run_lock(Path(recipe.output), console.print) if is_first_rank() else nullcontext()
+    run = Path(recipe.output)
+    if is_finished(run):
+        refuse_other_runs(run, recipe)
+        if is_first_rank():
+            console.print(f"{run} is finished; nothing to do", highlight=False, markup=False, soft_wrap=True)
+        return run
+    lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
     with Preemption() as preemption, lock:
         return _train(recipe, console, preemption)
 

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from vlm_agent.errors import CheckpointError, RecipeError
+from vlm_agent.files import share_as_created
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.quantisation import dequantise, is_quantised, weight_count
 from vlm_agent.recipe.model import Lora, TrainedParts
@@ -125,6 +126,8 @@ def save_trained_weights(
         model.save_pretrained(str(folder), state_dict=state)
     else:
         model.save_pretrained(folder, max_shard_size=SHARD_SIZE, state_dict=state)
+    for file in folder.glob("*.safetensors"):
+        share_as_created(file)
 
 
 def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = False) -> PeftModel:

@@ -33,11 +33,15 @@ TENSORBOARD = "tensorboard"
 _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
 
 
+def is_finished(run: Path) -> bool:
+    return (run / FINISHED).exists()
+
+
 def refuse_other_runs(run: Path, recipe: Recipe) -> None:
-    """Raises RecipeError where the folder holds a finished run, or one of another recipe."""
-    if (run / FINISHED).exists():
-        raise RecipeError(f"{run} holds a finished run; choose another output, or remove it")
+    """Raises RecipeError where the folder holds a run of another recipe, or a finished one without its recipe."""
     path = run / RECIPE_FILE
+    if is_finished(run) and not path.exists():
+        raise RecipeError(f"{run} holds a finished run without {RECIPE_FILE}; choose another output, or remove it")
     if not path.exists():
         return
     before, now = decisive_keys(read_recipe(path)), decisive_keys(recipe)
