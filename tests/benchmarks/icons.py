@@ -9,7 +9,7 @@ a phone might show it, with random colours, size 12 to 96 pixels, background, bl
 `real`: elements of ../shared/data/annotated_screens without text, by their content description. `DESCRIPTIONS` states
 which meanings a description permits; the others say nothing of an icon ("Tab 1 of 2") or stand on the screen
 as text ("Cancel"). Do not tune to these screens.
-`milliseconds`: of processor time a crop, crops of 48 pixels, 16 at a time.
+`kept`: least score → [guesses with such a score, right ones among them]. `milliseconds`: of processor time a crop, crops of 48 pixels, 16 at a time.
 
 The same command resumes: finished parts are files in the output folder. The last line of output is JSON.
 """
@@ -36,6 +36,9 @@ SCREENS = Path(__file__).resolve().parents[2].parent / "shared/data/annotated_sc
 STYLES = ("thin", "light", "bold", "fill")
 QUICK = 12
 """With --quick, one icon of this many."""
+
+LEAST = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+"""Scores below which guesses would be dropped."""
 
 DESCRIPTIONS = {
     "navigate up": ("back", "previous"),
@@ -105,7 +108,11 @@ def score(reader: IconReader, cases: list[Case]) -> dict[str, Any]:
     for found, right_first, (name, _, right) in zip(names, first, cases, strict=True):
         if not right_first:
             wrong[right[0]].append(f"{name} → {found[0] if found else 'none'}")
-    return {"icons": len(cases), "first": sum(first), "three": sum(three), "wrong": dict(wrong)}
+    scores = np.array([found[0].score if found else 0.0 for found in guesses])
+    kept = {
+        str(least): [int((scores >= least).sum()), int((np.array(first) & (scores >= least)).sum())] for least in LEAST
+    }
+    return {"icons": len(cases), "first": sum(first), "three": sum(three), "kept": kept, "wrong": dict(wrong)}
 
 
 def by_meaning(icons: list[Icon], result: dict[str, Any]) -> dict[str, list[int]]:

@@ -174,6 +174,18 @@ def test_files_that_are_not_weights_are_named(tmp_path):
         read_icons(f"phone_icons_tiny:{tmp_path / 'new.safetensors'}")
 
 
+def test_a_second_training_continues_from_the_weights_of_the_first(uninterrupted, tmp_path, capsys):
+    config = recipe(tmp_path, start=str(uninterrupted), steps=1, learning_rate=1e-9)
+    assert main(["--config", str(config)]) == 0
+    one, other = (load_file(run / weights.WEIGHTS) for run in (uninterrupted, tmp_path / "run"))
+    names = [name for name in one if name.endswith("weight")]
+    assert all(torch.allclose(one[name], other[name], atol=1e-3) for name in names)
+    plan = json.loads((tmp_path / "run/job/plan.json").read_text())
+    assert len(plan["start_sha256"]) == 64
+    assert main(["--config", str(recipe(tmp_path, start=str(tmp_path / "absent")))]) == 1
+    assert "absent cannot be read" in capsys.readouterr().err
+
+
 def test_two_trainings_do_not_write_to_one_folder(tmp_path):
     settings = TinyTraining(**{**KEYS, "output": str(tmp_path / "run")})
     with (

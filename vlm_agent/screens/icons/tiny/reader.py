@@ -12,7 +12,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.screens.icons.crops import normalised
 from vlm_agent.screens.icons.guesses import guesses
 from vlm_agent.screens.icons.tiny.network import SIDE, Network, channels_last
-from vlm_agent.screens.icons.tiny.weights import WEIGHTS, read
+from vlm_agent.screens.icons.tiny.weights import WEIGHTS, file_of, read
 from vlm_agent.screens.seen import IconReader, Meaning
 
 SHIPPED = Path(__file__).with_name("phone_icons_tiny") / WEIGHTS
@@ -31,8 +31,7 @@ class TinyIcons(IconReader):
         Raises CheckpointError where the file cannot be used, or where the package's own differs from its sha256.
         """
         if path:
-            file = Path(path)
-            return cls(*read(file / WEIGHTS if file.is_dir() else file))
+            return cls(*read(file_of(path)))
         check_shipped(SHIPPED)
         return cls(*read(SHIPPED))
 

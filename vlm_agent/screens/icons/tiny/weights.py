@@ -16,6 +16,11 @@ WEIGHTS = "model.safetensors"
 _FORMAT = "phone_icons_tiny 1"
 
 
+def file_of(path: str) -> Path:
+    """The file of weights that a path names: itself, or that in a run's folder."""
+    return Path(path) / WEIGHTS if Path(path).is_dir() else Path(path)
+
+
 def write(network: Network, meanings: list[str], path: Path) -> None:
     tensors = {name: _halved(tensor) for name, tensor in network.state_dict().items()}
     with atomic_write(path) as temporary:

@@ -1,5 +1,6 @@
 """Trains `phone_icons_tiny` on icon fonts."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ import torch
 from pydantic import Field, model_validator
 from torch.nn import functional
 
+from vlm_agent.errors import RecipeError
 from vlm_agent.screens.icons.crops import normalised
 from vlm_agent.screens.icons.meanings import MEANINGS
 from vlm_agent.screens.icons.tiny import weights
@@ -24,9 +26,13 @@ KNOWN = (*SETS, SIMULATED)
 
 
 class TinyTraining(LoopSettings):
-    """`sets`: sets of icons to train on. `label_smoothing`: of the cross entropy."""
+    """`start`: weights to continue from, a folder of a run or a file; None for random ones. `sets`: to train on.
+
+    `label_smoothing`: of the cross entropy.
+    """
 
     reader: str = "phone_icons_tiny"
+    start: str | None = None
     sets: Annotated[tuple[str, ...], Field(min_length=1)] = KNOWN
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1
 
@@ -37,8 +43,7 @@ class TinyTraining(LoopSettings):
 
     def run(self, console: "Console") -> dict[str, Any]:
         """Trains, or resumes, and writes the weights to `output`."""
-        torch.manual_seed(self.seed)
-        network = channels_last(Network(len(MEANINGS)))
+        network, identity = self._initial()
         batches = Batches(icons_of(list(self.sets)), self)
         meanings = list(MEANINGS)
 
@@ -49,7 +54,19 @@ class TinyTraining(LoopSettings):
         def save(folder: Path) -> None:
             weights.write(network, meanings, folder / weights.WEIGHTS)
 
-        return train(self, network, loss_of, save, console, {"meanings": meanings, "icons": len(batches.icons)})
+        return train(self, network, loss_of, save, console, {**identity, "icons": len(batches.icons)})
+
+    def _initial(self) -> tuple[Network, dict[str, Any]]:
+        """The network before the first step, and what it depends on besides the settings."""
+        identity: dict[str, Any] = {"meanings": list(MEANINGS)}
+        if self.start is None:
+            torch.manual_seed(self.seed)
+            return channels_last(Network(len(MEANINGS))), identity
+        path = weights.file_of(self.start)
+        network, meanings = weights.read(path)
+        if meanings != list(MEANINGS):
+            raise RecipeError(f"start: {path} has other meanings than this version; train from random weights")
+        return channels_last(network), {**identity, "start_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def check_sets(sets: Sequence[str]) -> None:
