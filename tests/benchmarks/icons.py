@@ -9,7 +9,8 @@ a phone might show it, with random colours, size 12 to 96 pixels, background, bl
 `real`: elements of ../shared/data/annotated_screens without text, by their content description. `DESCRIPTIONS` states
 which meanings a description permits; the others say nothing of an icon ("Tab 1 of 2") or stand on the screen
 as text ("Cancel"). Do not tune to these screens.
-`kept`: least score → [guesses with such a score, right ones among them]. `milliseconds`: of processor time a crop, crops of 48 pixels, 16 at a time.
+`kept`: least score → [guesses with such a score, right ones among them].
+`milliseconds`: of processor time a crop, crops of 48 pixels, 16 at a time.
 
 The same command resumes: finished parts are files in the output folder. The last line of output is JSON.
 """
@@ -110,7 +111,8 @@ def score(reader: IconReader, cases: list[Case]) -> dict[str, Any]:
             wrong[right[0]].append(f"{name} → {found[0] if found else 'none'}")
     scores = np.array([found[0].score if found else 0.0 for found in guesses])
     kept = {
-        str(least): [int((scores >= least).sum()), int((np.array(first) & (scores >= least)).sum())] for least in LEAST
+        str(least): [int((scores >= least).sum()), int((np.array(first, bool) & (scores >= least)).sum())]
+        for least in LEAST
     }
     return {"icons": len(cases), "first": sum(first), "three": sum(three), "kept": kept, "wrong": dict(wrong)}
 
