@@ -13,7 +13,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options that choose the readers; None means the default of `Readers`."""
     parser.add_argument("--words", choices=("en", "zh"), help="screen: language of the description (default en)")
     parser.add_argument("--widgets", metavar="NAME", help="screen: detector of widgets (edges, onnx:FILE, …)")
-    parser.add_argument("--icons", metavar="NAME", help="screen: reader of icons (none, clip:FOLDER, …)")
+    parser.add_argument("--icons", metavar="NAME", help="screen: reader of icons (phone_icons_tiny, clip:FOLDER, none)")
 
 
 def inspect_screen(options: argparse.Namespace) -> int:

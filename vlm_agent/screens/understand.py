@@ -36,7 +36,7 @@ class Readers(Section):
 
     text: Annotated[TextSettings, chosen_from(TEXT_READERS, default="rapidocr")] = RapidOcrSettings()
     widgets: str = "edges"
-    icons: str = "none"
+    icons: str = "phone_icons_tiny"
     icon_score: Annotated[float, Field(ge=0, le=1)] = 0.5
 
     @field_validator("text", mode="before")
