@@ -19,6 +19,8 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.training.train import train
 
 RECIPE = Path(__file__).parents[1] / "recipes/llama_vit_tiny.yaml"
+# A quarter of the pixels and half the tokens: enough to tell the screens apart, and a quarter of the time.
+SMALL_SCREENS = {"model.screen_size": "[224, 104]", "model.visual_grid": "[14, 4]"}
 ACTIONS_ONLY = {"model.element_loss": "0", "training.save_steps": "null"}
 
 
@@ -33,7 +35,7 @@ def _overfit(records: Path, folder: Path, **keys) -> dict:
 
 
 def test_the_real_episode_is_converted_learned_and_predicted_4_of_4(shared, tmp_path):
-    keys = {"training.steps": "80", "training.batch_size": "1"}
+    keys = SMALL_SCREENS | {"training.steps": "80", "training.batch_size": "1"}
     scores = _overfit(shared / "data/aitw_tfrecord", tmp_path, **keys)
     assert scores["official"]["google_apps"]["steps"] == 4
     assert scores["official"]["google_apps"]["partial_match"] == scores["strict"]["google_apps"]["partial_match"] == 100
@@ -42,13 +44,7 @@ def test_the_real_episode_is_converted_learned_and_predicted_4_of_4(shared, tmp_
 @pytest.mark.slow
 def test_20_simulated_episodes_are_learned_to_95_percent_strict(tmp_path):
     simulate(tmp_path / "aitw", 20, seed=5, splits={"train": 1.0}, console=Console(file=io.StringIO()))
-    # A quarter of the pixels and half the tokens: enough to tell 20 episodes apart, and a minute instead of four.
-    keys = {
-        "model.screen_size": "[224, 104]",
-        "model.visual_grid": "[14, 4]",
-        "training.steps": "300",
-        "training.batch_size": "2",
-    }
+    keys = SMALL_SCREENS | {"training.steps": "300", "training.batch_size": "2"}
     scores = _overfit(tmp_path / "aitw", tmp_path, **keys)
     assert scores["strict"]["overall"]["episodes"] == 20
     assert scores["strict"]["overall"]["partial_match"] >= 95
