@@ -33,6 +33,20 @@ def read_elements(dump: str, size: tuple[int, int]) -> tuple[UiElement, ...]:
     return tuple(element for element in elements if element is not None)[:MAX_ELEMENTS]
 
 
+def read_field(dump: str) -> tuple[str, str | None] | None:
+    """(name, content) of the text field with the focus, None if the dump has none. The content of a password field is
+    None, whatever the dump has."""
+    parser = _NodeParser()
+    parser.feed(dump)
+    for node in parser.nodes:
+        if node.get("focused") == "true" and (node.get("class") or "").endswith(("EditText", "AutoCompleteTextView")):
+            name = (node.get("content-desc") or node.get("hint") or "").strip()[:LONGEST_TEXT]
+            if node.get("password") == "true":
+                return _password_field(name), None
+            return name, (node.get("text") or "")[:LONGEST_TEXT]
+    return None
+
+
 class _NodeParser(HTMLParser):
     """Collects the attributes of every <node> in `nodes`."""
 

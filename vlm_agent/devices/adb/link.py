@@ -3,8 +3,12 @@
 When the connection breaks, the link waits for the phone, and reconnects if the phone is on the network.
 """
 
+import socket
 import subprocess
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import adbutils
@@ -89,6 +93,43 @@ class AdbLink:
                 "whether the command took effect, and it is not repeated: look at the screen"
             ) from error
         return _output_of(line, answer)
+
+    @contextmanager
+    def stream(self, *commands: Words) -> Iterator[Iterator[bytes]]:
+        """The output of commands that run until the block ends, piece by piece as it is written.
+
+        They run on a terminal, because Android's programs write line by line only there. The iterator raises
+        DeviceLostError if the connection breaks or the commands end; when the block ends, it stops.
+        """
+        connection = self._patient_transport()
+        with connection.conn as end:
+            request = f"shell,v2,pty:{command_line(*commands)}".encode()
+            end.sendall(b"%04x" % len(request) + request)
+            connection.check_okay()
+            end.settimeout(None)
+            ended = threading.Event()
+            try:
+                yield self._pieces(connection, commands, ended)
+            finally:
+                ended.set()
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for the next piece
+
+    def _pieces(
+        self, connection: adbutils.AdbConnection, commands: tuple[Words, ...], ended: threading.Event
+    ) -> Iterator[bytes]:
+        cause = "it ended"
+        try:
+            while (header := connection.read_exact(5))[0] != _EXIT:
+                data = connection.read_exact(int.from_bytes(header[1:], "little"))
+                if header[0] in (_STDOUT, _STDERR):
+                    yield data
+        except CONNECTION_ERRORS as error:
+            cause = reason(error)
+        if not ended.is_set():
+            raise DeviceLostError(
+                f"`{command_line(*commands)}` on {self.serial} stopped ({cause}); check its connection"
+            )
 
     def _transport(self) -> adbutils.AdbConnection:
         """A connection to adb's server whose next request goes to the phone."""

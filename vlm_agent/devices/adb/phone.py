@@ -11,6 +11,8 @@ restores the previous one: it types any text, but screens with a keyboard show o
 import io
 import re
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 import numpy as np
@@ -37,8 +39,9 @@ class AdbPhone:
     """`serial` as `adb devices` prints it, or host:port; None selects the only connected phone.
 
     A screenshot is returned once two captures `settle_interval` seconds apart are equal, or after `settle_limit`
-    seconds. A lost connection raises an error only if it is not restored within `patience` seconds. Raises a
-    DeviceError that explains the problem.
+    seconds. A lost connection raises an error only if it is not restored within `patience` seconds.
+    `selects_keyboard`: False leaves the phone's keyboard as it is, for a person who types. Raises a DeviceError that
+    explains the problem.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class AdbPhone:
         settle_interval: float = 0.2,
         settle_limit: float = 3.0,
         patience: float = 30.0,
+        selects_keyboard: bool = True,
     ) -> None:
         self._interval, self._limit = settle_interval, settle_limit
         self._link = AdbLink(serial, patience)
@@ -58,7 +62,8 @@ class AdbPhone:
         self._keyboard_before: str | None = None
         try:
             self._check_screen()
-            self._select_keyboard()
+            if selects_keyboard:
+                self._select_keyboard()
         except DeviceError:
             self._link.close()
             raise
@@ -107,11 +112,23 @@ class AdbPhone:
 
         Takes one or two seconds.
         """
+        dump = self.hierarchy()
+        return None if dump is None else read_elements(dump, self.size)
+
+    def hierarchy(self) -> str | None:
+        """What `uiautomator dump` reports, as XML; None if it fails."""
         try:
-            dump = self._link.ask(*COMMANDS)
+            return self._link.ask(*COMMANDS).decode(errors="replace")
         except RefusedError:
             return None
-        return read_elements(dump.decode(errors="replace"), self.size)
+
+    def ask(self, *words: str) -> str:
+        """The output of a command without side effects. Raises RefusedError if it fails."""
+        return self._link.ask(words).decode(errors="replace")
+
+    def stream(self, *words: str) -> AbstractContextManager[Iterator[bytes]]:
+        """The output of a command that runs until the block ends; see `AdbLink.stream`."""
+        return self._link.stream(words)
 
     def perform(self, action: Action) -> None:
         """Perform one action, at most once; see `Device.perform`.

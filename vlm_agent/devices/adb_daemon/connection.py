@@ -2,9 +2,10 @@
 
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from vlm_agent.devices.adb_daemon.wire import (
     AUTH,
@@ -37,6 +38,17 @@ class Service(Protocol):
         """The response to `data` from the client."""
 
 
+@runtime_checkable
+class PushingService(Service, Protocol):
+    """A service that sends data by itself."""
+
+    def attach(self, push: Callable[[bytes], None]) -> None:
+        """Called once, when the stream is open. `push` sends data; any thread may call it."""
+
+    def close(self) -> None:
+        """Called once, when the stream is closed."""
+
+
 class _Stream:
     """The state of one stream. It sends one packet at a time and waits for its acknowledgement, as the protocol
     requires."""
@@ -60,15 +72,21 @@ class Connection:
         self._streams: dict[int, _Stream] = {}
         self._limit = MAX_PAYLOAD
         self._numbers = 0
+        self._lock = threading.RLock()
 
     def serve(self) -> None:
         """Handles packets until the connection ends. Never raises for a broken connection or an invalid packet."""
         with self._end, self._end.makefile("rb") as stream:
             try:
                 while (packet := read_packet(stream)) is not None:
-                    self._handle(packet)
+                    with self._lock:
+                        self._handle(packet)
             except (OSError, WireError):
                 return  # broken connections are normal for a phone
+            finally:
+                with self._lock:
+                    for open_stream in tuple(self._streams.values()):
+                        self._forget(open_stream)
 
     def hang_up(self) -> None:
         """Closes the connection; may be called from any thread."""
@@ -112,10 +130,27 @@ class Connection:
         self._send(OKAY, stream.local, remote)
         stream.add(service.start(), self._limit)
         self._pump(stream)
+        if isinstance(service, PushingService):
+            service.attach(lambda data: self._push(stream, data))
+
+    def _push(self, stream: _Stream, data: bytes) -> None:
+        with self._lock:
+            if stream.local not in self._streams:
+                return
+            stream.add(data, self._limit)
+            try:
+                self._pump(stream)
+            except OSError:
+                return  # `serve` ends
+
+    def _forget(self, stream: _Stream) -> None:
+        del self._streams[stream.local]
+        if isinstance(stream.service, PushingService):
+            stream.service.close()
 
     def _continue(self, stream: _Stream, packet: Packet) -> None:
         if packet.command == CLSE:
-            del self._streams[stream.local]
+            self._forget(stream)
             self._send(CLSE, stream.local, stream.remote)
             return
         if packet.command == OKAY:
@@ -132,7 +167,7 @@ class Connection:
             stream.may_send = False
             self._send(WRTE, stream.local, stream.remote, stream.waiting.popleft())
         elif stream.service.finished:
-            del self._streams[stream.local]
+            self._forget(stream)
             self._send(CLSE, stream.local, stream.remote)
 
     def _send(self, command: bytes, arg0: int, arg1: int, payload: bytes = b"") -> None:

@@ -20,7 +20,8 @@ MAX_RECORDS = 100_000
 class Handset:
     """A simulated phone and its surroundings. Hold `lock` to access it while it is being served.
 
-    `commands`: the words of every command that the shell ran. `actions`: every action.
+    `commands`: the words of every command that the shell ran. `actions`: every action. `listeners` are called with
+    each action that has an effect, before it; they must not wait.
     """
 
     phone: SimulatedPhone
@@ -32,12 +33,15 @@ class Handset:
     commands: deque[tuple[str, ...]] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
     actions: deque[Action] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
     keyboard: str = USUAL_KEYBOARD
+    listeners: list[Callable[[Action], None]] = field(default_factory=list)
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})
 
     def perform(self, action: Action) -> None:
         """Performs and records an action; a phone that is off or locked only records it."""
         self.actions.append(action)
         if self.is_awake and not self.is_locked:
+            for listener in tuple(self.listeners):
+                listener(action)
             self.phone.perform(action)
 
     def press_key(self, press: Callable[[], object]) -> None:

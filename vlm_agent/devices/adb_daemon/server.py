@@ -10,7 +10,8 @@ from vlm_agent.devices.adb_daemon.connection import Connection, Service
 from vlm_agent.devices.adb_daemon.files import SyncService
 from vlm_agent.devices.adb_daemon.handset import Handset
 from vlm_agent.devices.adb_daemon.shell.commands import PROPERTIES, commands_of
-from vlm_agent.devices.adb_daemon.shell.session import STDERR, Shell, Transcript
+from vlm_agent.devices.adb_daemon.shell.fingers import EventService
+from vlm_agent.devices.adb_daemon.shell.session import STDERR, STDOUT, Shell, Transcript
 from vlm_agent.devices.errors import DeviceError
 
 LOOPBACK = "127.0.0.1"
@@ -88,6 +89,8 @@ class PhoneServer:
         is_framed = match[1] == b"shell" and b"v2" in match[2].split(b",")
         # On a real phone the line is an argument of a process, and ends at the first zero byte.
         line = match[3].partition(b"\0")[0].decode(errors="replace")
+        if line.split() == ["getevent", "-lt"]:
+            return EventService(self.handset, (lambda data: _frame(STDOUT, data)) if is_framed else bytes)
         return _ShellService(lambda: self._run(line), is_framed)
 
     def _run(self, line: str) -> Transcript:

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vlm_agent.devices.adb_daemon.handset import Handset
+from vlm_agent.devices.adb_daemon.shell.fingers import listing
 from vlm_agent.devices.adb_daemon.shell.hierarchy import hierarchy_commands
 from vlm_agent.devices.adb_daemon.shell.keys import KEYS
 from vlm_agent.devices.adb_daemon.shell.session import Command, Result, failure, output
@@ -47,6 +48,7 @@ def commands_of(handset: Handset) -> dict[str, Command]:
         "cmd": here.cmd,
         "dumpsys": here.dumpsys,
         "echo": lambda words: output(" ".join(words)),
+        "getevent": here.getevent,
         "getprop": _getprop,
         "ime": here.ime,
         "input": here.input,
@@ -225,8 +227,14 @@ class _Commands:
         keyboards = (keyboard.partition("/")[0] for keyboard in self._handset.keyboards)
         return output("\n".join(f"package:{name}" for name in (*apps, *keyboards)))
 
+    def getevent(self, words: list[str]) -> Result:
+        """`getevent -lp`; the server itself prints events (`getevent -lt`)."""
+        if words != ["-lp"]:
+            return failure("Error: the simulated phone offers getevent -lp, and getevent -lt alone in its line")
+        return output(listing(self._handset))
+
     def dumpsys(self, words: list[str]) -> Result:
-        """`dumpsys power|window|display`: only the lines that describe the state of the screen."""
+        """`dumpsys power|window|display|input|input_method`: only the lines that describe the state of the screen."""
         handset = self._handset
         height, width = handset.phone.size
         awake, locked = str(handset.is_awake).lower(), str(handset.is_locked).lower()
@@ -238,6 +246,9 @@ class _Commands:
             f"  mCurrentFocus=Window{{1a2b3c u0 {front}}}",
             "display": f"  mViewports=[DisplayViewport{{type=INTERNAL, valid=true, displayId=0, orientation=0, "
             f"deviceWidth={width}, deviceHeight={height}}}]",
+            "input": f"  Viewport INTERNAL: displayId=0, uniqueId=local:0, port=0, orientation=0, "
+            f"logicalFrame=[0, 0, {width}, {height}]",
+            "input_method": f"  mShowRequested=false mInputShown={str(handset.phone.focus is not None).lower()}",
         }
         if words[:1] and words[0] in answers:
             return output(answers[words[0]])

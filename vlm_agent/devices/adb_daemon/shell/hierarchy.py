@@ -29,18 +29,24 @@ def hierarchy_commands(handset: Handset) -> dict[str, Command]:
 
 
 def _dump(handset: Handset) -> str:
-    nodes = "".join(_node(element, handset.phone.size) for element in handset.phone.elements())
+    phone = handset.phone
+    content = None if phone.focus is None else phone.app(phone.front).fields.get(phone.focus, "")
+    nodes = "".join(_node(element, phone.size, content) for element in phone.elements())
     return f"<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><hierarchy rotation=\"0\">{nodes}</hierarchy>"
 
 
-def _node(element: UiElement, size: tuple[int, int]) -> str:
+def _node(element: UiElement, size: tuple[int, int], content: str | None) -> str:
+    """`content`: of the text field with the focus, None without one. An empty field shows nothing to describe."""
     y, x, height, width = element.box
     top, left, bottom, right = (
         round(side * pixels) for side, pixels in zip((y, x, y + height, x + width), (*size, *size), strict=True)
     )
     is_text = element.type == "TEXT"
     description = "" if is_text else element.type.removeprefix("ICON_").lower().replace("_", " ")
+    focused = (
+        ' class="android.widget.EditText" focused="true"' if is_text and content and element.text == content else ""
+    )
     return (
         f"<node text={quoteattr(element.text if is_text else '')} content-desc={quoteattr(description)} "
-        f'bounds="[{left},{top}][{right},{bottom}]" />'
+        f'bounds="[{left},{top}][{right},{bottom}]"{focused} />'
     )
