@@ -18,6 +18,7 @@ from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
+from vlm_agent.texts.secrets import MASK
 
 
 def record(*arguments) -> int:
@@ -65,6 +66,37 @@ def test_a_phone_that_a_client_operates_until_enter_or_ctrl_c(tmp_path, ends):
     assert "Demonstration 1" in rest
 
 
+def test_a_typed_card_number_is_in_no_file(tmp_path):
+    task = sample_task("web_shopping", "test", 1)
+    phone = SimulatedPhone(task.seed)
+    task.set_up(phone)
+    actions = [step.action for step in task.solve(phone, pixels=False)]
+    before = actions[: next(number for number, one in enumerate(actions) if one.text)]
+    height, width = phone.size
+    command = [sys.executable, "-m", "vlm_agent.cli", "record", "--device", "simulated:web_shopping/test/1"]
+    command += ["--output", str(tmp_path / "shown.sqlite"), "--goal", "pay with 4111 1111 1111 1111"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        process.stdout.readline()
+        serial = process.stdout.readline().removeprefix("adb connect ").strip()
+        process.stdout.readline()
+        touches = [(one.touch_yx, one.lift_yx) for one in before]
+        run_on(
+            serial,
+            *(
+                f"input swipe {int(x * width)} {int(y * height)} {int(to_x * width)} {int(to_y * height)} 300"
+                for (y, x), (to_y, to_x) in touches
+            ),
+            "input text 4111%s1111",
+            "input text %s1111%s1111",
+        )
+        out, _ = process.communicate("\n")
+    (one,) = Demonstrations(tmp_path / "shown.sqlite").all()
+    assert f"type '{MASK}'" in one.lines[-1]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [b"1111" in path.read_bytes() for path in files] == [False] * len(files)
+    assert "1 typed secrets masked" in out
+
+
 @pytest.fixture
 def trace(tmp_path):
     task = sample_task("general", "test", 7)
@@ -86,6 +118,18 @@ def test_a_trace_becomes_a_demonstration(trace, tmp_path, capsys):
     assert one.lines[-1].startswith("tap ")
     assert record("--trace", trace, "--goal", "another", "--output", store) == OK
     assert [one.goal for one in Demonstrations(store).all()][1] == "another"
+
+
+@pytest.mark.ocr
+@pytest.mark.slow
+def test_the_elements_of_a_trace_may_be_read_from_its_pixels(tmp_path, capsys):
+    phone = SimulatedPhone(7, (960, 432))
+    store, folder = tmp_path / "shown.sqlite", tmp_path / "trace"
+    name = next(one for one in phone.elements() if len(one.text) > 4 and one.centre_yx[0] > 0.2)
+    with TraceWriter(folder, Heading("1", "a goal", "agent", "phone")) as writer:
+        act(ScriptedAgent([Action.tap(*name.centre_yx), Action.complete()]), phone, "a goal", writer, Guard())
+    assert record("--trace", folder, "--elements", "read", "--output", store) == OK
+    assert Demonstrations(store).get(1).lines == (f"tap '{name.text}'",)
 
 
 def test_nothing_recorded_stores_nothing(tmp_path, monkeypatch, capsys):

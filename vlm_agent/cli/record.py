@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vlm_agent.cli.agent_options import add_elements_option
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command
 from vlm_agent.console import make_console
 
@@ -42,6 +43,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--goal", metavar="WORDS", help="what is shown (default: the goal of the task or trace)")
     parser.add_argument("--app", default="", metavar="NAME", help="the app in which it is shown")
     parser.add_argument("--output", type=Path, required=True, metavar="STORE", help="the file of demonstrations")
+    add_elements_option(parser)
     parser.add_argument(
         "--port", type=int, default=0, metavar="P", help="TCP port of a simulated phone (default: any free one)"
     )
@@ -49,12 +51,19 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.acting.demonstrating.lines import lines_of
+    from vlm_agent.acting.demonstrating.observed import with_read_elements
     from vlm_agent.agents.llm.demonstrations import Demonstrations
 
     _check(options)
     console, store = make_console(), Demonstrations(options.output)
     store.all()  # a file that is not a store is reported before anything is shown
     goal, observed = _of_trace(options) if options.device is None else _of_device(options, console)
+    if options.elements == "read":
+        from vlm_agent.agents.read_screens.reader import ScreenReader
+        from vlm_agent.screens.understand import Readers
+
+        _say(console, "Reading the screens …")
+        observed = with_read_elements(observed, ScreenReader.of(Readers()).elements)
     found = lines_of(observed)
     _say(console, _summary(goal, observed, found))
     if not found.lines:
@@ -76,7 +85,7 @@ def _check(options: argparse.Namespace) -> None:
 def _of_trace(options: argparse.Namespace) -> "tuple[str, Observed]":
     from vlm_agent.acting.demonstrating.traced import of_trace
 
-    trace, observed = of_trace(options.trace)
+    trace, observed = of_trace(options.trace, options.elements == "read")
     return trace.heading.goal if options.goal is None else options.goal, observed
 
 
@@ -90,36 +99,36 @@ def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, O
     if options.goal is None and not address.has_task:
         options.parser.error("--goal is missing; describe what you are going to show")
     if kind == "adb":
-        return options.goal, _watch_real(which or None, options.goal, console)
+        return options.goal, _watch_real(which or None, options, console)
     with address.open() as opened:
         goal = opened.task.goal if options.goal is None and opened.task is not None else options.goal
         if not isinstance(opened.device, SimulatedPhone):
             raise UserError(f"{options.device} cannot be watched; run an agent on it and use its trace: --trace DIR")
-        return goal, _watch_simulated(opened.device, goal, options.port, console)
+        return goal, _watch_simulated(opened.device, goal, options, console)
 
 
-def _watch_simulated(phone: "SimulatedPhone", goal: str, port: int, console: "Console") -> "Observed":
+def _watch_simulated(phone: "SimulatedPhone", goal: str, options: argparse.Namespace, console: "Console") -> "Observed":
     from vlm_agent.acting.demonstrating.served import WatchedHandset
     from vlm_agent.devices.adb_daemon import PhoneServer
 
     def notify(one: "ObservedAction") -> None:
         _say(console, f"{len(handset.observed.actions):3d}  {_in_words(one)}")
 
-    handset = WatchedHandset(phone, notify=notify)
-    with PhoneServer(handset, port) as server:
+    handset = WatchedHandset(phone, keeps_pixels=options.elements == "read", notify=notify)
+    with PhoneServer(handset, options.port) as server:
         _say(console, f"Goal: {goal}\nadb connect {server.serial}")
         wait_for_end(console, lambda: None)
         return handset.stop()
 
 
-def _watch_real(serial: str | None, goal: str, console: "Console") -> "Observed":
+def _watch_real(serial: str | None, options: argparse.Namespace, console: "Console") -> "Observed":
     from vlm_agent.acting.demonstrating.touched import TouchRecorder
 
     def ready(number: int) -> None:
         _say(console, f"{number:3d}  ready")
 
-    with TouchRecorder(serial, ready) as recorder:
-        _say(console, f"Goal: {goal}")
+    with TouchRecorder(serial, ready, options.elements == "read") as recorder:
+        _say(console, f"Goal: {options.goal}")
         wait_for_end(console, recorder.tick)
         return recorder.stop()
 

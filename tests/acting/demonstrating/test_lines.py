@@ -2,10 +2,17 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from vlm_agent.acting.demonstrating.lines import lines_of
-from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen, TypingField
+from vlm_agent.acting.demonstrating.observed import (
+    Observed,
+    ObservedAction,
+    ObservedScreen,
+    TypingField,
+    with_read_elements,
+)
 from vlm_agent.acting.demonstrating.traced import of_episode
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action, Episode, UiElement, element_at
@@ -138,3 +145,12 @@ def test_expert_actions_on_simulated_phones_are_named_by_what_they_touch():
             if step.action.is_tap and (touched := element_at(step.elements, step.action.touch_yx)).text:
                 assert any(touched.text[:30].replace("'", "’") in line for line in found)
     assert named == taps >= 20
+
+
+def test_elements_read_from_the_pixels_name_touches_and_the_phones_own_still_name_passwords():
+    blank = np.zeros((20, 10, 3), np.uint8)
+    shown = ObservedScreen("app/.Main", (row(0, "Password"),), pixels=blank)
+    typing = [ObservedAction(one, shown) for one in (tap(0), Action.type_text("hi7"))]
+    found = lines_of(with_read_elements(Observed(typing, shown), lambda _: (row(0, "Kode"),)))
+    assert found.lines == ("tap 'Kode'", f"type '{MASK}' into 'Kode'")
+    assert lines_of(Observed(typing, shown)).lines[0] == "tap 'Password'"

@@ -65,6 +65,7 @@ class _Writer:
     masked: int = 0
     unread: int = 0
     focus: Focus = field(default_factory=Focus)
+    reported: Focus = field(default_factory=Focus)
     typing: _Typing | None = None
     swipes: int = 0
 
@@ -80,6 +81,7 @@ class _Writer:
         self._write(self._line(one))
         if one.screen is not None:
             self.focus = self.focus.after(action, one.screen.activity, one.screen.elements)
+            self.reported = self.reported.after(action, one.screen.activity, one.screen.reported)
 
     def end_typing(self) -> None:
         typing, self.typing = self.typing, None
@@ -102,6 +104,7 @@ class _Writer:
         if screen is not None:
             known = screen.typing is not None and screen.typing.text is None
             typing.is_secret |= known or self.focus.is_secret(text, screen.activity, screen.elements)
+            typing.is_secret |= self.reported.is_secret(text, screen.activity, screen.reported)
         if one.erases:
             typing.direct = typing.direct[:-1]
             typing.keys += 1

@@ -1,6 +1,9 @@
 """What a recorder observes: actions with the screens on which they were done."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from vlm_agent.episodes import Action, UiElement
 
@@ -19,12 +22,18 @@ class TypingField:
 @dataclass(frozen=True)
 class ObservedScreen:
     """`elements`: None if the phone does not report them. `keyboard`: whether the phone's keyboard is shown. `typing`:
-    the field with the focus, None if there is none or the phone does not report it."""
+    the field with the focus, None if there is none or the phone does not report it.
+
+    `pixels`: uint8 (height, width, 3), RGB, of a session whose elements will be read from them; otherwise None.
+    `reported`: the phone's own elements where `elements` were read from the pixels.
+    """
 
     activity: str
     elements: tuple[UiElement, ...] | None
     keyboard: bool = False
     typing: TypingField | None = None
+    pixels: np.ndarray | None = field(default=None, compare=False, repr=False)
+    reported: tuple[UiElement, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -47,3 +56,15 @@ class Observed:
 
     def leave_out(self, reason: str) -> None:
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
+
+
+def with_read_elements(observed: Observed, read: Callable[[np.ndarray], tuple[UiElement, ...]]) -> Observed:
+    """The session with the elements of each screen read from its pixels. The phone's own still count for secrets."""
+
+    def screen(one: ObservedScreen | None) -> ObservedScreen | None:
+        if one is None or one.pixels is None:
+            return one
+        return replace(one, elements=read(one.pixels), reported=one.elements or (), pixels=None)
+
+    actions = [replace(one, screen=screen(one.screen)) for one in observed.actions]
+    return Observed(actions, screen(observed.last), dict(observed.left_out))

@@ -12,10 +12,12 @@ from vlm_agent.episodes import Action
 class WatchedHandset(Handset):
     """Notes each action together with the screen before it. Actions while the phone is off or locked are not noted.
 
-    `notify` is called after each action, on the thread of the connection.
+    `keeps_pixels`: with the pixels of the screens. `notify` is called after each action, on the thread of the
+    connection.
     """
 
     observed: Observed = field(default_factory=Observed)
+    keeps_pixels: bool = False
     notify: Callable[[ObservedAction], None] = lambda _: None
 
     def perform(self, action: Action) -> None:
@@ -42,4 +44,5 @@ class WatchedHandset(Handset):
         typing = None
         if phone.focus is not None:
             typing = TypingField("", phone.app(phone.front).fields.get(phone.focus, ""))
-        return ObservedScreen(phone.activity, phone.elements(), phone.focus is not None, typing)
+        pixels = phone.screenshot() if self.keeps_pixels else None
+        return ObservedScreen(phone.activity, phone.elements(), phone.focus is not None, typing, pixels)

@@ -37,10 +37,15 @@ _KEYBOARD = re.compile(r"mInputShown=true")
 
 
 class TouchRecorder:
-    """`serial` as in `AdbPhone`. Raises DeviceError if the phone has no touch screen."""
+    """`serial` as in `AdbPhone`. `keeps_pixels`: with the pixels of the screens.
 
-    def __init__(self, serial: str | None, ready: Callable[[int], None] = lambda _: None) -> None:
-        self._serial, self._ready = serial, ready
+    Raises DeviceError if the phone has no touch screen.
+    """
+
+    def __init__(
+        self, serial: str | None, ready: Callable[[int], None] = lambda _: None, keeps_pixels: bool = False
+    ) -> None:
+        self._serial, self._ready, self._keeps_pixels = serial, ready, keeps_pixels
         self._events: queue.SimpleQueue[TouchEvent | DeviceLostError] = queue.SimpleQueue()
         self._observed = Observed()
         self._screen: ObservedScreen | None = None
@@ -68,7 +73,7 @@ class TouchRecorder:
         self._open.close()
 
     def tick(self) -> None:
-        """Takes the events that have come, and reads the screen if it is due. Raises DeviceLostError if the phone is
+        """Takes the events that have come, and reads the screen if it may have changed. Raises DeviceLostError if the phone is
         gone."""
         self._take_events()
         is_touched = any(fingers.is_down for fingers in self._fingers.values())
@@ -140,7 +145,7 @@ class TouchRecorder:
     def _read_screen(self) -> None:
         """Reads the screen, unless it is touched meanwhile."""
         is_new = self._screen is None
-        self._phone.screenshot()  # waits until it is stable
+        pixels = self._phone.screenshot()  # waits until it is stable
         rotation = read_rotation(self._phone.ask("dumpsys", "input"))
         keyboard = _KEYBOARD.search(self._phone.ask("dumpsys", "input_method")) is not None
         dump = self._phone.hierarchy()
@@ -152,7 +157,8 @@ class TouchRecorder:
         field = None if dump is None else read_field(dump)
         elements = None if dump is None else read_elements(dump, self._phone.size)
         typing = None if field is None else TypingField(*field)
-        self._screen = ObservedScreen(self._phone.activity, elements, keyboard, typing)
+        kept = pixels if self._keeps_pixels else None
+        self._screen = ObservedScreen(self._phone.activity, elements, keyboard, typing, kept)
         self._rotation, self._read_at = self._known_rotation(rotation), time.monotonic()
         if is_new:
             self._ready(len(self._observed.actions))

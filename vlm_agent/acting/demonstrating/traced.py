@@ -8,13 +8,17 @@ from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 
 
-def of_trace(folder: Path) -> tuple[Trace, Observed]:
-    """The performed steps of a trace. Raises DatasetError if it is damaged, or no action of it was performed."""
+def of_trace(folder: Path, keeps_pixels: bool = False) -> tuple[Trace, Observed]:
+    """The performed steps of a trace. `keeps_pixels`: with the pixels of their screens.
+
+    Raises DatasetError if it is damaged, or no action of it was performed.
+    """
     trace = read_trace(folder)
     observed = Observed()
     for step in trace.steps:
         if step.action is not None and step.is_in_episode:
-            observed.actions.append(ObservedAction(step.action, ObservedScreen(step.activity, step.elements)))
+            screen = ObservedScreen(step.activity, step.elements, pixels=trace.screen(step) if keeps_pixels else None)
+            observed.actions.append(ObservedAction(step.action, screen))
     if not observed.actions:
         raise DatasetError(f"no action of the trace {folder} was performed; name another trace")
     return trace, observed

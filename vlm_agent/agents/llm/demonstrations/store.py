@@ -63,7 +63,7 @@ class Demonstrations:
     Every method raises DemonstrationsError if the file is damaged, of another version, or another kind of file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._lock = Lock()
         self._vectors: tuple[Encoder, tuple[str, ...], np.ndarray] | None = None

@@ -14,8 +14,8 @@ from vlm_agent.devices.adb.touches.panels import Panel
 
 SEVERAL_FINGERS = "gestures with several fingers"
 NO_PLACE = "touches without a place on the panel"
-LOST = "touches of which the phone lost a part"
-CUT = "touches that had not ended"
+LOST = "touches that the phone reported in part"
+CUT = "touches without an end"
 
 _MAX_SLOTS = 64
 
