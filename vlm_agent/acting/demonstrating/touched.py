@@ -73,8 +73,10 @@ class TouchRecorder:
         self._open.close()
 
     def tick(self) -> None:
-        """Takes the events that have come, and reads the screen if it may have changed. Raises DeviceLostError if the phone is
-        gone."""
+        """Takes the events that have come, and reads the screen if it may have changed.
+
+        Raises DeviceLostError if the phone is gone.
+        """
         self._take_events()
         is_touched = any(fingers.is_down for fingers in self._fingers.values())
         if not is_touched and (self._screen is None or time.monotonic() - self._read_at > REFRESH_SECONDS):
