@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from vlm_agent.texts.secrets import MASK, has_card, mask_cards, passes_luhn
+from vlm_agent.episodes import Action, UiElement
+from vlm_agent.texts.secrets import MASK, Focus, Secrets, has_card, mask_cards, names_secret, passes_luhn
 
 PUBLISHED = ("4111111111111111", "5500005555555559", "378282246310005", "6011000990139424", "4222222222222")
 """Test numbers that payment services publish."""
@@ -44,3 +45,70 @@ def test_two_numbers_in_a_row_are_both_masked():
 )
 def test_other_texts_stay(text):
     assert mask_cards(text) == text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Password", "Enter your PIN", "CVC / CVV", "Card number", "Passwort eingeben", "Contraseña", "Mot de passe"),
+        *(
+            "Numero di carta",
+            "Senha",
+            "Wachtwoord",
+            "Hasło",
+            "Пароль",
+            "Şifre",
+            "请输入密码",
+            "银行卡号",
+            "暗証番号",
+            "비밀번호를 입력",
+        ),
+        *("••••", "***", "● ● ●"),
+    ],
+)
+def test_names_of_fields_for_secrets(name):
+    assert names_secret(name)
+
+
+@pytest.mark.parametrize("name", ["", "Email", "Spinach", "Pinboard", "Passwordless", "Search", "•", "Opinion", "商品"])
+def test_names_of_other_fields(name):
+    assert not names_secret(name)
+
+
+EMAIL, PASSWORD = UiElement((0.1, 0.1, 0.1, 0.8), "Email"), UiElement((0.3, 0.1, 0.1, 0.8), "Password")
+FORM = (EMAIL, PASSWORD)
+
+
+def is_secret(focus: Focus, activity="shop/.Form", elements=FORM) -> bool:
+    return focus.is_secret("some text", activity, elements)
+
+
+def test_the_field_is_the_element_of_the_last_touch_where_it_still_is():
+    email = Focus().after(Action.tap(0.15, 0.5), "shop/.Form", FORM)
+    assert not is_secret(email)
+    assert is_secret(email.after(Action.tap(0.35, 0.5), "shop/.Form", FORM))
+    assert is_secret(email, elements=(UiElement(EMAIL.box, "Welcome back"), PASSWORD))  # another page
+    assert not is_secret(email.after(Action.swipe((0.8, 0.5), (0.2, 0.5)), "shop/.Form", FORM))
+
+
+def test_after_enter_and_in_another_activity_the_field_is_unknown():
+    email = Focus().after(Action.tap(0.15, 0.5), "shop/.Form", FORM)
+    assert is_secret(email.after(Action.press("enter"), "shop/.Form", FORM))
+    assert is_secret(email, "shop/.Other")
+    assert not is_secret(email, "shop/.Other", (EMAIL,))
+    assert is_secret(email, "settings/.ConfirmLockPassword", ())
+
+
+def test_a_key_of_the_screens_keyboard_is_not_the_field():
+    keys = (*FORM, UiElement((0.8, 0.1, 0.05, 0.1), "q"))
+    password = Focus().after(Action.tap(0.35, 0.5), "shop/.Form", keys)
+    assert is_secret(password.after(Action.tap(0.82, 0.15), "shop/.Form", keys), elements=keys)
+
+
+def test_short_secrets_are_masked_as_whole_words_and_pieces_are_joined():
+    secrets = Secrets()
+    secrets.add("742", continues=False)
+    assert secrets.mask("CVC 742, 17423") == f"CVC {MASK}, 17423"
+    secrets.add("ab", continues=False)
+    secrets.add("cd", continues=True)
+    assert secrets.mask("xabcdx") == f"x{MASK}x"

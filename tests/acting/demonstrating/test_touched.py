@@ -1,7 +1,6 @@
 """A phone over the real adb client whose touches are watched with `getevent`."""
 
 import queue
-import threading
 import time
 
 import pytest
@@ -30,6 +29,13 @@ def tick_until(recorder: TouchRecorder, condition, seconds: float = 30.0) -> Non
         assert time.monotonic() < end
         recorder.tick()
         time.sleep(0.02)
+
+
+def tick_until_listening(handset: Handset, clients: int) -> None:
+    end = time.monotonic() + 30
+    while len(handset.listeners) != clients:
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Person:
@@ -88,11 +94,13 @@ def test_a_touch_before_the_screen_is_read_is_a_point_and_the_next_one_has_its_s
     with PhoneServer(Handset(phone)) as server:
         person = Person(adb, server.handset, server.serial)
         with TouchRecorder(server.serial, person.ready.put) as recorder:
+            tick_until_listening(server.handset, 1)
             person.shell("input tap 10 200")
-            time.sleep(0.3)
-            tick_until(recorder, lambda: not person.ready.empty())
+            while recorder._events.empty():
+                time.sleep(0.01)
+            tick_until(recorder, lambda: recorder.count == 1 and not person.ready.empty())
             person.shell("input keyevent HOME")
-            time.sleep(0.3)
+            tick_until(recorder, lambda: recorder.count == 2)
             observed = recorder.stop()
     assert [one.screen is None for one in observed.actions] == [True, False]
     assert lines_of(observed).lines[1] == "press home"
@@ -117,10 +125,10 @@ def test_a_phone_without_a_touch_screen_is_refused(adb, monkeypatch):
 
 def test_events_reach_two_clients_and_end_with_them(adb):
     handset = Handset(SimulatedPhone(7))
-    with PhoneServer(handset) as server, TouchRecorder(server.serial) as first, TouchRecorder(server.serial) as second:
-        assert len(handset.listeners) == 2
-        worker = threading.Thread(target=handset.perform, args=(Action.press("home"),))
-        worker.start()
-        worker.join()
-        time.sleep(0.3)
-        assert [len(one.stop().actions) for one in (first, second)] == [1, 1]
+    with PhoneServer(handset) as server:
+        with TouchRecorder(server.serial) as first, TouchRecorder(server.serial) as second:
+            tick_until_listening(handset, 2)
+            handset.perform(Action.press("home"))
+            for recorder in (first, second):
+                tick_until(recorder, lambda recorder=recorder: recorder.count == 1)
+        tick_until_listening(handset, 0)

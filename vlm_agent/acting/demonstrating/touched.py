@@ -82,8 +82,13 @@ class TouchRecorder:
         if not is_touched and (self._screen is None or time.monotonic() - self._read_at > REFRESH_SECONDS):
             self._read_screen()
 
+    @property
+    def count(self) -> int:
+        """The number of actions that `tick` has taken."""
+        return len(self._observed.actions)
+
     def stop(self) -> Observed:
-        """The session so far, with the screen as it is now."""
+        """The session, with the screen as it is now. To be called once, at the end."""
         self._take_events()
         for fingers in self._fingers.values():
             if (left := fingers.end()) is not None:

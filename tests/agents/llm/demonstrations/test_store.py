@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.tiny_encoder import write_encoder
 
 from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
+from vlm_agent.agents.llm.references.encoder import EncoderError
 from vlm_agent.texts.secrets import MASK
 
 WIFI = ("turn on the wifi", "Settings", ["tap 'Settings'", "tap 'Wifi'"])
@@ -37,6 +39,16 @@ def test_the_nearest_goal_by_words_and_the_last_of_equally_near_ones(path):
     newer = store.add("turn on the wifi", "Settings", ["swipe down", "tap 'Wifi'"])
     assert store.nearest("Please turn the wifi on!", encoder) == newer
     assert store.nearest("an alarm for 9:15", encoder) == alarm
+
+
+def test_the_nearest_goal_by_a_sentence_encoder(path, tmp_path):
+    encoder = goal_encoder(str(write_encoder(tmp_path / "encoder")))
+    store = Demonstrations(path)
+    for goal in ("open settings", "buy milk", "open a clock"):
+        store.add(goal, "", ["tap 'A'"])
+    assert [store.nearest(one.goal, encoder) for one in store.all()] == list(store.all())
+    with pytest.raises(EncoderError, match="no-such-encoder is neither"):
+        goal_encoder("no-such-encoder")
 
 
 def test_chinese_goals_share_characters_and_pairs(path):
