@@ -59,6 +59,17 @@ def test_bars_are_blocks_of_their_own():
     assert members(find_blocks(pixels, parts)) == [(0, 1), (2,), (3,)]
 
 
+def test_the_status_bar_is_before_a_page_that_begins_at_the_top_of_the_screen():
+    bar = draw(((0, 0, 100, 400), "#3060c0"))
+    parts = [
+        part(0, (4, 4, 26, 396), "10:44", "status_bar"),
+        part(1, (50, 10, 80, 40), kind="button"),
+        part(2, (50, 60, 80, 200), "Shop"),
+        part(3, (200, 60, 220, 200), "Tent"),
+    ]
+    assert members(find_blocks(bar, parts)) == [(0,), (1, 2), (3,)]
+
+
 @pytest.mark.parametrize(
     ("parts", "title"),
     [

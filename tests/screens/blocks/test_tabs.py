@@ -49,6 +49,13 @@ def test_an_underline_or_a_pill_is_enough():
     assert active_tab(*row_of_tabs(["#333333"] * 4, 740, "#eeeeff", pill=(1, "#b0b0ff"))) == 1
 
 
+def test_the_active_tab_may_be_read_as_a_button_in_a_row_of_names():
+    pixels, parts = row_of_tabs(["#333333"] * 4, 740, "#eeeeff", pill=(1, "#b0b0ff"))
+    y, x, tall, wide = parts[1].box
+    parts[1] = replace(parts[1], kind="button", box=(y - 0.015, x - 0.03, tall + 0.03, wide + 0.06))
+    assert active_tab(pixels, parts) == 1
+
+
 def test_an_underline_decides_between_two_coloured_tabs():
     inks = ["#222222", "#ff5000", "#222222", "#ff5000"]
     assert active_tab(*row_of_tabs(inks, 60)) is None

@@ -41,8 +41,9 @@ def find_blocks(pixels: np.ndarray, parts: Sequence[Part]) -> tuple[Block, ...]:
     parts = sorted(parts, key=lambda part: part.id)
     rectangles = [_fractions(one, height, width) for one in find_rectangles(*find_lines(pixels), (height, width))]
     groups = _assign(parts, rectangles)
-    blocks = [_block(box, members) for box, members in groups]
-    return tuple(blocks[index] for index in reading_order([block.box for block in blocks]))
+    # ordered by what is in them: a page without a border under the status bar begins at the top of the screen, too
+    order = reading_order([_hull(members) for _, members in groups])
+    return tuple(_block(*groups[index]) for index in order)
 
 
 def _fractions(rectangle: Rectangle, height: int, width: int) -> Box:

@@ -17,8 +17,8 @@ EDGE, STATUS, NAVIGATION = 0.25, 0.03, 0.94
 """A row of tabs lies in the top or bottom quarter, but not over `STATUS`, where the status bar is. Three icons without
 a text under `NAVIGATION` are the system's buttons."""
 
-LIKE = 1.9
-"""Heights of the tabs of a row differ by at most this factor."""
+LIKE, FILLED = 1.9, 4.0
+"""Heights of the tabs of a row differ by at most this factor; that of a filled one from that of a name alone."""
 
 UNEVEN = 0.3
 """Largest standard deviation of the distances between neighbours, in mean distances."""
@@ -108,9 +108,15 @@ def _is_at_edge(box: Box) -> bool:
 
 
 def _is_in_row(first: Part, part: Part) -> bool:
+    """Whether two parts may be tabs of one row: a name alone, or a name in a button, which the active tab may be."""
     high, low = max(first.box[2], part.box[2]), min(first.box[2], part.box[2])
-    same_kind = (first.kind == "text") == (part.kind == "text")
-    return same_kind and high <= LIKE * low and abs(_middle(first.box)[0] - _middle(part.box)[0]) < 0.35 * high
+    if first.kind == part.kind:
+        is_like = high <= LIKE * low
+    else:
+        is_like = (
+            {first.kind, part.kind} == {"text", "button"} and bool(first.text and part.text) and high <= FILLED * low
+        )
+    return is_like and abs(_middle(first.box)[0] - _middle(part.box)[0]) < 0.35 * high
 
 
 def _is_even(row: Sequence[Part]) -> bool:
