@@ -52,10 +52,10 @@ def test_a_wheel_holds_recipes_benchmarks_and_bases_and_no_tests(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder, pattern in (("recipes", "*.yaml"), ("eval", "*.yaml"), ("deepspeed_configs", "*.json")):
         assert {f"vlm_agent/_shipped/{folder}/{path.name}" for path in (ROOT / folder).glob(pattern)} <= names
-    weights = {path.relative_to(ROOT).as_posix() for path in (ROOT / "vlm_agent").rglob("*.safetensors")}
-    assert weights
-    assert weights <= names
     package = ROOT / "vlm_agent"
+    weights = {path.relative_to(ROOT).as_posix() for path in package.rglob("*.safetensors")}
+    assert {path.split("/")[1] for path in weights} == {"models", "screens"}
+    assert weights <= names
     pages = [path for path in package.rglob("*") if path.suffix in (".jinja", ".css", ".js", ".txt", ".html", ".yaml")]
     assert {path.relative_to(ROOT).as_posix() for path in pages} <= names
     assert not [name for name in names if name.startswith(("tests", "tools", "build"))]

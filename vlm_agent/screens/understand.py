@@ -35,7 +35,7 @@ class Readers(Section):
     """
 
     text: Annotated[TextSettings, chosen_from(TEXT_READERS, default="rapidocr")] = RapidOcrSettings()
-    widgets: str = "edges"
+    widgets: str = "phone_widgets_tiny"
     icons: str = "phone_icons_tiny"
     icon_score: Annotated[float, Field(ge=0, le=1)] = 0.5
 

@@ -15,6 +15,8 @@ def test_suppression_keeps_the_best_of_each_kind():
     boxes = np.array([[0, 0, 10, 10], [0, 1, 10, 11], [0, 1, 10, 11], [20, 20, 30, 30]], float)
     kept = suppressed(boxes, np.array([0.5, 0.9, 0.4, 0.6]), np.array([0, 0, 1, 0]), 0.5)
     assert kept.tolist() == [1, 3, 2]
+    scores, kinds = np.array([0.5, 0.9, 0.4, 0.6]), np.array([0, 0, 1, 0])
+    assert suppressed(boxes, scores, kinds, 0.5, 0.9).tolist() == [1, 3]  # the same box as another kind
     assert suppressed(np.zeros((0, 4)), np.zeros(0), np.zeros(0, int), 0.5).tolist() == []
 
 

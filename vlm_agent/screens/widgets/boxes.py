@@ -14,18 +14,22 @@ def overlap(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
 
 
-def suppressed(boxes: np.ndarray, scores: np.ndarray, kinds: np.ndarray, limit: float) -> np.ndarray:
-    """Greedy non-maximum suppression within each kind: the indices that remain, best score first.
+def suppressed(
+    boxes: np.ndarray, scores: np.ndarray, kinds: np.ndarray, limit: float, limit_across: float = 1.0
+) -> np.ndarray:
+    """Greedy non-maximum suppression: the indices that remain, best score first.
 
-    A box is dropped where its IoU with a better box of its kind exceeds `limit`.
+    A box is dropped where its IoU with a better box of its kind exceeds `limit`, or with one of another kind
+    `limit_across`.
     """
     order = np.argsort(-scores, kind="stable")
-    ious = overlap(boxes, boxes) * (kinds[:, None] == kinds[None])
+    ious = overlap(boxes, boxes)
+    conflicts = ious > np.where(kinds[:, None] == kinds[None], limit, limit_across)
     is_dropped = np.zeros(len(boxes), bool)
     for at, index in enumerate(order):
         if not is_dropped[index]:
             rest = order[at + 1 :]
-            is_dropped[rest] |= ious[index, rest] > limit
+            is_dropped[rest] |= conflicts[index, rest]
     return order[~is_dropped[order]]
 
 

@@ -85,11 +85,12 @@ def _gaussian(centre: Size, sides: np.ndarray, grid: Size) -> tuple[np.ndarray, 
 
 @dataclass(frozen=True)
 class Decoding:
-    """`score`: the least confidence. `overlap`: IoU above which the weaker of two boxes of a kind is dropped.
-    `most`: the largest number of widgets of a picture."""
+    """`score`: the least confidence. `overlap`: IoU above which the weaker of two boxes of a kind is dropped;
+    `overlap_across`: of two boxes of different kinds. `most`: the largest number of widgets of a picture."""
 
     score: float = 0.3
-    overlap: float = 0.5
+    overlap: float = 0.2
+    overlap_across: float = 0.5
     most: int = 300
 
 
@@ -126,5 +127,5 @@ def decode(
             bool(found[index, -1] > 0) if names[index] in with_state else None,
             float(scores[index]),
         )
-        for index in suppressed(boxes, scores, kinds, decoding.overlap)
+        for index in suppressed(boxes, scores, kinds, decoding.overlap, decoding.overlap_across)
     )
