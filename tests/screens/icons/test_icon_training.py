@@ -93,6 +93,11 @@ def test_the_weights_can_be_read_and_guess_from_a_run_and_from_a_file(uninterrup
         assert scores == sorted(scores, reverse=True) and 0 < sum(scores) <= 1
 
 
+def test_the_weights_have_the_permissions_of_other_files(uninterrupted):
+    modes = {(uninterrupted / name).stat().st_mode for name in (weights.WEIGHTS, "log.jsonl")}
+    assert len(modes) == 1
+
+
 def test_the_log_has_a_line_for_the_loss(uninterrupted):
     lines = [json.loads(line) for line in (uninterrupted / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4, 5, 6]

@@ -8,7 +8,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import atomic_write
+from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.screens.icons.meanings import MEANINGS
 from vlm_agent.screens.icons.tiny.network import Network
 
@@ -25,6 +25,7 @@ def write(network: Network, meanings: list[str], path: Path) -> None:
     tensors = {name: _halved(tensor) for name, tensor in network.state_dict().items()}
     with atomic_write(path) as temporary:
         save_file(tensors, temporary, {"format": _FORMAT, "meanings": json.dumps(meanings)})
+        share_as_created(temporary)
 
 
 def _halved(tensor: torch.Tensor) -> torch.Tensor:
