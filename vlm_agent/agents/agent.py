@@ -209,6 +209,11 @@ class AgentSettings(Section):
         """These settings for a command that writes to the folder `output`, where the agent may keep its own files."""
         return self
 
+    def asks_to_be_shown(self, goal: str) -> str | None:
+        """A message for the user after a run that did not reach the goal, by an agent that learns from demonstrations;
+        None for any other agent."""
+        return None
+
     def device(self) -> str | None:
         """A line that describes the device of the agent's model; None for an agent without a local model."""
         return None

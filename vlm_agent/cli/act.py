@@ -1,7 +1,6 @@
 """`vlm-agent act`: runs an agent on a phone and shows every step."""
 
 import argparse
-import shlex
 import time
 import uuid
 from functools import partial
@@ -41,6 +40,9 @@ the screen and in the activity's name. This filter gives no guarantee: supervise
 
 Exit status 0: the agent declared the goal complete or impossible, and a phone that knows the task agrees; 1 otherwise,
 130 after Ctrl-C or q."""
+
+_GAVE_UP = ("impossible", "step_limit", "loop", "unparsed")
+"""Endings after which an agent that learns from demonstrations asks for one."""
 
 
 def add(commands: Commands) -> None:
@@ -112,9 +114,8 @@ def run(options: argparse.Namespace) -> int:
                 ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch)
         reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
         _say(console, _summary(ending, reached))
-        store = getattr(settings, "demonstrations", None)
-        if store is not None and ending.reason not in ("complete", "stopped"):
-            _say(console, _request_to_be_shown(goal, str(store)))
+        if ending.reason in _GAVE_UP and (request := settings.asks_to_be_shown(goal)) is not None:
+            _say(console, request)
     if options.animation is not None:
         from vlm_agent.datasets.sources.traces import read_trace
         from vlm_agent.drawing.animation import animate
@@ -179,11 +180,6 @@ def _summary(ending: "Ending", reached: bool | None) -> str:
     doubt = f", {ending.in_doubt} of them in doubt" if ending.in_doubt else ""
     verdict = {None: "", True: ". The goal is reached", False: ". The goal is not reached"}[reached]
     return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){verdict}"
-
-
-def _request_to_be_shown(goal: str, store: str) -> str:
-    command = f"vlm-agent record --device WHICH --goal {shlex.quote(goal)} --output {shlex.quote(store)}"
-    return f"The agent did not complete the goal. Show it how, and run it again:\n  {command}"
 
 
 def _say(console: "Console", text: str) -> None:

@@ -1,12 +1,23 @@
 """Settings of the agent that prompts a served model with screens in words (VisionTasker), and of its baselines."""
 
 import hashlib
+import shlex
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 
 from vlm_agent.agents.agent import Agent
+from vlm_agent.agents.llm.demonstrations import (
+    WORDS,
+    Demonstration,
+    Demonstrations,
+    DemonstrationsError,
+    goal_encoder,
+)
+from vlm_agent.agents.llm.demonstrations.encoders import goal_encoder_digest
 from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.vision_tasker.prompts import PROMPTS, PromptLanguage, Prompts, Shown
 from vlm_agent.screens.understand import Readers
@@ -19,25 +30,46 @@ class VisionTaskerSettings(PromptedSettings):
     their numbers. Elements are those of the phone or data set, or with `--elements read` those of `readers`.
 
     `prompt_language`: of prompts and words. `prompts`: a file to use in place of its own prompts.
+
+    `demonstrations`: a store that `vlm-agent record` writes. The prompt has the demonstration whose goal is nearest by
+    `encoder`: `words` counts common words; any other name is a sentence encoder, a folder or an installed package.
     """
 
     agent: str = "vision_tasker"
     screen: Shown = "words"
     prompt_language: PromptLanguage = "en"
     readers: Readers = Readers()
+    demonstrations: str | None = None
+    encoder: str = WORDS
     max_tokens: PositiveInt = 300
+
+    @model_validator(mode="after")
+    def _has_demonstrations(self) -> Self:
+        if self.demonstrations is None and "encoder" in self.model_fields_set:
+            raise ValueError("encoder is for demonstrations; set demonstrations, or remove it")
+        return self
 
     @property
     def display_name(self) -> str:
-        return f"{self.model} at {self.endpoint}, {_IN_WORDS[self.screen]}"
+        shown = "" if self.demonstrations is None else ", shown the nearest demonstration"
+        return f"{self.model} at {self.endpoint}, {_IN_WORDS[self.screen]}{shown}"
 
     @property
     def text_notes(self) -> dict[str, str]:
-        if self.screen != "words":
-            return {}
-        from vlm_agent.agents.read_screens.reader import in_words
+        notes = {}
+        if self.screen == "words":
+            from vlm_agent.agents.read_screens.reader import in_words
 
-        return {"screens in words": in_words(self.readers)}
+            notes["screens in words"] = in_words(self.readers)
+        if self.demonstrations is not None:
+            notes["demonstrations"] = f"of {self.demonstrations}, the nearest goal by {self.encoder}"
+        return notes
+
+    def asks_to_be_shown(self, goal: str) -> str:
+        store = "demonstrations.sqlite" if self.demonstrations is None else self.demonstrations
+        command = f"vlm-agent record --device WHICH --goal {shlex.quote(goal)} --output {shlex.quote(store)}"
+        key = f", and set `demonstrations: {store}` in the agent file" if self.demonstrations is None else ""
+        return f"The agent did not complete the goal. Show it how, and run it again{key}:\n  {command}"
 
     def identity(self) -> dict[str, Any]:
         """The same model on another server is the same agent. Prompts count by their content."""
@@ -49,6 +81,9 @@ class VisionTaskerSettings(PromptedSettings):
             from vlm_agent.agents.read_screens.reader import readers_identity
 
             identity["readers"] = readers_identity(self.readers)
+        if self.demonstrations is not None:
+            store = self._store(self.demonstrations)
+            identity["demonstrations"] = {"content": store.digest(), "encoder": goal_encoder_digest(self.encoder)}
         return identity
 
     def load(self) -> Agent:
@@ -61,9 +96,23 @@ class VisionTaskerSettings(PromptedSettings):
             ScreenReader.of(self.readers),
             self.screen,
             self.prompt_language,
-            max_tokens=self.max_tokens,
+            self._nearest(),
+            self.max_tokens,
             workers=self.concurrency,
         )
+
+    def _nearest(self) -> Callable[[str], Demonstration | None] | None:
+        """The demonstration nearest to a goal, looked up once for each goal; None without demonstrations."""
+        if self.demonstrations is None:
+            return None
+        store, encoder = self._store(self.demonstrations), goal_encoder(self.encoder)
+        return lru_cache(maxsize=None)(lambda goal: store.nearest(goal, encoder))
+
+    @staticmethod
+    def _store(path: str) -> Demonstrations:
+        if not Path(path).exists():
+            raise DemonstrationsError(f"{path} does not exist; record one with `vlm-agent record --output {path}`")
+        return Demonstrations(Path(path))
 
     def _prompts(self) -> Prompts:
         return Prompts.read(PROMPTS[self.prompt_language] if self.prompts is None else Path(self.prompts))
