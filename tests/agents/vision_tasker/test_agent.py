@@ -14,6 +14,7 @@ from helpers.understood import KnownScreens, understood
 
 from vlm_agent.agents import Answer, Turn, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
+from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError
 from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
@@ -348,3 +349,40 @@ def test_an_evaluation_lists_wrong_elements_and_scores_boxes(tmp_path):
     about = json.loads((output / "metrics.json").read_text())["trained"]["about"]
     assert len(about["unread_steps"]) == 4 and "step 1: element 99 is not on this screen" in about["unread_steps"][0]
     assert "elements of screens" not in (output / "report.html").read_text()
+
+
+# Demonstrations
+
+
+def test_the_demonstration_with_the_nearest_goal_enters_the_prompt(step, tmp_path):
+    store = Demonstrations(tmp_path / "shown.sqlite")
+    store.add("turn the wifi off", "Settings", ["tap 'Settings'", "tap 'Wifi'"])
+    store.add("write a mail to Ann", "Mail", ["tap 'Mail'"])
+    model, answer = step(tap(0), goal="Turn  the Wifi off", demonstrations=str(store.path))
+    assert model.paragraphs()[1:3] == [
+        "How similar tasks were done. Use of it what fits the task and the screen below:",
+        "Task: turn the wifi off\nActions:\n1. tap 'Settings'\n2. tap 'Wifi'",
+    ]
+    assert answer.reference_has_goal
+    model, answer = step(tap(0), goal="write to Bob by mail", demonstrations=str(store.path))
+    assert "1. tap 'Mail'" in str(model.paragraphs()) and answer.reference_has_goal is False
+
+
+def test_demonstrations_are_part_of_the_identity_and_must_exist(tmp_path):
+    path = tmp_path / "shown.sqlite"
+    base = {"endpoint": "http://a:1", "model": "m"}
+    settings = VisionTaskerSettings(**base, demonstrations=str(path))
+    with pytest.raises(DemonstrationsError, match="does not exist; record one"):
+        settings.load()
+    Demonstrations(path).add("a", "", ["b"])
+    first = settings.identity()
+    Demonstrations(path).add("c", "", ["d"])
+    assert first != settings.identity() != VisionTaskerSettings(**base).identity()
+    assert "demonstration" in settings.display_name and "shown.sqlite" in settings.text_notes["demonstrations"]
+    with pytest.raises(ValueError, match="encoder is for demonstrations"):
+        VisionTaskerSettings(**base, encoder="words")
+
+
+def test_an_agent_that_is_shown_asks_for_its_own_store():
+    shown = VisionTaskerSettings(endpoint="http://a:1", model="m", demonstrations="my store.sqlite")
+    assert shown.asks_to_be_shown("it's dark").endswith("--goal 'it'\"'\"'s dark' --output 'my store.sqlite'")

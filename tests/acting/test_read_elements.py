@@ -1,0 +1,79 @@
+"""A device whose elements are read from its screenshots: the guard sees them, on phones that report nothing."""
+
+import numpy as np
+import pytest
+from helpers.understood import understood
+
+from vlm_agent.acting.guard import PURCHASE, Guard
+from vlm_agent.acting.long_screens import long_screen
+from vlm_agent.acting.loop import act
+from vlm_agent.acting.read_elements import ReadElements
+from vlm_agent.agents.read_screens import ScreenReader, reader
+from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import Heading, read_trace
+from vlm_agent.episodes import Action
+from vlm_agent.screens.understand import Readers
+
+HEIGHT, ROWS, WIDTH = 200, 500, 60
+
+
+class SilentShop:
+    """A page of 500 rows on a screen of 200, without any report of its elements."""
+
+    activity, status, answer, size = "org.shop/.List", None, None, (HEIGHT, WIDTH)
+
+    def __init__(self):
+        rows = np.random.default_rng(0).integers(0, 255, (ROWS, WIDTH, 3), np.uint8)
+        self.page = np.where((np.arange(ROWS) % 14 < 8)[:, None, None], rows, 245).astype(np.uint8)
+        self.at, self.taps, self.screenshots = 0.0, [], 0
+
+    def screenshot(self):
+        self.screenshots += 1
+        return self.page[round(self.at) : round(self.at) + HEIGHT]
+
+    def elements(self):
+        return None
+
+    def perform(self, action):
+        if action.is_tap:
+            self.taps.append(action)
+        elif action.is_swipe:
+            self.at = min(max(0.0, self.at + (action.touch_yx[0] - action.lift_yx[0]) * HEIGHT), ROWS - HEIGHT)
+
+
+@pytest.fixture
+def shop(monkeypatch):
+    reader._reader.cache_clear()
+    monkeypatch.setattr(reader, "understand", lambda pixels, readers: understood("Blue chair", "Pay now"))
+    return SilentShop()
+
+
+def run(folder, device, actions, guard=Guard()):  # noqa: B008 (frozen)
+    with TraceWriter(folder, Heading("1", "look around", "agent", "test")) as trace:
+        ending = act(ScriptedAgent(actions), device, "look around", trace, guard)
+    return ending, read_trace(folder)
+
+
+def test_a_purchase_is_detected_by_words_in_the_picture(tmp_path, shop):
+    device = ReadElements(shop, ScreenReader(Readers()))
+    ending, trace = run(tmp_path / "read", device, [Action.tap(0.2, 0.5), Action.complete()])
+    assert (ending.reason, shop.taps) == (PURCHASE, [])
+    assert [element.text for element in trace.steps[0].elements] == ["Blue chair", "Pay now"]
+    ending, _ = run(tmp_path / "phone", shop, [Action.tap(0.2, 0.5), Action.complete()])
+    assert (ending.reason, len(shop.taps)) == ("complete", 1)
+
+
+def test_before_the_first_screenshot_one_is_taken(shop):
+    device = ReadElements(shop, ScreenReader(Readers()))
+    assert len(device.elements()) == len(device.elements()) == 2
+    assert shop.screenshots == 1
+    assert (device.activity, device.size, device.status, device.answer) == (shop.activity, shop.size, None, None)
+
+
+def test_a_long_screen_is_not_scrolled_where_the_picture_shows_a_payment(tmp_path, shop):
+    guard = Guard()
+    with TraceWriter(tmp_path, Heading("1", "look around", "agent", "test")) as trace:
+        device = long_screen(ReadElements(shop, ScreenReader(Readers())), "look around", trace, guard)
+        assert device.screenshot().shape[0] == HEIGHT
+    assert shop.at == 0

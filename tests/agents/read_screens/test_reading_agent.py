@@ -1,0 +1,133 @@
+"""Elements that are read from pixels: any agent has them, in place of those of the phone or the data set."""
+
+import json
+import pickle
+from dataclasses import dataclass, field, replace
+from io import StringIO
+
+import pytest
+from helpers import tiny
+from helpers.chat_server import Reply, serving
+from helpers.understood import understood
+from rich.console import Console
+
+from vlm_agent.agents import Answer, PricedAgent, demonstrated
+from vlm_agent.agents.controls import CONTROLS, controlled
+from vlm_agent.agents.read_screens import ScreenReader, reader, with_read_elements
+from vlm_agent.agents.read_screens.agent import ReadingPreparation
+from vlm_agent.agents.scripted import ScriptedSettings
+from vlm_agent.agents.vision_tasker import VisionTaskerSettings
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.episodes import Action, Screen, recorded_screen
+from vlm_agent.evaluation.online import evaluate_online
+from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.screens.understand import Readers
+
+EPISODE = tiny.episode(1)
+WITHOUT_MODELS = {"text": "none", "widgets": "edges"}
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The pictures that were read; each has one element, whose text is the first pixel."""
+    pictures = []
+
+    def first_pixel(pixels, readers):
+        pictures.append(pixels)
+        return understood(f"read {pixels[0, 0, 0]}", size=pixels.shape[:2])
+
+    reader._reader.cache_clear()
+    monkeypatch.setattr(reader, "understand", first_pixel)
+    return pictures
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Keeps the elements of all screens that it sees."""
+
+    seen: list = field(default_factory=list)
+
+    def act(self, goal, history, screen):
+        self.seen.append([[e.text for e in one.elements] for one in (*(turn.screen for turn in history), screen)])
+        return Answer("", Action.complete())
+
+
+def texts(episode) -> list[list[str]]:
+    return [[f"read {step.screenshot[0, 0, 0]}"] for step in episode.steps]
+
+
+def test_current_and_earlier_screens_have_the_elements_that_are_read(read):
+    watching = Watching()
+    ours = with_read_elements(watching, ScreenReader(Readers()))
+    ours.act("goal", demonstrated(EPISODE, 2), recorded_screen(EPISODE, 2))
+    assert watching.seen == [texts(EPISODE)[:3]]
+    ours.answer_episodes([EPISODE])
+    assert sorted(watching.seen[1:], key=len) == [texts(EPISODE)[: n + 1] for n in range(5)]
+    assert len(read) == 5  # each picture once
+
+
+def test_a_screen_without_pixels_has_no_elements(read):
+    assert ScreenReader(Readers()).screen(Screen(None, tiny.ELEMENTS)).elements is None
+
+
+def test_from_grey_screens_nothing_of_the_screen_is_read(read):
+    watching = Watching()
+    controlled(with_read_elements(watching, ScreenReader(Readers())), CONTROLS["grey_screens"]).act(
+        "goal", [], recorded_screen(EPISODE, 0)
+    )
+    assert watching.seen == [[["read 128"]]]
+
+
+def test_what_the_agent_can_do_beyond_answering_is_kept(tmp_path, read):
+    prompted = VisionTaskerSettings(endpoint="http://a:1", model="m", screen="html", calls=str(tmp_path)).load()
+    ours = with_read_elements(prompted, ScreenReader(Readers()))
+    assert isinstance(ours, PricedAgent) and not isinstance(with_read_elements(Watching(), ours.reader), PricedAgent)
+    assert ours.estimate([EPISODE], 10).startswith("Estimate for 10 steps, from 5: 10 calls")
+    assert len(read) == 5
+    assert ours.spending() == prompted.spending()
+    ours.stop()
+    assert prompted.calls._stopped.is_set()
+    preparation = pickle.loads(pickle.dumps(ReadingPreparation(ScreenReader.of(Readers()), len)))  # noqa: S301
+    assert preparation(EPISODE) == 5
+
+
+def test_an_evaluation_with_read_elements_is_another_evaluation_and_its_report_says_so(tmp_path, read, capsys):
+    shards = tiny.write_shards(tmp_path / "shards", [EPISODE], "test")
+    path, output, prompts = tmp_path / "agent.yaml", tmp_path / "out", []
+
+    def answer(number, body):
+        prompts.append(body["messages"][1]["content"])
+        return Reply('{"action": "tap", "element": 0}')
+
+    with serving(answer) as (url, _):
+        settings = {"agent": "vision_tasker", "screen": "html", "endpoint": url, "model": "m"}
+        path.write_text(json.dumps(settings | {"readers": WITHOUT_MODELS}))
+        command = ["evaluate", "--agent", str(path), "--shards", str(shards), "--output", str(output)]
+        assert main([*command, "--no-controls", "--elements", "read"]) == OK
+        assert main([*command, "--no-controls"]) == FAILED
+    assert all("read " in prompt and "Clear cart" not in prompt for prompt in prompts)
+    assert "elements_read_by" in capsys.readouterr().err
+    fact = "read from pixels (text: none, widgets: edges, icons: none)"
+    assert fact in " ".join((output / "report.html").read_text().split())
+    rows = read_predictions(output / "predictions.parquet")
+    assert {row.box for row in rows} == {understood("x").parts[0].box}
+    assert all(row.elements == tuple(replace(e) for e in rows[0].elements) and len(row.elements) == 3 for row in rows)
+    assert main(["evaluate", "--finish", "--output", str(output)]) == OK
+
+
+def test_an_option_of_coat_of_the_same_name_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--agent", "x", "--shards", "x", "--output", str(tmp_path), "--elements", "marks"])
+    assert "are now --shown-elements marks" in capsys.readouterr().err
+
+
+def test_online_the_trace_of_the_agent_has_read_elements_and_the_experts_those_of_the_phone(tmp_path, read):
+    settings, output = ScriptedSettings(actions=["press home", "complete"]), tmp_path
+    console = Console(file=StringIO(), width=100)
+    content = evaluate_online(settings, output, console, tasks=1, controls=False, readers=Readers())
+    trace = read_trace(output / "trained" / "00000")
+    assert [[e.text[:5] for e in step.elements] for step in trace.steps] == [["read "]] * 2
+    assert len(read_trace(output / "expert" / "00000").steps[0].elements) > 1
+    assert content["about"]["elements_read_by"]["widgets"] == Readers().widgets
+    assert "elements of screens: read from pixels" in console.file.getvalue()
