@@ -43,6 +43,17 @@ def test_every_action_on_a_payment_screen_is_detected(text, action):
     assert text in on(PLAIN, UiElement((0.5, 0.5, 0.1, 0.1), text), action=action)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_screen"), [("立即购买", False), ("去 支付¥12.00", False), ("请选择支付方式", True)]
+)
+def test_chinese_words_are_detected_within_a_text(text, is_screen):
+    element = UiElement((0.4, 0.4, 0.2, 0.2), text)
+    assert text in on(element)
+    assert (on(element, action=Action.tap(0.9, 0.9)) is not None) == is_screen
+    assert purchase_reason(Action.tap(0.5, 0.5), f"帮我{text}", "", None) is not None
+    assert on(UiElement((0.4, 0.4, 0.2, 0.2), "我的收藏")) is None
+
+
 @pytest.mark.parametrize("text", ["Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering"])
 def test_parts_of_words_are_not_detected(text):
     assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is None

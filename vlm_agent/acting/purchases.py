@@ -31,6 +31,13 @@ BUTTONS = (
 )
 """Words in the text of a tapped element, or in the goal if the phone reports no elements."""
 
+CHINESE_SCREENS = (
+    *("付款方式", "支付方式", "确认支付", "确认付款", "确认订单"),
+    *("提交订单", "收银台", "银行卡号", "支付密码"),
+)
+CHINESE_BUTTONS = ("购买", "支付", "付款", "下单", "结算", "充值", "续费", "预订", "打赏", "转账", "开通会员")
+"""The same in Chinese, as parts of a text, because it has no spaces between words. They also name harmless things."""
+
 NEAR = 0.02
 """The margin around an element in which a tap counts as a tap on it, in screen fractions.
 
@@ -64,7 +71,7 @@ def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence
     if has_card(action.text):
         return "the typed text looks like a card number"
     if not elements:
-        word = _word_in(goal, (*BUTTONS, *SCREENS))
+        word = _word_in(goal, (*BUTTONS, *SCREENS), (*CHINESE_BUTTONS, *CHINESE_SCREENS))
         return (
             None
             if word is None
@@ -76,17 +83,20 @@ def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence
 def _reason_by_elements(action: Action, elements: Sequence[UiElement]) -> str | None:
     touches = action.is_tap or action.kind is ActionKind.LONG_PRESS
     for element in elements:
-        if _word_in(element.text, SCREENS) is not None:
+        if _word_in(element.text, SCREENS, CHINESE_SCREENS) is not None:
             return f"the screen shows {element.text[:80]!r}"
-        if touches and _is_near(element, action.touch_yx) and _word_in(element.text, BUTTONS) is not None:
+        is_button = _word_in(element.text, BUTTONS, CHINESE_BUTTONS) is not None
+        if touches and is_button and _is_near(element, action.touch_yx):
             return f"the tapped element is {element.text[:80]!r}"
     return None
 
 
-def _word_in(text: str, words: Sequence[str]) -> str | None:
-    """The first of `words` that `text` contains as whole words, in any case."""
+def _word_in(text: str, words: Sequence[str], parts: Sequence[str]) -> str | None:
+    """The first of `words` that `text` contains as whole words, in any case, or else of `parts` that it contains."""
     normalised = " ".join(("", *_WORDS.findall(text.casefold()), ""))
-    return next((word for word in words if f" {word} " in normalised), None)
+    found = next((word for word in words if f" {word} " in normalised), None)
+    without_spaces = "".join(text.split())
+    return found or next((part for part in parts if part in without_spaces), None)
 
 
 def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:

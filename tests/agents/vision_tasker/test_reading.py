@@ -27,6 +27,9 @@ TAP = Call("tap", 12)
         ('{"action": "stop", "result": "done"}', Call("stop")),
         ('{"action": "stop", "result": "impossible"}', Call("stop", is_done=False)),
         ('{"action": "tap", "element": "Wi-Fi"}', Call("tap", "Wi-Fi")),
+        ('{"action": "tap", "element": "-1"}', Call("tap", "-1")),
+        ('{"action": "tap", "element": "+1"}', Call("tap", "+1")),
+        ('{"action": "tap", "element": "[id=12]"}', TAP),
     ],
 )  # fmt: skip
 def test_a_reply_is_a_call(text, call):

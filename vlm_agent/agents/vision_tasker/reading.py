@@ -37,7 +37,8 @@ _NAMES: dict[str, Name] = {
 _DIRECTIONS = {name: name for name in SWIPES} | {"上": "up", "下": "down", "左": "left", "右": "right"}
 _RESULTS = {"done": True, "完成": True, "impossible": False, "无法完成": False}
 
-_NUMBER = re.compile(r"\W{0,4}(?:id|element|编号|元素)?\W{0,4}([0-9]{1,6})\W{0,4}", re.IGNORECASE)
+_AROUND = r"[\s#=:.()\[\]{}<>\"'「」【】号]{0,4}"
+_NUMBER = re.compile(rf"{_AROUND}(?:id|element|编号|元素)?{_AROUND}([0-9]{{1,6}}){_AROUND}", re.IGNORECASE)
 _JSON = json.JSONDecoder(strict=False)  # a line break within a string is read
 _STARTS = 50  # opening braces that are tried
 
