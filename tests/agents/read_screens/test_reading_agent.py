@@ -25,7 +25,7 @@ from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.screens.understand import Readers
 
 EPISODE = tiny.episode(1)
-WITHOUT_MODELS = {"text": "none", "widgets": "edges"}
+WITHOUT_MODELS = {"text": "none", "widgets": "edges", "icons": "none"}
 
 
 @pytest.fixture
