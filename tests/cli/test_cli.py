@@ -40,6 +40,19 @@ def test_help_imports_no_heavy_module():
     assert not {"torch", "transformers", "pyarrow", "numpy", "PIL", "rich"} & set(loaded)
 
 
+@pytest.mark.parametrize(("is_program", "printed"), [(True, "False True True"), (False, "True True False")])
+def test_a_program_collects_no_garbage_during_imports_and_then_ignores_what_they_left(is_program, printed):
+    code = f"""
+import gc
+from vlm_agent.cli.parser import without_garbage_collection
+with without_garbage_collection({is_program}):
+    during = gc.isenabled()
+print(during, gc.isenabled(), gc.get_freeze_count() > 1000)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == printed
+
+
 def test_simulated_files_come_with_splits_and_groups(simulated):
     assert {"train", "test"} <= set(json.loads((simulated / "splits.json").read_text()))
     assert "memory_goals" in json.loads((simulated / "groups.json").read_text())

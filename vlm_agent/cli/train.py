@@ -5,7 +5,7 @@ import os
 import re
 from typing import TYPE_CHECKING, cast
 
-from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
+from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file, without_garbage_collection
 from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def run(options: argparse.Namespace) -> int:
     overrides = _overrides(options)
     quiet_libraries()
 
-    from vlm_agent.errors import Stopped
-    from vlm_agent.recipe.run import read_recipe
-    from vlm_agent.training.loop.preemption import EXIT_STATUS
-    from vlm_agent.training.train import train
+    with without_garbage_collection(options.is_program):
+        from vlm_agent.errors import Stopped
+        from vlm_agent.recipe.run import read_recipe
+        from vlm_agent.training.loop.preemption import EXIT_STATUS
+        from vlm_agent.training.train import train
 
     console, recipe = make_console(), read_recipe(options.config, overrides)
     if options.dry_run:
