@@ -5,7 +5,7 @@ import ast
 import pytest
 from mutations.killers import importing, mirrored
 from mutations.operators import compiles, mutations
-from mutations.run import ROOT, _drawn, _known
+from mutations.run import ROOT, _drawn, _killer, _known
 
 SOURCE = '''
 def largest(values: list[int], limit: int = 3) -> int:
@@ -63,3 +63,12 @@ def test_the_known_mutations_fit_the_code():
     for one in _known():
         assert compiles(one, (ROOT / one.path).read_text(encoding="utf-8")), one.path
         assert mirrored(ROOT, one.path)
+
+
+def test_test_files_without_a_test_to_run_notice_nothing(tmp_path):
+    slow, red = tmp_path / "test_slow.py", tmp_path / "test_red.py"
+    slow.write_text("import pytest\n\n\n@pytest.mark.slow\ndef test_slow():\n    assert False\n")
+    red.write_text("def test_red():\n    assert False\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -m 'not slow'\nmarkers = slow\n")
+    assert _killer(["test_slow.py"], tmp_path, 60) is None
+    assert _killer(["test_red.py"], tmp_path, 60) == "test_red.py::test_red"
