@@ -138,3 +138,41 @@ def test_other_texts_are_as_typed_and_the_lines_of_the_trace_stay(tmp_path):
                 trace.step(TraceStep(index, "s.png", "app/.Main", form.elements(), "x", action))
         found = [step.action.text for step in read_trace(folder).steps if step.action.text]
         assert found == words
+
+
+def test_short_pieces_of_a_password_are_masked_in_their_own_steps(tmp_path):
+    pieces = [Action.type_text(piece) for piece in ("abc", "def", "gh")]
+    written = run(tmp_path / "t", Form("Email", "Password"), tap(1), *pieces, goal="log in")
+    assert [form in written for form in (b"abc", b"def", b'"gh"')] == [False] * 3
+    steps = read_trace(tmp_path / "t").steps
+    assert [step.action.text for step in steps if step.action.text] == [MASK] * 3
+
+
+def test_a_field_that_shows_its_password_is_still_one_after_another_tap(tmp_path):
+    typing = (tap(1), Action.type_text("hun"), tap(1), Action.type_text("ter2"), tap(0))
+    written = run(tmp_path / "t", Form("Email", "Password"), *typing, goal="log in")
+    assert b"hun" not in written
+    assert b"ter2" not in written
+
+
+def test_a_card_number_typed_in_pieces_is_masked(tmp_path):
+    typing = (tap(0), Action.type_text("4012 8888 "), Action.wait(), Action.type_text("8888 1881"), tap(1))
+    written = run(tmp_path / "t", Form("Number", "Name"), *typing, goal="pay")
+    assert [form in written for form in (b"4012", b"8888", b"1881")] == [False] * 3
+
+
+def test_a_reply_before_the_agent_failed_is_masked(tmp_path):
+    class Failing(ScriptedAgent):
+        def act(self, goal, history, screen):
+            if len(history) == 2:
+                (tmp_path / "t" / "reply.json").write_text(json.dumps({"text": f"I typed {PASSWORD}"}))
+                raise ConnectionError("lost")
+            return super().act(goal, history, screen)
+
+    agent = Failing([tap(1), Action.type_text(PASSWORD), Action.complete()])
+    with (
+        pytest.raises(ConnectionError),
+        TraceWriter(tmp_path / "t", Heading("1", "log in", "agent", "phone")) as trace,
+    ):
+        act(agent, Form("Email", "Password"), "log in", trace, Guard(allow_purchases=True))
+    assert json.loads((tmp_path / "t" / "reply.json").read_text()) == {"text": f"I typed {MASK}"}

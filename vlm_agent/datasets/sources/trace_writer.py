@@ -15,10 +15,10 @@ import numpy as np
 
 from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.datasets.sources.traces import STEPS, Heading, TraceStep, device_line, step_line, write_heading
-from vlm_agent.episodes import Action, ActionKind, UiElement
+from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.texts.secrets import Focus, Secrets
+from vlm_agent.texts.secrets import MASK, Focus, Secrets, has_card
 
 _TEXTS = frozenset({"said", "thought", "intent", "plan", "elements", "text", "goal", "message"})
 """The keys of texts in which secrets are masked."""
@@ -38,7 +38,9 @@ class TraceWriter:
             raise DatasetError(f"{folder} exists and is not an empty folder; choose another folder for the trace")
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.heading = folder, heading
-        self._secrets, self._focus, self._typed_secret = Secrets(), Focus(), False
+        self._secrets, self._focus = Secrets(), Focus()
+        self._pieces: dict[int, str] = {}
+        self._hidden: dict[int, str] = {}
         write_heading(folder, replace(heading, goal=self._secrets.mask(heading.goal)))
         self._file = (folder / STEPS).open("w", encoding="utf-8")
         self._has_ended = False
@@ -77,32 +79,56 @@ class TraceWriter:
 
     def end(self, reason: str, message: str = "", **more) -> None:
         self._has_ended = True
+        self._mask_files()  # also the last reply, if its step was not written
         self._write({"end": reason, "message": message, **more})
 
     def _write(self, content: dict) -> None:
-        self._file.write(json.dumps(_masked(content, self._secrets), ensure_ascii=False) + "\n")
+        line = _masked_line(content, self._secrets, self._hidden)
+        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._file.flush()
 
     def _note(self, step: TraceStep) -> None:
-        """Keeps in mind what is typed into which field."""
-        action, is_secret = step.action, False
+        """Keeps in mind what is typed into which field.
+
+        `_pieces`: what was typed into the field with the focus, by the number of the step. `_hidden`: the same of all
+        steps that typed a secret.
+        """
+        action = step.action
         if action is not None and action.kind is ActionKind.TYPE and action.text:
-            is_secret = self._focus.is_secret(action.text, step.activity, step.elements)
-            if is_secret:
-                self._secrets.add(action.text, continues=self._typed_secret)
+            self._note_typing(step, action.text)
         if action is not None:
-            self._focus = self._focus.after(action, step.activity, step.elements)
-        self._typed_secret = is_secret
+            focus = self._focus.after(action, step.activity, step.elements)
+            if focus is not self._focus and not self._shows_secret(focus):
+                self._pieces = {}
+            self._focus = focus
         self._mask_files()
+
+    def _note_typing(self, step: TraceStep, text: str) -> None:
+        is_secret = self._focus.is_secret(text, step.activity, step.elements) or self._shows_secret(self._focus)
+        self._pieces[step.number] = text
+        if is_secret:
+            self._hide({step.number: text} if has_card(text) else self._pieces)
+        elif has_card("".join(self._pieces.values())):
+            self._hide(self._pieces)
+
+    def _hide(self, pieces: dict[int, str]) -> None:
+        for place, (number, text) in enumerate(pieces.items()):
+            self._secrets.add(text, continues=place > 0)
+            self._hidden[number] = text
+
+    def _shows_secret(self, focus: Focus) -> bool:
+        """Whether the field with the focus shows what was typed into it as it is."""
+        touched = None if focus.touch_yx is None else element_at(focus.elements, focus.touch_yx)
+        return touched is not None and self._secrets.has_secret(touched.text)
 
     def _mask_files(self) -> None:
         """Masks the secrets in what was written before."""
         if not self._secrets.found:
             return
         for path in sorted(self.folder.rglob("*.json*")):
-            before = path.read_text(encoding="utf-8")
             try:
-                after = _masked_file(path, before, self._secrets)
+                before = path.read_text(encoding="utf-8")
+                after = _masked_file(path, before, self._secrets, self._hidden)
             except ValueError:  # being written, or of another program
                 continue
             if after == before:
@@ -134,16 +160,27 @@ def _masked(content: Any, secrets: Secrets, is_text: bool = False) -> Any:
     return secrets.mask(content) if is_text and isinstance(content, str) else content
 
 
-def _masked_file(path: Path, text: str, secrets: Secrets) -> str:
+def _masked_line(content: Any, secrets: Secrets, hidden: dict[int, str]) -> Any:
+    """A line of the trace. In the line of a step that typed a secret, also a short piece of it is masked."""
+    masked = _masked(content, secrets)
+    number = masked.get("step") if isinstance(masked, dict) else None
+    if number not in hidden:
+        return masked
+    action = masked["action"] | {"text": MASK}
+    return _masked(masked | {"action": action}, Secrets([hidden[number]]))
+
+
+def _masked_file(path: Path, text: str, secrets: Secrets, hidden: dict[int, str]) -> str:
     """Raises ValueError for a text that is not JSON. Content without a secret is not formatted anew."""
     if path.suffix == ".jsonl":
-        return "\n".join(_masked_json(line, secrets, None) if line else "" for line in text.split("\n"))
-    return _masked_json(text, secrets, 1)
+        lines = text.split("\n")
+        return "\n".join(_masked_json(line, secrets, hidden, None) if line else "" for line in lines)
+    return _masked_json(text, secrets, {}, 1)
 
 
-def _masked_json(text: str, secrets: Secrets, indent: int | None) -> str:
+def _masked_json(text: str, secrets: Secrets, hidden: dict[int, str], indent: int | None) -> str:
     content = json.loads(text)
-    masked = _masked(content, secrets)
+    masked = _masked_line(content, secrets, hidden)
     if masked == content:
         return text
     return json.dumps(masked, ensure_ascii=False, indent=indent) + "\n" * (indent is not None)
