@@ -79,6 +79,21 @@ def run(folder: Path, phone: Form, *actions: Action, goal: str = f"log in with {
     return b"\n".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
+def strings(folder: Path) -> str:
+    """Every text of the JSON files; their numbers, which may have any digits, are left out."""
+
+    def texts(content: object) -> list[str]:
+        if isinstance(content, dict):
+            content = list(content.values())
+        if isinstance(content, list):
+            return [text for part in content for text in texts(part)]
+        return [content] if isinstance(content, str) else []
+
+    files = [folder / "trace.json", *(folder / "calls").rglob("*.json")]
+    contents = [path.read_text() for path in files] + (folder / "steps.jsonl").read_text().splitlines()
+    return "\n".join(text for content in contents for text in texts(json.loads(content)))
+
+
 @pytest.mark.parametrize(
     "hint",
     ["Password", "Passwort", "Contraseña", "Mot de passe", "请输入密码", "パスワード", "비밀번호", "Пароль", "PIN"],
@@ -115,8 +130,7 @@ def test_after_enter_the_field_is_unknown_and_a_password_on_the_screen_counts(tm
 def test_a_card_number_is_masked_in_any_field_and_covered_on_the_picture(tmp_path):
     phone = Form("Number", "Name")
     run(tmp_path / "t", phone, tap(0), Action.type_text(CARD.replace(" ", "-")), tap(1), goal=f"pay with {CARD}")
-    texts = (tmp_path / "t" / "steps.jsonl").read_text() + (tmp_path / "t" / "trace.json").read_text()
-    assert "1111" not in texts
+    assert "1111" not in strings(tmp_path / "t")
     trace = read_trace(tmp_path / "t")
     assert trace.heading.goal == f"pay with {MASK}"
     before, after = trace.screen(trace.steps[1]), trace.screen(trace.steps[2])
@@ -157,8 +171,8 @@ def test_a_field_that_shows_its_password_is_still_one_after_another_tap(tmp_path
 
 def test_a_card_number_typed_in_pieces_is_masked(tmp_path):
     typing = (tap(0), Action.type_text("4012 8888 "), Action.wait(), Action.type_text("8888 1881"), tap(1))
-    written = run(tmp_path / "t", Form("Number", "Name"), *typing, goal="pay")
-    assert [form in written for form in (b"4012", b"8888", b"1881")] == [False] * 3
+    run(tmp_path / "t", Form("Number", "Name"), *typing, goal="pay")
+    assert [form in strings(tmp_path / "t") for form in ("4012", "8888", "1881")] == [False] * 3
 
 
 def test_a_reply_before_the_agent_failed_is_masked(tmp_path):
