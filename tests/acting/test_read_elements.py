@@ -12,8 +12,10 @@ from vlm_agent.agents.read_screens import ScreenReader, reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace
-from vlm_agent.episodes import Action
-from vlm_agent.screens.understand import Readers
+from vlm_agent.episodes import Action, Widget
+from vlm_agent.screens.seen import Text
+from vlm_agent.screens.text import Confident
+from vlm_agent.screens.understand import LoadedReaders, Readers
 
 HEIGHT, ROWS, WIDTH = 200, 500, 60
 
@@ -62,6 +64,35 @@ def test_a_purchase_is_detected_by_words_in_the_picture(tmp_path, shop):
     assert [element.text for element in trace.steps[0].elements] == ["Blue chair", "Pay now"]
     ending, _ = run(tmp_path / "phone", shop, [Action.tap(0.2, 0.5), Action.complete()])
     assert (ending.reason, len(shop.taps)) == ("complete", 1)
+
+
+class Unclear:
+    """Reads a payment button with a low confidence."""
+
+    def read(self, pixels):
+        return Text((0.1, 0.1, 0.05, 0.1), "Cart", 0.99), Text((0.5, 0.1, 0.05, 0.2), "Pay now", 0.9)
+
+
+class OneButton:
+    def detect(self, pixels):
+        return (Widget("button", (0.45, 0.05, 0.15, 0.9)),)
+
+
+def test_the_guard_has_words_that_were_read_with_a_low_confidence_and_the_agent_has_not(tmp_path):
+    shop, reader = SilentShop(), ScreenReader(LoadedReaders(Confident(Unclear(), 0.95), OneButton()))
+    assert "Pay now" not in [element.text for element in reader.elements(shop.screenshot())]
+    unclear = reader.read(shop.screenshot()).unsure_elements
+    assert [(element.text, element.box) for element in unclear] == [("Pay now", OneButton().detect(None)[0].box)]
+    ending, _ = run(tmp_path, ReadElements(shop, reader), [Action.tap(0.5, 0.8), Action.complete()])
+    assert (ending.reason, shop.taps) == (PURCHASE, [])
+
+
+def test_after_an_action_no_elements_of_the_screen_before_it_are_used(shop):
+    device = ReadElements(shop, ScreenReader(Readers()))
+    device.screenshot()
+    device.perform(Action.swipe((0.9, 0.5), (0.1, 0.5)))
+    device.elements()
+    assert shop.screenshots == 2
 
 
 def test_before_the_first_screenshot_one_is_taken(shop):

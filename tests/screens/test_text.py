@@ -105,7 +105,9 @@ def test_uncertain_texts_and_symbols_are_dropped():
             box = (0.0, 0.0, 0.1, 0.1)
             return (Text(box, "Wi-Fi", 0.95), Text(box, "Wi-F", 0.9499), Text(box, "+", 1.0), Text(box, "5", 1.0))
 
-    assert [text.text for text in Confident(Mixed(), 0.95).read(page())] == ["Wi-Fi", "5"]
+    reader = Confident(Mixed(), 0.95)
+    assert [text.text for text in reader.read(page())] == ["Wi-Fi", "5"]
+    assert [text.text for text in reader.split(page())[1]] == ["Wi-F"]
 
 
 @pytest.mark.parametrize(("text", "stray"), [("×", True), ("···", True), ("", True), ("M", False), ("零", False)])

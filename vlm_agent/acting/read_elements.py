@@ -4,7 +4,8 @@ device = ReadElements(phone, ScreenReader.of(Readers()))
 ending = act(with_read_elements(agent, reader), device, goal, trace, guard)
 
 The guard and the trace then have the elements that were read, so that purchases are detected by the words in the
-picture. Around the phone itself, inside of `long_screen`: every screen on which the device acts is read.
+picture, also by those that are read with a low confidence, which agents do not see. Around the phone itself, inside of
+`long_screen`: every screen on which the device acts is read.
 """
 
 import numpy as np
@@ -42,8 +43,10 @@ class ReadElements:
         return self._shown
 
     def elements(self) -> tuple[UiElement, ...]:
-        """Those read from the last screenshot, or from a new one before the first; never None."""
-        return self._reader.elements(self.screenshot() if self._shown is None else self._shown)
+        """Those read from the last screenshot since the last action, or else from a new one; never None."""
+        understood = self._reader.read(self.screenshot() if self._shown is None else self._shown)
+        return (*understood.elements, *understood.unsure_elements)
 
     def perform(self, action: Action) -> None:
+        self._shown = None
         self._device.perform(action)

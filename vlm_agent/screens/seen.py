@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from vlm_agent.episodes import UiElement, Widget
+from vlm_agent.geometry import box_at
 
 Box = tuple[float, float, float, float]
 
@@ -87,7 +88,8 @@ class Understood:
     """Everything read from one screen of `size` (height, width) pixels.
 
     `texts` and `widgets` are what the readers returned; `parts` is what became of them, ordered by id; every part is in
-    exactly one of `blocks`, which are ordered from top to bottom and from left to right.
+    exactly one of `blocks`, which are ordered from top to bottom and from left to right. `unsure`: texts below the
+    reader's confidence, which are in no part.
     """
 
     size: tuple[int, int]
@@ -95,8 +97,20 @@ class Understood:
     widgets: tuple[Widget, ...]
     parts: tuple[Part, ...]
     blocks: tuple[Block, ...]
+    unsure: tuple[Text, ...] = ()
 
     @property
     def elements(self) -> tuple[UiElement, ...]:
         """The parts as elements; index i is the part with id i."""
         return tuple(part.element for part in self.parts)
+
+    @property
+    def unsure_elements(self) -> tuple[UiElement, ...]:
+        """The unsure texts, each with the box of the smallest part that its centre is on, else its own."""
+        boxes = [part.box for part in self.parts]
+        centres = [(text.box[0] + text.box[2] / 2, text.box[1] + text.box[3] / 2) for text in self.unsure]
+        on = [box_at(boxes, centre) for centre in centres]
+        return tuple(
+            UiElement(text.box if number is None else boxes[number], text.text, "TEXT")
+            for text, number in zip(self.unsure, on, strict=True)
+        )

@@ -84,8 +84,13 @@ class Confident:
     confidence: float
 
     def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
-        texts = self.reader.read(pixels)
-        return tuple(text for text in texts if text.confidence >= self.confidence and not is_stray(text.text))
+        return self.split(pixels)[0]
+
+    def split(self, pixels: np.ndarray) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
+        """(the texts that are likely enough, the others)"""
+        texts = [text for text in self.reader.read(pixels) if not is_stray(text.text)]
+        likely = tuple(text for text in texts if text.confidence >= self.confidence)
+        return likely, tuple(text for text in texts if text.confidence < self.confidence)
 
 
 def is_stray(text: str) -> bool:

@@ -18,8 +18,15 @@ from pydantic import Field, field_validator
 
 from vlm_agent.errors import UserError
 from vlm_agent.screens.matching import make_parts
-from vlm_agent.screens.seen import Block, Box, IconReader, Part, TextReader, Understood, WidgetDetector
-from vlm_agent.screens.text import TEXT_READERS, RapidOcrSettings, TextSettings, missing_extra, without_repeats
+from vlm_agent.screens.seen import Block, Box, IconReader, Part, Text, TextReader, Understood, WidgetDetector
+from vlm_agent.screens.text import (
+    TEXT_READERS,
+    Confident,
+    RapidOcrSettings,
+    TextSettings,
+    missing_extra,
+    without_repeats,
+)
 from vlm_agent.settings import Section, chosen_from
 
 ICON_KINDS = ("button", "image")
@@ -94,7 +101,7 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
     loaded, clock = readers.load(), seconds or Seconds()
     size = (pixels.shape[0], pixels.shape[1])
     with clock.of("text"):
-        texts = without_repeats(loaded.text.read(pixels))
+        texts, unsure = _texts(pixels, loaded.text)
     with clock.of("widgets"):
         widgets = loaded.widgets.detect(pixels)
     with clock.of("matching"):
@@ -103,7 +110,13 @@ def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Se
         parts = _with_meanings(pixels, parts, loaded)
     with clock.of("blocks"):
         blocks, parts = _in_blocks(pixels, _with_active_tabs(pixels, parts))
-    return Understood(size, texts, widgets, parts, blocks)
+    return Understood(size, texts, widgets, parts, blocks, unsure)
+
+
+def _texts(pixels: np.ndarray, reader: TextReader) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
+    """(texts, those below the confidence of the reader)"""
+    likely, unsure = reader.split(pixels) if isinstance(reader, Confident) else (reader.read(pixels), ())
+    return without_repeats(likely), unsure
 
 
 def check_pixels(pixels: np.ndarray) -> None:
