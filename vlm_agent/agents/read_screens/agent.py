@@ -33,15 +33,19 @@ def with_read_elements(agent: Agent, reader: ScreenReader) -> "ReadingAgent":
 
 @dataclass(frozen=True)
 class ReadingAgent:
+    """`judge`: of recorded steps with the data set's elements, as scores are."""
+
     agent: Agent
     reader: ScreenReader
+    judge: Judge | None = None
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         turns = [replace(turn, screen=self.reader.screen(turn.screen)) for turn in history]
         return self.agent.act(goal, turns, self.reader.screen(screen))
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
-        return answer_episodes(self.agent, [read_episode(episode, self.reader) for episode in episodes], variants)
+        read = [read_episode(episode, self.reader) for episode in episodes]
+        return answer_episodes(self._judged(episodes, read), read, variants)
 
     def preparation(self) -> Preparation | None:
         preparation = preparation_of(self.agent)
@@ -51,8 +55,16 @@ class ReadingAgent:
         return cast("PreparingAgent", self.agent).answer_prepared(prepared, variants)
 
     def judged_by(self, judge: Judge) -> "ReadingAgent":
-        agent = self.agent.judged_by(judge) if isinstance(self.agent, JudgedAgent) else self.agent
-        return replace(self, agent=agent)
+        return replace(self, judge=judge)
+
+    def _judged(self, recorded: Sequence[Episode], read: Sequence[Episode]) -> Agent:
+        """The agent, which sees the steps that were `read`, with the judge of those that were `recorded`."""
+        if self.judge is None or not isinstance(self.agent, JudgedAgent):
+            return self.agent
+        judge = self.judge
+        pairs = [zip(after.steps, before.steps, strict=True) for after, before in zip(read, recorded, strict=True)]
+        recorded_of = {id(seen): step for steps in pairs for seen, step in steps}
+        return self.agent.judged_by(lambda action, step: judge(action, recorded_of[id(step)]))
 
     def without_sight(self) -> "ReadingAgent | None":
         blind = self.agent.without_sight() if isinstance(self.agent, TextAgent) else None
