@@ -44,7 +44,11 @@ def test_every_action_on_a_payment_screen_is_detected(text, action):
 
 
 @pytest.mark.parametrize(
-    ("text", "is_screen"), [("立即购买", False), ("去 支付¥12.00", False), ("请选择支付方式", True)]
+    ("text", "is_screen"),
+    [
+        *(("立即购买", False), ("去 支付¥12.00", False), ("请选择支付方式", True)),
+        *(("立即抢购", False), ("发红包", False), ("前往結帳", False), ("立即購買", False)),
+    ],
 )
 def test_chinese_words_are_detected_within_a_text(text, is_screen):
     element = UiElement((0.4, 0.4, 0.2, 0.2), text)
