@@ -316,6 +316,12 @@ def test_demonstrated_actions_are_named_by_what_is_read_not_by_the_annotation(st
     assert "Clear cart" not in str(model.asked)
 
 
+def test_an_app_that_was_opened_is_not_a_text_that_was_typed(step):
+    opened = Turn(Screen(pixels(1)), None, Action.open_app("Maps"))
+    model, _ = step(tap(0), history=[opened])
+    assert 'Actions so far:\n1. open the app "Maps"' in model.paragraphs()
+
+
 def test_grey_screens_show_no_element_and_the_control_without_history_no_actions(tmp_path):
     model = Model(tap(0))
     grey = KnownScreens(SEEN, {128: understood()})

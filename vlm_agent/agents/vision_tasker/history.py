@@ -50,6 +50,8 @@ def action_line(prompts: Prompts, action: Action, shown: Callable[[], ShownScree
         return _key_line(prompts, _BUTTONS[action.kind])
     if action.is_status:
         return prompts.line_done if action.kind is ActionKind.STATUS_TASK_COMPLETE else prompts.line_impossible
+    if action.kind is ActionKind.OPEN_APP:
+        return prompts.fill("line_open", app=one_line(action.text))
     return _type_line(prompts, one_line(action.text)) if action.text else prompts.line_other
 
 

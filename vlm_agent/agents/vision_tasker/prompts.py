@@ -33,6 +33,7 @@ class Prompts(PromptFile):
         "line_swipe_on": {"direction", "element"},
         "line_swipe_to": {"direction", "target"},
         "line_press": {"key"},
+        "line_open": {"app"},
         "line_numbered": {"line", "number"},
         **{name: {"element"} for name in _ELEMENT_LINES},
         **{name: {name} for name in ("goal", "actions", "unchanged", "words", "html")},
@@ -69,5 +70,6 @@ class Prompts(PromptFile):
     keys: dict[Literal["back", "home", "enter"], str]
     line_done: str
     line_impossible: str
+    line_open: str
     line_other: str
     a_place: str
