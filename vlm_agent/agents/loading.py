@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".yaml", ".yml")
 
+_OPTIONS = {"elements": "shown_elements"}
+"""Settings whose option has another name."""
+
 
 class AgentError(UserError):
     """The agent of a command cannot be built; the message names the option, file or key."""
@@ -61,7 +64,7 @@ def agent_settings(
         raise AgentError(f"{where}: agent {name!r} is unknown; choose one of {', '.join(sorted(AGENTS))}")
     overrides = overrides or {}
     if foreign := [key for key in overrides if key not in AGENTS[name].model_fields]:
-        raise AgentError(f"--{foreign[0].replace('_', '-')} is not a setting of agent {name}")
+        raise AgentError(f"--{_OPTIONS.get(foreign[0], foreign[0]).replace('_', '-')} is not a setting of agent {name}")
     return validated(AGENTS[name], content | dict(overrides), where, AgentError)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.agents import AgentSettings
-from vlm_agent.agents.read_screens.reader import in_words, readers_identity
+from vlm_agent.agents.read_screens.reader import in_words, readers_identity, readers_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import differences
 from vlm_agent.screens.understand import Readers
@@ -31,7 +31,7 @@ def agent_identity(settings: AgentSettings, readers: Readers | None = None) -> d
 def elements_fact(identity: Mapping[str, Any]) -> dict[str, str]:
     """A line for reports, if the elements of screens were read from pixels."""
     readers = identity.get(READ_ELEMENTS)
-    return {} if readers is None else {"elements of screens": in_words(Readers.model_validate(readers))}
+    return {} if readers is None else {"elements of screens": in_words(readers_of(readers))}
 
 
 def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,13 +13,17 @@ from rich.console import Console
 
 from vlm_agent.agents import Answer, PricedAgent, demonstrated
 from vlm_agent.agents.controls import CONTROLS, controlled
+from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.agents.read_screens import ScreenReader, reader, with_read_elements
 from vlm_agent.agents.read_screens.agent import ReadingPreparation
+from vlm_agent.agents.read_screens.reader import readers_identity
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, Screen, recorded_screen
+from vlm_agent.errors import UserError
+from vlm_agent.evaluation.identity import READ_ELEMENTS, elements_fact
 from vlm_agent.evaluation.online import evaluate_online
 from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.screens.understand import Readers
@@ -116,10 +120,52 @@ def test_an_evaluation_with_read_elements_is_another_evaluation_and_its_report_s
     assert main(["evaluate", "--finish", "--output", str(output)]) == OK
 
 
+def test_gold_feedback_is_by_the_elements_of_the_data_set(read):
+    judged = []
+
+    @dataclass(frozen=True)
+    class Asking(Watching):
+        judge: object = None
+
+        def judged_by(self, judge):
+            return replace(self, judge=judge)
+
+        def answer_episodes(self, episodes, variants=()):
+            return [[[Answer(str(self.judge(step.action, step)), None) for step in one.steps] for one in episodes]]
+
+    def judge(action, step):
+        judged.append(step)
+        return True
+
+    answers = with_read_elements(Asking(), ScreenReader(Readers())).judged_by(judge).answer_episodes([EPISODE])
+    assert [answer.text for answer in answers[0][0]] == ["True"] * 5
+    assert [step.elements for step in judged] == [step.elements for step in EPISODE.steps]
+
+
+def test_readers_from_files_count_by_their_content(tmp_path):
+    file, folder = tmp_path / "widgets.onnx", tmp_path / "clip"
+    folder.mkdir()
+    readers = Readers(widgets=f"onnx:{file}", icons=f"clip:{folder}")
+    with pytest.raises(UserError, match=r"widgets\.onnx does not exist"):
+        readers_identity(readers)
+    found = []
+    for widgets, icons in ((b"1", b"1"), (b"2", b"1"), (b"2", b"2")):
+        file.write_bytes(widgets)
+        (folder / "model.safetensors").write_bytes(icons)
+        found.append(readers_identity(readers))
+    assert found[0] != found[1] != found[2] and found[2] == readers_identity(readers)
+    assert f"widgets: onnx:{file}" in elements_fact({READ_ELEMENTS: found[0]})["elements of screens"]
+    assert "files" not in readers_identity(Readers())
+
+
 def test_an_option_of_coat_of_the_same_name_is_named(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", "--agent", "x", "--shards", "x", "--output", str(tmp_path), "--elements", "marks"])
     assert "are now --shown-elements marks" in capsys.readouterr().err
+    with pytest.raises(AgentError, match="--shown-elements is not a setting of agent scripted"):
+        settings = tmp_path / "agent.yaml"
+        settings.write_text("agent: scripted\nactions: [complete]\n")
+        agent_settings(str(settings), overrides={"elements": "marks"})
 
 
 def test_online_the_trace_of_the_agent_has_read_elements_and_the_experts_those_of_the_phone(tmp_path, read):

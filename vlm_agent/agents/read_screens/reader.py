@@ -2,19 +2,25 @@
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from vlm_agent.episodes import Screen, UiElement
+from vlm_agent.errors import UserError
+from vlm_agent.files import sha256_of
 from vlm_agent.screens.seen import Understood
 from vlm_agent.screens.understand import Readers, understand
 
 _REMEMBERED = 4096
 """Screens whose result is kept. It holds no pixels: some kilobytes a screen."""
+
+_CHECKPOINT = (".json", ".safetensors", ".bin", ".txt")
 
 
 @dataclass
@@ -54,14 +60,33 @@ class ScreenReader:
 
 
 def readers_identity(readers: Readers) -> dict[str, Any]:
-    """What decides the result of reading, as JSON values."""
-    return readers.model_dump(mode="json", exclude={"text": {"cache", "threads"}})
+    """What decides the result of reading, as JSON values. `files`: digests of detectors and icon readers from files.
+
+    Raises UserError for a file that does not exist.
+    """
+    identity = readers.model_dump(mode="json", exclude={"text": {"cache", "threads"}})
+    paths = {name: identity[name].partition(":")[2] for name in ("widgets", "icons")}
+    files = {name: _digest(Path(path)) for name, path in paths.items() if path}
+    return identity | {"files": files} if files else identity
+
+
+def readers_of(identity: Mapping[str, Any]) -> Readers:
+    """The inverse of `readers_identity`."""
+    return Readers.model_validate({name: value for name, value in identity.items() if name != "files"})
 
 
 def in_words(readers: Readers) -> str:
     """A line for reports."""
     text = readers.text.model_dump()["name"]
     return f"read from pixels (text: {text}, widgets: {readers.widgets}, icons: {readers.icons})"
+
+
+def _digest(path: Path) -> str:
+    """Of a file, or of the files of a checkpoint."""
+    if not path.exists():
+        raise UserError(f"readers: {path} does not exist")
+    paths = [path] if path.is_file() else [one for one in path.iterdir() if one.suffix in _CHECKPOINT]
+    return sha256_of(sorted(paths))
 
 
 @lru_cache(maxsize=8)
