@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
 from vlm_agent.acting.guard import Guard
 from vlm_agent.acting.loop import act
 from vlm_agent.agents.llm.demonstrations import Demonstrations
@@ -17,7 +18,7 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
-from vlm_agent.episodes import Action
+from vlm_agent.episodes import Action, UiElement
 from vlm_agent.texts.secrets import MASK
 
 
@@ -173,3 +174,15 @@ def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
 
     assert "vlm-agent record --device WHICH --goal 'open it'\"'\"'s menu' --output shown.sqlite" in run("shown.sqlite")
     assert "record" not in run(None)
+
+
+def test_a_typed_password_is_masked_in_the_goal_too(monkeypatch, tmp_path, capsys):
+    form = ObservedScreen("app/.Main", (UiElement((0.1, 0.1, 0.1, 0.8), "Password"),))
+    session = Observed([ObservedAction(Action.type_text("hi7-go"), form)], form)
+    monkeypatch.setattr("vlm_agent.cli.record._of_trace", lambda options: (options.goal, session))
+    store = tmp_path / "shown.sqlite"
+    assert record("--trace", tmp_path, "--goal", "log in with hi7-go", "--output", store) == OK
+    (one,) = Demonstrations(store).all()
+    assert one.goal == f"log in with {MASK}"
+    assert b"hi7" not in store.read_bytes()
+    assert "hi7" not in capsys.readouterr().out

@@ -65,11 +65,12 @@ def run(options: argparse.Namespace) -> int:
         _say(console, "Reading the screens …")
         observed = with_read_elements(observed, ScreenReader.of(Readers()).elements)
     found = lines_of(observed)
+    goal, app = found.secrets.mask(goal), found.secrets.mask(options.app)
     _say(console, _summary(goal, observed, found))
     if not found.lines:
         _say(console, "Nothing was recorded, and nothing is stored.")
         return FAILED
-    stored = store.add(goal, options.app, found.lines)
+    stored = store.add(goal, app, found.lines)
     _say(console, f"Demonstration {stored.number} of {options.output}")
     return OK
 

@@ -154,3 +154,31 @@ def test_elements_read_from_the_pixels_name_touches_and_the_phones_own_still_nam
     found = lines_of(with_read_elements(Observed(typing, shown), lambda _: (row(0, "Kode"),)))
     assert found.lines == ("tap 'Kode'", f"type '{MASK}' into 'Kode'")
     assert lines_of(Observed(typing, shown)).lines[0] == "tap 'Password'"
+
+
+def pad(**more) -> ObservedScreen:
+    keys = tuple(UiElement((0.3 + 0.1 * (n // 3), 0.1 + 0.3 * (n % 3), 0.08, 0.2), str(n + 1)) for n in range(9))
+    return ObservedScreen("bank/.Login", (UiElement((0.1, 0.1, 0.05, 0.5), "Enter PIN"), *keys, row(7, "OK")), **more)
+
+
+def test_the_digits_of_a_pin_pad_are_typed_and_masked():
+    touches = [(0.34, 0.2), (0.34, 0.5), (0.44, 0.8)]
+    actions = [ObservedAction(Action.tap(*touch), pad()) for touch in touches]
+    unread = ObservedAction(Action.tap(0.44, 0.2), None)  # a point of the pad is a digit, too
+    found = lines_of(Observed([*actions, unread, ObservedAction(tap(7), pad())], pad()))
+    assert found.lines == (f"type '{MASK}'", "tap 'OK'")
+    assert found.masked == 1
+    calculator = screen(row(0, "1"), row(1, "2"))
+    assert words(tap(0), tap(1), on=calculator) == ("tap '1'", "tap '2'")
+
+
+def test_keys_of_a_password_on_a_wide_screen_are_no_points():
+    form = screen(row(0, "Password"), keyboard=True, typing=TypingField("Password", None))
+    actions = [ObservedAction(tap(0), form), *(ObservedAction(Action.tap(0.5, x / 9), form) for x in (2, 4, 7))]
+    assert lines_of(Observed(actions, form)).lines == ("tap 'Password'", f"type '{MASK}' into 'Password'")
+
+
+def test_the_secrets_of_a_session_are_masked_in_its_goal():
+    form = screen(row(0, "Password"))
+    found = lines_of(Observed([ObservedAction(one, form) for one in (tap(0), Action.type_text("hi7-go"))], form))
+    assert found.secrets.mask("log in with hi7-go") == f"log in with {MASK}"

@@ -9,7 +9,7 @@ from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, Heading, TraceStep, read_trace
-from vlm_agent.episodes import Action, PlanTexts
+from vlm_agent.episodes import Action, PlanTexts, UiElement
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
 
@@ -83,3 +83,18 @@ def test_the_plans_of_a_planner_are_kept_and_an_intent_without_a_plan_is_none(tm
     assert [step.plan for step in read_trace(tmp_path / "traces/a").episode().steps] == expected
     run(tmp_path / "traces", tmp_path / "shards")
     assert [step.plan for step in ShardDataset(tmp_path / "shards").without_pixels(0).steps] == expected
+
+
+def test_a_trace_with_a_masked_password_teaches_nobody_to_type_the_mask(tmp_path):
+    played(tmp_path / "traces", 1)
+    screen, field = np.zeros((8, 4, 3), np.uint8), (UiElement((0, 0, 1, 1), "Password"),)
+    with TraceWriter(tmp_path / "traces" / "secret", Heading("s", "log in", "agent", "phone")) as trace:
+        name = trace.screen(0, screen).name
+        for number, action in enumerate((Action.tap(0.5, 0.5), Action.type_text("hunter2"), Action.complete())):
+            trace.step(TraceStep(number, name, "a", field, "", action))
+            trace.outcome(number, DONE)
+        trace.end("complete")
+    summary = run(tmp_path / "traces", tmp_path / "shards")
+    assert summary.quarantined == 3
+    assert "s" not in ShardDataset(tmp_path / "shards").ids
+    assert len(ShardDataset(tmp_path / "shards")) == 1

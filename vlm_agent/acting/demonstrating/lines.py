@@ -28,11 +28,13 @@ _TYPED_UNSEEN = "a text"
 
 @dataclass(frozen=True)
 class Lines:
-    """`lines`: the demonstration. `masked`: typed secrets. `unread`: touches whose screen was not read in time."""
+    """`lines`: the demonstration. `masked`: typed secrets. `unread`: touches whose screen was not read in time.
+    `secrets`: for other texts of the session, such as its goal."""
 
     lines: tuple[str, ...]
     masked: int
     unread: int
+    secrets: Secrets = field(default_factory=Secrets, repr=False)
 
 
 def lines_of(observed: Observed) -> Lines:
@@ -43,7 +45,9 @@ def lines_of(observed: Observed) -> Lines:
         after = next((other.screen for other in later if other.screen is not None), observed.last)
         writer.add(one, after)
     writer.end_typing()
-    return Lines(tuple(writer.secrets.mask(line) for line in writer.lines), writer.masked, writer.unread)
+    return Lines(
+        tuple(writer.secrets.mask(line) for line in writer.lines), writer.masked, writer.unread, writer.secrets
+    )
 
 
 @dataclass
@@ -74,7 +78,8 @@ class _Writer:
         action = one.action
         if not one.erases and (action.is_status or action.kind is ActionKind.WAIT):
             return
-        if one.erases or action.kind is ActionKind.TYPE or _is_key(one, self.typing is not None):
+        is_key = _is_key(one, self.typing is not None) or self._is_key_of_secret(one)
+        if one.erases or action.kind is ActionKind.TYPE or is_key:
             self._type(one, after)
             return
         self.end_typing()
@@ -102,9 +107,7 @@ class _Writer:
             self.typing = _Typing(_field_name(screen, self.focus), False)
         typing = self.typing
         if screen is not None:
-            known = screen.typing is not None and screen.typing.text is None
-            typing.is_secret |= known or self.focus.is_secret(text, screen.activity, screen.elements)
-            typing.is_secret |= self.reported.is_secret(text, screen.activity, screen.reported)
+            typing.is_secret |= self._is_secret(text, screen)
         if one.erases:
             typing.direct = typing.direct[:-1]
             typing.keys += 1
@@ -114,6 +117,28 @@ class _Writer:
             typing.keys += 1
         if typing.keys and after is not None and after.typing is not None and after.typing.text is not None:
             typing.by_keys = after.typing.text
+
+    def _is_secret(self, text: str, screen: ObservedScreen) -> bool:
+        """Whether `text`, typed on the screen, is a secret."""
+        if screen.typing is not None and screen.typing.text is None:
+            return True
+        return self.focus.is_secret(text, screen.activity, screen.elements) or self.reported.is_secret(
+            text, screen.activity, screen.reported
+        )
+
+    def _is_key_of_secret(self, one: ObservedAction) -> bool:
+        """Whether a tap types a part of a secret where `_is_key` expects no keyboard: on the digits of an app, or on
+        the keyboard of a wide screen. The name or the place of the key would be a part of the secret, too."""
+        if not one.action.is_tap:
+            return False
+        if one.screen is None:
+            return self.typing is not None and self.typing.is_secret
+        if not self._is_secret("", one.screen):
+            return False
+        touched = element_at(one.screen.elements or (), one.action.touch_yx)
+        if touched is None or not _name(touched):
+            return one.screen.keyboard
+        return len(touched.text) == 1 and touched.text.isalnum()
 
     def _line(self, one: ObservedAction) -> str:
         action = one.action

@@ -41,6 +41,7 @@ from vlm_agent.episodes import (
 )
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFiles
+from vlm_agent.texts.secrets import MASK
 
 HEADING, STEPS = "trace.json", "steps.jsonl"
 VERSION = 1
@@ -318,6 +319,8 @@ def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length
     step = line.content
     if not isinstance(step, TraceStep) or step.action is None:
         raise DatasetError(line.error or "the line has no action")
+    if MASK in step.action.text:
+        raise DatasetError("what was typed is masked, as a secret, and no model should learn to type the mask")
     checks.check_position(heading.id, number, length)
     return EpisodeStep(
         file=path,
