@@ -165,6 +165,9 @@ def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
     class Learning(Prepared):
         demonstrations: str | None = None
 
+        def asks_to_be_shown(self, goal):
+            return None if self.demonstrations is None else f"record {goal} in {self.demonstrations}"
+
     def run(store):
         agent = ScriptedAgent([Action.impossible()])
         monkeypatch.setattr(act_command, "chosen_agent", lambda _: Learning(prepared=agent, demonstrations=store))
@@ -172,7 +175,7 @@ def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
         main(["act", "--agent", "RUN", "--device", "simulated", "--goal", "open it's menu", "--trace", str(folder)])
         return capsys.readouterr().out
 
-    assert "vlm-agent record --device WHICH --goal 'open it'\"'\"'s menu' --output shown.sqlite" in run("shown.sqlite")
+    assert "record open it's menu in shown.sqlite" in run("shown.sqlite")
     assert "record" not in run(None)
 
 
