@@ -159,7 +159,7 @@ def test_an_action_in_doubt_is_not_repeated(tmp_path):
     assert (ending.reason, ending.in_doubt) == ("complete", 1)
     assert phone.done == [*TAPS[:3], Action.complete()]
     assert outcomes(tmp_path / "trace") == ["done", "in_doubt", "done", "done"]
-    assert [turn.action for turn in agent.inputs[2][1]] == TAPS[:2]
+    assert [(turn.action, turn.in_doubt) for turn in agent.inputs[2][1]] == [(TAPS[0], False), (TAPS[1], True)]
 
 
 def test_a_lost_phone_ends_the_run_with_its_message_and_a_complete_trace(tmp_path):

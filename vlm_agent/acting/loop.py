@@ -157,8 +157,8 @@ class _Run:
         if refusal is not None:
             self.trace.outcome(number, WITHHELD)
             return refusal
-        self._perform(number, answer.action)
-        self.history.append(Turn(screen, answer, answer.action, answer.thoughts))
+        is_in_doubt = self._perform(number, answer.action)
+        self.history.append(Turn(screen, answer, answer.action, answer.thoughts, is_in_doubt))
         return (answer.action.name, "") if answer.action.is_status else None
 
     def _no_action(self, number: int) -> tuple[str, str] | None:
@@ -177,7 +177,8 @@ class _Run:
             return None
         return LOOP, f"the same action on the same screen {self.repetitions[key]} times"
 
-    def _perform(self, number: int, action: Action) -> None:
+    def _perform(self, number: int, action: Action) -> bool:
+        """Whether it is in doubt that the action was executed."""
         start, outcome = time.perf_counter(), IN_DOUBT
         try:
             self.device.perform(action)
@@ -191,6 +192,7 @@ class _Run:
             seconds = time.perf_counter() - start
             self._add_seconds("action", seconds)
             self.trace.outcome(number, outcome, seconds)
+        return outcome == IN_DOUBT
 
     def _add_seconds(self, part: str, seconds: float) -> None:
         self.seconds[part] = self.seconds.get(part, 0.0) + seconds

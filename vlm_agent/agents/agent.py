@@ -77,13 +77,14 @@ class Turn:
 
     `answer` is None in a demonstration, where `action` is the demonstrated one. `thoughts`: the thought before the
     action and its description (`think` and `action` of `CoatTexts`), of the answer or of the demonstration; None
-    without them.
+    without them. `in_doubt`: the connection broke, so that the action may or may not have been executed.
     """
 
     screen: Screen
     answer: Answer | None
     action: Action
     thoughts: CoatTexts | None = None
+    in_doubt: bool = False
 
 
 class Agent(Protocol):

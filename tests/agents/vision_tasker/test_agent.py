@@ -234,6 +234,13 @@ def test_entering_text_taps_types_and_presses_enter_with_one_call(step):
     assert model.paragraphs()[1] == 'Actions so far:\n1. enter "pizza hut" in text field "Search", then press enter'
 
 
+def test_after_a_touch_in_doubt_no_text_is_typed_unasked(step):
+    reply = json.dumps({"action": "enter_text", "element": 1, "text": "pizza"})
+    _, first = step(reply)
+    model, answer = step(tap(0), history=[replace(turn(first), in_doubt=True)], screen=Screen(pixels(1)))
+    assert (len(model.asked), answer.action.is_tap) == (1, True)
+
+
 def test_without_a_field_the_text_goes_where_the_cursor_is(step):
     answers, _ = follow(step, '{"action": "enter_text", "text": "pizza"}')
     assert [answer.action for answer in answers] == [Action.type_text("pizza")]

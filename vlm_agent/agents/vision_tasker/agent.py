@@ -96,8 +96,9 @@ class VisionTaskerAgent(PromptedAgent):
         return self.prompts.fill(form, element=one_line(error.name[:80]), available=available)
 
     def _following(self, history: Sequence[Turn], screen: Screen) -> Answer | None:
-        """The next action of the last answer, if it takes one more; None if the model is to be asked."""
-        last = history[-1].answer if history else None
+        """The next action of the last answer, if it takes one more; None if the model is to be asked, as after an
+        action that may not have been executed."""
+        last = history[-1].answer if history and not history[-1].in_doubt else None
         if last is None:
             return None
         try:
