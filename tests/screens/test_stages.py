@@ -1,10 +1,11 @@
 """The drawing of what each stage found."""
 
 import numpy as np
+from PIL import Image
 
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.screens.seen import Block, Part, Text, Understood
-from vlm_agent.screens.stages import draw_stages
+from vlm_agent.screens.stages import draw_stages, read_picture
 
 GREY = np.full((200, 100, 3), 128, np.uint8)
 NOTHING = Understood((200, 100), (), (), (), ())
@@ -40,3 +41,9 @@ def test_boxes_beyond_the_edges_and_without_an_area_are_drawn():
     boxes = [(-0.5, -0.5, 0.1, 0.1), (0.9, 0.9, 0.9, 0.9), (0.5, 0.5, 0.0, 0.0)]
     widgets = tuple(Widget(kind, box) for kind in WIDGET_KINDS for box in boxes)
     assert draw_stages(GREY, Understood((200, 100), (), widgets, (), ())).size[1] == 236
+
+
+def test_grey_levels_of_16_bits_are_not_clipped(tmp_path):
+    grey = np.array([[0, 0x8080, 0xFFFF]], np.uint16)
+    Image.fromarray(grey).save(tmp_path / "grey.png")
+    assert read_picture(tmp_path / "grey.png")[0, :, 0].tolist() == [0, 128, 255]

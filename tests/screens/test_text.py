@@ -3,6 +3,7 @@
 import logging
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ def test_a_screen_without_text_has_no_texts(reader):
 def test_each_line_of_a_tall_page_is_read_once(reader):
     """1,800 pixels are read in windows of 640, which overlap by 50."""
     lines = [f"Row number {number}" for number in range(44)]
-    texts = reader.read(page(*lines, size=(1800, 200)))
+    texts = Confident(reader, 0.0).read(page(*lines, size=(1800, 200)))
     assert [text.text.replace(" ", "") for text in texts] == [line.replace(" ", "") for line in lines]
     assert all(abs(text.box[0] * 1800 - (20 + 40 * number)) < 10 for number, text in enumerate(texts))
 
@@ -102,8 +103,8 @@ def test_of_repeated_texts_the_largest_remains():
 def test_uncertain_texts_and_symbols_are_dropped():
     class Mixed:
         def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
-            box = (0.0, 0.0, 0.1, 0.1)
-            return (Text(box, "Wi-Fi", 0.95), Text(box, "Wi-F", 0.9499), Text(box, "+", 1.0), Text(box, "5", 1.0))
+            texts = (("Wi-Fi", 0.95), ("Wi-F", 0.9499), ("+", 1.0), ("5", 1.0))
+            return tuple(Text((0.2 * row, 0.0, 0.1, 0.1), *text) for row, text in enumerate(texts))
 
     reader = Confident(Mixed(), 0.95)
     assert [text.text for text in reader.read(page())] == ["Wi-Fi", "5"]
@@ -166,3 +167,15 @@ def test_a_package_that_cannot_be_imported_is_one_sentence(monkeypatch: pytest.M
 def test_wrong_settings_are_refused(settings):
     with pytest.raises(ValidationError):
         RapidOcrSettings(**settings)
+
+
+def test_an_unlikely_text_does_not_hide_a_likely_one_that_it_overlaps():
+    junk, name = Text((0.0, 0.0, 0.5, 0.9), "xq1", 0.3), Text((0.1, 0.1, 0.1, 0.4), "Settings", 0.99)
+    engine = SimpleNamespace(
+        boxes=[np.array([(x, y), (x + w, y), (x + w, y + h), (x, y + h)]) * 200 for y, x, h, w in (junk.box, name.box)],
+        txts=(junk.text, name.text),
+        scores=(junk.confidence, name.confidence),
+    )
+    reader = RapidOcrReader(1600)
+    reader._engine = lambda _: engine
+    assert [text.text for text in Confident(reader, 0.95).read(np.zeros((200, 200, 3), np.uint8))] == ["Settings"]

@@ -178,3 +178,9 @@ def test_a_missing_opencv_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(UserError, match=r"needs cv2; .*pip install 'vlm-agent\[screens\]'"):
         understand(GREY, SETTINGS.readers)
+
+
+@pytest.mark.parametrize("size", [(5, 5), (7, 300), (300, 7)])
+def test_noise_of_a_few_pixels_shows_nothing(size):
+    noise = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    assert understand(noise, Readers(text={"name": "none"})).parts == ()

@@ -20,13 +20,14 @@ NARROWEST, HEADING, MARGIN = 240, 36, 12
 
 
 def read_picture(path: Path) -> np.ndarray:
-    """The pixels of an image file, uint8 (height, width, 3), RGB; grey and transparent pictures become RGB.
+    """The pixels of an image file, uint8 (height, width, 3), RGB; grey and transparent pictures become RGB, and 16 bits
+    of grey become 8.
 
     Raises UserError for a file that is not a picture or has too many pixels.
     """
     try:
         with Image.open(path) as image:
-            return np.array(image.convert("RGB"))
+            return np.array(_of_8_bits(image).convert("RGB"))
     except UnidentifiedImageError:
         raise UserError(f"{path} is not a picture that Pillow can read; use a PNG or JPEG file") from None
     except Image.DecompressionBombError as error:
@@ -35,6 +36,13 @@ def read_picture(path: Path) -> np.ndarray:
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise UserError(f"{path} is damaged: {error}") from None
+
+
+def _of_8_bits(image: Image.Image) -> Image.Image:
+    """Pillow would clip greys of 16 bits to white."""
+    if not image.mode.startswith("I;16"):
+        return image
+    return Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
 
 
 def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:

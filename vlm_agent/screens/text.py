@@ -29,6 +29,10 @@ PACKAGES = ("rapidocr", "onnxruntime", "cv2")
 """What the reader imports, from the extra `[screens]`."""
 
 
+CACHED = "all lines"
+"""What a file of the cache holds. Files of versions that held something else have other names."""
+
+
 class TextSettings(Section):
     """Settings of a text reader."""
 
@@ -64,7 +68,8 @@ class RapidOcrSettings(TextSettings):
         reader = RapidOcrReader(self.longest_side, self.threads)
         if self.cache is not None:
             settings = self.model_dump_json(exclude=self.UNUSED_BY_CACHE)
-            return Confident(CachedReader(reader, Path(self.cache), f"{reader.version} {settings}"), self.confidence)
+            described = f"{reader.version} {CACHED} {settings}"
+            return Confident(CachedReader(reader, Path(self.cache), described), self.confidence)
         return Confident(reader, self.confidence)
 
 
@@ -78,7 +83,10 @@ class NoText:
 
 @dataclass(frozen=True)
 class Confident:
-    """The texts of `reader` that are likely enough, without single symbols, which are icons that were read as text."""
+    """The texts of `reader` that are likely enough, without single symbols, which are icons that were read as text.
+
+    Repeats are dropped last: an unlikely text, as in a picture, must not hide a likely one that it overlaps.
+    """
 
     reader: TextReader
     confidence: float
@@ -89,8 +97,8 @@ class Confident:
     def split(self, pixels: np.ndarray) -> tuple[tuple[Text, ...], tuple[Text, ...]]:
         """(the texts that are likely enough, the others)"""
         texts = [text for text in self.reader.read(pixels) if not is_stray(text.text)]
-        likely = tuple(text for text in texts if text.confidence >= self.confidence)
-        return likely, tuple(text for text in texts if text.confidence < self.confidence)
+        likely = without_repeats([text for text in texts if text.confidence >= self.confidence])
+        return likely, without_repeats([text for text in texts if text.confidence < self.confidence])
 
 
 def is_stray(text: str) -> bool:
@@ -123,13 +131,13 @@ class RapidOcrReader:
         self.version = f"{PACKAGES[0]} {metadata.version(PACKAGES[0])}"
 
     def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
-        """All texts, whatever their confidence. A picture that is longer than a screen is read in several windows."""
+        """All texts, whatever their confidence. A picture that is longer than a screen is read in several windows, and
+        a text in two of them is returned twice."""
         if min(pixels.shape[:2]) < SMALLEST:
             return ()
         windows = windows_of(pixels.shape[:2], self._longest_side)
         with self._lock:
-            lines = [line for window in windows for line in self._lines(pixels, window)]
-        return without_repeats(lines)
+            return tuple(line for window in windows for line in self._lines(pixels, window))
 
     def _lines(self, pixels: np.ndarray, window: Window) -> Iterator[Text]:
         top, left, bottom, right = window

@@ -29,6 +29,9 @@ from vlm_agent.screens.text import (
 )
 from vlm_agent.settings import Section, chosen_from
 
+SMALLEST = 8
+"""Pictures with a smaller side, in pixels, show nothing."""
+
 ICON_KINDS = ("button", "image")
 """The kinds of widgets whose meaning is read from their picture if no text names them."""
 
@@ -95,11 +98,14 @@ class Seconds:
 def understand(pixels: np.ndarray, readers: Readers | LoadedReaders, seconds: Seconds | None = None) -> Understood:
     """Reads one screen: `pixels` is uint8 (height, width, 3), RGB.
 
-    A picture on which nothing is found gives an empty result. Raises UserError for pixels of another form.
+    A picture on which nothing is found, or with a side below `SMALLEST`, gives an empty result.
+    Raises UserError for pixels of another form.
     """
     check_pixels(pixels)
     loaded, clock = readers.load(), seconds or Seconds()
     size = (pixels.shape[0], pixels.shape[1])
+    if min(size) < SMALLEST:
+        return Understood(size, (), (), (), ())
     with clock.of("text"):
         texts, unsure = _texts(pixels, loaded.text)
     with clock.of("widgets"):

@@ -1,12 +1,15 @@
 """The weights that come with the package are those of the card and of the recipe, and they read icons."""
 
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
+from safetensors.torch import save_file
 
 from vlm_agent.devices.simulated_phone.drawing.icons import glyph_mask
 from vlm_agent.errors import CheckpointError, RecipeError
@@ -95,3 +98,21 @@ def test_grey_colour_and_transparent_crops_give_the_same_guesses(reader):
 def test_crops_in_which_nothing_is_drawn_have_no_guess(reader, shape):
     assert reader.read([np.full(shape, 200, np.uint8)]) == [()]
     assert reader.read([]) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "notes", "message"),
+    [
+        ({"head.bias": torch.zeros(3)}, {}, "does not fit the network"),
+        ({"other": torch.zeros(3)}, {}, "does not fit the network"),
+        ({"head.bias": torch.full((len(MEANINGS),), float("nan"))}, {}, "not numbers"),
+        ({}, {"meanings": "[1"}, "has no meanings"),
+    ],
+)
+def test_weights_that_do_not_fit_are_one_sentence(tmp_path, changed, notes, message):
+    network, _ = read(SHIPPED)
+    metadata = {"format": "phone_icons_tiny 1", "meanings": json.dumps(list(MEANINGS)), **notes}
+    tensors = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    save_file({**tensors, **changed}, tmp_path / "weights.safetensors", metadata)
+    with pytest.raises(CheckpointError, match=message):
+        read_icons(f"phone_icons_tiny:{tmp_path / 'weights.safetensors'}")

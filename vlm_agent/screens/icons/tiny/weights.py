@@ -36,7 +36,8 @@ def _halved(tensor: torch.Tensor) -> torch.Tensor:
 def read(path: Path) -> tuple[Network, list[str]]:
     """The network, in float32 for inference, and the meanings of its outputs.
 
-    Raises CheckpointError where the file is missing, damaged, of another format, or names an unknown meaning.
+    Raises CheckpointError where the file is missing, damaged, of another format or network, or names an
+    unknown meaning.
     """
     try:
         with safe_open(path, "pt") as file:
@@ -46,10 +47,18 @@ def read(path: Path) -> tuple[Network, list[str]]:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if notes.get("format") != _FORMAT:
         raise CheckpointError(f"{path} does not hold weights of phone_icons_tiny")
-    meanings = json.loads(notes["meanings"])
+    try:
+        meanings = list(json.loads(notes["meanings"]))
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} has no meanings in its metadata: {error}") from None
     if unknown := [name for name in meanings if name not in MEANINGS]:
         raise CheckpointError(f"{path} has meanings that this version lacks: {', '.join(unknown)}")
     network = Network(len(meanings))
+    if broken := [name for name, tensor in tensors.items() if not torch.isfinite(tensor).all()]:
+        raise CheckpointError(f"{path} has values in {broken[0]} that are not numbers")
+    expected, found = ({name: one.shape for name, one in state.items()} for state in (network.state_dict(), tensors))
+    if different := [name for name in (*expected, *found) if expected.get(name) != found.get(name)]:
+        raise CheckpointError(f"{path} does not fit the network of this version: {different[0]} differs")
     network.load_state_dict(
         {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     )
