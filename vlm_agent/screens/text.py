@@ -98,7 +98,8 @@ class Confident:
         """(the texts that are likely enough, the others)"""
         texts = [text for text in self.reader.read(pixels) if not is_stray(text.text)]
         likely = without_repeats([text for text in texts if text.confidence >= self.confidence])
-        return likely, without_repeats([text for text in texts if text.confidence < self.confidence])
+        # The guard looks at all of these.
+        return likely, tuple(text for text in texts if text.confidence < self.confidence)
 
 
 def is_stray(text: str) -> bool:
@@ -115,7 +116,7 @@ page would be scaled down until its texts cannot be read. Windows overlap by `OV
 line is whole in one of them."""
 
 SMALLEST = 8
-"""Pictures with a smaller side, in pixels, hold no text that could be read."""
+"""Pictures with a smaller side, in pixels, hold no text that could be read, and no widget."""
 
 
 class RapidOcrReader:

@@ -20,6 +20,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.screens.matching import make_parts
 from vlm_agent.screens.seen import Block, Box, IconReader, Part, Text, TextReader, Understood, WidgetDetector
 from vlm_agent.screens.text import (
+    SMALLEST,
     TEXT_READERS,
     Confident,
     RapidOcrSettings,
@@ -28,9 +29,6 @@ from vlm_agent.screens.text import (
     without_repeats,
 )
 from vlm_agent.settings import Section, chosen_from
-
-SMALLEST = 8
-"""Pictures with a smaller side, in pixels, show nothing."""
 
 ICON_KINDS = ("button", "image")
 """The kinds of widgets whose meaning is read from their picture if no text names them."""
