@@ -584,7 +584,7 @@ def test_an_online_task_and_its_trace_keep_plans_and_steps(tmp_path, capsys):
     with serving(model) as (url, _):
         path.write_text(FILE.format(url=url))
         command = ["act", "--agent", str(path), "--device", "simulated:general/test/7", "--trace", str(trace)]
-        assert main(command) == OK
+        assert main(command) == FAILED  # it declares the goal reached without reaching it
     assert "Steps so far:\n1. step 0" in text_of(model.of("plan_and_step")[1][-1])
     steps = read_trace(trace).steps
     assert [(step.intent, step.plan) for step in steps] == [

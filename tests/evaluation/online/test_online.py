@@ -162,13 +162,13 @@ def test_a_stopped_evaluation_resumes_to_the_same_result(tmp_path, monkeypatch):
 
     played = []
 
-    def failing(run, player, task, folder, long_screens):
+    def failing(run, player, task, folder, *options):
         played.append(folder)
         if len(played) == 6:
             (folder / "screen_000.png").parent.mkdir(parents=True)
             (folder / "screen_000.png").write_bytes(b"half a picture")
             raise StoppedError
-        return play(run, player, task, folder)
+        return play(run, player, task, folder, *options)
 
     agent = Tapper()
     with monkeypatch.context() as patch, pytest.raises(StoppedError):
