@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.agents.agent import Turn, episode_of
-from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
+from vlm_agent.png import encode_png
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 NO_ELEMENTS = (

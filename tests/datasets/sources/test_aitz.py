@@ -14,12 +14,12 @@ from PIL import Image
 from vlm_agent.datasets.formats.json_list import MAX_JSON_BYTES
 from vlm_agent.datasets.formats.tfrecord import read_records
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
-from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.datasets.sources.aitw import parse_step
 from vlm_agent.datasets.sources.aitz import is_data, read_steps, split_of, subset_of
 from vlm_agent.datasets.sources.checks import MAX_SIDE
 from vlm_agent.episodes import CoatTexts, Episode
 from vlm_agent.errors import DatasetError
+from vlm_agent.png import encode_png
 
 NAME = "GENERAL-7.json"
 SIZE = (50, 20)

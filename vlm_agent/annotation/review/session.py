@@ -14,9 +14,9 @@ from vlm_agent.annotation.edits import Edit, EditStore, EpisodeEdits
 from vlm_agent.annotation.job.finish import read_findings
 from vlm_agent.annotation.job.plan import WORK
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action, draw_elements
 from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step
+from vlm_agent.png import encode_png
 
 MOST_CHARACTERS = 8000
 """Of an edited text."""

@@ -13,7 +13,8 @@ from typing import BinaryIO, NamedTuple
 
 import google_crc32c
 
-from vlm_agent.datasets.formats.deflate import GZIP, DamagedGzipError, Deflater, GzipStream
+from vlm_agent.datasets.formats.inflate import DamagedGzipError, GzipStream
+from vlm_agent.deflate import GZIP, Deflater
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import HashedFile, atomic_write
 

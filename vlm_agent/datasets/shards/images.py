@@ -1,26 +1,15 @@
-"""Encoding and decoding of screens.
-
-The default is lossless: PNG with filter 2 (the difference to the row above) for every row, deflated by ISA-L at its
-fast level. Screens have flat areas and repeated rows, so this filter compresses nearly as well as the best of all five
-for each row, and it is a single numpy subtraction.
-"""
+"""Encoding and decoding of stored screens; the default is PNG (`vlm_agent.png`), which is lossless."""
 
 import io
-import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from isal import isal_zlib
 from PIL import Image
 
-from vlm_agent.datasets.formats.deflate import Deflater
 from vlm_agent.errors import DatasetError
+from vlm_agent.png import check_pixels, encode_png
 from vlm_agent.sentences.image_sizes import smart_resize
-
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_UP_FILTER = 2
-_BAND_BYTES = 1 << 18  # half of the smallest common second-level cache of a core
 
 IMAGE_FORMATS = ("png", "webp", "jpeg")
 """`png` and `webp` are lossless, `jpeg` is not."""
@@ -71,7 +60,7 @@ class ScreenFormat:
 
     def encode(self, screen: np.ndarray) -> EncodedScreen:
         """Encodes uint8 (height, width, 3) RGB pixels; the result has the stored size."""
-        _check(screen)
+        check_pixels(screen)
         if self.max_pixels is not None:
             screen = _resized(screen, fitted_size(screen.shape[:2], self.max_pixels, self.multiple))
         data = encode_png(screen) if self.name == "png" else self._encode_by_pillow(screen)
@@ -99,46 +88,10 @@ def fitted_size(size: tuple[int, int], max_pixels: int, multiple: int) -> tuple[
     return smart_resize(size, multiple, 0, max_pixels)
 
 
-def encode_png(screen: np.ndarray) -> bytes:
-    """A PNG of uint8 (height, width, 3) RGB pixels."""
-    _check(screen)
-    height, width = screen.shape[:2]
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = _deflated_rows(screen.reshape(height, width * 3))
-    return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", pixels) + _chunk(b"IEND", b"")
-
-
-def _deflated_rows(rows: np.ndarray) -> bytes:
-    """Filters and deflates one band of rows at a time, uint8 (height, 3 × width).
-
-    A filtered band is still in the core's cache when it is deflated, so workers do not compete for memory bandwidth.
-    The result is hardly larger than with a single band.
-    """
-    height, width = rows.shape
-    count = max(1, _BAND_BYTES // (1 + width))
-    band = np.empty((min(count, height), 1 + width), np.uint8)
-    band[:, 0] = _UP_FILTER
-    deflate = Deflater()
-    band[0, 1:] = rows[0]
-    parts = [deflate.compress(band[:1].reshape(-1).data)]
-    for top in range(1, height, count):
-        above, here = rows[top - 1 : top - 1 + count], rows[top : top + count]
-        filtered = band[: len(here)]
-        np.subtract(here, above[: len(here)], out=filtered[:, 1:])
-        parts.append(deflate.compress(filtered.reshape(-1).data))
-    parts.append(deflate.flush())
-    return b"".join(parts)
-
-
 def decode_screen(data: bytes) -> np.ndarray:
     """uint8 (height, width, 3) RGB pixels of any image that Pillow reads."""
     with Image.open(io.BytesIO(data)) as image:
         return np.array(image if image.mode == "RGB" else image.convert("RGB"))
-
-
-def _check(screen: np.ndarray) -> None:
-    if screen.dtype != np.uint8 or screen.ndim != 3 or screen.shape[2] != 3 or not screen.size:
-        raise DatasetError(f"a screen is uint8 (height, width, 3), got {screen.dtype} {screen.shape}")
 
 
 def _resized(screen: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -146,8 +99,3 @@ def _resized(screen: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         return screen
     height, width = size
     return np.asarray(Image.fromarray(screen).resize((width, height), Image.Resampling.BICUBIC))
-
-
-def _chunk(name: bytes, data: bytes) -> bytes:
-    checksum = isal_zlib.crc32(data, isal_zlib.crc32(name))
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", checksum)

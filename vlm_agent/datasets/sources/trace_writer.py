@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.datasets.shards.images import encode_png
 from vlm_agent.datasets.sources.traces import STEPS, Heading, TraceStep, device_line, step_line, write_heading
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
+from vlm_agent.png import encode_png
 from vlm_agent.texts.secrets import MASK, Focus, Secrets, has_card
 
 _TEXTS = frozenset({"said", "thought", "intent", "plan", "elements", "text", "goal", "message"})

@@ -6,11 +6,9 @@ and `am start` opens an app only as the launcher does.
 
 import base64
 import binascii
-import io
 import re
 
 import numpy as np
-from PIL import Image
 
 from vlm_agent.devices.adb_daemon.handset import Handset
 from vlm_agent.devices.adb_daemon.shell.fingers import listing
@@ -20,6 +18,7 @@ from vlm_agent.devices.adb_daemon.shell.session import Command, Result, failure,
 from vlm_agent.devices.android import KEYBOARD_BROADCAST, UNICODE_KEYBOARD
 from vlm_agent.devices.simulated_phone.app import package_of
 from vlm_agent.episodes import Action
+from vlm_agent.png import encode_png
 
 DENSITY = 420
 
@@ -197,12 +196,11 @@ class _Commands:
             return failure("Error: the simulated phone writes PNG only: screencap -p")
         phone = self._handset.phone
         pixels = phone.screenshot() if self._handset.is_awake else np.zeros((*phone.size, 3), np.uint8)
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "PNG", compress_level=1)
+        png = encode_png(pixels)
         if not paths:
-            return Result(file.getvalue())
+            return Result(png)
         try:
-            self._handset.files.put(paths[0], file.getvalue())
+            self._handset.files.put(paths[0], png)
         except OSError as error:
             return failure(f"Error: {error}")
         return Result()

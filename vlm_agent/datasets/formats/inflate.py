@@ -1,13 +1,6 @@
-"""Deflate streams through ISA-L, several times faster than zlib: reproducible output, reading up to damaged bytes.
+"""Gzip files read by ISA-L, several times faster than zlib, up to damaged bytes.
 
-Writing: at the start of a stream, ISA-L up to 2.32.1 takes the match table's slot for the third byte from a register
-that still holds the stream's address: `.write_first_byte` in `igzip_icf_body_h1_gr_bt.asm` shifts `tmp2`, which no
-instruction has set. Bytes of that slot further on can then match at another distance. The output is valid, but a few
-screens in ten thousand have other bytes in a process with other addresses. `Deflater` avoids that code by the size of
-the first call. ISA-L leaves the last 288 bytes (`ISAL_LOOK_AHEAD`) for the next call, so it compresses one of 289, and
-the next call computes every slot from the bytes.
-
-Reading: an ISA-L call that finds damage discards its output up to there, which can be several records. At the
+An ISA-L call that finds damage discards its output up to there, which can be several records. At the
 first damage `GzipStream` therefore inflates the file again with zlib, up to the damaged byte.
 """
 
@@ -20,35 +13,8 @@ from isal import igzip, isal_zlib
 
 from vlm_agent.files import HashedFile
 
-ZLIB, GZIP = 15, 31
-"""Containers, as zlib's `wbits`."""
-
-_FIRST_CALL_BYTES = 289
 _CHUNK = 1 << 16
 _DAMAGE: tuple[type[Exception], ...] = (EOFError, gzip.BadGzipFile, isal_zlib.error)  # type: ignore[assignment]  # isal's stub has an instance
-
-
-class Deflater:
-    """One stream at the fast level: `compress` all of it in pieces of any size, then `flush`."""
-
-    def __init__(self, container: int = ZLIB) -> None:
-        self._stream = isal_zlib.compressobj(1, isal_zlib.DEFLATED, container)
-        self._head = bytearray()
-
-    def compress(self, data: bytes | memoryview) -> bytes:
-        """The output that is ready after `data`, which may be none."""
-        missing = _FIRST_CALL_BYTES - len(self._head)
-        if not missing:
-            return self._stream.compress(data)
-        self._head += data[:missing]
-        if len(self._head) < _FIRST_CALL_BYTES:
-            return b""
-        return self._stream.compress(self._head) + self._stream.compress(data[missing:])
-
-    def flush(self) -> bytes:
-        """The rest of the output."""
-        start = self._stream.compress(self._head) if len(self._head) < _FIRST_CALL_BYTES else b""
-        return start + self._stream.flush()
 
 
 class DamagedGzipError(Exception):

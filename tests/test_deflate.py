@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from isal import isal_zlib
 
-from vlm_agent.datasets.formats.deflate import GZIP, ZLIB, Deflater
 from vlm_agent.datasets.formats.tfrecord import write_records
-from vlm_agent.datasets.shards.images import decode_screen, encode_png
+from vlm_agent.datasets.shards.images import decode_screen
+from vlm_agent.deflate import GZIP, ZLIB, Deflater
+from vlm_agent.png import encode_png
 
 SLOTS = 8192
 WINDOW = 1 << 15
