@@ -1,11 +1,13 @@
 """The phone's answers to packets, including those that no client of adb sends."""
 
+import io
 import random
 import socket
 
 import pytest
 
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.adb_daemon.connection import Connection
 from vlm_agent.devices.adb_daemon.wire import (
     AUTH,
     AUTH_TOKEN,
@@ -44,6 +46,50 @@ class Peer:
 
     def hear(self) -> Packet | None:
         return read_packet(self.stream)
+
+
+class ScriptedEnd(io.BytesIO):
+    """The phone's end of a connection whose client sends every header and payload apart; `events` has what it does."""
+
+    def __init__(self, packets: list[Packet]):
+        super().__init__()
+        encoded = [packet.encoded() for packet in packets]
+        self.pieces = [piece for one in encoded for piece in (one[:24], one[24:]) if piece]
+        self.events = []
+
+    def recv_into(self, buffer) -> int:
+        piece = self.pieces.pop(0) if self.pieces else b""
+        buffer[: len(piece)] = piece
+        self.events.append("read")
+        return len(piece)
+
+    def setsockopt(self, *option: int) -> None:
+        assert option == (socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        self.events.append("acknowledge")
+
+    def sendall(self, data: bytes) -> None:
+        stream = io.BytesIO(data)
+        self.events.append([packet.command for packet in iter(lambda: read_packet(stream), None)])
+
+
+class Greeting:
+    """A service that sends a few bytes and ends."""
+
+    finished = True
+
+    def start(self) -> bytes:
+        return b"hello"
+
+    def take(self, data: bytes) -> bytes:
+        return b""
+
+
+def test_every_read_is_acknowledged_at_once_and_the_answers_to_a_packet_are_one_write():
+    """Otherwise a client that sends header and payload apart waits 40 ms for each payload to leave."""
+    end = ScriptedEnd([HELLO, Packet(OPEN, 5, 0, b"exec:greet\0"), Packet(OKAY, 5, 1)])
+    Connection(end, b"device::", lambda name: Greeting(), authorised=True).serve()
+    both = ["read", "acknowledge"] * 2
+    assert end.events == [*both, [CNXN], *both, [OKAY, WRTE], *both[:2], [CLSE], *both[:2]]
 
 
 def test_the_banner_lists_only_implemented_features(served):

@@ -1,11 +1,12 @@
 """The device's side of one connection from adb's server: the handshake and the multiplexed streams."""
 
+import io
 import os
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from vlm_agent.devices.adb_daemon.wire import (
     AUTH,
@@ -23,6 +24,9 @@ from vlm_agent.devices.adb_daemon.wire import (
     WireError,
     read_packet,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 class Service(Protocol):
@@ -49,6 +53,26 @@ class PushingService(Service, Protocol):
         """Called once, when the stream is closed."""
 
 
+class _PromptReader(io.RawIOBase):
+    """Reads a socket and acknowledges what it has read at once.
+
+    A client that sends header and payload apart otherwise waits for the delayed acknowledgement of the header, 40 ms a
+    packet, unless it disables Nagle's algorithm. Linux needs the option again after each read; other systems lack it.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        count = self._end.recv_into(buffer)
+        if hasattr(socket, "TCP_QUICKACK"):
+            self._end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return count
+
+
 class _Stream:
     """The state of one stream. It sends one packet at a time and waits for its acknowledgement, as the protocol
     requires."""
@@ -72,15 +96,17 @@ class Connection:
         self._streams: dict[int, _Stream] = {}
         self._limit = MAX_PAYLOAD
         self._numbers = 0
+        self._outgoing = bytearray()
         self._lock = threading.RLock()
 
     def serve(self) -> None:
         """Handles packets until the connection ends. Never raises for a broken connection or an invalid packet."""
-        with self._end, self._end.makefile("rb") as stream:
+        with self._end, io.BufferedReader(_PromptReader(self._end)) as stream:
             try:
                 while (packet := read_packet(stream)) is not None:
                     with self._lock:
                         self._handle(packet)
+                        self._flush()
             except (OSError, WireError):
                 return  # broken connections are normal for a phone
             finally:
@@ -140,6 +166,7 @@ class Connection:
             stream.add(data, self._limit)
             try:
                 self._pump(stream)
+                self._flush()
             except OSError:
                 return  # `serve` ends
 
@@ -171,4 +198,10 @@ class Connection:
             self._send(CLSE, stream.local, stream.remote)
 
     def _send(self, command: bytes, arg0: int, arg1: int, payload: bytes = b"") -> None:
-        self._end.sendall(Packet(command, arg0, arg1, payload).encoded())
+        """Adds a packet to the next write; the answers to one packet are one write."""
+        self._outgoing += Packet(command, arg0, arg1, payload).encoded()
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing = self._outgoing, bytearray()
+        if outgoing:
+            self._end.sendall(outgoing)
