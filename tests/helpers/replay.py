@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, read_trace
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.errors import DatasetError
 
@@ -33,6 +33,6 @@ def replay(folder: Path) -> Replay:
     for step in trace.steps:
         if not np.array_equal(phone.screenshot(), trace.screen(step)):
             differing.append(step.number)
-        if step.is_in_episode:
+        if step.action is not None and step.outcome in (DONE, IN_DOUBT):
             phone.perform(step.action)
     return Replay(len(trace.steps), tuple(differing), task.reached(phone))

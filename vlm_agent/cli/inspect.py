@@ -162,7 +162,8 @@ def _choose_episode(dataset: "ShardDataset", episode_id: str) -> "Episode":
 
 def _draw(episode: "Episode", output: Path) -> None:
     from vlm_agent.action_languages import default_language
-    from vlm_agent.drawing.contact_sheet import save_contact_sheet
+    from vlm_agent.drawing.contact_sheet import contact_sheet, save_sheet
 
     language = default_language()
-    save_contact_sheet(episode, output, [language.encode(step.action, step.screen) for step in episode.steps])
+    captions = [language.encode(step.action, step.screen) for step in episode.steps]
+    save_sheet(contact_sheet(episode, captions), output)

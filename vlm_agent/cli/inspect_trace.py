@@ -9,9 +9,10 @@ from vlm_agent.console import make_console, new_table
 def inspect_trace(options: argparse.Namespace) -> int:
     from rich.text import Text
 
-    from vlm_agent.datasets.sources.traces import read_trace
+    from vlm_agent.datasets.sources.traces import OUTCOME_WORDS, read_trace
     from vlm_agent.drawing.animation import animate
-    from vlm_agent.drawing.contact_sheet import save_contact_sheet
+    from vlm_agent.drawing.contact_sheet import save_sheet, trace_sheet
+    from vlm_agent.drawing.trace_steps import outcomes_in_words
 
     trace, console = read_trace(options.shards), make_console()
     heading = trace.heading
@@ -21,14 +22,13 @@ def inspect_trace(options: argparse.Namespace) -> int:
         seconds = f"{sum(step.seconds.values()):.2f}"
         # repr escapes control characters of the terminal, which an answer may contain.
         answer = Text(repr(step.answer))
-        table.add_row(
-            str(step.number + 1), Text(repr(step.activity)[1:-1]), answer, step.outcome.replace("_", " "), seconds
-        )
+        activity, outcome = Text(repr(step.activity)[1:-1]), OUTCOME_WORDS[step.outcome]
+        table.add_row(str(step.number + 1), activity, answer, outcome, seconds)
     console.print(table)
+    console.print(outcomes_in_words(trace), highlight=False)
     console.print(_end(trace.end), markup=False, highlight=False, soft_wrap=True)
     if options.output is not None:
-        captions = [step.answer for step in trace.steps if step.is_in_episode]
-        save_contact_sheet(trace.episode(), options.output, captions)
+        save_sheet(trace_sheet(trace), options.output)
         console.print(f"Drew {options.output}", markup=False, highlight=False, soft_wrap=True)
     if options.animate is not None:
         animate(trace, options.animate)

@@ -1,4 +1,4 @@
-"""The items that a source yields: a step with its position in its episode, or an unusable record."""
+"""The items that a source yields: a step with its position in its episode, an unusable record, or an exclusion."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,18 @@ class BadRecord:
 
     def __str__(self) -> str:
         return f"{self.file}: record {self.record} (at byte {self.offset}): {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Readable steps, or episodes, that are no training data. They are counted by `reason`, and are no errors.
+
+    `reason` is part of the sentence "3 step(s) excluded: withheld".
+    """
+
+    reason: str
+    steps: int = 0
+    episodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,13 +25,11 @@ def draw_action(
     pill with its description at the lower edge. `label` precedes the description; for gestures it is drawn in a small
     pill next to them. For a second action on the same screen use `row` 1: its pill is drawn above that of the first.
     """
-    drawn = _copy(image)
-    unit = min(drawn.size) / 100
     if action.kind not in KINDS_WITH_TOUCH:
         words = describe(action)
-        lower_edge = (drawn.width / 2, drawn.height - (17 + 14 * row) * unit)
-        shapes.pill(drawn, f"{label}: {words}" if label else words, colour, lower_edge, 6 * unit)
-        return drawn
+        return draw_words(image, f"{label}: {words}" if label else words, colour, row)
+    drawn = _copy(image)
+    unit = min(drawn.size) / 100
     touch = _pixel(drawn, action.touch_yx)
     if action.is_swipe:
         shapes.arrow(drawn, touch, _pixel(drawn, action.lift_yx), colour, unit)
@@ -43,6 +41,32 @@ def draw_action(
         side = 1 if touch[1] < drawn.height / 2 else -1
         shapes.pill(drawn, label, colour, (touch[0], touch[1] + side * (13 + 10 * row) * unit), 4.5 * unit)
     return drawn
+
+
+def draw_words(image: Image.Image, words: str, colour: Colour, row: int = 0) -> Image.Image:
+    """A copy of `image`, in RGB, with words in a pill at the lower edge; `row` as in `draw_action`."""
+    drawn = _copy(image)
+    unit = min(drawn.size) / 100
+    shapes.pill(drawn, words, colour, (drawn.width / 2, drawn.height - (17 + 14 * row) * unit), 6 * unit)
+    return drawn
+
+
+def describe_with_place(action: Action, elements: Sequence[UiElement] = ()) -> str:
+    """`describe` with the place of a gesture in fractions of the screen: `tap "Buy" at x 0.52, y 0.91`.
+
+    The name is that of the smallest of the `elements` under the touch point, its text or else its type.
+    """
+    words = describe(action)
+    if action.kind not in KINDS_WITH_TOUCH:
+        return words
+    touched = element_at(elements, action.touch_yx)
+    name = "" if touched is None else f" {json.dumps(touched.text or touched.type, ensure_ascii=False)}"
+    place = f"{words}{name} at {_in_fractions(action.touch_yx)}"
+    return f"{place} to {_in_fractions(action.lift_yx)}" if action.is_swipe else place
+
+
+def _in_fractions(point_yx: tuple[float, float]) -> str:
+    return f"x {point_yx[1]:.2f}, y {point_yx[0]:.2f}"
 
 
 def describe(action: Action) -> str:

@@ -1,14 +1,13 @@
-"""Traces as animated GIFs: each screen with its action, the goal above and the agent's answer below."""
+"""Traces as animated GIFs: each screen with its action and outcome, the goal above and the agent's answer below."""
 
 import io
 from pathlib import Path
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
-from vlm_agent.datasets.sources.traces import Trace, TraceStep
+from vlm_agent.datasets.sources.traces import Trace
 from vlm_agent.drawing import shapes
-from vlm_agent.drawing.actions import PREDICTED, draw_action
-from vlm_agent.errors import DatasetError
+from vlm_agent.drawing.trace_steps import caption, check_steps, draw_step
 from vlm_agent.files import atomic_write
 
 MAX_BYTES = 1_000_000
@@ -17,7 +16,10 @@ MAX_BYTES = 1_000_000
 _HEIGHTS = (560, 448, 336, 252)
 _MILLISECONDS, _LAST_MILLISECONDS = 1400, 3500
 _COLOURS = 128
-_MARGIN, _LINE, _GOAL_LINES = 12, 22, 2
+_MARGIN, _LINE, _GOAL_LINES, _CAPTION_LINES = 12, 22, 2, 3
+_MIN_WIDTH = 240
+"""In pixels, so that narrow screens leave room for the words."""
+
 _GROUND, _INK, _FAINT = (246, 247, 249), (28, 30, 34), (104, 110, 120)
 
 
@@ -27,10 +29,9 @@ def animate(trace: Trace, output: Path) -> None:
     If even the smallest screens exceed `MAX_BYTES`, they are used. Raises DatasetError for a trace without steps, and
     for a screen that cannot be read.
     """
-    if not trace.steps:
-        raise DatasetError(f"{trace.folder} has no steps to draw")
+    check_steps(trace)
     for height in _HEIGHTS:
-        data = _gif([_frame(trace, step, height) for step in trace.steps])
+        data = _gif(_frames(trace, height))
         if len(data) <= MAX_BYTES:
             break
     with atomic_write(output) as part:
@@ -48,21 +49,34 @@ def _gif(frames: list[Image.Image]) -> bytes:
     return file.getvalue()
 
 
-def _frame(trace: Trace, step: TraceStep, height: int) -> Image.Image:
-    screen = Image.fromarray(trace.screen(step))
-    screen = screen.resize((max(1, round(screen.width * height / screen.height)), height), Image.Resampling.LANCZOS)
-    if step.action is not None:
-        screen = draw_action(screen, step.action, PREDICTED)
+def _frames(trace: Trace, height: int) -> list[Image.Image]:
+    """One picture per step, all of one size. `height` of a screen is in pixels."""
+    screens = [draw_step(trace, step, height) for step in trace.steps]
     letters, bold = shapes.font(15), shapes.font(15, bold=True)
-    top = _MARGIN + _GOAL_LINES * _LINE
-    frame = Image.new("RGB", (screen.width + 2 * _MARGIN, top + height + _LINE + 2 * _MARGIN), _GROUND)
-    draw = ImageDraw.Draw(frame)
-    for number, line in enumerate(shapes.wrap(trace.heading.goal, bold, screen.width, _GOAL_LINES)):
-        draw.text((_MARGIN, 0.7 * _MARGIN + number * _LINE), line, _INK, bold)
-    frame.paste(screen, (_MARGIN, top))
-    place = f"{step.number + 1}/{len(trace.steps)}"
-    indent = letters.getlength(place) + 10
-    answer = shapes.shorten(" ".join(step.answer.split()), letters, screen.width - indent)
-    draw.text((_MARGIN, top + height + 0.7 * _MARGIN), place, _FAINT, letters)
-    draw.text((_MARGIN + indent, top + height + 0.7 * _MARGIN), answer, _INK, letters)
-    return frame
+    width = max(_MIN_WIDTH, *(screen.width for screen in screens))
+    indent = letters.getlength(_place(len(screens), len(screens))) + 10
+    captions = [caption(step, letters, width - indent, _CAPTION_LINES) for step in trace.steps]
+    goal = shapes.wrap(trace.heading.goal, bold, width, _GOAL_LINES)
+    top, bottom = _MARGIN + _GOAL_LINES * _LINE, max(len(lines) for lines in captions) * _LINE + 2 * _MARGIN
+    frames = []
+    for number, (screen, lines) in enumerate(zip(screens, captions, strict=True), start=1):
+        frame = Image.new("RGB", (width + 2 * _MARGIN, top + height + bottom), _GROUND)
+        draw = ImageDraw.Draw(frame)
+        _write(draw, (_MARGIN, 0.7 * _MARGIN), goal, _INK, bold)
+        frame.paste(screen, (_MARGIN + (width - screen.width) // 2, top))
+        below = top + height + 0.7 * _MARGIN
+        draw.text((_MARGIN, below), _place(number, len(screens)), _FAINT, letters)
+        _write(draw, (_MARGIN + indent, below), lines, _INK, letters)
+        frames.append(frame)
+    return frames
+
+
+def _place(number: int, count: int) -> str:
+    return f"{number}/{count}"
+
+
+def _write(
+    draw: ImageDraw.ImageDraw, at: shapes.Point, lines: list[str], ink: shapes.Colour, letters: ImageFont.FreeTypeFont
+) -> None:
+    for number, line in enumerate(lines):
+        draw.text((at[0], at[1] + number * _LINE), line, ink, letters)

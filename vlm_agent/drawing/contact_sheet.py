@@ -1,4 +1,4 @@
-"""Contact sheets: all screens of an episode in one picture."""
+"""Contact sheets: all screens of an episode, or of a trace, in one picture."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,13 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
+from vlm_agent.datasets.sources.traces import Trace
 from vlm_agent.drawing import shapes
 from vlm_agent.drawing.actions import EXPERT, describe, draw_action
+from vlm_agent.drawing.trace_steps import check_steps, draw_step, outcomes_in_words
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import UserError
+from vlm_agent.files import atomic_write
 
 _SHEET, _INK, _FAINT, _FRAME = (246, 247, 249), (28, 30, 34), (104, 110, 120), (206, 210, 216)
 _SHEET_WIDTH = 1600
@@ -29,11 +32,30 @@ def contact_sheet(episode: Episode, captions: Sequence[str] | None = None, heigh
     captions = [describe(step.action) for step in episode.steps] if captions is None else captions
     if len(captions) != len(episode):
         raise ValueError(f"episode {episode.id} has {len(episode)} steps but {len(captions)} captions")
-    screens = [_marked_screen(step, height) for step in episode.steps]
+    facts = f"{episode.subset} · {len(episode)} steps · episode {episode.id}"
+    return _sheet(episode.goal, facts, [_marked_screen(step, height) for step in episode.steps], captions)
+
+
+def trace_sheet(trace: Trace, height: int = 560) -> Image.Image:
+    """One picture of a trace: its goal, the counts of the outcomes, then every step with its action and the agent's
+    answer (see `draw_step`). Raises DatasetError for a trace without steps, and for a screen that cannot be read."""
+    check_steps(trace)
+    facts = f"{trace.heading.subset} · {outcomes_in_words(trace)} · trace {trace.folder.name}"
+    screens = [draw_step(trace, step, height) for step in trace.steps]
+    return _sheet(trace.heading.goal, facts, screens, [step.answer for step in trace.steps])
+
+
+def save_sheet(sheet: Image.Image, output: Path) -> None:
+    """Writes a contact sheet to a PNG file, and creates its folder if necessary."""
+    with atomic_write(output) as temporary:
+        sheet.save(temporary, format="PNG")
+
+
+def _sheet(goal: str, facts: str, screens: Sequence[Image.Image], captions: Sequence[str]) -> Image.Image:
     cells = _cells(screens, captions)
     columns = _columns(len(cells), cells[0].width)
     width = max(columns * (cells[0].width + _GAP) - _GAP, _MIN_WIDTH)
-    title = _title(episode, width)
+    title = _title(goal, facts, width)
     rows = math.ceil(len(cells) / columns)
     sheet_height = 2 * _MARGIN + title.height + rows * (_GAP + cells[0].height)
     sheet = Image.new("RGB", (width + 2 * _MARGIN, sheet_height), _SHEET)
@@ -43,12 +65,6 @@ def contact_sheet(episode: Episode, captions: Sequence[str] | None = None, heigh
         x, y = column * (cell.width + _GAP), title.height + _GAP + row * (cell.height + _GAP)
         sheet.paste(cell, (_MARGIN + x, _MARGIN + y))
     return sheet
-
-
-def save_contact_sheet(episode: Episode, output: Path, captions: Sequence[str] | None = None) -> None:
-    """Writes `contact_sheet` to a file, and creates its folder if necessary."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    contact_sheet(episode, captions).save(output)
 
 
 def _marked_screen(step: Step, height: int) -> Image.Image:
@@ -67,10 +83,9 @@ def _columns(count: int, cell_width: int) -> int:
     return math.ceil(count / math.ceil(count / fitting))
 
 
-def _title(episode: Episode, width: int) -> Image.Image:
+def _title(goal: str, facts: str, width: int) -> Image.Image:
     large, small = shapes.font(26, bold=True), shapes.font(16)
-    lines = shapes.wrap(episode.goal, large, width, lines=3)
-    facts = f"{episode.subset} · {len(episode)} steps · episode {episode.id}"
+    lines = shapes.wrap(goal, large, width, lines=3)
     title = Image.new("RGB", (width, 34 * len(lines) + 26), _SHEET)
     draw = ImageDraw.Draw(title)
     for number, line in enumerate(lines):

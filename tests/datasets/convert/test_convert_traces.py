@@ -8,7 +8,7 @@ from rich.console import Console
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
-from vlm_agent.datasets.sources.traces import DONE, Heading, TraceStep, read_trace
+from vlm_agent.datasets.sources.traces import DONE, IN_DOUBT, UNPARSED, WITHHELD, Heading, TraceStep, read_trace
 from vlm_agent.episodes import Action, PlanTexts, UiElement
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
@@ -46,9 +46,41 @@ def test_a_killed_trace_is_converted_as_far_as_it_goes(tmp_path):
     played(tmp_path / "traces", 1)
     path = tmp_path / "traces" / "00000" / "steps.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:4]) + lines[4][:9])
-    assert run(tmp_path / "traces", tmp_path / "shards").quarantined == 0
+    path.write_bytes(b"".join(lines[:5]) + lines[5][:9])  # in the outcome of the third step
+    summary = run(tmp_path / "traces", tmp_path / "shards")
+    assert summary.quarantined == 0
+    assert (summary.total("steps_read"), summary.total("steps_left_out")) == (3, 1)
     assert len(ShardDataset(tmp_path / "shards")[0]) == 2
+
+
+def test_every_trace_and_every_step_is_counted(tmp_path):
+    endings = {
+        "a": [DONE, DONE],
+        "b": [DONE, WITHHELD],
+        "c": [WITHHELD],
+        "d": [DONE, IN_DOUBT, DONE, UNPARSED],
+        "e": [],
+    }
+    for name, outcomes in endings.items():
+        with TraceWriter(tmp_path / "traces" / name, Heading(name, "buy", "agent", "phone")) as trace:
+            for number, outcome in enumerate(outcomes):
+                screen = trace.screen(number, np.zeros((8, 4, 3), np.uint8)).name
+                action = None if outcome == UNPARSED else Action.tap(0.5, number / 10)
+                trace.step(TraceStep(number, screen, "", (), "", action))
+                trace.outcome(number, outcome)
+    printed = StringIO()
+    convert("trace", [tmp_path / "traces"], tmp_path / "shards", (), Console(file=printed, width=200), workers=1)
+    manifest = ShardDataset(tmp_path / "shards").manifest
+    assert {name: manifest[name] for name in ("steps_read", "steps_written", "steps_left_out")} == {
+        "steps_read": 9,
+        "steps_written": 4,
+        "steps_left_out": 5,
+    }
+    assert manifest["exclusions"] == {"after an action in doubt": 1, "in doubt": 1, "no action": 1, "withheld": 2}
+    assert manifest["episodes_written"] == 3
+    assert manifest["episodes_left_out"] == {"no action was performed": 2}
+    assert "2 step(s) excluded: withheld" in printed.getvalue()
+    assert "2 episode(s) excluded: no action was performed" in printed.getvalue()
 
 
 def test_a_trace_with_a_damaged_line_is_quarantined_as_a_whole(tmp_path):

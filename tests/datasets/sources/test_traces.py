@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from helpers import tiny
 
-from vlm_agent.datasets.records import BadRecord
+from vlm_agent.datasets.records import BadRecord, Exclusion
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import (
     DONE,
+    FAILED,
     IN_DOUBT,
     UNPARSED,
     WITHHELD,
@@ -68,17 +69,42 @@ def test_actions_of_the_kinds_that_came_after_aitw_are_read_as_they_were_written
     assert [record.step.action for record in read_steps(tmp_path / "t")] == actions
 
 
-def test_as_an_episode_it_has_what_was_done_and_nothing_else(tmp_path):
-    write(tmp_path / "t", [DONE, UNPARSED, IN_DOUBT, WITHHELD, DONE])
-    expected = [EPISODE.steps[number] for number in (0, 2, 4)]
+def test_an_episode_has_the_performed_actions_before_the_first_one_in_doubt(tmp_path):
+    write(tmp_path / "t", [DONE, UNPARSED, DONE, IN_DOUBT, DONE])
+    expected = [EPISODE.steps[number] for number in (0, 2)]
     episode = read_trace(tmp_path / "t").episode()
     assert (episode.id, episode.subset, episode.goal) == ("e1", "install", "grüße 👋")
     assert [step.action for step in episode.steps] == [step.action for step in expected]
-    records = list(read_steps(tmp_path / "t"))
-    assert [(record.step_id, record.episode_length) for record in records] == [(0, 3), (1, 3), (2, 3)]
+    *records, unparsed, doubtful, after = read_steps(tmp_path / "t")
+    assert [(record.step_id, record.episode_length) for record in records] == [(0, 2), (1, 2)]
+    reasons = ("no action", "in doubt", "after an action in doubt")
+    assert [unparsed, doubtful, after] == [Exclusion(reason, steps=1) for reason in reasons]
     for record, step in zip(records, expected, strict=True):
         assert record.step.action == step.action
         assert np.array_equal(record.step.screenshot, step.screenshot)
+
+
+def test_steps_that_were_not_performed_are_left_out_without_a_gap(tmp_path):
+    write(tmp_path / "t", [DONE, UNPARSED, FAILED, WITHHELD, DONE])
+    first, last, *excluded = read_steps(tmp_path / "t")
+    assert [(record.step_id, record.episode_length) for record in (first, last)] == [(0, 2), (1, 2)]
+    assert [one.reason for one in excluded] == ["no action", "failed", "withheld"]
+
+
+def test_a_trace_without_a_performed_action_is_an_excluded_episode(tmp_path):
+    write(tmp_path / "t", [WITHHELD] * 5)
+    *steps, episode = read_steps(tmp_path / "t")
+    assert steps == [Exclusion("withheld", steps=1)] * 5
+    assert episode == Exclusion("no action was performed", episodes=1)
+
+
+def test_an_answer_without_an_action_is_not_in_doubt_even_if_a_kill_followed(tmp_path):
+    write(tmp_path / "t", [DONE, UNPARSED, DONE, DONE, DONE])
+    path = tmp_path / "t" / "steps.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if '"of": 1' not in line), encoding="utf-8")
+    assert read_trace(tmp_path / "t").outcomes() == {DONE: 4, UNPARSED: 1}
+    assert len(read_trace(tmp_path / "t").episode()) == 4
 
 
 def test_a_last_line_that_was_being_written_counts_for_nothing(tmp_path):

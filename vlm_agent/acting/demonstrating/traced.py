@@ -3,22 +3,24 @@
 from pathlib import Path
 
 from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
-from vlm_agent.datasets.sources.traces import Trace, read_trace
+from vlm_agent.datasets.sources.traces import Trace, read_trace, reasons_to_exclude
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 
 
 def of_trace(folder: Path, keeps_pixels: bool = False) -> tuple[Trace, Observed]:
-    """The performed steps of a trace. `keeps_pixels`: with the pixels of their screens.
+    """The performed steps of a trace, up to the first one in doubt. `keeps_pixels`: with the pixels of their screens.
 
     Raises DatasetError if it is damaged, or no action of it was performed.
     """
     trace = read_trace(folder)
     observed = Observed()
-    for step in trace.steps:
-        if step.action is not None and step.is_in_episode:
-            screen = ObservedScreen(step.activity, step.elements, pixels=trace.screen(step) if keeps_pixels else None)
-            observed.actions.append(ObservedAction(step.action, screen))
+    for step, action in trace.performed():
+        screen = ObservedScreen(step.activity, step.elements, pixels=trace.screen(step) if keeps_pixels else None)
+        observed.actions.append(ObservedAction(action, screen))
+    for reason in reasons_to_exclude(trace.steps):
+        if reason is not None:
+            observed.leave_out(reason)
     if not observed.actions:
         raise DatasetError(f"no action of the trace {folder} was performed; name another trace")
     return trace, observed

@@ -103,6 +103,7 @@ def _manifest(plan: Plan, summary: ConversionSummary) -> dict:
         "source": identity["source"],
         "options": identity["options"],
         **{name: summary.total(name) for name in COUNTS},
+        "exclusions": summary.totals_by("exclusions"),
         "episodes_left_out": summary.totals_by("episodes_left_out"),
         "episode_faults": summary.totals_by("episode_faults"),
         "files_cut_short": summary.cut_short,

@@ -10,7 +10,7 @@ from pathlib import Path
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.convert.plan import WORK, Options
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.selection import SPLITS, Splits, in_mixture
 from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
@@ -41,7 +41,8 @@ class Conversion:
             for item in self._source.read(input_, files):
                 before = one.quarantined
                 one.take(item, writer)
-                report(1, one.quarantined - before, files.position - position)
+                steps = item.steps if isinstance(item, Exclusion) else 1
+                report(steps, one.quarantined - before, files.position - position)
                 position = files.position
             before = one.quarantined
             one.finish(writer)
@@ -104,10 +105,12 @@ class _OneInput:
     def quarantined(self) -> int:
         return len(self._bad)
 
-    def take(self, item: EpisodeStep | BadRecord, writer: ShardWriter) -> None:
+    def take(self, item: EpisodeStep | BadRecord | Exclusion, writer: ShardWriter) -> None:
         if isinstance(item, BadRecord):
             self._bad.append(item)
             self.summary.cut_short |= item.ends_file
+        elif isinstance(item, Exclusion):
+            self.summary.exclude(item)
         elif self._is_selected(item):
             self._write(self._groups.add(item, *self._encode(item)), writer)
         else:
@@ -122,7 +125,7 @@ class _OneInput:
         summary.steps_quarantined = len(self._bad)
         summary.episode_faults = dict(sorted(self._groups.faults.items()))
         for reason in self._excluded.values():
-            summary.episodes_left_out[reason] = summary.episodes_left_out.get(reason, 0) + 1
+            summary.exclude(Exclusion(reason, episodes=1))
         if summary.episodes_written:
             summary.shard, summary.shard_size = input_.shard, shard.stat().st_size
         lines = [

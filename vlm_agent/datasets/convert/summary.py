@@ -15,6 +15,7 @@ from rich.text import Text
 
 from vlm_agent.console import new_table
 from vlm_agent.datasets.convert.grouping import DISCARDED
+from vlm_agent.datasets.records import Exclusion
 from vlm_agent.errors import DatasetError
 
 QUARANTINE = "quarantine.jsonl"
@@ -44,7 +45,8 @@ class FileSummary:
     """Counts of one input. `shard` is None if no episode of it was written.
 
     `cut_short`: reading ended at damage, so the number of records after it is unknown. `episodes_left_out` counts
-    episodes by reason (`_EXCLUDED`), `episode_faults` by fault (`_FAULTS`; see `grouping`).
+    episodes by reason: one of `_EXCLUDED`, or of the source; `episode_faults` by fault (`_FAULTS`; see `grouping`).
+    `exclusions` counts the steps, among `steps_left_out`, that the source excludes, by reason.
     """
 
     name: str
@@ -58,12 +60,20 @@ class FileSummary:
     steps_left_out: int = 0
     episodes_written: int = 0
     cut_short: bool = False
+    exclusions: dict[str, int] = field(default_factory=dict)
     episodes_left_out: dict[str, int] = field(default_factory=dict)
     episode_faults: dict[str, int] = field(default_factory=dict)
 
     @property
     def steps_read(self) -> int:
         return self.steps_written + self.steps_quarantined + self.steps_left_out
+
+    def exclude(self, exclusion: Exclusion) -> None:
+        """Counts the steps and episodes of an exclusion."""
+        self.steps_left_out += exclusion.steps
+        for counts, number in ((self.exclusions, exclusion.steps), (self.episodes_left_out, exclusion.episodes)):
+            if number:
+                counts[exclusion.reason] = counts.get(exclusion.reason, 0) + number
 
 
 @dataclass
@@ -110,7 +120,7 @@ class ConversionSummary:
         return sum(getattr(file, count) for file in self.files)
 
     def totals_by(self, kind: str) -> dict[str, int]:
-        """`kind` is episodes_left_out or episode_faults."""
+        """`kind` is exclusions, episodes_left_out or episode_faults."""
         return dict(sorted(sum((Counter(getattr(file, kind)) for file in self.files), Counter()).items()))
 
     @property
@@ -149,9 +159,11 @@ class ConversionSummary:
             yield f"{self.quarantined:,} record(s) quarantined; {location}"
         if self.cut_short:
             yield f"{self.cut_short:,} file(s) are damaged; the records after the damage are not counted"
+        for reason, count in self.totals_by("exclusions").items():
+            yield f"{count:,} step(s) excluded: {reason}"
         for words, kind in ((_EXCLUDED, "episodes_left_out"), (_FAULTS, "episode_faults")):
             for name, count in self.totals_by(kind).items():
-                yield f"{count:,} episode(s) {words[name]}"
+                yield f"{count:,} episode(s) {words.get(name, f'excluded: {name}')}"
         if not self.total("episodes_written"):
             yield "No episode was written: check the counts above and, with --splits, the ids in the split files."
         if self.waiting:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.files import HashedFiles
 
 EPISODES_PER_SHARD = 200
@@ -49,8 +49,8 @@ class Source:
     is_data: whether a file in a folder belongs to this source, decided by its name.
     inputs: groups the files into inputs. An input has one subset: any name that a folder can have. Raises DatasetError
         for a file whose subset cannot be determined.
-    read: yields the steps of an input in order, and a BadRecord for each unusable record. Opens every file through
-        `HashedFiles.open`, so that the manifest contains its SHA-256.
+    read: yields the steps of an input in order, a BadRecord for each unusable record, and Exclusions, so that every
+        record is counted. Opens every file through `HashedFiles.open`, so that the manifest contains its SHA-256.
 
     The three functions must be defined at module level, because worker processes import them by name.
     """
@@ -60,7 +60,7 @@ class Source:
     example: str
     is_data: Callable[[Path], bool]
     inputs: Callable[[Sequence[Path]], list[Input]]
-    read: Callable[[Input, HashedFiles], Iterator[EpisodeStep | BadRecord]]
+    read: Callable[[Input, HashedFiles], Iterator[EpisodeStep | BadRecord | Exclusion]]
     subsets: tuple[str, ...] = ()
 
 

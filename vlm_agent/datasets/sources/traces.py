@@ -13,21 +13,25 @@
     {"end": "complete", "message": "", …}
 
 The line of a step (with the agent's answer as `said`) is written before its action is performed, its outcome
-afterwards. A last line without a line break was interrupted by a kill and is ignored. A step without an outcome may or
-may not have been performed.
+afterwards. A last line without a line break was interrupted by a kill and is ignored. A step with an action and without
+an outcome may or may not have been performed.
+
+As an episode, a trace has its performed actions, up to the first one in doubt: a model must not learn a transition that
+may never have happened. The other steps are counted by reason.
 
 The content of these files is untrusted when it is read.
 """
 
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from vlm_agent.datasets.records import BadRecord, EpisodeStep
+from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
 from vlm_agent.episodes import (
     KINDS_WITH_TEXT,
@@ -50,7 +54,19 @@ DEFAULT_SUBSET = "general"
 
 DONE, IN_DOUBT, FAILED, WITHHELD, UNPARSED = OUTCOMES = ("done", "in_doubt", "failed", "withheld", "unparsed")
 """Outcomes of a step: performed; interrupted, so it may have been performed; refused by the phone; not permitted, so
-not attempted; not an action. An episode consists of the steps with one of the first two."""
+not attempted; not an action."""
+
+OUTCOME_WORDS = {
+    DONE: "performed",
+    IN_DOUBT: "in doubt",
+    FAILED: "failed",
+    WITHHELD: "withheld",
+    UNPARSED: "no action",
+}
+"""Outcomes for a reader."""
+
+AFTER_DOUBT, NONE_PERFORMED = "after an action in doubt", "no action was performed"
+"""Reasons to exclude a performed step, and a trace. Other steps are excluded by their outcome."""
 
 MAX_ANSWER_LENGTH = 10_000
 """In characters. A misbehaving server may write more."""
@@ -79,10 +95,6 @@ class TraceStep:
     thought: str = ""
     intent: str = ""
     plan: tuple[str, ...] = ()
-
-    @property
-    def is_in_episode(self) -> bool:
-        return self.action is not None and self.outcome in (DONE, IN_DOUBT)
 
     @property
     def plan_texts(self) -> PlanTexts | None:
@@ -120,14 +132,40 @@ class Trace:
         """uint8 (height, width, 3) RGB. Raises DatasetError if the file is missing or damaged."""
         return checks.read_screen(checks.beside(self.folder / STEPS, step.screen))
 
+    def outcomes(self) -> dict[str, int]:
+        """The number of steps by outcome, in the order of `OUTCOMES`, without zeros."""
+        found = Counter(step.outcome for step in self.steps)
+        return {outcome: found[outcome] for outcome in OUTCOMES if found[outcome]}
+
+    def performed(self) -> list[tuple[TraceStep, Action]]:
+        """The steps of the episode with their actions: those that were performed before the first one in doubt."""
+        reasons = reasons_to_exclude(self.steps)
+        return [
+            (step, step.action)
+            for step, reason in zip(self.steps, reasons, strict=True)
+            if reason is None and step.action is not None
+        ]
+
     def episode(self) -> Episode:
-        """The performed actions as a demonstration, without unparsed, unpermitted and refused ones."""
+        """`performed` as a demonstration, with pixels."""
         steps = tuple(
-            Step(self.screen(step), step.action, step.elements or (), step.activity, plan=step.plan_texts)
-            for step in self.steps
-            if step.action is not None and step.is_in_episode
+            Step(self.screen(step), action, step.elements or (), step.activity, plan=step.plan_texts)
+            for step, action in self.performed()
         )
         return Episode(self.heading.id, self.heading.subset, self.heading.goal, steps, self.heading.device)
+
+
+def reasons_to_exclude(steps: Iterable[TraceStep]) -> list[str | None]:
+    """Why each step is no step of the episode: its outcome in words, or AFTER_DOUBT. None for steps of the episode."""
+    reasons: list[str | None] = []
+    is_certain = True
+    for step in steps:
+        if step.outcome != DONE:
+            reasons.append(OUTCOME_WORDS[step.outcome])
+        else:
+            reasons.append(None if is_certain else AFTER_DOUBT)
+        is_certain = is_certain and step.outcome != IN_DOUBT
+    return reasons
 
 
 # The source
@@ -165,7 +203,7 @@ def _files_beside(path: Path) -> list[Path]:
     return sorted(file for file in path.parent.iterdir() if file.name == STEPS or file.suffix == ".png")
 
 
-def _read(input_: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord]:
+def _read(input_: Input, files: HashedFiles) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
     for path in main_files(input_, files, is_data):
         yield from read_steps(path.parent)
 
@@ -194,10 +232,10 @@ def read_trace(folder: Path) -> Trace:
     return Trace(folder, heading, steps, end)
 
 
-def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord]:
-    """The steps of the trace's episode in order, one screen in memory at a time.
+def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
+    """The steps of the trace's episode in order, one screen in memory at a time, and the exclusion of the other steps.
 
-    A step that cannot be read is a BadRecord and leaves a gap in the episode.
+    A line that cannot be read is a BadRecord and leaves a gap in the episode.
     """
     path = folder / STEPS
     try:
@@ -205,12 +243,15 @@ def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord]:
     except DatasetError as error:
         yield BadRecord(folder / HEADING, 0, 0, str(error), ends_file=True)
         return
-    lines = [line for line in _with_outcomes(list(_read_lines(path))) if _is_in_episode(line)]
+    lines, rest = _episode_lines(_with_outcomes(list(_read_lines(path))))
     for number, line in enumerate(lines):
         try:
             yield _episode_step(path, heading, line, number, len(lines))
         except DatasetError as error:
             yield BadRecord(path, line.number, line.offset, str(error))
+    yield from rest
+    if not lines:
+        yield Exclusion(NONE_PERFORMED, episodes=1)
 
 
 @dataclass(frozen=True)
@@ -303,16 +344,26 @@ def _with_outcomes(lines: list[_Line]) -> list[_Line]:
     found = []
     for line in lines:
         if isinstance(line.content, TraceStep):
-            step = replace(line.content, outcome=outcomes.get(line.content.number, IN_DOUBT))
-            found.append(replace(line, content=step))
+            is_action = line.content.action is not None
+            outcome = outcomes.get(line.content.number, IN_DOUBT) if is_action else UNPARSED
+            found.append(replace(line, content=replace(line.content, outcome=outcome)))
         elif line.error is not None:
             found.append(line)
     return found
 
 
-def _is_in_episode(line: _Line) -> bool:
-    """Whether the line counts as a step of the episode; an unreadable line does, and leaves a gap."""
-    return line.error is not None or (isinstance(line.content, TraceStep) and line.content.is_in_episode)
+def _episode_lines(lines: list[_Line]) -> tuple[list[_Line], list[Exclusion]]:
+    """The lines that count as steps of the episode, with the unreadable ones, and the exclusions of the others."""
+    steps = [line.content for line in lines if isinstance(line.content, TraceStep)]
+    reasons = iter(reasons_to_exclude(steps))
+    found, excluded = [], []
+    for line in lines:
+        reason = next(reasons) if isinstance(line.content, TraceStep) else None
+        if reason is None:
+            found.append(line)
+        else:
+            excluded.append(Exclusion(reason, steps=1))
+    return found, excluded
 
 
 def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length: int) -> EpisodeStep:
