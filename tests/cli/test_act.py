@@ -13,7 +13,7 @@ from helpers.prepared_agent import Prepared
 from helpers.replay import replay
 
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.cli import FAILED, INTERRUPTED, OK, act, main
+from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
 from vlm_agent.cli.keys import Keys
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.devices import DEVICES, DeviceAddress, DeviceKind, OpenedDevice
@@ -124,7 +124,7 @@ def test_with_long_screens_the_agent_sees_the_page_whole(run, tmp_path):
 def test_long_screens_cannot_be_confirmed_one_by_one(run, capsys):
     with pytest.raises(SystemExit) as refused:
         run([Action.complete()], "--long-screens", "--confirm")
-    assert refused.value.code == FAILED
+    assert refused.value.code == USAGE
     assert "cannot be combined with --confirm" in capsys.readouterr().err
 
 
@@ -259,7 +259,7 @@ def test_the_agent_does_not_act_in_apps_that_are_not_allowed(run, tmp_path):
 def test_invalid_options_are_refused(arguments, message, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["act", *arguments])
-    assert ended.value.code == FAILED
+    assert ended.value.code == USAGE
     assert message in capsys.readouterr().err
 
 

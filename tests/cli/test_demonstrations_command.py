@@ -3,7 +3,7 @@
 import pytest
 
 from vlm_agent.agents.llm.demonstrations import Demonstrations
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import FAILED, OK, USAGE, main
 
 
 @pytest.fixture
@@ -43,21 +43,21 @@ def test_import_creates_the_store(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "status", "message"),
     [
-        (["--show", 7], "has no demonstration 7; it has 1, 2"),
-        (["--nearest", "goal"], "belong together"),
-        (["--nearest", "goal", "--encoder", "no-such-encoder"], "encoder no-such-encoder"),
-        (["--import", "missing.csv"], "missing.csv cannot be read"),
+        (["--show", 7], FAILED, "has no demonstration 7; it has 1, 2"),
+        (["--nearest", "goal"], USAGE, "belong together"),
+        (["--nearest", "goal", "--encoder", "no-such-encoder"], FAILED, "encoder no-such-encoder"),
+        (["--import", "missing.csv"], FAILED, "missing.csv cannot be read"),
     ],
 )
-def test_errors_are_one_line(store, arguments, message, capsys):
-    assert command(store.path, *arguments) == FAILED
+def test_errors_are_one_line(store, arguments, status, message, capsys):
+    assert command(store.path, *arguments) == status
     assert message in capsys.readouterr().err
 
 
 def test_a_missing_and_a_wrong_store(tmp_path, capsys):
-    assert command(tmp_path / "none") == FAILED
+    assert command(tmp_path / "none") == USAGE
     assert "does not exist" in capsys.readouterr().err
     wrong = tmp_path / "wrong"
     wrong.write_text("app,goal\n" * 300)

@@ -6,7 +6,7 @@ import pytest
 from helpers.prepared_agent import Prepared
 
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.cli import FAILED, OK, evaluate, main
+from vlm_agent.cli import OK, USAGE, evaluate, main
 from vlm_agent.episodes import Action
 
 
@@ -42,5 +42,5 @@ def test_success_is_written_and_printed(tmp_path, monkeypatch, capsys):
 def test_recorded_episodes_and_phones_are_not_mixed(arguments, message, tmp_path, capsys):
     with pytest.raises(SystemExit) as refused:
         main(["evaluate", *arguments, "--output", str(tmp_path / "out")])
-    assert refused.value.code == FAILED
+    assert refused.value.code == USAGE
     assert message in capsys.readouterr().err

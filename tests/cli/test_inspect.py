@@ -6,7 +6,7 @@ import pytest
 import yaml
 from helpers import tiny
 
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import FAILED, OK, USAGE, main
 
 
 @pytest.fixture
@@ -65,5 +65,5 @@ def test_an_invalid_recipe_is_one_message(shards, tmp_path, capsys):
 def test_invalid_options_are_refused(arguments, words, capsys):
     with pytest.raises(SystemExit) as leaving:
         main(arguments)
-    assert leaving.value.code == FAILED
+    assert leaving.value.code == USAGE
     assert words in capsys.readouterr().err

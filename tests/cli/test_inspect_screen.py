@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.drawing.shapes import font
 
 
@@ -109,7 +109,7 @@ def test_a_picture_that_ends_early_is_one_line(screen, capsys):
 def test_options_that_do_not_fit_are_refused(capsys, options, message):
     with pytest.raises(SystemExit) as exit_:
         inspect(*options)
-    assert exit_.value.code == FAILED
+    assert exit_.value.code == USAGE
     assert message in capsys.readouterr().err
 
 

@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import OK, USAGE, main
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
 
@@ -44,5 +44,5 @@ def test_options_for_shards_are_refused(trace, option, capsys):
 def test_a_folder_without_a_trace_cannot_be_animated(tmp_path, capsys):
     with pytest.raises(SystemExit) as refused:
         main(["inspect", str(tmp_path), "--animate", "a.gif"])
-    assert refused.value.code == FAILED
+    assert refused.value.code == USAGE
     assert "is not a trace" in capsys.readouterr().err

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.devices.adb_daemon.wire import CNXN, MAX_PAYLOAD, VERSION, Packet, read_packet
 from vlm_agent.devices.simulated_phone import sample_task
 
@@ -32,19 +32,19 @@ def test_it_serves_a_task_until_ctrl_c_and_reports_whether_it_was_reached():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "expected", "message"),
     [
-        (["--port", "5555"], "twice"),
-        (["--port", "99999"], "not a port"),
-        (["--task", "general/test"], "not a task"),
+        (["--port", "5555"], FAILED, "twice"),
+        (["--port", "99999"], USAGE, "not a port"),
+        (["--task", "general/test"], USAGE, "not a task"),
     ],
 )
-def test_invalid_ports_and_tasks_are_refused(arguments, message, capsys):
+def test_invalid_ports_and_tasks_are_refused(arguments, expected, message, capsys):
     try:
         status = main(["phone", *arguments])
     except SystemExit as error:
         status = error.code
-    assert status == FAILED
+    assert status == expected
     assert message in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from vlm_agent.acting.guard import Guard
 from vlm_agent.acting.loop import act
 from vlm_agent.agents.llm.demonstrations import Demonstrations
 from vlm_agent.agents.scripted import ScriptedAgent
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
@@ -144,16 +144,17 @@ def test_errors_come_before_anything_is_shown(trace, tmp_path, monkeypatch, caps
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     wrong = tmp_path / "wrong"
     wrong.write_text("not a store\n" * 100)
-    for arguments, message in (
-        (["--device", "simulated", "--output", tmp_path / "s"], "--goal is missing"),
-        (["--device", "simulated", "--goal", " ", "--output", tmp_path / "s"], "one line of text"),
-        (["--device", "nowhere", "--goal", "x", "--output", tmp_path / "s"], "'nowhere' is not a device"),
-        (["--device", "simulated", "--goal", "x", "--output", wrong], "not a store of demonstrations"),
-        (["--trace", tmp_path / "none", "--output", tmp_path / "s"], "not the folder of a trace"),
-        (["--output", tmp_path / "s"], "one of the arguments --device --trace"),
-        (["--device", "adb", "--port", 5600, "--goal", "x", "--output", tmp_path / "s"], "simulated phone"),
+    output = ["--output", tmp_path / "s"]
+    for arguments, status, message in (
+        (["--device", "simulated", *output], USAGE, "--goal is missing"),
+        (["--device", "simulated", "--goal", " ", *output], USAGE, "one line of text"),
+        (["--device", "nowhere", "--goal", "x", *output], FAILED, "'nowhere' is not a device"),
+        (["--device", "simulated", "--goal", "x", "--output", wrong], FAILED, "not a store of demonstrations"),
+        (["--trace", tmp_path / "none", *output], FAILED, "not the folder of a trace"),
+        (output, USAGE, "one of the arguments --device --trace"),
+        (["--device", "adb", "--port", 5600, "--goal", "x", *output], USAGE, "simulated phone"),
     ):
-        assert record(*arguments) == FAILED
+        assert record(*arguments) == status
         assert message in " ".join(capsys.readouterr().err.split())
 
 

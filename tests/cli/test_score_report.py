@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from helpers import tiny
 
-from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli import OK, USAGE, main
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
 from vlm_agent.evaluation.scoring import dialects
 
@@ -71,5 +71,5 @@ def test_scores_comparison_and_page_judge_each_step_once_per_scorer(folder, monk
 def test_a_page_needs_the_screens(folder, alone, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments(folder, *alone.split()))
-    assert stopped.value.code == FAILED
+    assert stopped.value.code == USAGE
     assert "--report and --shards must be used together" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from vlm_agent.cli import main
+from vlm_agent.cli import USAGE, main
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.evaluation.offline import run as offline
@@ -149,7 +149,7 @@ def test_controls_are_all_by_default_or_chosen_by_name(asked):
 def test_incompatible_options_are_refused(asked, capsys, words, printed):
     with pytest.raises(SystemExit) as left:
         main(["evaluate", "--output", "out", *shlex.split(words)])
-    assert left.value.code == 1
+    assert left.value.code == USAGE
     assert printed in capsys.readouterr().err
     assert not asked
 

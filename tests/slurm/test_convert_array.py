@@ -81,6 +81,20 @@ def _until_begun(workplace, job, *tasks):
     soon(lambda: all(map(Path.is_dir, folders)), SECONDS, lambda: workplace.log("convert", job))
 
 
+def test_quarantined_records_do_not_fail_the_job_and_wrong_arguments_do(workplace, aitw):
+    """The statuses 3 and 2; the jobs that wait for a conversion depend on the difference."""
+    damaged = workplace.folder / "general-00000-of-00001"
+    damaged.write_bytes((aitw / "general-00000-of-00005").read_bytes()[:-40])
+    script, output = "slurm/convert.sbatch", ("--output", "shards")
+    converts = workplace.submit(script, "--input", damaged, aitw / "general-00001-of-00005", *output)
+    refused = workplace.submit(f"--dependency=afterany:{converts}", script, "--imput", damaged, *output)
+    states = workplace.cluster.wait_for(converts, refused, seconds=SECONDS)
+    assert states == [{"COMPLETED"}, {"FAILED"}], workplace.log("convert", converts)
+    assert "some records are quarantined" in workplace.log("convert", converts)
+    assert (workplace.folder / "shards" / "manifest.json").exists()
+    assert "failed with status 2" in workplace.log("convert", refused)
+
+
 def test_a_task_of_an_array_needs_the_number_of_tasks(workplace, aitw):
     job = workplace.submit("--array=2", "slurm/convert.sbatch", *_inputs(aitw), "--output", "shards")
     assert workplace.cluster.wait_for(job, seconds=SECONDS) == [{"FAILED"}]

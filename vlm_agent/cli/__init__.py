@@ -23,10 +23,10 @@
     vlm-agent transfer OUT… --output DIR               models of different subsets on every subset
     vlm-agent demo                                     all stages at a small size
 
-Exit status: 0 on success; 1 on an error, with one message that explains it; 2 when a conversion quarantined records; 75
-when a signal stopped training (run the same command again to resume); 130 after Ctrl-C. Every command imports its
-dependencies when it runs, so that `--help` does not wait for PyTorch. A new command is one file here, with
-`add(commands)`, and one line in `COMMANDS`.
+Exit status: 0 on success; 1 on an error, with one message that explains it; 2 for wrong arguments; 3 when a conversion
+quarantined records; 75 when a signal stopped training (run the same command again to resume); 130 after Ctrl-C. Every
+command imports its dependencies when it runs, so that `--help` does not wait for PyTorch. A new command is one file
+here, with `add(commands)`, and one line in `COMMANDS`.
 """
 
 import importlib
@@ -34,10 +34,10 @@ import sys
 from collections.abc import Sequence
 
 import vlm_agent
-from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, Parser
+from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Parser
 from vlm_agent.errors import UserError
 
-__all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "main"]
+__all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
 
 COMMANDS = (
     "simulate",

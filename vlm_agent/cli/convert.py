@@ -7,7 +7,7 @@ from vlm_agent.cli.parser import OK, QUARANTINED, Commands, add_command, count
 from vlm_agent.console import make_console
 
 _DESCRIPTION = """\
-Writes Parquet shards, a manifest, and quarantine.jsonl with every unusable record. Exit status 2 means that there are
+Writes Parquet shards, a manifest, and quarantine.jsonl with every unusable record. Exit status 3 means that there are
 unusable records; all others are converted.
 
 Run the same command again to resume; the result is the same to the byte. In a job array, each task converts a part of

@@ -10,17 +10,17 @@ import difflib
 import gc
 import itertools
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
-OK, FAILED, QUARANTINED, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, USAGE, QUARANTINED, INTERRUPTED = 0, 1, 2, 3, 130
+"""`USAGE` is argparse's own status for wrong arguments."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Exits with status 1 on wrong arguments, because 2 means quarantined records, and suggests the nearest option.
+    """Suggests the nearest option for an unknown one.
 
     Abbreviations are disabled, because `--split` and `--splits` are options of different commands. With `takes_keys`,
     unknown options are accepted: they may be recipe keys.
@@ -44,10 +44,6 @@ class Parser(argparse.ArgumentParser):
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0)
             self.error(f"unknown option {name}; did you mean {nearest[0]}?")
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(FAILED, f"{self.prog}: {message}\n")
 
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"

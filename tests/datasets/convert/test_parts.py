@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from helpers.conversions import CLI, command, converted, tree, write_files
 
-from vlm_agent.cli import FAILED, OK, QUARANTINED, main
+from vlm_agent.cli import FAILED, OK, QUARANTINED, USAGE, main
 from vlm_agent.datasets.convert import convert, finish
 from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import ArrayTask
@@ -131,6 +131,6 @@ def test_finish_and_parts_take_no_arguments_that_contradict(inputs, tmp_path, ca
     ]:
         with pytest.raises(SystemExit) as leaving:
             main(["convert", "--output", str(tmp_path / "out"), *map(str, arguments)])
-        assert leaving.value.code == FAILED
+        assert leaving.value.code == USAGE
         assert words in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
