@@ -15,9 +15,10 @@ Each arm changes one key of recipes/auto_ui_tiny.yaml and is trained for its num
 
 The full arm is also evaluated on grey screens, without history, and beside the most frequent action and the blind
 ceiling. Runs are cached in --output by recipe and steps; killed ones resume, and several commands with different arms
-or seeds can share the work. Parts: `runs` as above, `cost` (table 5) and `online` (100 tasks), both for the first seed
-of the full arm and of the demo's agent, and `transfer` (figure 5: five models by five subsets, 200 steps each). Prints
-tables and the time left, and writes --output/auto_ui.json; the last line of output is JSON.
+or seeds can share the work. The figures of a finished run are also in --records. Parts: `runs` as above, `cost`
+(table 5) and `online` (100 tasks), both for the first seed of the full arm and of the demo's agent, and `transfer`
+(figure 5: five models by five subsets, 200 steps each). Prints tables and the time left, and writes
+--output/auto_ui.json; the last line of output is JSON.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ablation.figures import STUDENT, controls_of, figures_of, floor, summary, write
+from ablation.figures import STUDENT, controls_of, figures_of, floors, summary, write
 from ablation.runs import ROOT, Run, about, add_options, complete_all, parsed
 from ablation.tables import show, show_rows
 from chain_of_actions.arms import ARMS, RECIPE, run_of
@@ -86,7 +87,7 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
         "arms": {name: summary(list(of_seeds.values())) for name, of_seeds in figures.items()},
         "controls": controls_of(with_controls, CONTROLS, FIGURES),
         "rankings": rankings(figures),
-        "floor": floor(with_controls, options.demo),
+        "floor": floors(with_controls),
         "runs": figures,
     }
     rows = result["arms"] | {f"full: {name}": row for name, row in result["controls"].items()}
@@ -105,7 +106,7 @@ def both(options: argparse.Namespace) -> list[tuple[str, Run]]:
     """The agents whose cost and success are compared, trained if they are not yet."""
     runs = [(name, run_of(name, options.seeds[0], options)) for name in BOTH if name in options.arms]
     for _, run in runs:
-        run.complete()
+        run.complete_files()
     return runs
 
 

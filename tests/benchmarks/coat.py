@@ -20,8 +20,8 @@ control and the most frequent action), `thoughts` (rows 9 and 10: how often a th
 both are right, and ten thoughts as they are), `online` (rows 1 and 9 on 100 tasks, the first seed).
 
 Runs are cached in --output by their recipe; killed ones resume, and several commands with different families, arms or
-seeds can share the work. Prints tables and the time left, and writes --output/coat.json; the last line of output is
-JSON.
+seeds can share the work. The figures of a finished run are also in --records, from which later commands read them.
+Prints tables and the time left, and writes --output/coat.json; the last line of output is JSON.
 
 Cost: 36 runs. Measured with 3 to 5 other processes on the same two cores: for phone_vlm 1.4 s a trajectory of row 9 (14
 minutes of training) and 0.26 s a step and pass of its evaluation (4.5 minutes a pass over 160 episodes); for auto_ui
@@ -31,16 +31,17 @@ minutes of training) and 0.26 s a step and pass of its evaluation (4.5 minutes a
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ablation.figures import STUDENT, controls_of, floor, summary, write
+from ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
 from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import cell_of, show, show_rows
 from coat_rows.arms import FAMILIES, ROWS, coat_of, run_of
 from coat_rows.data import make_data
 from coat_rows.figures import BASELINES, CONTROLS, FIGURES, PROGRESS, differences, figures_of
-from coat_rows.thoughts import examples, shares, thoughts_of
+from coat_rows.thoughts import WRITTEN, written
 from rich.console import Console
 
 PARTS = ("runs", "thoughts", "online")
@@ -82,11 +83,19 @@ def parse() -> argparse.Namespace:
 def runs_of(options: argparse.Namespace) -> list[Run]:
     """The first seed of every arm, then the second, so that an interrupted benchmark has all arms."""
     return [
-        run_of(family, row, seed, options)
+        recorded_run(family, row, seed, options)
         for seed in options.seeds
         for family in options.families
         for row in options.arms
     ]
+
+
+def recorded_run(family: str, row: str, seed: int, options: argparse.Namespace) -> Run:
+    run = run_of(family, row, seed, options)
+    derived = {FLOOR: floor} if "grey_screens" in run.controls else {}
+    if coat_of(run).think and coat_of(run).action:
+        derived[WRITTEN] = written
+    return replace(run, records=options.records, kept=tuple(FIGURES.values()), derived=derived)
 
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
@@ -101,7 +110,7 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
         "controls": {arm: controls_of(group, CONTROLS, FIGURES) for arm, group in with_controls.items()},
         "baselines": controls_of(runs[:1], BASELINES, FIGURES),
         "differences": differences(figures),
-        "floor": floor([run for run in runs if run.name.endswith("row 1")], options.data),
+        "floor": floors(runs),
         "runs": figures,
     }
     show_result(result)
@@ -130,13 +139,13 @@ def show_result(result: dict) -> None:
 
 def written_thoughts(options: argparse.Namespace) -> dict:
     """Of the arms that write thoughts: shares in percent, and examples of the first seed."""
-    runs = [run for run in runs_of(options) if coat_of(run).think and coat_of(run).action]
+    runs = [run for run in runs_of(options) if WRITTEN in run.derived]
     found: dict[str, dict] = {}
     for run in runs:
         run.complete()
-        thoughts = list(thoughts_of(run))
-        of_arm = found.setdefault(run.name, {"runs": {}, "examples": examples(run, thoughts)})
-        of_arm["runs"][run.seed] = shares(thoughts)
+        thoughts = run.figure(WRITTEN)
+        of_arm = found.setdefault(run.name, {"runs": {}, "examples": thoughts["examples"]})
+        of_arm["runs"][run.seed] = thoughts["shares"]
     for of_arm in found.values():
         of_arm["shares"] = summary(list(of_arm["runs"].values()))
     if found:
@@ -166,8 +175,7 @@ def online(options: argparse.Namespace) -> dict:
     for family in options.families:
         for row in ONLINE:
             if row in options.arms:
-                run = run_of(family, row, options.seeds[0], options)
-                run.complete()
+                run = recorded_run(family, row, options.seeds[0], options)
                 found[run.name] = run.online(options.tasks)
     if found:
         show_rows("Online", [{"arm": name} | row for name, rows in found.items() for row in rows])

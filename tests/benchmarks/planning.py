@@ -28,16 +28,18 @@ planning and how much grounding. Remembered actions and steps are the recorded o
 different families are not compared.
 
 Runs are cached in --output by their recipe; killed ones resume, and several commands with different arms or seeds can
-share the work. Prints tables and the time left, and writes --output/table_N.json; the last line of output is JSON.
+share the work. The figures of a finished run are also in --records. Prints tables and the time left, and writes
+--output/table_N.json; the last line of output is JSON.
 """
 
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ablation.figures import STUDENT, controls_of, floor, summary, write
+from ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
 from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import show, show_rows
 from coat_rows.data import make_data
@@ -84,11 +86,17 @@ def parse() -> argparse.Namespace:
 def runs_of(options: argparse.Namespace) -> list[Run]:
     """The first seed of every arm, then the second, so that an interrupted benchmark has all arms."""
     return [
-        run_of(options.table, family, arm, seed, options)
+        recorded_run(family, arm, seed, options)
         for seed in options.seeds
         for family in options.families
         for arm in options.arms
     ]
+
+
+def recorded_run(family: str, arm: str, seed: int, options: argparse.Namespace) -> Run:
+    run = run_of(options.table, family, arm, seed, options)
+    derived = {FLOOR: floor} if "grey_screens" in run.controls else {}
+    return replace(run, records=options.records, kept=(*FIGURES.values(), ("kinds",)), derived=derived)
 
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
@@ -108,7 +116,7 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
         "runs": figures,
     }
     if options.table == 5:
-        result["floor"] = floor([run for run in runs if run.name.endswith(f", {D_POT}")], options.data)
+        result["floor"] = floors(runs)
         result["share of tokens"] = shares_of_tokens(arms, options.families)
     else:
         result["gap"] = {family: gap(arms, family) for family in options.families}

@@ -86,29 +86,34 @@ def _verdict(found: Mapping) -> str:
     return "opposite" if found["mean"] + found["half"] < 0 else "undecided"
 
 
-def floor(runs: Sequence[Run], data: Path) -> list[dict]:
-    """Runs against their grey-screen control and the most frequent action, paired over episodes."""
-    training = ShardDataset(data / "shards", split="train")
+FLOOR = "floor"
+
+
+def floor(run: Run) -> dict:
+    """A run against its grey-screen control and the most frequent action, paired over episodes."""
+    training = ShardDataset(run.data / "shards", split="train")
     constant = most_frequent_action(training.without_pixels(index) for index in range(len(training)))
-    rows = []
-    for run in runs:
-        predictions = read_predictions(run.evaluation / "predictions.parquet")
-        others = {
-            "grey screens": read_predictions(run.evaluation / "predictions_grey_screens.parquet"),
-            "most frequent action": constant_predictions(predictions, constant),
-        }
-        row = {"arm": run.name, "seed": run.seed}
-        for name, other in others.items():
-            comparison = compare(other, predictions)
-            for scorer in ("official", "strict"):
-                share = comparison[scorer]["overall"]["partial_match"]
-                row[f"{name}, {scorer}"] = {
-                    "difference": round(share["difference"], 2),
-                    "interval": [round(edge, 2) for edge in share["interval"]],
-                    "above 0": share["interval"][0] > 0,
-                }
-        rows.append(row)
-    return rows
+    predictions = read_predictions(run.evaluation / "predictions.parquet")
+    others = {
+        "grey screens": read_predictions(run.evaluation / "predictions_grey_screens.parquet"),
+        "most frequent action": constant_predictions(predictions, constant),
+    }
+    row: dict = {"arm": run.name, "seed": run.seed}
+    for name, other in others.items():
+        comparison = compare(other, predictions)
+        for scorer in ("official", "strict"):
+            share = comparison[scorer]["overall"]["partial_match"]
+            row[f"{name}, {scorer}"] = {
+                "difference": round(share["difference"], 2),
+                "interval": [round(edge, 2) for edge in share["interval"]],
+                "above 0": share["interval"][0] > 0,
+            }
+    return row
+
+
+def floors(runs: Sequence[Run]) -> list[dict]:
+    """The floors of the runs that have one."""
+    return [run.figure(FLOOR) for run in runs if FLOOR in run.derived]
 
 
 def write(path: Path, content: Mapping) -> None:

@@ -1,4 +1,5 @@
-"""Runs: an arm of a benchmark with a seed, trained and evaluated once. Killed ones resume, finished ones are kept."""
+"""Runs: an arm of a benchmark with a seed, trained and evaluated once. Killed ones resume, finished ones are kept, and
+the figures of recorded ones are read from the record."""
 
 import hashlib
 import json
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import StringIO
@@ -17,6 +18,7 @@ from statistics import mean
 from gpu.record import commit, hardware
 from rich.console import Console
 
+from ablation.records import Records, pruned
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.evaluation.online import evaluate_online
@@ -35,7 +37,8 @@ class Run:
     `folder`: the files of this run alone. `data`: a folder with shards/ and aitw/groups.json, as `make demo` writes it.
     `keys`: overrides of the recipe. `features`: called before training, returns further overrides. `limit`: the number
     of test episodes. `controls`: whether the evaluation also scores the controls, or the names of those that it scores.
-    `scoring`: further options of `vlm-agent evaluate`.
+    `scoring`: further options of `vlm-agent evaluate`. `records`: where the figures at the paths `kept` of each scored
+    run, the seconds and the figures of `derived` are recorded; those are computed from the files of the finished run.
     """
 
     name: str
@@ -48,6 +51,14 @@ class Run:
     controls: bool | tuple[str, ...] = False
     scoring: tuple = ()
     features: Callable[[], tuple] = field(default=tuple, compare=False)
+    records: Records = field(default=Records(None), compare=False)
+    kept: tuple[Sequence[str], ...] = ()
+    derived: Mapping[str, Callable[["Run"], object]] = field(default_factory=dict, compare=False)
+
+    @property
+    def key(self) -> str:
+        """Names the run in records. The folder's name has the digest of the recipe or of all arms' recipe."""
+        return f"{self.folder.parent.name}/{self.folder.name}, {self.limit} episodes"
 
     @property
     def trained(self) -> Path:
@@ -58,28 +69,50 @@ class Run:
         return self.folder / f"evaluation_{self.limit}"
 
     @property
-    def is_done(self) -> bool:
+    def has_files(self) -> bool:
         return (self.evaluation / "metrics.json").is_file()
 
     @property
+    def is_done(self) -> bool:
+        return self.has_files or "metrics" in self.records.find(self.key)
+
+    @property
     def metrics(self) -> dict:
-        """The scores of a finished run."""
+        """The scores of a finished run; of a recorded one those that are kept."""
+        if not self.has_files:
+            return self.records.find(self.key)["metrics"]
         return json.loads((self.evaluation / "metrics.json").read_text(encoding="utf-8"))
 
     @property
     def seconds(self) -> dict[str, float]:
         """Wall time of each finished stage, the sum over restarts."""
         path = self.folder / SECONDS
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if path.is_file():
+            return json.loads(path.read_text(encoding="utf-8"))
+        return self.records.find(self.key).get("seconds", {})
+
+    def figure(self, name: str) -> object:
+        """A figure of `derived`."""
+        known = self.records.find(self.key)
+        return known[name] if name in known else self.derived[name](self)
 
     def complete(self) -> None:
-        """Trains and evaluates what is not finished yet; both commands resume."""
+        """Trains, evaluates and records what is not finished yet; both commands resume."""
+        if "metrics" in self.records.find(self.key):
+            return
+        self.complete_files()
+        metrics = {name: pruned(scores, self.kept) for name, scores in self.metrics.items()}
+        derived = {name: compute(self) for name, compute in self.derived.items()}
+        self.records.add(self.key, {"metrics": metrics, "seconds": self.seconds} | derived)
+
+    def complete_files(self) -> None:
+        """Like `complete`, of a recorded run too: what needs the trained weights."""
         shards = self.data / "shards"
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.trained / FINISHED).is_file():
             keys = ("--output", self.trained, "--data.shards", shards, "--seed", self.seed)
             self._timed("training", "train", "--config", self.recipe, *keys, *self.features(), *self.keys)
-        if not self.is_done:
+        if not self.has_files:
             scoring = ("--limit", self.limit, "--groups", self.data / "aitw/groups.json", *self.scoring)
             if not self.controls:
                 scoring += ("--no-controls",)
@@ -91,6 +124,15 @@ class Run:
 
     def online(self, tasks: int) -> list[dict]:
         """Success on `tasks` simulated phones: of the agent, of the expert and of an agent that does nothing."""
+        name = f"online, {tasks} tasks"
+        known = self.records.find(self.key)
+        if name not in known:
+            self.complete_files()
+            known = {name: self._online(tasks)}
+            self.records.add(self.key, known)
+        return known[name]
+
+    def _online(self, tasks: int) -> list[dict]:
         overrides = {"bf16": True} if has_bf16() else {}
         settings = agent_settings(checkpoint=str(self.trained), overrides=overrides)
         quiet = Console(file=StringIO())
@@ -168,6 +210,10 @@ def add_options(parser: ArgumentParser, output: str) -> None:
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
     parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / output, metavar="DIR")
+    records = ROOT / "tests/benchmarks/results/runs" / f"{output}.jsonl"
+    parser.add_argument(
+        "--records", type=Path, default=records, metavar="FILE", help="figures of finished runs (default %(default)s)"
+    )
 
 
 def about(options: Namespace) -> dict:
@@ -201,6 +247,7 @@ def place_output(options: Namespace) -> None:
 def parsed(parser: ArgumentParser, known: Iterable[int], quick_steps: int, quick_limit: int) -> Namespace:
     """The options, with those of --quick applied. `known`: the numbers of seeds with an interval."""
     options = parser.parse_args()
+    options.records = Records(None if options.quick else options.records)
     if len(options.seeds) not in (1, *known):
         parser.error(f"--seeds: intervals are known for at most {max(known)} of them")
     if options.quick:

@@ -5,7 +5,10 @@ from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
 
+from ablation.figures import FLOOR, floor
 from ablation.runs import ROOT, Run, folder_name, recipe_digest, stored_features
+
+from chain_of_actions.figures import FIGURES
 
 RECIPE, DEMO = ROOT / "recipes/auto_ui_tiny.yaml", ROOT / "recipes/phone_vlm_tiny_lora.yaml"
 
@@ -66,6 +69,9 @@ def run_of(name: str, seed: int, options: Namespace) -> Run:
         keys=(*keys, *arm.keys),
         controls=arm.controls,
         features=tuple if arm.own_steps else features,
+        records=options.records,
+        kept=tuple(FIGURES.values()),
+        derived={FLOOR: floor} if arm.controls else {},
     )
 
 

@@ -17,9 +17,9 @@ def transfer_of(options: Namespace) -> dict:
     short = Namespace(**vars(options) | {"steps": steps})
     runs = {subset: run_of(f"only {subset}", options.seeds[0], short) for subset in SUBSETS}
     for subset, run in runs.items():
-        if not run.is_done:
+        if not run.has_files:
             print(f"transfer: {subset}, {steps} steps", flush=True)
-        run.complete()
+        run.complete_files()
     output = budget_folder(short) / "transfer"
     command("transfer", *(f"{subset}={run.evaluation}" for subset, run in runs.items()), "--output", output)
     return json.loads((output / "transfer.json").read_text(encoding="utf-8")) | {"steps": steps}

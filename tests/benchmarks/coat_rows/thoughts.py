@@ -23,6 +23,7 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences.thoughts import HeadedThoughts, LineThoughts
 
 SCORER = "coat_point"
+WRITTEN = "thoughts"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Thought:
     description_names_it: bool
     thought_right: bool
     action_right: bool
+
+
+def written(run: Run) -> dict:
+    """Shares and examples of the thoughts of a finished run."""
+    thoughts = list(thoughts_of(run))
+    return {"shares": shares(thoughts), "examples": examples(run, thoughts)}
 
 
 def thoughts_of(run: Run) -> Iterator[Thought]:
