@@ -1,23 +1,27 @@
 """Latency of a step over ADB: `python tests/benchmarks/adb_phone.py` (with Debian's adb or that of adbutils).
 
-Medians in milliseconds for simulated phones of 448x208, 1440x720 and 2400x1080 pixels behind an ADB server: with
-AdbPhone, with the program `adb`, with adb-shell (TCP, without a server of adb), and without ADB, where the parts of a
-screenshot are apart: drawing, PNG, and the PNG that Pillow would write. Every screenshot is drawn anew. Phone, clients
-and adb's server share one core; the server is a separate one, stopped at the end.
+Simulated phones of 448x208, 1440x720 and 2400x1080 pixels behind an ADB server: with AdbPhone, with the program `adb`,
+with adb-shell (TCP, without a server of adb), and without ADB, where the parts of a screenshot are apart: drawing, PNG,
+and the PNG that Pillow would write. Every screenshot is drawn anew. Phone, clients and adb's server share one core; the
+server is a separate one, stopped at the end. The median time depends on other work on that core, the processor time
+hardly does: 1000 divided by it is the rate of one free core.
 """
 
 import io
 import os
+import resource
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
+import psutil
 from adb_shell.adb_device import AdbDeviceTcp
 from helpers.adb_servers import PROGRAMS, AdbServer
 from PIL import Image
@@ -33,14 +37,31 @@ TIMES = 50
 SIZES = ((448, 208), (1440, 720), (2400, 1080))
 
 
-def milliseconds(work: Callable[[], object]) -> float:
-    """The median duration of one call."""
-    seconds = []
-    for _ in range(TIMES):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return 1000 * statistics.median(seconds)
+class Cost(NamedTuple):
+    """Of one call, in ms: the median time, and the mean processor time of phone, client and adb's server together."""
+
+    wall: float
+    processor: float
+
+
+class Meter:
+    """Measures calls. `server`: the process of adb's server."""
+
+    def __init__(self, server: int) -> None:
+        self._server = psutil.Process(server)
+
+    def __call__(self, work: Callable[[], object]) -> Cost:
+        seconds, before = [], self._processor_seconds()
+        for _ in range(TIMES):
+            start = time.perf_counter()
+            work()
+            seconds.append(time.perf_counter() - start)
+        return Cost(1000 * statistics.median(seconds), 1000 * (self._processor_seconds() - before) / TIMES)
+
+    def _processor_seconds(self) -> float:
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        server = self._server.cpu_times()
+        return sum(one.ru_utime + one.ru_stime for one in used) + server.user + server.system
 
 
 def draw(phone: SimulatedPhone) -> np.ndarray:
@@ -54,12 +75,16 @@ def pillow_png(pixels: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def milliseconds_with_pillow(work: Callable[[], object]) -> float:
-    with patch.object(commands, "encode_png", pillow_png):
-        return milliseconds(work)
+def with_pillow(work: Callable[[], object]) -> Callable[[], None]:
+    def run() -> None:
+        with patch.object(commands, "encode_png", pillow_png):
+            work()
+
+    return run
 
 
-def measure(server: AdbServer, size: tuple[int, int]) -> dict[str, float]:
+def measure(server: AdbServer, size: tuple[int, int]) -> dict[str, Cost]:
+    cost = Meter(server.process_id)
     tap, text = Action.tap(0.5, 0.02), Action.type_text("日本 😀")
     screencap, touch = ("exec-out", "screencap", "-p"), ("shell", "input tap 4 200")
     handset = Handset(SimulatedPhone(7, size))
@@ -83,19 +108,19 @@ def measure(server: AdbServer, size: tuple[int, int]) -> dict[str, float]:
             direct.exec_out(line, decode=False)
 
         results = {
-            "phone itself: drawing": milliseconds(lambda: draw(screen)),
-            "phone itself: PNG": milliseconds(lambda: encode_png(pixels)),
-            "PNG by Pillow, for comparison": milliseconds(lambda: pillow_png(pixels)),
-            "phone itself: tap": milliseconds(lambda: screen.perform(tap)),
-            "AdbPhone: one screencap": milliseconds(captured),
-            "AdbPhone: settled screenshot": milliseconds(phone.screenshot),
-            "AdbPhone: tap": milliseconds(lambda: phone.perform(tap)),
-            "AdbPhone: Unicode text": milliseconds(lambda: phone.perform(text)),
-            "adb: exec-out screencap -p": milliseconds(lambda: adb(*screencap)),
-            "adb: the same with Pillow's PNG": milliseconds_with_pillow(lambda: adb(*screencap)),
-            "adb: shell input tap": milliseconds(lambda: adb(*touch)),
-            "adb-shell: screencap -p": milliseconds(lambda: by_adb_shell("screencap -p")),
-            "adb-shell: input tap": milliseconds(lambda: by_adb_shell("input tap 4 200")),
+            "phone itself: drawing": cost(lambda: draw(screen)),
+            "phone itself: PNG": cost(lambda: encode_png(pixels)),
+            "PNG by Pillow, for comparison": cost(lambda: pillow_png(pixels)),
+            "phone itself: tap": cost(lambda: screen.perform(tap)),
+            "AdbPhone: one screencap": cost(captured),
+            "AdbPhone: settled screenshot": cost(phone.screenshot),
+            "AdbPhone: tap": cost(lambda: phone.perform(tap)),
+            "AdbPhone: Unicode text": cost(lambda: phone.perform(text)),
+            "adb: exec-out screencap -p": cost(lambda: adb(*screencap)),
+            "adb: the same with Pillow's PNG": cost(with_pillow(lambda: adb(*screencap))),
+            "adb: shell input tap": cost(lambda: adb(*touch)),
+            "adb-shell: screencap -p": cost(lambda: by_adb_shell("screencap -p")),
+            "adb-shell: input tap": cost(lambda: by_adb_shell("input tap 4 200")),
         }
         direct.close()
         return results
@@ -109,9 +134,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as home, AdbServer(program, Path(home)) as server:
             os.environ.update(server.environment)
             for size in SIZES:
-                print(f"\nadb of {label}, {size[0]}x{size[1]}, medians of {TIMES} in ms")
-                for name, median in measure(server, size).items():
-                    print(f"{median:8.1f}  {name}")
+                print(f"\nadb of {label}, {size[0]}x{size[1]}, {TIMES} calls each\n  median ms   processor ms")
+                for name, cost in measure(server, size).items():
+                    print(f"{cost.wall:11.1f}{cost.processor:15.1f}   {name}")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,10 @@ class AdbServer:
         self._process.terminate()
         self._process.wait()
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """Runs the program `adb` as a client; stdout and stderr are bytes."""
         command = [self.program, *arguments]
