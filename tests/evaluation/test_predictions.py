@@ -71,7 +71,7 @@ def test_other_files_are_refused_by_name(tmp_path):
     import pyarrow.parquet as pq
 
     (tmp_path / "text.parquet").write_text("no parquet")
-    with pytest.raises(UserError, match=r"text\.parquet is not a Parquet file"):
+    with pytest.raises(UserError, match=r"text\.parquet cannot be read .it is not a Parquet file"):
         read_predictions(tmp_path / "text.parquet")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
     with pytest.raises(UserError, match=r"other\.parquet is not a predictions file"):

@@ -17,8 +17,8 @@ def cost_per_episode(predictions: Path) -> dict[str, float | None]:
     episode is left, or if the file is of an earlier version and lacks the column.
     """
     with open_predictions(predictions) as file:
-        known = [name for name in COST_FORMS if name in file.schema_arrow.names]
-        table = file.read(columns=["episode_id", *known])
+        known = [name for name in COST_FORMS if name in file.schema.names]
+        table = file.read(["episode_id", *known])
     episode = table["episode_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     costs = dict.fromkeys(COST_FORMS) | {name: _mean(episode, table[name].to_numpy()) for name in known}
     return {} if all(value is None for value in costs.values()) else costs

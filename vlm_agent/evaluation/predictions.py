@@ -4,20 +4,26 @@ The file is self-contained: it holds the gold action, the screen's elements, the
 answer, so that every score can be computed again without the model and without the shards.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from vlm_agent.agents import Usage
 from vlm_agent.episodes import Action, Episode, UiElement
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
+from vlm_agent.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
 
 SCHEMA_VERSION = "3"
-_READABLE = ("1", "2", "3")  # versions 1 and 2 have no box, version 1 has no usage
+_USAGE = [field.name for field in fields(Usage)]
+_LATER = {"1": ["box", *_USAGE], "2": ["box"], "3": []}
+"""The columns that a version lacks."""
+
+_READABLE = tuple(_LATER)
+_REMEDY = "pass the predictions.parquet of an evaluation, or evaluate again"
 _VERSION_KEY = b"vlm_agent_predictions"
 
 _POINT = pa.list_(pa.float64(), 2)
@@ -107,7 +113,7 @@ def predictions_for(
 def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
     """Writes Parquet atomically (`files.atomic_write`), so that `path` is never incomplete."""
     batch: list[dict] = []
-    with atomic_write(Path(path)) as part, pq.ParquetWriter(part, SCHEMA, **WRITING) as writer:
+    with atomic_write(Path(path)) as part, ParquetWriter(part, SCHEMA, **WRITING) as writer:
         for prediction in predictions:
             batch.append(_row(prediction))
             if len(batch) == _ROWS_PER_GROUP:
@@ -119,23 +125,29 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
 def read_predictions(path: Path) -> list[Prediction]:
     """The rows in the order written. Raises DatasetError naming the file if `write_predictions` did not write it."""
     with open_predictions(path) as file:
-        return [_prediction(row) for batch in file.iter_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
-
-
-def open_predictions(path: Path) -> pq.ParquetFile:
-    """Opens the file; the caller closes it. Raises DatasetError naming it if `write_predictions` did not write it."""
+        rows = [row for batch in file.batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
     try:
-        file = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise DatasetError(f"{path} is not a Parquet file: {error}") from error
-    version = (file.schema_arrow.metadata or {}).get(_VERSION_KEY, b"").decode()
-    if version not in _READABLE:
-        file.close()
-        raise DatasetError(
-            f"{path} is not a predictions file of version {' or '.join(_READABLE)} "
-            f"(found {version or 'none'}); pass the predictions.parquet of an evaluation"
-        )
-    return file
+        return [_prediction(row) for row in rows]
+    except (TypeError, ValueError) as error:  # only without checksums: a value is missing or out of its range
+        raise DatasetError(f"{path} is damaged ({error}); {_REMEDY}") from None
+
+
+@contextmanager
+def open_predictions(path: Path) -> Iterator[ParquetReader]:
+    """The open file, to be read within the block.
+
+    Raises DatasetError naming it if it is missing or damaged, or if `write_predictions` did not write it.
+    """
+    with open_parquet(path, _REMEDY) as file:
+        found = file.schema
+        version = (found.metadata or {}).get(_VERSION_KEY, b"").decode(errors="replace")
+        if version not in _READABLE:
+            raise DatasetError(
+                f"{path} is not a predictions file of version {' or '.join(_READABLE)} "
+                f"(found {version or 'none'}); {_REMEDY}"
+            )
+        check_columns(path, found, SCHEMA, [name for name in SCHEMA.names if name not in _LATER[version]], _REMEDY)
+        yield file
 
 
 def _row(prediction: Prediction) -> dict:

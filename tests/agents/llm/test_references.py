@@ -348,9 +348,18 @@ def test_sources_that_cannot_be_read_are_named_in_one_sentence(tmp_path, encoder
     cases = [
         ({"shards": tmp_path / "empty"}, "is not a folder of shards"),
         ({"shards": test_only}, "has no episode in split train"),
-        ({"predictions": tmp_path / "empty"}, "is not the folder of a finished evaluation"),
-        ({"predictions": tmp_path / "foreign"}, "holds no predictions of an evaluation"),
-        ({"predictions": tmp_path / "damaged"}, "holds no predictions of an evaluation"),
+        (
+            {"predictions": tmp_path / "empty"},
+            r"predictions\.parquet is missing; name the folder of a finished evaluation",
+        ),
+        (
+            {"predictions": tmp_path / "foreign"},
+            r"predictions\.parquet cannot be read .*; name the folder of a finished evaluation",
+        ),
+        (
+            {"predictions": tmp_path / "damaged"},
+            r"predictions\.parquet cannot be read .*; name the folder of a finished evaluation",
+        ),
     ]
     for content, message in cases:
         chosen = ReferenceSettings(encoder=str(encoder), **{key: str(path) for key, path in content.items()})
@@ -382,7 +391,7 @@ def test_an_evaluation_reports_identical_goals_and_its_predictions_can_be_refere
         (out / "predictions.parquet").unlink()
         lost = evaluate("lost", tmp_path / "lost", url, {"predictions": str(out)})
     assert (first["status"], second["status"], lost["status"]) == (OK, OK, FAILED), first["err"] + second["err"]
-    assert "not the folder of a finished evaluation" in lost["err"]
+    assert "name the folder of a finished evaluation" in lost["err"]
     counts = json.loads((out / "metrics.json").read_text())["trained"]["about"]["references"]
     assert counts == {
         "steps": 9,

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from matching.made_steps import BOXES, make_arrays
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.evaluation.predictions import SCHEMA, WRITING
+from vlm_agent.parquet import ParquetWriter
 
 _AT_ONCE = 4096
 _MEAN_ELEMENTS = 28
@@ -24,7 +24,7 @@ def write_test_set(path: Path, steps: int, seed: int = 0) -> None:
     lengths = lengths[: np.searchsorted(np.cumsum(lengths), steps) + 1]
     episode, length = np.repeat(np.arange(len(lengths)), lengths), np.repeat(lengths, lengths)
     step = np.arange(len(episode)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    with pq.ParquetWriter(path, SCHEMA, **WRITING) as writer:
+    with ParquetWriter(path, SCHEMA, **WRITING) as writer:
         for start in range(0, len(episode), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
             writer.write_table(_rows(rng, episode[part], length[part], step[part]))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -70,8 +71,8 @@ class JudgedSteps:
 def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS) -> JudgedSteps:
     """Judges every step under each of `scorers`; JudgedSteps are returned unchanged.
 
-    Raises DatasetError if a step is missing or occurs twice, and every error of `step_tables`. Raises ValueError if
-    JudgedSteps lack one of `scorers`.
+    Raises DatasetError naming the file if a step is missing or occurs twice, and every error of `step_tables`. Raises
+    ValueError if JudgedSteps lack one of `scorers`.
     """
     if isinstance(source, JudgedSteps):
         if set(scorers) - set(source.right):
@@ -82,7 +83,10 @@ def judge_steps(source: "JudgedSteps | Steps", scorers: Sequence[str] = SCORERS)
     ids, episode = _numbered(part["episode_id"] for part in parts)
     subset_names, subset = _numbered(part["subset"] for part in parts)
     length, step = (np.concatenate([part[name] for part in parts]) for name in ("episode_length", "step"))
-    check_steps(ids.tolist(), episode, subset, length, step)
+    try:
+        check_steps(ids.tolist(), episode, subset, length, step)
+    except DatasetError as error:
+        raise DatasetError(f"{source}: {error}" if isinstance(source, Path) else str(error)) from None
     first = np.unique(episode, return_index=True)[1]
     return JudgedSteps(
         episode_ids=ids,

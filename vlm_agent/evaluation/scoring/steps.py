@@ -175,8 +175,8 @@ def step_tables(source: Steps) -> Iterator[StepTable]:
 def _read(path: Path) -> Iterator[StepTable]:
     row = 0
     with open_predictions(path) as file:
-        columns = [*_COLUMNS, *({_PREDICTED_BOX} & set(file.schema_arrow.names))]
-        for batch in file.iter_batches(_STEPS_AT_ONCE, columns=columns, use_threads=False):
+        columns = [*_COLUMNS, *({_PREDICTED_BOX} & set(file.schema.names))]
+        for batch in file.batches(_STEPS_AT_ONCE, columns):
             try:
                 yield _table(batch)
             except _WrongRowError as error:

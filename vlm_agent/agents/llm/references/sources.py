@@ -7,14 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from vlm_agent.agents.llm.prompts import action_in_words
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.episodes import Action, Screen, UiElement
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import read_json, sha256_of
+from vlm_agent.parquet import open_parquet
 
 PREDICTIONS, PLAN = "predictions.parquet", "plan.json"
 """Files of an evaluation (`evaluation/offline/`), from which the second source reads."""
@@ -108,18 +106,14 @@ class Predicted:
     def _rows(self) -> dict[str, list[dict]]:
         """The steps of each episode."""
         path = self.folder / PREDICTIONS
+        columns = ["episode_id", "goal", "step", "predicted", "elements"]
         try:
-            with pq.ParquetFile(path) as file:
-                if _MARK not in (file.schema_arrow.metadata or {}):
-                    raise pa.ArrowInvalid("other columns")
-                rows = file.read(columns=["episode_id", "goal", "step", "predicted", "elements"]).to_pylist()
-        except FileNotFoundError:
-            raise ReferencesError(
-                f"references: {self.folder} has no {PREDICTIONS}, so it is not the folder of a finished evaluation"
-            ) from None
-        except (pa.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise ReferencesError(f"references: {path} holds no predictions of an evaluation: {reason}") from None
+            with open_parquet(path, "name the folder of a finished evaluation") as file:
+                if _MARK not in (file.schema.metadata or {}) or set(columns) - set(file.schema.names):
+                    raise ReferencesError(f"references: {path} holds no predictions of an evaluation")
+                rows = file.read(columns).to_pylist()
+        except DatasetError as error:
+            raise ReferencesError(f"references: {error}") from None
         episodes: dict[str, list[dict]] = {}
         for row in rows:
             episodes.setdefault(row["episode_id"], []).append(row)
