@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from vlm_agent.evaluation.scoring.measures import wilson
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FOLDERS = "vlm_agent|tests|tools|eval|recipes|docs|slurm|deepspeed_configs"
@@ -29,6 +31,15 @@ def test_links_and_paths_exist(page):
     paths = re.findall(rf"(?<![\w/])((?:{FOLDERS})/[\w/.-]*\w/?)", text)
     missing = [path for path in paths if not (ROOT / path).exists() and Path(path).name not in NOT_FILES]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_headings_that_links_name_exist(page):
+    for link, heading in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" not in link:
+            target = page.parent / link if link else page
+            headings = re.findall(r"^#+ (.*)", target.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert heading in [re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings], link
 
 
 def test_modules_that_the_architecture_names_exist():
@@ -88,3 +99,33 @@ def test_a_word_fails_unless_it_is_kept_on_purpose(words, monkeypatch, capsys):
     monkeypatch.setattr(words, "findings", list)
     assert words.main(False) == 1
     assert "lower its numbers: vlm_agent/x.py" in capsys.readouterr().err
+
+
+PAPERS = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+
+
+def test_files_that_the_page_of_papers_names_exist():
+    names = set(re.findall(r"`([a-z_0-9]+(?:/[\w.-]+)*(?:/|\.(?:py|yaml)))`", PAPERS))
+    roots = (ROOT, ROOT / "vlm_agent")
+    assert len(names) > 60
+    assert [name for name in sorted(names) if not any((root / name).exists() for root in roots)] == []
+
+
+def claims():
+    """(section, claim, figures, text of the pages of measurements that the section links)"""
+    for section in re.split(r"^## ", PAPERS, flags=re.MULTILINE)[1:]:
+        links = re.findall(r"\]\(\.\./(tests/benchmarks/results/\w+\.md)\)", section)
+        pages = " ".join((ROOT / link).read_text(encoding="utf-8") for link in dict.fromkeys(links))
+        for table in re.findall(r"^\| claim \|.*\| verdict \|\n\|[-|]+\|\n((?:\|.*\n)+)", section, flags=re.MULTILINE):
+            for row in table.splitlines():
+                claim, figures, _ = (cell.strip() for cell in row.strip("|").split("|"))
+                yield section.partition("\n")[0], claim, re.sub(r"\(\[\w.*?\)\)", "", figures), pages
+
+
+@pytest.mark.parametrize(("paper", "claim", "figures", "pages"), list(claims()))
+def test_figures_beside_the_claims_of_papers_are_those_of_the_measurements(paper, claim, figures, pages):
+    for right, of, low, high in re.findall(r"(\d+) of (\d+) \[([\d.]+), ([\d.]+)\]", figures):
+        assert [f"{edge:.1f}" for edge in wilson(int(right), int(of))] == [low, high]
+    rest = re.sub(r"\[.*?\]", "", figures)
+    numbers = re.findall(r"[+−]?\d[\d.,]* ± [\d.]+|\d[\d,]*(?:\.\d+)?", rest)
+    assert [number for number in numbers if number.rstrip(",") not in pages] == []

@@ -1,4 +1,4 @@
-"""Icons: what the pixels of an icon mean (VisionTasker, section 4.1)."""
+"""Icons: what the pixels of an icon mean (VisionTasker, section 4.3.2)."""
 
 from collections.abc import Callable
 
