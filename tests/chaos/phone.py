@@ -169,12 +169,14 @@ class Phone:
         number = 0
         while not self.scene.is_over():
             number += 1
+            begin = time.monotonic()
             if self._rng.random() < KILL_SHARE:
                 self._kill_within_a_burst(process, number)
                 process = self._start()
             else:
                 self._burst(number, may_break=False)
             self._check(number)
+            time.sleep(time.monotonic() - begin)  # leaves processor time to the commands
         process.kill()
         process.wait()
 

@@ -162,6 +162,14 @@ def test_broadcasts_are_typed_only_while_adbkeyboard_is_the_keyboard(device, ser
     assert list(served.handset.actions) == [Action.type_text("日本 😀")]
 
 
+@pytest.mark.parametrize("message", ["%%%", "日本", "/////w==", "a"])
+def test_a_broadcast_that_is_not_base64_of_a_text_is_an_error(device, served, message):
+    device.shell(f"ime enable {UNICODE_KEYBOARD}; ime set {UNICODE_KEYBOARD}")
+    answer = device.shell2(f"am broadcast -a ADB_INPUT_B64 --es msg {message}", v2=True)
+    assert answer.returncode == 1 and answer.stderr.startswith("Error: ")
+    assert not served.handset.actions
+
+
 def test_a_screen_that_is_off_is_black_and_ignores_touches(device, served):
     before = served.handset.phone.screenshot()
     device.keyevent("SLEEP")

@@ -5,7 +5,6 @@ and `am start` opens an app only as the launcher does.
 """
 
 import base64
-import binascii
 import re
 
 import numpy as np
@@ -151,7 +150,7 @@ class _Commands:
         if action == KEYBOARD_BROADCAST and message is not None and self._handset.keyboard == UNICODE_KEYBOARD:
             try:
                 text = base64.b64decode(message, validate=True).decode()
-            except (binascii.Error, UnicodeDecodeError) as error:
+            except ValueError as error:  # not ASCII, not base64, or not UTF-8
                 return failure(f"Error: {error}")
             self._handset.perform(Action.type_text(text))
         return output(f"Broadcasting: Intent {{ act={action} }}\nBroadcast completed: result=0")
