@@ -101,7 +101,7 @@ def test_a_picture_that_ends_early_is_one_line(screen, capsys):
         ((), "--screen FILE"),
         (("SHARDS", "--screen", "FILE"), "choose one of --screen and SHARDS"),
         (("SHARDS", "--words", "zh"), "add --screen FILE"),
-        (("--screen", "FILE", "--draw", "first"), "--draw is for a folder"),
+        (("--screen", "FILE", "--draw", "first"), "--screen reads one picture; remove --draw"),
         (("--screen", "FILE", "--output", "FILE.jpg"), "must end in .png"),
         (("--screen", "FILE", "--words", "fr"), "invalid choice"),
     ],

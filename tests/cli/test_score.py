@@ -72,4 +72,4 @@ def test_runs_over_other_steps_are_refused(runs, tmp_path, capsys):
 def test_a_file_without_predictions_is_named(tmp_path, capsys):
     (tmp_path / "p.parquet").write_text("no parquet")
     assert main(["score", str(tmp_path / "p.parquet")]) == FAILED
-    assert "p.parquet is not a Parquet file" in capsys.readouterr().err
+    assert "p.parquet cannot be read (it is not a Parquet file" in capsys.readouterr().err

@@ -67,9 +67,12 @@ def test_scores_comparison_and_page_judge_each_step_once_per_scorer(folder, monk
     assert judged == dict.fromkeys(("official", "strict", "five_points"), 2 * steps)
 
 
-@pytest.mark.parametrize("alone", ["--report page.html", "--shards shards"])
-def test_a_page_needs_the_screens(folder, alone, capsys):
+@pytest.mark.parametrize(
+    ("alone", "message"),
+    [("--report page.html", "--report needs --shards"), ("--shards shards", "add --report FILE")],
+)
+def test_a_page_needs_the_screens(folder, alone, message, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments(folder, *alone.split()))
     assert stopped.value.code == USAGE
-    assert "--report and --shards must be used together" in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.parser.error(f"unexpected argument {rest[0]!r}")
     options.rest = rest
     try:
+        options.check_options(options)
         return options.run(options)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -46,7 +46,7 @@ _GAVE_UP = ("impossible", "step_limit", "loop", "unparsed")
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "act", run, "run an agent on a phone", _DESCRIPTION)
+    parser = add_command(commands, "act", run, "run an agent on a phone", _DESCRIPTION, check=_check)
     add_agent_options(parser)
     parser.add_argument(
         "--device",
@@ -78,7 +78,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    _check(options)
     quiet_libraries()
 
     from vlm_agent.acting.guard import Guard

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import call_limits
-from vlm_agent.cli.parser import OK, Commands, add_command, count
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ completes the result. --check lists action descriptions that contradict their ac
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "annotate", run, "write CoAT's texts or plans for the steps of shards", _DESCRIPTION)
+    parser = add_command(
+        commands, "annotate", run, "write CoAT's texts or plans for the steps of shards", _DESCRIPTION, check=_check
+    )
     parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
     parser.add_argument("--endpoint", metavar="URL", help="a served vision-language model, http://localhost:8000/v1 …")
     parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
@@ -80,7 +82,6 @@ def _add_call_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    _check(options)
     console = make_console()
     if options.check:
         from vlm_agent.annotation.job.finish import check
@@ -117,22 +118,25 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
-    if (options.shard_index is None) != (options.shard_count is None):
-        error("--shard-index and --shard-count must be used together")
-    if options.screen is not None and "plan" not in (options.texts or ()):
-        error("--screen needs --texts plan")
-    if options.port is not None and not options.review:
-        error("--port needs --review")
-    if options.max_cost is not None and options.price is None:
-        error("--max-cost needs --price")
-    asking = any(value is not None for value in (options.endpoint, options.model, options.shard_index))
     if options.check:
-        if options.shards is None or options.output is not None or asking:
-            error("--check takes SHARDS, --split and --subset; remove the other options")
-    elif options.finish or options.review:
-        if options.output is None or options.shards is not None or asking:
-            error("--finish and --review read everything from --output; remove the other options")
-    elif options.shards is None or options.endpoint is None or options.model is None or options.output is None:
+        accept_only(options, ("check", "shards", "split", "subset"), "--check takes SHARDS, --split and --subset")
+        if options.shards is None:
+            error("--check needs SHARDS, the folder to check")
+        return
+    if options.finish or options.review:
+        allowed = ("finish", "output") if options.finish else ("review", "output", "port")
+        mode = "--finish" if options.finish else "--review"
+        accept_only(options, allowed, f"{mode} reads everything from --output")
+        if options.output is None:
+            error(f"{mode} needs --output")
+        return
+    check_part(options)
+    refuse(options, ["port"], "needs --review")
+    if "plan" not in (options.texts or ()):
+        refuse(options, ["screen"], "needs --texts plan")
+    if options.price is None:
+        refuse(options, ["max_cost"], "needs --price")
+    if options.shards is None or options.endpoint is None or options.model is None or options.output is None:
         error("name a folder of shards, --endpoint, --model and --output")
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vlm_agent.cli.parser import OK, QUARANTINED, Commands, add_command, count
+from vlm_agent.cli.parser import OK, QUARANTINED, Commands, accept_only, add_command, check_part, count, refuse
 from vlm_agent.console import make_console
 
 _DESCRIPTION = """\
@@ -18,7 +18,7 @@ the files, and one command at the end checks and completes the result:
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "convert", run, "convert a source's files into shards", _DESCRIPTION)
+    parser = add_command(commands, "convert", run, "convert a source's files into shards", _DESCRIPTION, check=_check)
     parser.add_argument(
         "--source", default="aitw", metavar="NAME", help="kind of data set (default aitw); a wrong NAME lists all kinds"
     )
@@ -56,7 +56,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--finish",
         action="store_true",
-        help="check the results of all parts, and write the manifest; needs only --output",
+        help="check the results of all parts, and write the manifest; with --output, --workers, --max-bad-fraction",
     )
 
 
@@ -87,7 +87,6 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.shards.images import ScreenFormat
     from vlm_agent.jobs import ArrayTask
 
-    _check(options)
     if options.is_program:
         leave_pandas_out()
     if options.finish:
@@ -109,12 +108,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if (options.shard_index is None) != (options.shard_count is None):
-        options.parser.error("--shard-index and --shard-count must be used together")
-    if options.finish and (options.input is not None or options.shard_index is not None):
-        options.parser.error("--finish reads inputs and options from --output; remove the other options")
-    if not options.finish and options.input is None:
+    if options.finish:
+        allowed = ("finish", "output", "workers", "max_bad_fraction")
+        accept_only(options, allowed, "--finish reads inputs and options from --output")
+        return
+    check_part(options)
+    if options.input is None:
         options.parser.error("--input is missing; name files to convert, or folders that contain them")
+    if options.image_format != "jpeg":
+        refuse(options, ["quality"], f"is for --image-format jpeg; {options.image_format} is lossless")
+    if options.max_pixels is None:
+        refuse(options, ["multiple"], "is for downscaled screens: add --max-pixels N")
 
 
 def _share(text: str) -> tuple[str, float]:

@@ -27,7 +27,12 @@ A table has the columns app, task and traces; the actions of `traces` are separa
 
 def add(commands: Commands) -> None:
     parser = add_command(
-        commands, "demonstrations", run, "list, show, remove or import recorded demonstrations", _DESCRIPTION
+        commands,
+        "demonstrations",
+        run,
+        "list, show, remove or import recorded demonstrations",
+        _DESCRIPTION,
+        check=_check,
     )
     parser.add_argument("store", type=Path, metavar="STORE", help="the file of demonstrations")
     actions = parser.add_mutually_exclusive_group()
@@ -42,12 +47,15 @@ def add(commands: Commands) -> None:
     )
 
 
+def _check(options: argparse.Namespace) -> None:
+    if (options.nearest is None) != (options.encoder is None):
+        options.parser.error("--nearest and --encoder belong together")
+
+
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.agents.llm.demonstrations import Demonstrations
     from vlm_agent.agents.llm.demonstrations.published import import_table
 
-    if (options.nearest is None) != (options.encoder is None):
-        options.parser.error("--nearest and --encoder belong together")
     store, console = Demonstrations(options.store), make_console()
     if options.table is not None:
         rows, new = import_table(options.table, store)

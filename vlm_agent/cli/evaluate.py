@@ -12,7 +12,7 @@ from vlm_agent.cli.agent_options import (
     chosen_agent,
     chosen_readers,
 )
-from vlm_agent.cli.parser import OK, Commands, add_command, count, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file
 from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -36,8 +36,15 @@ test split that `simulate` writes with the same seed. Writes online.json and a t
   vlm-agent inspect OUT/trained/00012 --animate task.gif"""
 
 
+_ONLINE = ("tasks", "seed", "long_screens")
+_OFFLINE = (
+    *("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count", "constrained"),
+    *("batch_tokens", "batch_size", "concurrency", "plans", "past"),  # on phones, an agent answers one step at a time
+)
+
+
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION)
+    parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION, check=_check)
     add_agent_options(parser)
     parser.add_argument(
         "--benchmark", type=shipped_file, metavar="FILE", help="the benchmark to score on: one of eval/*.yaml"
@@ -149,12 +156,10 @@ def _add_online(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    _check(options)
     quiet_libraries()
     if options.online:
         return _run_online(options)
 
-    from vlm_agent.evaluation.offline.loading import default_workers
     from vlm_agent.evaluation.offline.run import evaluate, finish
     from vlm_agent.jobs import ArrayTask
 
@@ -171,7 +176,7 @@ def run(options: argparse.Namespace) -> int:
         controls=_controls(options),
         variants=_variants(settings, options),
         task=task,
-        workers=default_workers() if options.workers is None else options.workers,
+        workers=options.workers,
         readers=chosen_readers(options, settings),
     )
     return OK
@@ -190,35 +195,19 @@ def _run_online(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    _check_online(options)
-    error = options.parser.error
-    if (options.shard_index is None) != (options.shard_count is None):
-        error("--shard-index and --shard-count must be used together")
-    if options.finish:
-        names = ("agent", "checkpoint", "endpoint", "shards", "benchmark", "shard_index")
-        if any(getattr(options, name) is not None for name in names):
-            error("--finish reads its settings from --output; remove the other options")
+    if options.online:
+        refuse(options, _OFFLINE, "is for recorded episodes, not for --online")
+        if options.workers == 0:
+            options.parser.error("--workers must be 1 or greater with --online")
+    elif options.finish:
+        accept_only(options, ("finish", "output"), "--finish reads its settings from --output")
         return
+    else:
+        refuse(options, _ONLINE, "needs --online, which scores the agent on simulated phones")
+        check_part(options)
     check_agent_options(options)
     if options.shards is None and options.benchmark is None and not options.online:
-        error("--shards is missing; name a converted folder, or a --benchmark that sets one")
-
-
-def _check_online(options: argparse.Namespace) -> None:
-    """Exits if options for recorded episodes and for phones are mixed."""
-    offline = ("benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count")
-    names = [name for name in offline if getattr(options, name) is not None]
-    names += [name for name in ("finish", "constrained") if getattr(options, name)]
-    online_names = [name for name in ("tasks", "seed") if getattr(options, name) is not None]
-    online_names += ["long_screens"] if options.long_screens else []
-    if options.online and names:
-        options.parser.error(f"--{names[0].replace('_', '-')} is for recorded episodes, not for --online")
-    if not options.online and online_names:
-        options.parser.error(
-            f"--{online_names[0].replace('_', '-')} needs --online, which scores the agent on simulated phones"
-        )
-    if options.online and options.workers == 0:
-        options.parser.error("--workers must be 1 or greater with --online")
+        options.parser.error("--shards is missing; name a converted folder, or a --benchmark that sets one")
 
 
 def _agent(options: argparse.Namespace) -> "AgentSettings":

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, add_command, count, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file
 
 if TYPE_CHECKING:
     from vlm_agent.recipe.model import FeatureSettings
@@ -22,7 +22,7 @@ the shards, and one command at the end checks and completes the result:
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "features", run, "extract the screen features of shards", _DESCRIPTION)
+    parser = add_command(commands, "features", run, "extract the screen features of shards", _DESCRIPTION, check=_check)
     parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
     parser.add_argument("--extractor", metavar="NAME", help="a frozen vision model; a wrong NAME lists all")
     parser.add_argument(
@@ -57,7 +57,6 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    _check(options)
     from vlm_agent.console import make_console, quiet_libraries
     from vlm_agent.jobs import ArrayTask
     from vlm_agent.models.features.job import Options, default_workers, extract_features, finish
@@ -87,17 +86,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if (options.shard_index is None) != (options.shard_count is None):
-        options.parser.error("--shard-index and --shard-count must be used together")
-    chosen = [options.extractor, options.form, options.checkpoint]
     if options.finish:
-        if any(value is not None for value in (options.shards, options.config, options.shard_index, *chosen)):
-            options.parser.error("--finish reads shards and extractor from --output; remove the other options")
+        accept_only(options, ("finish", "output"), "--finish reads shards and extractor from --output")
         return
+    check_part(options)
     if options.shards is None or (options.extractor is None) == (options.config is None):
         options.parser.error("name a folder of shards, and --extractor or --config")
-    if options.config is not None and any(value is not None for value in chosen):
-        options.parser.error("--config has extractor, form and checkpoint; remove the other options")
+    if options.config is not None:
+        refuse(options, ("form", "checkpoint"), "is part of the recipe in --config; remove one of them")
 
 
 def _settings(options: argparse.Namespace) -> "FeatureSettings":

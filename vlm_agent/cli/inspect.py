@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.inspect_screen import SCREEN_OPTIONS, add_options, inspect_screen
 from vlm_agent.cli.inspect_trace import inspect_trace
-from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse
 from vlm_agent.console import make_console, quiet_libraries
 from vlm_agent.errors import UserError
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.datasets.statistics.summary import Statistics, TokenBudget
     from vlm_agent.episodes import Episode
+
+
+_OF_SHARDS = ("split", "subset", "html", "config", "budget", "draw")
 
 
 def add(commands: Commands) -> None:
@@ -28,6 +31,7 @@ def add(commands: Commands) -> None:
         "word_tokenizer is built from DIR. For the trace of an agent it prints every step; --output then draws a\n"
         "contact sheet, --animate an animation. With --screen it reads one screenshot from its pixels, prints it in\n"
         "words and the seconds of each stage; --output then draws each stage over the screen.",
+        check=_check,
     )
     parser.add_argument("shards", type=Path, nargs="?", metavar="DIR", help="a converted folder, or a trace's folder")
     parser.add_argument("--screen", type=Path, metavar="FILE", help="a screenshot to read (PNG, JPEG), instead of DIR")
@@ -57,16 +61,11 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if options.screen is not None:
-        _check_for_screen(options)
         return inspect_screen(options)
-    _check_for_folder(options)
-
     from vlm_agent.datasets.sources.traces import is_trace
 
     if is_trace(options.shards):
-        _check_for_trace(options)
         return inspect_trace(options)
-    _check(options)
 
     from vlm_agent.datasets.shards.columns import read_columns
     from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -91,34 +90,29 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    if options.output is not None and options.draw is None:
-        options.parser.error("--output needs the episode to draw: add --draw EPISODE_ID, --draw first or --draw random")
-    if options.animate is not None:
-        options.parser.error(f"--animate draws the trace of an agent, but {options.shards} is not a trace")
-    if options.budget is not None and options.config is None:
-        options.parser.error("--budget needs a recipe to count tokens: add --config FILE")
-
-
-def _check_for_screen(options: argparse.Namespace) -> None:
-    if options.shards is not None:
-        options.parser.error(f"choose one of --screen and {options.shards}")
-    for name in ("split", "subset", "html", "config", "budget", "draw", "animate"):
-        if getattr(options, name) is not None:
-            options.parser.error(f"--{name} is for a folder, but --screen reads one picture")
-
-
-def _check_for_folder(options: argparse.Namespace) -> None:
+    if options.screen is not None:
+        if options.shards is not None:
+            options.parser.error(f"choose one of --screen and {options.shards}")
+        accept_only(options, ("screen", "output", *SCREEN_OPTIONS), "--screen reads one picture")
+        return
     if options.shards is None:
         options.parser.error("needs DIR, a converted folder or the folder of a trace, or --screen FILE")
-    for name in SCREEN_OPTIONS:
-        if getattr(options, name) is not None:
-            options.parser.error(f"--{name} is for a screen: add --screen FILE")
+    refuse(options, SCREEN_OPTIONS, "is for a screen: add --screen FILE")
+
+    from vlm_agent.datasets.sources.traces import is_trace
+
+    if is_trace(options.shards):
+        refuse(options, _OF_SHARDS, f"is for shards, but {options.shards} is a trace")
+    else:
+        _check_for_shards(options)
 
 
-def _check_for_trace(options: argparse.Namespace) -> None:
-    for name in ("split", "subset", "html", "config", "budget", "draw"):
-        if getattr(options, name) is not None:
-            options.parser.error(f"--{name} is for shards, but {options.shards} is a trace")
+def _check_for_shards(options: argparse.Namespace) -> None:
+    if options.draw is None:
+        refuse(options, ["output"], "needs the episode to draw: add --draw EPISODE_ID, --draw first or --draw random")
+    refuse(options, ["animate"], f"draws the trace of an agent, but {options.shards} is not a trace")
+    if options.config is None:
+        refuse(options, ["budget"], "needs a recipe to count tokens: add --config FILE")
 
 
 def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse.Namespace) -> "TokenBudget":

@@ -10,7 +10,7 @@ import difflib
 import gc
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,8 @@ class Parser(argparse.ArgumentParser):
     """Suggests the nearest option for an unknown one.
 
     Abbreviations are disabled, because `--split` and `--splits` are options of different commands. With `takes_keys`,
-    unknown options are accepted: they may be recipe keys.
+    unknown options are accepted: they may be recipe keys. The parsed options of a command have `chosen`, the names of
+    the options on the command line, so that an option that has no effect is refused also where it repeats the default.
     """
 
     def __init__(self, takes_keys: bool = False, **options: Any) -> None:
@@ -36,7 +37,22 @@ class Parser(argparse.ArgumentParser):
         for argument in leading:
             if argument.startswith("--") and not self.takes_keys:
                 self._check_known(argument)
-        return super().parse_known_args(args, namespace)
+        found, rest = super().parse_known_args(args, namespace)
+        if self._subparsers is None:
+            found.chosen = self._chosen(args, found)
+        return found, rest
+
+    def _chosen(self, arguments: Sequence[str], found: argparse.Namespace) -> frozenset[str]:
+        """The names (`dest`) of the options and positional arguments on the command line."""
+        known = self._option_string_actions
+        options = {known[name].dest for name in (text.partition("=")[0] for text in arguments) if name in known}
+        positional = {action.dest for action in self._actions if not action.option_strings}
+        return frozenset(options | {name for name in positional if getattr(found, name) not in (None, [])})
+
+    def spelled(self, name: str) -> str:
+        """An option as on the command line: `--name`, or `NAME` for a positional argument."""
+        action = next(action for action in self._actions if action.dest == name)
+        return action.option_strings[-1] if action.option_strings else str(action.metavar)
 
     def _check_known(self, argument: str) -> None:
         name = argument.partition("=")[0]
@@ -56,12 +72,33 @@ def add_command(
     summary: str,
     description: str = "",
     takes_keys: bool = False,
+    check: Callable[[argparse.Namespace], None] = lambda options: None,
 ) -> Parser:
-    """Adds a subcommand. `run` takes the parsed options and returns the exit status."""
+    """Adds a subcommand. `check` takes the parsed options and exits if they contradict each other, or if one has no
+    effect beside the others; it imports nothing heavy. `run` takes them afterwards and returns the exit status."""
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()
     parser = commands.add_parser(name, help=summary, description=text, takes_keys=takes_keys)
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run, check_options=check, parser=parser)
     return parser
+
+
+def refuse(options: argparse.Namespace, names: Iterable[str], reason: str) -> None:
+    """Exits with "--name reason" if one of the options `names` is on the command line."""
+    for name in names:
+        if name in options.chosen:
+            options.parser.error(f"{options.parser.spelled(name)} {reason}")
+
+
+def accept_only(options: argparse.Namespace, names: Iterable[str], reason: str) -> None:
+    """Exits with "reason; remove --other" if an option other than `names` is on the command line."""
+    if others := sorted(options.chosen.difference(names)):
+        options.parser.error(f"{reason}; remove {', '.join(map(options.parser.spelled, others))}")
+
+
+def check_part(options: argparse.Namespace) -> None:
+    """Exits if only one of --shard-index and --shard-count is on the command line."""
+    if len(options.chosen.intersection(("shard_index", "shard_count"))) == 1:
+        options.parser.error("--shard-index and --shard-count must be used together")
 
 
 def count(text: str) -> int:

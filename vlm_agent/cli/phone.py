@@ -5,7 +5,7 @@ import re
 import threading
 from contextlib import suppress
 
-from vlm_agent.cli.parser import OK, Commands, add_command, size
+from vlm_agent.cli.parser import OK, Commands, add_command, refuse, size
 
 _DESCRIPTION = """\
 Serves the phone on this machine only, until Ctrl-C:
@@ -21,7 +21,9 @@ _SIZE = (448, 208)
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "phone", run, "serve a simulated phone that adb can operate", _DESCRIPTION)
+    parser = add_command(
+        commands, "phone", run, "serve a simulated phone that adb can operate", _DESCRIPTION, check=_check
+    )
     parser.add_argument(
         "--port", type=_port, default=5600, metavar="P", help="TCP port (default 5600; 0: any free one)"
     )
@@ -32,6 +34,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--size", type=size, default=_SIZE, metavar="HxW", help="size of the screen in pixels (default 448x208)"
     )
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.task is not None:
+        refuse(options, ["seed"], f"is part of --task: {'/'.join(map(str, options.task))} has seed {options.task[2]}")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,7 +4,7 @@ import argparse
 import difflib
 from pathlib import Path
 
-from vlm_agent.cli.parser import OK, Commands, add_command
+from vlm_agent.cli.parser import OK, Commands, add_command, refuse
 
 
 def add(commands: Commands) -> None:
@@ -18,9 +18,15 @@ def add(commands: Commands) -> None:
         "  vlm-agent recipes forkme --output mine.yaml\n"
         "  vlm-agent train --config mine.yaml --dry-run\n\n"
         "`--config`, `--benchmark` and `--agent` find these files by their relative path in any working directory.",
+        check=_check,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="for example forkme, or recipes/forkme.yaml")
     parser.add_argument("--output", type=Path, metavar="FILE", help="a new file for the copy")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.name is None:
+        refuse(options, ["output"], "needs the NAME of the file to copy")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -28,8 +34,6 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.recipe.shipped import label
 
     if options.name is None:
-        if options.output is not None:
-            options.parser.error("--output needs the NAME of the file to copy")
         _print_list()
         return OK
     source = _find(options.name)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option
-from vlm_agent.cli.parser import FAILED, OK, Commands, add_command
+from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, refuse
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ _TICK_SECONDS = 0.1
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "record", run, "record in words what a person does on a phone", _DESCRIPTION)
+    parser = add_command(
+        commands, "record", run, "record in words what a person does on a phone", _DESCRIPTION, check=_check
+    )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--device", metavar="WHICH", help="adb, adb:SERIAL, simulated or simulated:general/test/7")
     source.add_argument("--trace", type=Path, metavar="DIR", help="the trace of an agent in place of a phone")
@@ -54,7 +56,6 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.acting.demonstrating.observed import with_read_elements
     from vlm_agent.agents.llm.demonstrations import Demonstrations
 
-    _check(options)
     console, store = make_console(), Demonstrations(options.output)
     store.all()  # a file that is not a store is reported before anything is shown
     goal, observed = _of_trace(options) if options.device is None else _of_device(options, console)
@@ -79,8 +80,8 @@ def _check(options: argparse.Namespace) -> None:
     error = options.parser.error
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
         error("--goal must be one line of text")
-    if options.port and (options.device or "").partition(":")[0] != "simulated":
-        error("--port is for a simulated phone")
+    if (options.device or "").partition(":")[0] != "simulated":
+        refuse(options, ["port"], "is for a simulated phone")
 
 
 def _of_trace(options: argparse.Namespace) -> "tuple[str, Observed]":

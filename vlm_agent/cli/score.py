@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
+from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name, refuse
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def add(commands: Commands) -> None:
         "Scores by the official matcher, the strict one and every --dialect, a published variant of the score; a\n"
         "wrong name lists all dialects. --against also compares two runs over the same steps, with paired intervals.\n"
         "--report writes a page with all numbers, and pictures from the shards.",
+        check=_check,
     )
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="predictions.parquet of an evaluation")
     parser.add_argument("--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="additional scorers")
@@ -39,10 +40,14 @@ def add(commands: Commands) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
-    if (options.report is None) != (options.shards is None):
-        options.parser.error("--report and --shards must be used together: the page shows screens from the shards")
+def _check(options: argparse.Namespace) -> None:
+    if options.report is None:
+        refuse(options, ("shards", "episodes"), "is for the page: add --report FILE")
+    elif options.shards is None:
+        options.parser.error("--report needs --shards: the page shows screens from the shards")
 
+
+def run(options: argparse.Namespace) -> int:
     from vlm_agent.evaluation.benchmark import read_groups
     from vlm_agent.evaluation.report.terminal import print_rules, print_scores
     from vlm_agent.evaluation.scoring.dialects import SCORERS

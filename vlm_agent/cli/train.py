@@ -5,7 +5,7 @@ import os
 import re
 from typing import TYPE_CHECKING, cast
 
-from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file, without_garbage_collection
+from vlm_agent.cli.parser import OK, Commands, add_command, refuse, shipped_file, without_garbage_collection
 from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def add(commands: Commands) -> None:
         "Any key of the recipe can be overridden: --training.steps 100 --data.mixture.google_apps=0.1\n"
         "Run the same command again to resume a stopped run.",
         takes_keys=True,
+        check=_check,
     )
     parser.add_argument(
         "--config", type=shipped_file, required=True, metavar="FILE", help="the recipe, e.g. recipes/X.yaml"
@@ -58,10 +59,14 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
+def _check(options: argparse.Namespace) -> None:
+    if not options.dry_run:
+        refuse(options, ("gpu", "gpus", "mfu"), "is for --dry-run; a run uses the GPUs that it finds")
     if options.gpus < 1 or (options.mfu is not None and not 0 < options.mfu <= 1):
         options.parser.error("--gpus must be 1 or greater; --mfu must be greater than 0 and at most 1")
 
+
+def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
     from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
     from vlm_agent.training.dry_run.hardware import find_gpu
     from vlm_agent.training.dry_run.report import Target, dry_run

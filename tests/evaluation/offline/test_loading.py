@@ -22,7 +22,7 @@ from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
 from vlm_agent.datasets.shards.schema import to_row
 from vlm_agent.episodes import Episode
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import loading, parts
 from vlm_agent.evaluation.offline.loading import default_workers
@@ -81,10 +81,12 @@ def test_agents_without_a_preparation_are_asked_for_whole_episodes(tmp_path):
     from helpers.knowing_agent import write_shards
 
     shards = write_shards(tmp_path / "shards", ["test"])
-    with_processes, without = (
-        score(Knowing(folder=tmp_path), shards, tmp_path / str(workers), workers=workers) for workers in (2, 0)
+    by_default, without = (
+        score(Knowing(folder=tmp_path), shards, tmp_path / str(workers), workers=workers) for workers in (None, 0)
     )
-    assert with_processes == without
+    assert by_default == without
+    with pytest.raises(UserError, match="--workers 2 has no effect: this agent prepares no screens"):
+        score(Knowing(folder=tmp_path), shards, tmp_path / "2", workers=2)
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -216,7 +216,7 @@ def test_a_crop_of_the_centre_is_reported(words, tmp_path, capsys):
     [
         (["shards"], "name a folder of shards, and --extractor or --config"),
         (["--extractor", "vit"], "name a folder of shards, and --extractor or --config"),
-        (["shards", "--config", "x.yaml", "--form", "patches"], "--config has extractor, form and checkpoint"),
+        (["shards", "--config", "x.yaml", "--form", "patches"], "--form is part of the recipe in --config"),
         (["shards", "--extractor", "vit", "--shard-index", "0"], "must be used together"),
         (["shards", "--finish"], "--finish reads shards and extractor from --output"),
     ],

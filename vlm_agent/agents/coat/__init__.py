@@ -2,7 +2,9 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from vlm_agent.action_languages import LanguageSettings, language_settings
 from vlm_agent.agents.agent import Agent
@@ -27,6 +29,12 @@ class CoatAgentSettings(PromptedSettings):
     mode: Mode = "coat"
     elements: Literal["text", "marks"] = "text"
     texts: Literal["recorded", "phone", "model"] = "recorded"
+
+    @model_validator(mode="after")
+    def _reads_texts(self) -> Self:
+        if self.mode != "coat" and self.texts != "recorded":
+            raise ValueError(f"texts: {self.texts} is for mode coat; mode {self.mode} reads none")
+        return self
 
     @property
     def display_name(self) -> str:

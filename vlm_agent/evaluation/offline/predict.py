@@ -1,21 +1,22 @@
 """Predicts every run of a plan, part by part."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
 from rich.console import Console
 
 from vlm_agent.agents import Agent, Answer, answer_episodes
-from vlm_agent.agents.agent import JudgedAgent, PreparingAgent, preparation_of
+from vlm_agent.agents.agent import JudgedAgent, Preparation, PreparingAgent, preparation_of
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.loading import reported_spending
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
+from vlm_agent.errors import UserError
 from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, loaded_parts, read_episode
+from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts, read_episode
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
@@ -38,13 +39,14 @@ def predict(
     parts: Parts,
     task: ArrayTask,
     console: Console,
-    workers: int = 0,
+    workers: int | None = 0,
 ) -> None:
     """Predicts the missing parts of the task; loads the agent only if a part is missing.
 
     All passes over a part run one after the other, so its screens are decoded once. `workers` processes decode and
-    prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does. A step that the agent failed
-    to answer is a wrong answer, and its part is predicted again by the next evaluation.
+    prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does; None: as many as suit agent
+    and cores. A step that the agent failed to answer is a wrong answer, and its part is predicted again by the next
+    evaluation. Raises UserError for `workers` of an agent that cannot use them.
     """
     missing_by_pass = [(runs, set(parts.incomplete(runs, task))) for runs in passes]
     numbers = sorted({number for _, missing in missing_by_pass for number in missing})
@@ -63,13 +65,22 @@ def predict(
     # The processes start before the thread of the progress bar.
     with (
         reported_spending(agent, console, sample, steps),
-        loaded_parts(dataset, work, preparations, workers) as loaded,
+        loaded_parts(dataset, work, preparations, _workers(workers, preparations)) as loaded,
         Progress(console, steps).shown() as progress,
     ):
         for part in loaded:
             for runs in todo[part.number]:
                 _predict_part(by_pass[runs[0]], runs, parts, part)
                 progress.advance(sum(map(len, part.episodes)), runs[0].replace("_", " "))
+
+
+def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None]) -> int:
+    are_used = None not in preparations.values()
+    if chosen is None:
+        return default_workers() if are_used else 0
+    if chosen and not are_used:
+        raise UserError(f"--workers {chosen} has no effect: this agent prepares no screens in processes; remove it")
+    return chosen
 
 
 def _sample(dataset: ShardDataset, indices: Sequence[int]) -> list[Episode]:

@@ -62,7 +62,7 @@ def evaluate(
     controls: bool | Sequence[str] = True,
     variants: Sequence[str] = (),
     task: ArrayTask = ArrayTask(),  # noqa: B008 (frozen)
-    workers: int = 0,
+    workers: int | None = 0,
     readers: Readers | None = None,
 ) -> dict[str, dict] | None:
     """Scores an agent, its `variants`, the agent under `controls` (all, none or those named), and baselines without
@@ -70,12 +70,12 @@ def evaluate(
 
     Writes to `output` and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
     predictions are scored again. One `task` of a job array only predicts and returns None; `finish` merges and scores.
-    `workers` processes prepare screens for agents that allow it; predictions do not depend on their number. `readers`:
-    the agent's elements are read from pixels; scores are still by those of the data set.
+    `workers` processes prepare screens, and predictions do not depend on their number; None: as many as suit agent and
+    cores. `readers`: the agent's elements are read from pixels; scores are still by those of the data set.
 
     Raises DatasetError if the split has no episode or `output` holds another evaluation, an error of the agent's
-    settings if the agent does not exist, and at the end NoAnswerError if the agent failed to answer steps: they count
-    as wrong, and the next evaluation into `output` requests them again.
+    settings if the agent does not exist, UserError for `workers` that it cannot use, and at the end NoAnswerError if
+    the agent failed to answer steps: they count as wrong, and the next evaluation into `output` requests them again.
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
