@@ -1,71 +1,74 @@
 """Mutates modules one place at a time and runs the tests that should notice.
 
-    python tests/mutations/run.py --seed 0 --count 200 --output runs/mutations [MODULE …]
-    python tests/mutations/run.py --known --output runs/mutations      # the list in known.yaml
+    python tests/mutations/run.py --seed 0 --count 200 @tests/mutations/modules.txt
+    python tests/mutations/run.py --known                    # the list in known.yaml
+    python tests/mutations/run.py --again [MODULE …]         # survivors once more, with the tests as they are now
 
-MODULE is a path such as `vlm_agent/sentences/packing.py` or a folder. The mutations are drawn with the seed, spread
-evenly over the modules. Each one is applied to a copy of the repository; the mirrored test files run until the first
-failure, and for survivors all test files that import the module. A mutation that hangs is killed after --timeout
-seconds and counts as noticed. Results are appended to --output/results.jsonl, so the same command resumes; `summary.md`
-lists every mutation with the test that noticed it. Slow tests are not run.
+MODULE is a path such as `vlm_agent/sentences/packing.py`, a folder, or @FILE with one a line. The mutations are drawn
+with the seed, spread evenly over the modules. Each one is applied to a copy of the repository; the mirrored test files
+run until the first failure, and for survivors all test files that import the module. A mutation that hangs counts as
+noticed. Results are appended to --output/results.jsonl, so the same command resumes; `summary.md` lists every mutation
+with the test that noticed it. Slow tests, and tests that fail without a mutation, are not run.
 """
 
 import argparse
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from mutations import forks
 from mutations.killers import importing, mirrored
 from mutations.operators import Mutation, compiles, mutations
 
 ROOT = Path(__file__).resolve().parents[2]
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.M)
+STAGES = ("mirrored", "importing")
+TIME_LIMIT = 900
+"""Seconds for one run of test files. Generous: a busy machine is not a mutation."""
 
 
 def main() -> int:
     options = _options()
     chosen = _known() if options.known else _drawn(options.modules, options.seed, options.count)
     options.output.mkdir(parents=True, exist_ok=True)
-    log = options.output / "results.jsonl"
-    results = {line["id"]: line for line in map(json.loads, log.read_text().splitlines())} if log.is_file() else {}
-    copy = _copied(options.output / "copy")
-    begin, left = time.monotonic(), [one for one in chosen if one.id not in results]
-    for number, mutation in enumerate(left):
-        result = {"id": mutation.id, "change": mutation.in_words, **_judged(mutation, copy, options.timeout)}
-        results[mutation.id] = result
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(result, ensure_ascii=False) + "\n")
-        minutes = (time.monotonic() - begin) / 60 / (number + 1) * (len(left) - number - 1)
-        print(
-            f"{number + 1}/{len(left)}  {result['killed_by'] or 'SURVIVED'}  {mutation.path}:{mutation.line}  "
-            f"{mutation.in_words}  ({minutes:.0f} min left)",
-            flush=True,
-        )
-    lines = _summary([results[one.id] for one in chosen])
-    (options.output / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines[:6]))
-    print(json.dumps({key: value for key, value in _counts([results[one.id] for one in chosen]).items()}))
+    log = Log((options.output / "results.jsonl").resolve())
+    tests = Tests(_copied(options.output / "copy"))
+    for stage in STAGES:
+        left = log.left(chosen, stage, options.again)
+        begin = time.monotonic()
+        for number, mutation in enumerate(left):
+            result = {"id": mutation.id, "change": mutation.in_words, "again": options.again}
+            result |= tests.judged(mutation, stage)
+            log.append(result)
+            minutes = (time.monotonic() - begin) / 60 / (number + 1) * (len(left) - number - 1)
+            print(
+                f"{stage} {number + 1}/{len(left)}  {result['killed_by'] or 'SURVIVED'}  "
+                f"{mutation.path}:{mutation.line}  {mutation.in_words}  ({minutes:.0f} min left)",
+                flush=True,
+            )
+    summary = log.summary(chosen)
+    (log.path.parent / "summary.md").write_text("\n".join(summary) + "\n", encoding="utf-8")
+    print(*summary[2:4], sep="\n")
     return 0
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, fromfile_prefix_chars="@"
+    )
     parser.add_argument("modules", nargs="*", metavar="MODULE", default=["vlm_agent"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200, help="mutations in all (default 200)")
     parser.add_argument("--known", action="store_true", help="the mutations of known.yaml instead")
-    parser.add_argument("--timeout", type=float, default=300, help="seconds for one run of test files (default 300)")
+    parser.add_argument("--again", action="store_true", help="run the tests again for the survivors of --output")
     parser.add_argument("--output", type=Path, default=Path("runs/mutations"))
     return parser.parse_args()
 
@@ -73,9 +76,10 @@ def _options() -> argparse.Namespace:
 def _drawn(modules: list[str], seed: int, count: int) -> list[Mutation]:
     """`count` mutations, the same number of each module as far as it has so many."""
     files = sorted({file.relative_to(ROOT).as_posix() for name in modules for file in _files(ROOT / name)})
-    rng = random.Random(seed)
-    pools = [rng.sample(found, len(found)) for file in files if (found := mutations(ROOT, file))]
-    rng.shuffle(pools)
+    found = {file: mutations(ROOT, file) for file in files}
+    # One generator a file: a change of one module leaves the mutations of the others as they are.
+    pools = [random.Random(f"{seed}/{file}").sample(those, len(those)) for file, those in found.items()]
+    random.Random(seed).shuffle(pools)
     drawn: list[Mutation] = []
     while len(drawn) < count and any(pools):
         for pool in pools:
@@ -121,66 +125,90 @@ def _copied(target: Path) -> Path:
     return target.resolve()
 
 
-def _judged(mutation: Mutation, copy: Path, timeout: float) -> dict:
-    """Which test noticed it: `killed_by`, None if none did; `by`: mirrored, importing or none; `seconds`."""
-    file, begin = copy / mutation.path, time.monotonic()
-    source = (ROOT / mutation.path).read_text(encoding="utf-8")
-    near = mirrored(ROOT, mutation.path)
-    far = [name for name in importing(ROOT, mutation.path) if name not in near]
-    killers: dict[str, str] = {}
-    try:
-        file.write_text(mutation.applied(source), encoding="utf-8")
-        for by, tests in (("mirrored", near), ("importing", far)):
-            killer = _killer(tests, copy, timeout) if tests and not killers else None
-            if killer is not None:
-                killers[by] = killer
-    finally:
-        file.write_text(source, encoding="utf-8")
-    by, killer = next(iter(killers.items()), ("none", None))
-    return {"killed_by": killer, "by": by, "seconds": round(time.monotonic() - begin, 1)}
+class Tests:
+    """The test files of a copy of the repository."""
+
+    def __init__(self, copy: Path) -> None:
+        self._copy = copy
+        self._fail_anyway: dict[str, bool] = {}
+        forks.imported(copy)
+
+    def judged(self, mutation: Mutation, stage: str) -> dict:
+        """Which test of `stage` noticed it: `killed_by`, None if none did; `error`: its first line; `seconds`."""
+        begin = time.monotonic()
+        near = mirrored(self._copy, mutation.path)
+        tests = near if stage == "mirrored" else [x for x in importing(self._copy, mutation.path) if x not in near]
+        failed = self._failed(mutation, tests) if tests else None
+        killer, error = failed or (None, "")
+        return {"stage": stage, "killed_by": killer, "error": error, "seconds": round(time.monotonic() - begin, 1)}
+
+    def _failed(self, mutation: Mutation, tests: list[str]) -> tuple[str, str] | None:
+        file = self._copy / mutation.path
+        source, times = file.read_text(encoding="utf-8"), file.stat()
+        while True:
+            skipped = tuple(f"--deselect={test}" for test, fails in self._fail_anyway.items() if fails)
+            try:
+                file.write_text(mutation.applied(source), encoding="utf-8")
+                failures = forks.failures(tests, TIME_LIMIT, ("-x", *skipped))
+            finally:
+                file.write_text(source, encoding="utf-8")
+                os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # its compiled file stays valid
+            if not failures or "::" not in failures[0][0] or not self._fails_anyway(failures[0][0]):
+                return failures[0] if failures else None
+
+    def _fails_anyway(self, test: str) -> bool:
+        if test not in self._fail_anyway:
+            self._fail_anyway[test] = bool(forks.failures([test], TIME_LIMIT))
+        return self._fail_anyway[test]
 
 
-def _killer(tests: list[str], copy: Path, timeout: float) -> str | None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    environment = os.environ | {"PYTHONPATH": str(copy), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        result = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return "time limit"
-    if result.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):  # all of them may be slow
-        return None
-    failed = _FAILED.search(result.stdout)
-    return failed[1] if failed else f"pytest ended with {result.returncode}"
+class Log:
+    """The results so far, one JSON record a line: one a mutation and stage, and more of runs with --again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        self._results = [json.loads(line) for line in lines]
+
+    def append(self, result: dict) -> None:
+        self._results.append(result)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(result, ensure_ascii=False) + "\n")
+
+    def left(self, chosen: list[Mutation], stage: str, again: bool) -> list[Mutation]:
+        """The mutations that no test has noticed and whose run of `stage` is missing, or asked for `again`."""
+        noticed = {one["id"] for one in self._results if one["killed_by"]}
+        done = {one["id"] for one in self._results if one["stage"] == stage and not again}
+        return [mutation for mutation in chosen if mutation.id not in noticed | done]
+
+    def summary(self, chosen: list[Mutation]) -> list[str]:
+        """A page in Markdown."""
+        ids = {mutation.id for mutation in chosen}
+        results = [one for one in self._results if one["id"] in ids]
+        lines = [
+            "# Mutations",
+            "",
+            f"{len(ids)} mutations. Noticed at first: {_rates(ids, [one for one in results if not one['again']])}.",
+            f"With later tests: {_rates(ids, results)}.",
+            "",
+            "| place | change | noticed by |",
+            "|---|---|---|",
+        ]
+        last = {one["id"]: one for one in results}.values()
+        for result in sorted(last, key=lambda one: (one["killed_by"] is not None, one["id"])):
+            place = ":".join(result["id"].split(":")[:2])
+            change = result["change"].replace("|", "\\|")
+            lines.append(f"| {place} | `{change}` | {result['killed_by'] or '**survived**'} |")
+        return lines
 
 
-def _counts(results: list[dict]) -> dict[str, int]:
-    return {
-        "mutations": len(results),
-        "mirrored": sum(result["by"] == "mirrored" for result in results),
-        "importing": sum(result["by"] == "importing" for result in results),
-        "survived": sum(result["killed_by"] is None for result in results),
-    }
-
-
-def _summary(results: list[dict]) -> list[str]:
-    counts = _counts(results)
-    count = max(1, counts["mutations"])
-    noticed = counts["mirrored"] + counts["importing"]
-    lines = [
-        "# Mutations",
-        "",
-        f"{counts['mutations']} mutations; noticed by mirrored test files {counts['mirrored']} "
-        f"({counts['mirrored'] / count:.0%}), with all test files that import the module {noticed} "
-        f"({noticed / count:.0%}).",
-        "",
-        "| place | change | noticed by |",
-        "|---|---|---|",
-    ]
-    for result in sorted(results, key=lambda one: (one["killed_by"] is not None, one["id"])):
-        place = ":".join(result["id"].split(":")[:2])
-        change = result["change"].replace("|", "\\|")
-        lines.append(f"| {place} | `{change}` | {result['killed_by'] or '**survived**'} |")
-    return lines
+def _rates(ids: set[str], results: list[dict]) -> str:
+    near = {one["id"] for one in results if one["killed_by"] and one["stage"] == "mirrored"}
+    noticed = {one["id"] for one in results if one["killed_by"]}
+    return (
+        f"{len(near)} ({len(near) / len(ids):.1%}) by mirrored test files, "
+        f"{len(noticed)} ({len(noticed) / len(ids):.1%}) with all that import"
+    )
 
 
 if __name__ == "__main__":
