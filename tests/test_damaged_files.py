@@ -16,6 +16,9 @@ from helpers.made_episodes import ACTIONS, made_episode
 from helpers.mutated import mutated
 
 from vlm_agent.agents import Usage
+from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.shards.index import INDEX, INDEXED
+from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring.metrics import score
@@ -44,6 +47,33 @@ def _write_predictions(folder):
     return path
 
 
+def _write_shards(folder):
+    with ShardWriter(folder / "general/0.parquet") as writer:
+        for number, episode in enumerate(_episodes(2)):
+            writer.write(episode, ("train", "test")[number % 2])
+    files = [{"shard": "general/0.parquet", "episodes_written": 2}]
+    write_manifest(folder, {"files": files})
+    return folder
+
+
+def _write_shard(folder):
+    return _write_shards(folder) / "general/0.parquet"
+
+
+def _read_shard(path):
+    dataset = ShardDataset(path.parent.parent)
+    return [dataset.row(index) for index in range(len(dataset))], dataset.table(ALL_BUT_PIXELS).to_pylist()
+
+
+def _write_index(folder):
+    return _write_shards(folder) / INDEX
+
+
+def _read_index(path):
+    dataset = ShardDataset(path.parent)
+    return dataset.ids, dataset.splits, list(dataset.screen_sizes), dataset.table(INDEXED).to_pylist()
+
+
 @dataclass(frozen=True)
 class Kind:
     """`write` writes files into a folder and returns the one to damage; `read` returns what a command reads."""
@@ -55,6 +85,8 @@ class Kind:
 KINDS = {
     "predictions": Kind(_write_predictions, read_predictions),
     "scores of predictions": Kind(_write_predictions, score),
+    "shard": Kind(_write_shard, _read_shard),
+    "index of shards": Kind(_write_index, _read_index),
 }
 
 

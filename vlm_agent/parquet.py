@@ -14,7 +14,7 @@ Files without the block, of earlier versions and other programs, are read withou
 import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -57,7 +57,7 @@ def _add_checksums(path: Path) -> None:
         footer = _read_footer(file)
         metadata = pq.read_metadata(pa.BufferReader(footer))
         places = product(range(metadata.num_row_groups), range(metadata.num_columns))
-        sums = b"".join(_sum(file, *_chunk(metadata, group, column)) for group, column in places)
+        sums = b"".join(_sum(file, metadata.row_group(group).column(column)) for group, column in places)
         file.seek(-len(footer), 2)
         count = (len(sums) // _SUM).to_bytes(_COUNT, "little")
         file.write(sums + hashlib.sha256(sums + footer).digest() + count + _MARKER + footer)
@@ -72,13 +72,17 @@ class Footer:
 
 
 class ParquetReader:
-    """An open Parquet file. Reads without threads, so that a forked process can use it."""
+    """An open Parquet file (`open_parquet`). Reads without threads, so that a forked process can use it.
 
-    def __init__(self, path: Path, footer: Footer, file: BinaryIO) -> None:
-        self._footer, self._file = footer, file
-        self._parquet = pq.ParquetFile(
-            path, metadata=footer.metadata, pre_buffer=False, page_checksum_verification=True
-        )
+    Reading raises DatasetError naming the file where it is damaged.
+    """
+
+    def __init__(self, path: Path, remedy: str, footer: Footer, file: BinaryIO) -> None:
+        self._path, self._remedy, self._footer, self._file = path, remedy, footer, file
+        with _naming(path, remedy):
+            self._parquet = pq.ParquetFile(
+                path, metadata=footer.metadata, pre_buffer=False, page_checksum_verification=True
+            )
 
     @property
     def schema(self) -> pa.Schema:
@@ -92,16 +96,18 @@ class ParquetReader:
     def read(self, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None) -> pa.Table:
         """The columns, or all of them, of all row groups or of `groups`."""
         groups = self.groups if groups is None else groups
-        self._check(groups, columns)
         names = None if columns is None else list(columns)
-        return self._parquet.read_row_groups(list(groups), columns=names, use_threads=False)
+        with _naming(self._path, self._remedy):
+            self._check(groups, columns)
+            return self._parquet.read_row_groups(list(groups), columns=names, use_threads=False)
 
     def batches(self, rows: int, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """At most `rows` at a time."""
         names = None if columns is None else list(columns)
         for group in self.groups:
-            self._check([group], columns)
-            yield from self._parquet.iter_batches(rows, row_groups=[group], columns=names, use_threads=False)
+            with _naming(self._path, self._remedy):
+                self._check([group], columns)
+                yield from self._parquet.iter_batches(rows, row_groups=[group], columns=names, use_threads=False)
 
     def close(self) -> None:
         self._parquet.close()
@@ -113,9 +119,10 @@ class ParquetReader:
         paths = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
         wanted = [number for number, path in enumerate(paths) if columns is None or _is_in(path, columns)]
         for group in groups:
+            chunks = metadata.row_group(group)
             for column in wanted:
                 start = (group * metadata.num_columns + column) * _SUM
-                if _sum(self._file, *_chunk(metadata, group, column)) != sums[start : start + _SUM]:
+                if _sum(self._file, chunks.column(column)) != sums[start : start + _SUM]:
                     raise _DamagedError(f"the checksum of {paths[column]} in row group {group} differs")
 
 
@@ -125,15 +132,11 @@ def open_parquet(path: Path, remedy: str, footer: Footer | None = None) -> Itera
 
     `remedy`: what to do about damage, as the end of an error. `footer`: of `read_footer`, if it is known.
 
-    Raises DatasetError naming the file where it is missing or damaged, also for what the block reads from it.
+    Raises DatasetError naming the file where it is missing or damaged.
     """
     footer = read_footer(path, remedy) if footer is None else footer
-    with _naming(path, remedy), path.open("rb") as file:
-        reader = ParquetReader(path, footer, file)
-        try:
-            yield reader
-        finally:
-            reader.close()
+    with path.open("rb") as file, closing(ParquetReader(path, remedy, footer, file)) as reader:
+        yield reader
 
 
 def read_footer(path: Path, remedy: str) -> Footer:
@@ -166,8 +169,8 @@ def _naming(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DatasetError(f"{path} is missing; {remedy}") from None
-    except (OSError, pa.ArrowException, UnicodeDecodeError, _DamagedError) as error:
+        raise DatasetError(f"{path} is missing; {remedy.removeprefix('remove it and ')}") from None
+    except (OSError, pa.ArrowException, _DamagedError) as error:
         reason = str(error).partition("\n")[0]
         raise DatasetError(f"{path} cannot be read ({reason}); {remedy}") from None
 
@@ -199,16 +202,9 @@ def _checked(file: BinaryIO, footer: bytes, tail: bytes) -> Footer:
     return Footer(pq.read_metadata(pa.BufferReader(footer)), sums)
 
 
-def _chunk(metadata: pq.FileMetaData, group: int, column: int) -> tuple[int, int]:
-    """Position and size in bytes."""
-    chunk = metadata.row_group(group).column(column)
-    start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
-    return start, chunk.total_compressed_size
-
-
-def _sum(file: BinaryIO, start: int, size: int) -> bytes:
-    file.seek(start)
-    return zlib.crc32(file.read(size)).to_bytes(_SUM, "little")
+def _sum(file: BinaryIO, chunk: pq.ColumnChunkMetaData) -> bytes:
+    file.seek(chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset)
+    return zlib.crc32(file.read(chunk.total_compressed_size)).to_bytes(_SUM, "little")
 
 
 def _is_in(path: str, columns: Sequence[str]) -> bool:

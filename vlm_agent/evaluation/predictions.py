@@ -125,9 +125,9 @@ def write_predictions(path: Path, predictions: Iterable[Prediction]) -> None:
 def read_predictions(path: Path) -> list[Prediction]:
     """The rows in the order written. Raises DatasetError naming the file if `write_predictions` did not write it."""
     with open_predictions(path) as file:
-        rows = [row for batch in file.batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
+        table = file.read()
     try:
-        return [_prediction(row) for row in rows]
+        return [_prediction(row) for batch in table.to_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
     except (TypeError, ValueError) as error:  # only without checksums: a value is missing or out of its range
         raise DatasetError(f"{path} is damaged ({error}); {_REMEDY}") from None
 

@@ -104,7 +104,7 @@ def test_one_episode_is_read_without_the_bytes_of_the_others(folder):
     dataset = ShardDataset(folder)
     _ruin(path, _chunks(path, lambda group, _: group != 1))
     assert_same_episode(dataset[1], EPISODES[1][0])
-    with pytest.raises(DatasetError, match=r"a\.parquet: row group 0 cannot be read"):
+    with pytest.raises(DatasetError, match=r"a\.parquet cannot be read .* row group 0"):
         dataset[0]
 
 
@@ -258,7 +258,7 @@ def test_a_shard_that_was_replaced_is_read_anew_and_refused_where_the_index_know
         for id_ in ("5", "2", "7"):
             writer.write(made_episode(id_, "general"), "test")
     assert dataset[1].id == "2"
-    with pytest.raises(DatasetError, match="has episode 5, the index 1; remove this shard"):
+    with pytest.raises(DatasetError, match="has episode 5, the index 1; remove it and run"):
         dataset[0]
 
 

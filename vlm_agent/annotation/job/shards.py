@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from PIL import Image
 
 from vlm_agent.annotation.annotator import TEXTS, StepTexts
@@ -25,6 +23,9 @@ from vlm_agent.datasets.shards.schema import from_row
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import read_json, write_json
+from vlm_agent.parquet import open_parquet, read_footer
+
+_REMEDY = "remove it and run the same command again"
 
 ORIGINS = ("kept", "template", "model", "none")
 
@@ -61,9 +62,10 @@ def read_entry(output: Path, plan: ShardPlan) -> Entry | None:
     path = _entry_path(output, plan.shard)
     if not path.is_file():
         return None
-    entry = Entry(**read_json(path, "remove it and run the same command again"))
-    with suppress(OSError, pa.ArrowException):
-        return entry if pq.read_metadata(output / plan.shard).num_row_groups == len(plan.episode_ids) else None
+    entry = Entry(**read_json(path, _REMEDY))
+    with suppress(DatasetError):
+        footer = read_footer(output / plan.shard, _REMEDY)
+        return entry if footer.metadata.num_row_groups == len(plan.episode_ids) else None
     return None
 
 
@@ -146,11 +148,8 @@ def apply_edits(output: Path, plan: ShardPlan, entry: Entry, edits: EditStore) -
     if digest == entry.edits:
         return False
     findings: list[dict[str, Any]] = []
-    with pq.ParquetFile(output / plan.shard, page_checksum_verification=True) as file:
-        rows = (
-            _checked(_edited(file.read_row_group(number, use_threads=False).to_pylist()[0], edits), findings)
-            for number in range(file.num_row_groups)
-        )
+    with open_parquet(output / plan.shard, _REMEDY) as file:
+        rows = (_checked(_edited(file.read(groups=[number]).to_pylist()[0], edits), findings) for number in file.groups)
         _write(output / plan.shard, rows, lambda: True)
     write_json(_entry_path(output, plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
     return True

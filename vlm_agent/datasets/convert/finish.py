@@ -3,17 +3,18 @@
 import json
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 import vlm_agent
 from vlm_agent.datasets.convert.one_input import read_entry
 from vlm_agent.datasets.convert.plan import WORK, Plan
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
 from vlm_agent.datasets.shards.dataset import write_manifest
+from vlm_agent.datasets.shards.schema import check_is_shard
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write, read_json, write_json
+from vlm_agent.parquet import open_parquet
 
 _DUPLICATES = "duplicates.json"
+_REMEDY = "remove it and run the same command again"
 _SHOWN = 5
 
 
@@ -83,16 +84,11 @@ def _ids(output: Path, entry: Entry) -> list[str]:
     if summary.shard is None:
         return []
     path = output / summary.shard
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            ids = file.read(["episode_id"], use_threads=False)["episode_id"].to_pylist()
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{path} cannot be read ({error}); remove it and run the same command again") from None
+    with open_parquet(path, _REMEDY) as file:
+        check_is_shard(path, file.schema, _REMEDY)
+        ids = file.read(["episode_id"])["episode_id"].to_pylist()
     if len(ids) != summary.episodes_written:
-        raise DatasetError(
-            f"{path} holds {len(ids)} episodes where {summary.episodes_written} were written; remove it and run the "
-            "same command again"
-        )
+        raise DatasetError(f"{path} holds {len(ids)} episodes where {summary.episodes_written} were written; {_REMEDY}")
     return ids
 
 

@@ -7,7 +7,7 @@
 
 With a row group per episode, one episode is read without the bytes of the others. Columns are stored separately, so all
 other columns are read without the pixels. `datasets.load_dataset("parquet", data_files=…)` decodes the screens as
-images. Pages have checksums, which are verified when they are read.
+images. Column chunks have checksums, which are verified when they are read (`vlm_agent/parquet.py`).
 """
 
 import json
@@ -31,6 +31,7 @@ from vlm_agent.datasets.shards.schema import (
     IN_STEPS,
     READABLE_VERSIONS,
     SCHEMAS,
+    check_is_shard,
     compressed_columns,
     empty_table,
     from_row,
@@ -42,10 +43,11 @@ from vlm_agent.datasets.sources.registry import check_subsets
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
+from vlm_agent.parquet import Footer, ParquetWriter, open_parquet, read_footer
 
 MANIFEST = "manifest.json"
 
-_REMEDY = "remove this shard and run the same `vlm-agent convert` again to restore it"
+_REMEDY = "remove it and run the same `vlm-agent convert` again to restore it"
 
 
 class ShardWriter:
@@ -59,7 +61,7 @@ class ShardWriter:
         self._stack = ExitStack()
         self._version = FIRST_VERSION
         self._temporary: Path | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: ParquetWriter | None = None
 
     def __enter__(self) -> "ShardWriter":
         return self
@@ -97,14 +99,13 @@ class ShardWriter:
             columns = compressed_columns(schema)
             # Statistics and dictionaries only pay off with many rows per group; here a group has one row.
             self._writer = self._stack.enter_context(
-                pq.ParquetWriter(
+                ParquetWriter(
                     self._temporary,
                     schema,
                     compression=dict.fromkeys(columns, "zstd"),
                     compression_level=dict.fromkeys(columns, 1),
                     use_dictionary=False,
                     write_statistics=False,
-                    write_page_checksum=True,
                 )
             )
         self._writer.write_table(episode)
@@ -313,33 +314,30 @@ def _check_known(name: str, value: str | None, known: Sequence[str]) -> None:
         raise DatasetError(f"{name} {value!r} does not exist; choose one of {', '.join(known)}")
 
 
-def _metadata(path: Path) -> pq.FileMetaData:
+def _footer(path: Path) -> Footer:
     try:
         stat = path.stat()
-        return _parsed_footer(path, stat.st_size, stat.st_mtime_ns)
     except FileNotFoundError:
         raise DatasetError(f"{path} is in the index but not on disk; {_REMEDY}") from None
-    except pa.ArrowInvalid as error:
-        raise DatasetError(f"{path} is not a Parquet file: {error}; {_REMEDY}") from None
+    return _parsed_footer(path, stat.st_size, stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=32)
-def _parsed_footer(path: Path, size: int, mtime_ns: int) -> pq.FileMetaData:
+def _parsed_footer(path: Path, size: int, mtime_ns: int) -> Footer:
     """A cached footer, so that reading an episode does not parse it again.
 
     The cache is small, because a footer has 18 kB per episode. It is only memory, so a fork may use it.
     """
-    return pq.read_metadata(path)
+    footer = read_footer(path, _REMEDY)
+    check_is_shard(path, footer.metadata.schema.to_arrow_schema(), _REMEDY)
+    return footer
 
 
 def _read(path: Path, row_groups: list[int], columns: Sequence[str] | None) -> pa.Table:
-    metadata = _metadata(path)
-    if max(row_groups) >= metadata.num_row_groups:
-        raise DatasetError(f"{path} has {metadata.num_row_groups} episodes, fewer than the index says; {_REMEDY}")
-    try:
-        # pre_buffer and use_threads use threads that do not exist after a fork; the worker would wait forever.
-        with pq.ParquetFile(path, metadata=metadata, pre_buffer=False, page_checksum_verification=True) as file:
-            return file.read_row_groups(row_groups, columns=columns, use_threads=False)
-    except (OSError, pa.ArrowException) as error:
-        groups = f"row group {row_groups[0]}" if len(row_groups) == 1 else f"its {len(row_groups)} row groups"
-        raise DatasetError(f"{path}: {groups} cannot be read: {error}; {_REMEDY}") from None
+    footer = _footer(path)
+    if max(row_groups) >= footer.metadata.num_row_groups:
+        raise DatasetError(
+            f"{path} has {footer.metadata.num_row_groups} episodes, fewer than the index says; {_REMEDY}"
+        )
+    with open_parquet(path, _REMEDY, footer) as file:
+        return file.read(columns, row_groups)

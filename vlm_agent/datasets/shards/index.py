@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlm_agent.datasets.shards.schema import FIRST_VERSION, IN_STEPS, LATEST_SCHEMA, empty_table, version_of
+from vlm_agent.datasets.shards.schema import FIRST_VERSION, IN_STEPS, LATEST_SCHEMA, check_is_shard, empty_table
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
+from vlm_agent.parquet import ParquetWriter, check_columns, open_parquet
 
 INDEX = "index.parquet"
 
@@ -24,6 +25,8 @@ INDEXED = (
 """Columns of the shards that are in the index. It also has `shard` and `row_group`, the place of the episode."""
 
 _ROWS_A_GROUP = 8192
+_REMEDY = "remove it and run `vlm-agent convert --finish --output` with this folder to write it again"
+_REMEDY_OF_SHARD = "remove it and run the same `vlm-agent convert` again"
 
 
 def write_index(directory: Path, episodes: Iterable[tuple[str, int]]) -> int:
@@ -64,32 +67,22 @@ def read_index(index: Path | pa.Buffer, columns: Sequence[str]) -> pa.Table:
 
     Raises DatasetError for a file that is missing or damaged.
     """
-    source = pa.BufferReader(index) if isinstance(index, pa.Buffer) else index
-    try:
-        with pq.ParquetFile(source, page_checksum_verification=True) as file:
-            return file.read(list(columns), use_threads=False)
-    except FileNotFoundError:
-        remedy = "run `vlm-agent convert --finish --output` with this folder to write it again"
-    except (OSError, pa.ArrowException) as error:
-        remedy = f"it cannot be read ({error}); remove it and run the same `vlm-agent convert` again"
-    raise DatasetError(f"{index} is missing or damaged: {remedy}") from None
+    if isinstance(index, pa.Buffer):
+        return pq.ParquetFile(pa.BufferReader(index)).read(list(columns), use_threads=False)
+    with open_parquet(index, _REMEDY) as file:
+        expected = _located(empty_table(INDEXED), "").schema
+        check_columns(index, file.schema, expected, expected.names, _REMEDY)
+        return file.read(columns)
 
 
 def _rows_of(directory: Path, shard: str, count: int) -> tuple[pa.Table, int]:
     """The rows of a shard for the index, and the shard's schema version."""
     path = directory / shard
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table, version = file.read(list(INDEXED), use_threads=False), version_of(file.schema_arrow)
-    except (OSError, pa.ArrowException) as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error}); remove it and run the same `vlm-agent convert` again"
-        ) from None
+    with open_parquet(path, _REMEDY_OF_SHARD) as file:
+        version = check_is_shard(path, file.schema, _REMEDY_OF_SHARD)
+        table = file.read(INDEXED)
     if table.num_rows != count:
-        raise DatasetError(
-            f"{path} has {table.num_rows} episodes, but {count} in the manifest; remove it and run the same "
-            "`vlm-agent convert` again"
-        )
+        raise DatasetError(f"{path} has {table.num_rows} episodes, but {count} in the manifest; {_REMEDY_OF_SHARD}")
     return _located(table, shard), version
 
 
@@ -99,11 +92,11 @@ def _located(table: pa.Table, shard: str) -> pa.Table:
     return table.append_column("row_group", pa.array(range(count), pa.int32()))
 
 
-def _write(writer: pq.ParquetWriter | None, sink: Path | pa.NativeFile, waiting: list[pa.Table]) -> pq.ParquetWriter:
+def _write(writer: ParquetWriter | None, sink: Path | pa.NativeFile, waiting: list[pa.Table]) -> ParquetWriter:
     """Writes the waiting rows as one row group and clears the list."""
     table = pa.concat_tables(waiting).replace_schema_metadata(None)
     waiting.clear()
     if writer is None:
-        writer = pq.ParquetWriter(sink, table.schema, compression="zstd", write_page_checksum=True)
+        writer = ParquetWriter(sink, table.schema, compression="zstd")
     writer.write_table(table, row_group_size=_ROWS_A_GROUP)
     return writer

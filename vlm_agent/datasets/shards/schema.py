@@ -20,6 +20,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import lru_cache
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -97,12 +98,20 @@ LATEST_SCHEMA = _schema(_LATEST_STEP)
 SCHEMAS = {FIRST_VERSION: FIRST_SCHEMA, 3: _schema(_INSTRUCTED_STEP), LATEST_VERSION: LATEST_SCHEMA}
 """The columns of each version that is written."""
 
+_KNOWN = {1: _schema(pa.struct(list(_FIRST_STEP)[:-3]))} | SCHEMAS
 
-def version_of(schema: pa.Schema) -> int:
-    """The version of a shard, by its columns."""
-    step = schema.field("steps").type.value_type
-    versions = {"plan": LATEST_VERSION, "instruction": 3, "record": FIRST_VERSION}
-    return next((version for name, version in versions.items() if step.get_field_index(name) >= 0), 1)
+
+def version_of(schema: pa.Schema) -> int | None:
+    """The version of a shard, by its columns; None for other columns."""
+    return next((version for version, columns in _KNOWN.items() if schema.equals(columns)), None)
+
+
+def check_is_shard(path: Path, schema: pa.Schema, remedy: str) -> int:
+    """The version of a shard. Raises DatasetError naming the file where it has other columns."""
+    version = version_of(schema)
+    if version is None:
+        raise DatasetError(f"{path} is not a shard of this program: it has other columns; {remedy}")
+    return version
 
 
 def version_needed(row: dict) -> int:
