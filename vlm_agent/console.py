@@ -1,7 +1,9 @@
 """The terminal: console, quiet libraries, tables, progress."""
 
 import logging
+import os
 import time
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -27,9 +29,25 @@ def make_console() -> "Console":
 
 
 def quiet_libraries() -> None:
-    """Drops warnings that libraries log at every start on a machine without a GPU, and that need no action."""
+    """Drops warnings that libraries log at every start or model load, and that need no action. To be called before
+    transformers is imported; weights that a checkpoint lacks are errors (`models.pretrained.complete_model`)."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    # peft reads it of every model with an adapter.
+    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
     for library, words in _CPU_WARNINGS.items():
         logging.getLogger(library).addFilter(partial(_lacks, words))
+
+
+def hide_loading_bars() -> None:
+    """Hides transformers' bars for the weights that it reads and writes. Bars of downloads stay. Imports
+    transformers."""
+    from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
+    from transformers.utils.logging import disable_progress_bar
+
+    were_disabled = are_progress_bars_disabled()
+    disable_progress_bar()  # those of downloads, too
+    if not were_disabled:
+        enable_progress_bars()
 
 
 def _lacks(words: str, record: logging.LogRecord) -> bool:

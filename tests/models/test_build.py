@@ -273,6 +273,24 @@ def test_a_checkpoint_that_lacks_weights_is_refused_rather_than_filled_with_rand
         built(ModelRecipe(vlm={"checkpoint": str(tmp_path)}))
 
 
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [("language_model", "layers.0.mlp.up_proj"), ("vision", "embeddings.cls_token"), ("vision", "pooler.")],
+)
+def test_a_part_that_lacks_weights_is_refused_except_for_a_pooler(part, words, checkpoints, tmp_path):
+    shutil.copytree(checkpoints[part]["checkpoint"], tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "model.safetensors")
+    kept = {name: value for name, value in weights.items() if words not in name}
+    assert len(kept) < len(weights)
+    save_file(kept, tmp_path / "model.safetensors", {"format": "pt"})
+    recipe = ModelRecipe(**checkpoints | {part: {"checkpoint": str(tmp_path)}}, **SHAPE)
+    if words == "pooler.":
+        built(recipe)
+        return
+    with pytest.raises(CheckpointError, match=rf"model.{part}.checkpoint .* lacks \d+ of the model's weights"):
+        built(recipe)
+
+
 @every_family
 def test_a_model_saved_here_is_one_that_transformers_reads(family, tmp_path):
     model = families.shared(family).model

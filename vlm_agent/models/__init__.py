@@ -3,6 +3,9 @@
 import logging
 
 import vlm_agent.torch_operators  # noqa: F401 (before torchvision, which transformers, peft and timm import)
+from vlm_agent.console import hide_loading_bars
+
+hide_loading_bars()
 
 # peft imports bitsandbytes, which on some CPUs warns that an optional kernel, unused here, is not installed.
 logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(

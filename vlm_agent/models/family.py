@@ -18,6 +18,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.cost import CostModel
 from vlm_agent.models.decoding import Decoder
 from vlm_agent.models.pretrained import (
+    complete_model,
     explain_load_errors,
     hub_options,
     language_configuration,
@@ -122,7 +123,7 @@ class ModelFamily(Protocol):
 
     def load(self, folder: Path) -> PreTrainedModel:
         """Loads a whole model from a folder written by `save_pretrained`."""
-        return self.prepare(self.model.from_pretrained(folder))
+        return self.prepare(complete_model(self.model, folder, str(folder)))
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
         """Writes what servers and `AutoProcessor` read beside the weights of a whole model; by default nothing, because

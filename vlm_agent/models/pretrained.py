@@ -1,7 +1,7 @@
 """Loads whole models and parts from the sources of a recipe: a checkpoint, or a configuration with random weights."""
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Pretrained
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.models.hub import settle_connection
 from vlm_agent.recipe.model import Source
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -44,13 +45,15 @@ def whole_model(
         )
 
 
-def complete_model(model_class: type[Model], checkpoint: str | Path, name: str, **options: Any) -> Model:
-    """`from_pretrained` with `options`. Raises CheckpointError, which names the checkpoint by `name`, if it lacks
-    weights: transformers leaves them random and warns."""
-    loaded: Any = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
-    model, report = loaded
-    if report["missing_keys"]:
-        missing = sorted(report["missing_keys"])
+def complete_model(
+    model_class: Any, checkpoint: str | Path, name: str, unused: Sequence[str] = (), **options: Any
+) -> Any:
+    """The model of `from_pretrained` with `options`. `model_class`: also an auto class. Raises CheckpointError, which
+    names the checkpoint by `name`, if it lacks weights: transformers leaves them random and warns. `unused`: words in
+    the names of weights that may be missing."""
+    model, report = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
+    missing = sorted(key for key in report["missing_keys"] if not any(word in key for word in unused))
+    if missing:
         raise CheckpointError(
             f"{name} lacks {len(missing)} of the model's weights, {missing[0]} "
             "first: it is incomplete, or of another model than its config.json says; download it again"
@@ -71,8 +74,10 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTr
     if source.config is not None:
         return AutoModelForCausalLM.from_config(configuration(source, "language_model", vocab_size=vocabulary))
     with explain_load_errors(source, "language_model"):
-        loaded = AutoModelForCausalLM.from_pretrained(
+        loaded = complete_model(
+            AutoModelForCausalLM,
             source.location,
+            f"model.language_model.checkpoint {source.checkpoint!r}",
             dtype=dtype if source.gguf_file is None else torch.float32,
             use_safetensors=source.gguf_file is None,
             **hub_options(source),
@@ -99,8 +104,14 @@ def vision_tower(source: Source) -> PreTrainedModel:
     if source.config is not None:
         return AutoModel.from_config(configuration(source, "vision"))
     with explain_load_errors(source, "vision"):
-        model = AutoModel.from_pretrained(
-            source.location, dtype=torch.float32, use_safetensors=True, **hub_options(source)
+        model = complete_model(
+            AutoModel,
+            source.location,
+            f"model.vision.checkpoint {source.checkpoint!r}",
+            unused=("pooler.",),  # which a classifier of pictures does not have
+            dtype=torch.float32,
+            use_safetensors=True,
+            **hub_options(source),
         )
     return getattr(model, "vision_model", model)  # CLIP and SigLIP include a text tower
 
@@ -172,7 +183,8 @@ def hub_options(source: Source) -> dict[str, Any]:
 @contextmanager
 def explain_load_errors(source: Source, key: str) -> Iterator[None]:
     """Raises CheckpointError in place of transformers' OSError, for a missing folder, an unknown or gated name, a lost
-    connection or a folder without safetensors."""
+    connection or a folder without safetensors. A lost connection fails at the first request."""
+    settle_connection(source)
     try:
         yield
     except OSError as error:

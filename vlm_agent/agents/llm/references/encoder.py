@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,10 +53,16 @@ class SentenceEncoder:
         folder = encoder_folder(name)
         _check_pooling(folder)
         try:
-            model = AutoModel.from_pretrained(folder, use_safetensors=True, local_files_only=True)
+            loaded: Any = AutoModel.from_pretrained(
+                folder, use_safetensors=True, local_files_only=True, output_loading_info=True
+            )
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         except (OSError, ValueError, SafetensorError) as error:
             raise EncoderError(f"encoder {name}: {folder} cannot be loaded: {str(error).splitlines()[0]}") from None
+        model, report = loaded
+        # Sentences are pooled from the tokens, not by the model.
+        if missing := sorted(key for key in report["missing_keys"] if "pooler." not in key):
+            raise EncoderError(f"encoder {name}: {folder} lacks {len(missing)} weights, {missing[0]} first")
         return cls(model.float().eval(), tokenizer, _max_tokens(folder, model, tokenizer))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:

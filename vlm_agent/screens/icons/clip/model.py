@@ -10,6 +10,7 @@ import torch
 from safetensors import SafetensorError
 
 import vlm_agent.torch_operators  # noqa: F401 (before transformers imports torchvision)
+from vlm_agent.console import hide_loading_bars
 from vlm_agent.errors import CheckpointError
 from vlm_agent.screens.icons.crops import squared
 from vlm_agent.screens.icons.meanings import LOOKS, MEANINGS
@@ -70,16 +71,22 @@ def load(folder: Path) -> Clip:
     """Raises CheckpointError where the folder does not hold a CLIP in safetensors with its tokenizer."""
     from transformers import AutoTokenizer, CLIPModel  # seconds to import
 
+    hide_loading_bars()
     config = _json(folder / "config.json")
     if config.get("model_type") != "clip":
         raise CheckpointError(f"{folder} holds a model of type {config.get('model_type')!r}; clip:FOLDER needs a CLIP")
     try:
-        model = CLIPModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
+        loaded: Any = CLIPModel.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, output_loading_info=True
+        )
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise CheckpointError(
             f"{folder} cannot be loaded as a CLIP in safetensors with its tokenizer: {error}"
         ) from None
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        raise CheckpointError(f"{folder} lacks {len(missing)} weights of a CLIP, {missing[0]} first; download it again")
     preparation = _json(folder / "preprocessor_config.json") if (folder / "preprocessor_config.json").is_file() else {}
     mean, deviation = preparation.get("image_mean", MEAN), preparation.get("image_std", DEVIATION)
     return Clip(model, tokenizer, np.array(mean, np.float32), np.array(deviation, np.float32))
