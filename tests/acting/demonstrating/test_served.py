@@ -8,8 +8,7 @@ from helpers.adb_servers import PROGRAMS, AdbServer
 from vlm_agent.acting.demonstrating.lines import lines_of
 from vlm_agent.acting.demonstrating.served import WatchedHandset
 from vlm_agent.devices.adb_daemon import PhoneServer
-from vlm_agent.devices.adb_daemon.shell.commands import commands_of
-from vlm_agent.devices.adb_daemon.shell.session import Shell
+from vlm_agent.devices.adb_daemon.shell.commands import shell_of
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
 
@@ -42,7 +41,7 @@ def solved(subset: str, seed: int):
 def test_what_the_daemon_receives_becomes_words(subset, seed):
     task, phone, lines = solved(subset, seed)
     handset = WatchedHandset(phone)
-    shell = Shell(commands_of(handset), handset.commands)
+    shell = shell_of(handset)
     for line in lines:
         assert shell.run(line).status == 0
     assert task.reached(phone)
@@ -56,7 +55,7 @@ def test_what_the_daemon_receives_becomes_words(subset, seed):
 def test_letters_on_the_screens_keyboard_and_erased_ones_are_one_text():
     _, phone, lines = solved("web_shopping", 1)
     handset = WatchedHandset(phone)
-    shell = Shell(commands_of(handset), handset.commands)
+    shell = shell_of(handset)
     typing = next(index for index, line in enumerate(lines) if line.startswith("input text"))
     for line in lines[:typing]:
         shell.run(line)

@@ -114,7 +114,7 @@ def test_a_phone_that_is_lost_is_an_error_in_one_line(adb):
 
 
 def test_a_phone_without_a_touch_screen_is_refused(adb, monkeypatch):
-    monkeypatch.setattr("vlm_agent.devices.adb_daemon.shell.commands.listing", lambda _: "add device 1: /dev/x")
+    monkeypatch.setattr("vlm_agent.devices.adb_daemon.shell.tools.screen.listing", lambda _: "add device 1: /dev/x")
     with (
         PhoneServer(Handset(SimulatedPhone(7))) as server,
         pytest.raises(DeviceError, match="lists no touch screen"),

@@ -74,7 +74,7 @@ def test_a_thousand_strings_are_typed_literally_and_run_nothing(one_adb):
 def test_a_refused_broadcast_is_an_error_with_the_words_of_the_phone(one_adb, monkeypatch):
     """`am` exits with 0 where the system withholds a broadcast."""
     refusal = "Broadcasting: Intent { act=ADB_INPUT_B64 }\nSecurityException: background execution is not allowed"
-    monkeypatch.setattr(shell_commands._Commands, "am", lambda *_: output(refusal))
+    monkeypatch.setitem(shell_commands.TOOLS, "am", lambda *_: output(refusal))
     handset = phone_with_a_field((USUAL_KEYBOARD, UNICODE_KEYBOARD))
     with (
         PhoneServer(handset) as server,

@@ -96,7 +96,15 @@ def test_an_unquoted_command_runs_and_is_recorded(client, served):
 def test_nothing_sets_up_a_task_over_adb_and_apps_open_only_as_the_launcher_opens_them(adb, client, served):
     before = served.handset.phone.screenshot()
     starts = ("am start -n org.shop/.Cart", "am start -n org.absent/.Home", "am start -a android.intent.action.VIEW")
-    for line in (*starts, "monkey -p org.shop 1", "cmd activity x", "reset", "am instrument x", "reboot"):
+    for line in (
+        *starts,
+        "monkey -p org.absent 1",
+        "monkey -p org.shop 20",
+        "cmd activity x",
+        "reset",
+        "am instrument x",
+        "reboot",
+    ):
         assert adb.run("-s", served.serial, "shell", line, check=False).returncode != 0
     np.testing.assert_array_equal(served.handset.phone.screenshot(), before)
     assert not served.handset.actions

@@ -14,7 +14,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 def ran(line: str) -> list[tuple[str, ...]]:
     """The words of every command that the line runs."""
     record = []
-    Shell({"echo": lambda words: output(" ".join(words))}, record).run(line)
+    Shell({"echo": lambda call: output(" ".join(call.words))}, record).run(line)
     return record
 
 
@@ -79,7 +79,7 @@ def test_nesting_of_substitutions_is_limited():
 
 
 def test_only_the_end_of_a_pipe_prints_and_the_last_status_counts():
-    shell = Shell({"echo": lambda words: output(" ".join(words))}, [])
+    shell = Shell({"echo": lambda call: output(" ".join(call.words))}, [])
     result = shell.run("echo a; echo b | echo c; nothing")
     assert (result.out, result.status) == (b"a\nc\n", NOT_FOUND)
     assert b"nothing: inaccessible or not found" in result.written[-1][1]

@@ -3,13 +3,21 @@
 It supports version 1 of the requests: STAT, LIST, SEND, RECV, QUIT (AOSP, `packages/modules/adb/SYNC.TXT`).
 """
 
+import posixpath
 import stat
 import struct
 import threading
 import time
 from dataclasses import dataclass, field
 
-FOLDERS = ("/", "/data", "/data/local", "/data/local/tmp", "/sdcard")
+FOLDERS = ("/", "/data", "/data/local", "/data/local/tmp", "/dev", "/sdcard", "/system", "/system/bin")
+
+WRITABLE = ("/data/local/tmp", "/sdcard")
+"""The folders in which adb's user may create files."""
+
+_SHARED_STORAGE = ("/storage/emulated/0", "/storage/self/primary", "/mnt/sdcard")
+"""Other paths of /sdcard."""
+
 MAX_BYTES = 64 << 20
 
 _PIECE = 64 * 1024
@@ -26,28 +34,91 @@ class File:
 
 
 class Files(dict[str, File]):
-    """Path → file. The files have at most `MAX_BYTES` together."""
+    """Path → file. The files have at most `MAX_BYTES` together. `folders` can be empty; their paths are absolute.
+
+    Methods accept any path of a phone: relative to `/`, with `..`, or with another name of /sdcard.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folders = set(FOLDERS)
+
+    def place(self, path: str) -> str:
+        """The absolute path that files and folders are stored under."""
+        place = posixpath.normpath("/" + path.lstrip("/"))
+        for folder in _SHARED_STORAGE:
+            if place == folder or place.startswith(folder + "/"):
+                return "/sdcard" + place[len(folder) :]
+        return place
 
     def put(self, path: str, data: bytes, mode: int = 0o644, seconds: int | None = None) -> None:
         """Writes a file with modification time `seconds` (now if None). Raises OSError if `MAX_BYTES` is exceeded."""
-        others = sum(len(file.data) for name, file in self.items() if name != path)
+        place = self.place(path)
+        others = sum(len(file.data) for name, file in self.items() if name != place)
         if others + len(data) > MAX_BYTES:
             raise OSError(f"{path}: no space left on device")
-        self[path] = File(stat.S_IFREG | (mode & 0o777), int(time.time()) if seconds is None else seconds, data)
+        self[place] = File(stat.S_IFREG | (mode & 0o777), int(time.time()) if seconds is None else seconds, data)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Writes a file as a program on the phone: raises OSError where adb's user may not write, too."""
+        if self.is_folder(path):
+            raise OSError(f"{path}: Is a directory")
+        self._check_parent(path)
+        self.put(path, data)
+
+    def read(self, path: str) -> bytes:
+        """Raises OSError for a path that is not a file."""
+        place = self.place(path)
+        if place == "/dev/null":
+            return b""
+        if place not in self:
+            raise OSError(f"{path}: {'Is a directory' if self.is_folder(path) else 'No such file or directory'}")
+        return self[place].data
+
+    def is_file(self, path: str) -> bool:
+        return self.place(path) in self
+
+    def is_folder(self, path: str) -> bool:
+        return stat.S_ISDIR(self.about(path)[0])
+
+    def make_folder(self, path: str) -> None:
+        """Raises OSError if it exists, if its parent does not, or where adb's user may not write."""
+        if self.about(path)[0]:
+            raise OSError(f"{path}: File exists")
+        self._check_parent(path)
+        self.folders.add(self.place(path))
+
+    def remove(self, path: str) -> None:
+        """Removes a file, or a folder with its content. Raises OSError if it is absent or not adb's to remove."""
+        place = self.place(path)
+        if not self.about(path)[0]:
+            raise OSError(f"{path}: No such file or directory")
+        if place in FOLDERS:
+            raise OSError(f"{path}: Permission denied")
+        self.folders = {name for name in self.folders if name != place and not name.startswith(place + "/")}
+        for name in [name for name in self if name == place or name.startswith(place + "/")]:
+            del self[name]
 
     def about(self, path: str) -> tuple[int, int, int]:
         """(mode, size, time), all zero for a path that does not exist."""
-        path = path.rstrip("/") or "/"
-        if path in self:
-            return self[path].mode, len(self[path].data), self[path].time
-        is_folder = path in FOLDERS or any(name.startswith(path + "/") for name in self)
+        place = self.place(path)
+        if place in self:
+            return self[place].mode, len(self[place].data), self[place].time
+        is_folder = place in self.folders or any(name.startswith(place + "/") for name in self)
         return (stat.S_IFDIR | 0o755, 0, 1) if is_folder else (0, 0, 0)
 
     def within(self, folder: str) -> list[str]:
         """The names directly in a folder."""
-        start = folder.rstrip("/") + "/"
-        names = {path[len(start) :].partition("/")[0] for path in (*self, *FOLDERS) if path.startswith(start)}
+        start = self.place(folder).rstrip("/") + "/"
+        names = {path[len(start) :].partition("/")[0] for path in (*self, *self.folders) if path.startswith(start)}
         return sorted(names - {""})
+
+    def _check_parent(self, path: str) -> None:
+        parent = posixpath.dirname(self.place(path))
+        if not self.is_folder(parent):
+            raise OSError(f"{path}: No such file or directory")
+        if not any(parent == folder or parent.startswith(folder + "/") for folder in WRITABLE):
+            raise OSError(f"{path}: Permission denied")
 
 
 @dataclass
@@ -124,9 +195,9 @@ class SyncService:
         return b"DENT" + struct.pack("<4I", mode, size, seconds, len(raw_name)) + raw_name
 
     def _send(self, path: str) -> bytes:
-        if path not in self._files:
+        if not self._files.is_file(path):
             return _WORD.pack(b"FAIL", len(text := b"No such file or directory")) + text
-        data = self._files[path].data
+        data = self._files.read(path)
         pieces = [data[start : start + _PIECE] for start in range(0, len(data), _PIECE)]
         return b"".join(_WORD.pack(b"DATA", len(piece)) + piece for piece in pieces) + _WORD.pack(b"DONE", 0)
 

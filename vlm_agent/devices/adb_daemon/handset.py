@@ -1,6 +1,7 @@
-"""The phone's state apart from its screen: power, lock, keyboards, files, and a record of commands and actions."""
+"""The phone's state apart from its screen: power, lock, keyboards, files, settings, clock, and a record of commands."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,12 +17,34 @@ MAX_RECORDS = 100_000
 """The maximum number of records of each kind; the oldest are dropped, so a long-running phone needs bounded memory."""
 
 
+USUAL_SETTINGS = {
+    ("global", "animator_duration_scale"): "1.0",
+    ("global", "transition_animation_scale"): "1.0",
+    ("global", "window_animation_scale"): "1.0",
+    ("secure", "show_ime_with_hard_keyboard"): "0",
+    ("system", "accelerometer_rotation"): "0",
+    ("system", "screen_brightness"): "102",
+    ("system", "screen_off_timeout"): "60000",
+    ("system", "user_rotation"): "0",
+}
+"""(namespace, key) → value, of a fresh phone."""
+
+
+@dataclass(frozen=True)
+class Finger:
+    """A finger put down by `input motionevent`. `touch_yx` in screen fractions, `seconds`: of the phone's clock."""
+
+    touch_yx: tuple[float, float]
+    seconds: float
+
+
 @dataclass
 class Handset:
     """A simulated phone and its surroundings. Hold `lock` to access it while it is being served.
 
     `commands`: the words of every command that the shell ran. `actions`: every action. `listeners` are called with
-    each action that has an effect, before it; they must not wait.
+    each action that has an effect, before it; they must not wait. `slept`: the seconds by which `sleep` has advanced
+    the phone's clock. `clipboard`: the text copied last.
     """
 
     phone: SimulatedPhone
@@ -35,17 +58,44 @@ class Handset:
     keyboard: str = USUAL_KEYBOARD
     listeners: list[Callable[[Action], None]] = field(default_factory=list)
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})
+    settings: dict[tuple[str, str], str] = field(default_factory=lambda: dict(USUAL_SETTINGS))
+    clipboard: str = ""
+    finger: Finger | None = None
+    slept: float = 0.0
+    physical_size: tuple[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.physical_size = self.phone.size
+
+    def now(self) -> float:
+        """The phone's clock, in seconds since the epoch."""
+        return time.time() + self.slept
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the phone reacts to touches and keys."""
+        return self.is_awake and not self.is_locked
+
+    @property
+    def field_text(self) -> str | None:
+        """The content of the text field with the focus, None without one."""
+        phone = self.phone
+        return None if phone.focus is None else phone.app(phone.front).fields.get(phone.focus, "")
 
     def perform(self, action: Action) -> None:
         """Performs and records an action; a phone that is off or locked only records it."""
         self.actions.append(action)
-        if self.is_awake and not self.is_locked:
+        if self.is_usable:
             for listener in tuple(self.listeners):
                 listener(action)
             self.phone.perform(action)
 
     def press_key(self, press: Callable[[], object]) -> None:
         """Presses a key that is not an Action; `press` is its effect. A phone that is off or locked ignores the key."""
-        if self.is_awake and not self.is_locked:
+        if self.is_usable:
             press()
             self.phone.changed()
+
+    def stop_app(self, name: str) -> None:
+        """Ends an app, also while the phone is off or locked."""
+        self.phone.stop(name)

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from vlm_agent.devices.adb_daemon.connection import Connection, Service
 from vlm_agent.devices.adb_daemon.files import SyncService
 from vlm_agent.devices.adb_daemon.handset import Handset
-from vlm_agent.devices.adb_daemon.shell.commands import PROPERTIES, commands_of
+from vlm_agent.devices.adb_daemon.shell.commands import shell_of
 from vlm_agent.devices.adb_daemon.shell.fingers import EventService
-from vlm_agent.devices.adb_daemon.shell.session import STDERR, STDOUT, Shell, Transcript
+from vlm_agent.devices.adb_daemon.shell.session import STDERR, STDOUT, Transcript
+from vlm_agent.devices.adb_daemon.shell.tools.settings import PROPERTIES
 from vlm_agent.devices.errors import DeviceError
 
 LOOPBACK = "127.0.0.1"
@@ -44,7 +45,7 @@ class PhoneServer:
         self.handset = handset
         self.port = port
         self._is_authorised = is_authorised
-        self._shell = Shell(commands_of(handset), handset.commands)
+        self._shell = shell_of(handset)
         self._connections: list[tuple[Connection, threading.Thread]] = []
 
     @property

@@ -289,6 +289,16 @@ class SimulatedPhone:
         self.open_history.append(name)
         self.popup = self.pending.pop(name, None)
 
+    def stop(self, name: str) -> None:
+        """End an app: its next start shows its first page. The home screen replaces it if it is in the foreground."""
+        focus = self.focus
+        self.app(name).to_root()
+        if self.front == name:
+            self.press_home()
+        else:
+            self.focus = focus
+        self.changed()
+
     def toggle(self, switch: str) -> None:
         self.switches[switch] = not self.switches[switch]
         self.toggle_history.append((switch, self.switches[switch]))

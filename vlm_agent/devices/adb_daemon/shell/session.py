@@ -3,18 +3,33 @@
 Like a real shell, it also runs commands that are injected through wrong quoting, so that tests find them in the record.
 """
 
-import fnmatch
 from collections.abc import Callable, MutableSequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
-from vlm_agent.devices.adb_daemon.shell.words import ShellSyntaxError, SimpleCommand, Word, read_line
+from vlm_agent.devices.adb_daemon.files import MAX_BYTES, Files
+from vlm_agent.devices.adb_daemon.shell.expansion import Expansion, ExpansionError
+from vlm_agent.devices.adb_daemon.shell.words import (
+    DEEPEST,
+    CommandList,
+    Group,
+    Pipeline,
+    Redirection,
+    ShellSyntaxError,
+    SimpleCommand,
+    read_line,
+)
 
-NOT_FOUND, SYNTAX_ERROR = 127, 1
+NOT_FOUND, SYNTAX_ERROR, TOO_LONG = 127, 1, 126
 
-_NAMES_IN_ROOT = ("data", "dev", "sdcard", "system")
-"""The file names for the expansion of unquoted patterns such as `*`; a shell on a phone starts in `/`."""
+STDOUT, STDERR = 1, 2
 
-_DEEPEST = 16
+_FOLDERS_OF_TOOLS = ("/system/bin/", "/bin/")
+
+_DEVICES = {"/dev/null": None, "/dev/tty": STDOUT, "/dev/stdout": STDOUT, "/dev/stderr": STDERR}
+"""What is written to these paths goes to a stream of the line, or nowhere."""
+
+_VARIABLES = {"$": "1", "#": "0", "?": "0", "HOME": "/", "PATH": "/system/bin", "IFS": " \t\n", "USER": "shell"}
 
 
 @dataclass(frozen=True)
@@ -24,9 +39,6 @@ class Result:
     out: bytes = b""
     err: bytes = b""
     status: int = 0
-
-
-STDOUT, STDERR = 1, 2
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,16 @@ class Transcript:
         return b"".join(data for kind, data in self.written if kind == STDOUT)
 
 
-Command = Callable[[list[str]], Result]
+@dataclass(frozen=True)
+class Call:
+    """A command that runs. `words`: its arguments. `stdin`: the output of the command before it in a pipe, or the
+    content of a file; None without either."""
+
+    words: list[str]
+    stdin: bytes | None = None
+
+
+Command = Callable[[Call], Result]
 
 
 def output(text: str) -> Result:
@@ -54,64 +75,269 @@ def failure(text: str, status: int = 1) -> Result:
     return Result(err=f"{text}\n".encode(), status=status)
 
 
+class ToolError(Exception):
+    """Ends a command with a line of standard error and an exit status."""
+
+    def __init__(self, message: str, status: int = 1) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class Shell:
-    """`commands`: name → function of the arguments. The words of every command that runs are appended to `record`."""
+    """`commands`: name → command. The words of every command that runs are appended to `record`."""
 
-    def __init__(self, commands: dict[str, Command], record: MutableSequence[tuple[str, ...]]) -> None:
+    def __init__(
+        self, commands: dict[str, Command], record: MutableSequence[tuple[str, ...]], files: Files | None = None
+    ) -> None:
         self._commands, self._record = commands, record
+        self._files = Files() if files is None else files
 
-    def run(self, line: str, depth: int = 0) -> Transcript:
-        """Runs all commands of a line. A syntax error is reported in the output, not raised.
-
-        `depth`: the number of command substitutions around the line, at most `_DEEPEST`.
-        """
+    def run(self, line: str) -> Transcript:
+        """Runs all commands of a line. A syntax error is reported in the output, not raised."""
+        written: list[tuple[int, bytes]] = []
+        streams = {kind: _limited(kind, written) for kind in (STDOUT, STDERR)}
         try:
-            if depth > _DEEPEST:
-                raise ShellSyntaxError("too deep")
-            commands = read_line(line)
+            pipelines = read_line(line)
         except ShellSyntaxError as error:
-            return Transcript(((STDERR, f"/system/bin/sh: syntax error: {error}\n".encode()),), SYNTAX_ERROR)
-        parts, status = [], 0
-        for index, command in enumerate(commands):
-            if (command.after == "&&" and status != 0) or (command.after == "||" and status == 0):
+            streams[STDERR](f"/system/bin/sh: syntax error: {error}\n".encode())
+            return Transcript(tuple(written), SYNTAX_ERROR)
+        run = _Run(self._commands, self._record, self._files)
+        try:
+            status = run.all(pipelines, _Streams(streams))
+        except ExpansionError:
+            streams[STDERR](b"/system/bin/sh: Argument list too long\n")
+            status = TOO_LONG
+        except _OutputTooLongError:
+            written.append((STDERR, b"/system/bin/sh: the output is too long for the simulated phone\n"))
+            status = 1
+        return Transcript(tuple(written), status)
+
+
+Stream = Callable[[bytes], None]
+
+
+def _ignore(data: bytes) -> None:
+    """The stream of /dev/null."""
+
+
+def _result(name: str, run: Command, call: Call) -> Result:
+    """The result of a command. OSError is a file of the phone that it cannot read or write."""
+    try:
+        return run(call)
+    except ToolError as error:
+        return failure(str(error), error.status)
+    except OSError as error:
+        return failure(f"{name}: {error}")
+
+
+class _OutputTooLongError(Exception):
+    """A command prints more than `MAX_BYTES`."""
+
+
+def _limited(kind: int, written: list[tuple[int, bytes]]) -> Stream:
+    """A stream that appends to `written`. Raises _OutputTooLongError beyond `MAX_BYTES`."""
+    left = MAX_BYTES
+
+    def write(data: bytes) -> None:
+        nonlocal left
+        left -= len(data)
+        if left < 0:
+            raise _OutputTooLongError
+        if data:
+            written.append((kind, data))
+
+    return write
+
+
+@dataclass(frozen=True)
+class _Streams:
+    """Where a command writes (STDOUT and STDERR) and what it reads."""
+
+    to: dict[int, Stream]
+    stdin: bytes | None = None
+
+
+class _Run:
+    """The state of a line that runs: variables, status, and whether `exit` has ended it."""
+
+    def __init__(self, commands: dict[str, Command], record: MutableSequence[tuple[str, ...]], files: Files) -> None:
+        self._commands, self._record, self._files = commands, record, files
+        self._expansion = Expansion(files, self._captured, dict(_VARIABLES))
+        self._has_ended = False
+        self._depth = 0
+        self._here: _Streams
+        self._substituted = 0
+        self._builtins: dict[str, Callable[[Call, _Streams], int]] = {
+            "command": self._command_v,
+            "exec": self._exec,
+            "exit": self._exit,
+            "export": self._export,
+            "sh": self._sh,
+            "which": self._which,
+        }
+
+    def all(self, pipelines: CommandList, streams: _Streams) -> int:
+        """Runs a list and returns the status of its last command."""
+        status = 0
+        for pipeline in pipelines:
+            if self._has_ended:
+                break
+            if (pipeline.after == "&&" and status != 0) or (pipeline.after == "||" and status == 0):
                 continue
-            result = self._run_one(command, status, depth)
-            status = result.status
-            if index + 1 == len(commands) or commands[index + 1].after != "|":
-                parts.append((STDOUT, result.out))
-            parts.append((STDERR, result.err))
-        return Transcript(tuple(part for part in parts if part[1]), status)
+            status = self._pipeline(pipeline, streams)
+            self._expansion.variables["?"] = str(status)
+        return status
 
-    def _run_one(self, command: SimpleCommand, status: int, depth: int) -> Result:
-        words = [field for word in command.words for field in self._fields(word, status, depth)]
-        files = [(operator, *self._fields(word, status, depth)) for operator, word in command.redirections]
-        for file in files:
-            self._record.append(file)
+    def _pipeline(self, pipeline: Pipeline, streams: _Streams) -> int:
+        *first, last = pipeline.commands
+        stdin = streams.stdin
+        for command in first:
+            written: list[tuple[int, bytes]] = []
+            piped = _Streams({**streams.to, STDOUT: _limited(STDOUT, written)}, stdin)
+            self._isolated(partial(self._command, command, piped))
+            stdin = b"".join(data for _, data in written)
+        status = self._command(last, _Streams(streams.to, stdin))
+        return int(status == 0) if pipeline.is_negated else status
+
+    def _isolated(self, run: Callable[[], int]) -> int:
+        """Runs a subshell: its assignments and its `exit` end with it."""
+        before, ended = dict(self._expansion.variables), self._has_ended
+        status = run()
+        self._expansion.variables, self._has_ended = before, ended
+        return status
+
+    def _captured(self, pipelines: CommandList) -> bytes:
+        """The output of a command substitution within the command that runs now."""
+        written: list[tuple[int, bytes]] = []
+        here = self._here
+        streams = replace(here, to={**here.to, STDOUT: _limited(STDOUT, written)})
+        self._substituted = self._isolated(lambda: self.all(pipelines, streams))
+        self._here = here
+        return b"".join(data for _, data in written)
+
+    def _command(self, command: SimpleCommand | Group, streams: _Streams) -> int:
+        try:
+            redirected = self._redirected(command.redirections, streams)
+            if isinstance(command, SimpleCommand):
+                return self._simple(command, redirected)
+            if command.is_subshell:
+                return self._isolated(lambda: self.all(command.body, redirected))
+            return self.all(command.body, redirected)
+        except OSError as error:  # a file of a redirection that cannot be opened or is full
+            streams.to[STDERR](f"/system/bin/sh: {error}\n".encode())
+            return 1
+
+    def _simple(self, command: SimpleCommand, streams: _Streams) -> int:
+        self._here, self._substituted = streams, 0
+        words = [field for word in command.words for field in self._expansion.fields(word)]
+        values = {name: self._expansion.text(word) for name, word in command.assignments}
+        if values or words:
+            self._record.append((*(f"{name}={value}" for name, value in values.items()), *words))
         if not words:
-            return Result(status=status)
-        self._record.append(tuple(words))
-        run = self._commands.get(words[0])
+            self._expansion.variables |= values
+            return self._substituted
+        return self._call(words, streams)
+
+    def _call(self, words: list[str], streams: _Streams) -> int:
+        name = words[0]
+        for folder in _FOLDERS_OF_TOOLS:
+            name = name.removeprefix(folder) or name
+        call = Call(words[1:], streams.stdin)
+        if name in self._builtins:
+            return self._builtins[name](call, streams)
+        run = self._commands.get(name)
         if run is None:
-            return failure(f"/system/bin/sh: {words[0]}: inaccessible or not found", NOT_FOUND)
-        result = run(words[1:])
-        return Result(b"" if files else result.out, result.err, result.status)
+            result = failure(f"/system/bin/sh: {words[0]}: inaccessible or not found", NOT_FOUND)
+        else:
+            result = _result(name, run, call)
+        streams.to[STDOUT](result.out)
+        streams.to[STDERR](result.err)
+        return result.status
 
-    def _fields(self, word: Word, status: int, depth: int) -> list[str]:
-        """The expansion of a word: one field if any part of it is quoted, otherwise any number of fields."""
-        text, splits, is_quoted = "", False, False
-        for piece in word:
-            is_quoted |= piece.quoted
-            if piece.kind == "text":
-                text += piece.value
+    # Commands that change or need the shell
+
+    def _exit(self, call: Call, streams: _Streams) -> int:
+        self._has_ended = True
+        word = call.words[0] if call.words else self._expansion.variables["?"]
+        return int(word) % 256 if word.isdecimal() else self._refused("exit", word, streams)
+
+    def _exec(self, call: Call, streams: _Streams) -> int:
+        """Runs a command in place of the shell. Without a command it would redirect the rest of the line."""
+        if not call.words:
+            return self._refused("exec", "only with a command on the simulated phone", streams)
+        status = self._call(call.words, streams)
+        self._has_ended = True
+        return status
+
+    def _export(self, call: Call, streams: _Streams) -> int:
+        """Every variable is exported already, and no command reads one."""
+        for word in call.words:
+            name, mark, value = word.partition("=")
+            if not name.isidentifier():
+                return self._refused("export", f"{word}: is not an identifier", streams)
+            if mark:
+                self._expansion.variables[name] = value
+        return 0
+
+    def _sh(self, call: Call, streams: _Streams) -> int:
+        """`sh -c LINE`, `sh FILE`, or `sh` of its standard input."""
+        match call.words:
+            case ["-c", line, *_]:
+                text = line
+            case [path] if not path.startswith("-"):
+                text = self._files.read(path).decode(errors="replace")
+            case [] if call.stdin is not None:
+                text = call.stdin.decode(errors="replace")
+            case _:
+                return self._refused("sh", "only sh -c LINE and sh FILE on the simulated phone", streams)
+        self._depth += 1
+        try:
+            if self._depth > DEEPEST:
+                raise ShellSyntaxError("too deep")
+            pipelines = read_line(text)
+            return self._isolated(lambda: self.all(pipelines, streams))
+        except ShellSyntaxError as error:
+            return self._refused("sh", f"syntax error: {error}", streams)
+        finally:
+            self._depth -= 1
+
+    def _which(self, call: Call, streams: _Streams) -> int:
+        found = [name for name in call.words if name in self._commands or name in self._builtins]
+        streams.to[STDOUT]("".join(f"/system/bin/{name}\n" for name in found).encode())
+        return int(len(found) < max(1, len(call.words)))
+
+    def _command_v(self, call: Call, streams: _Streams) -> int:
+        """`command -v NAME …` and `command NAME …`."""
+        if call.words[:1] == ["-v"]:
+            return self._which(Call(call.words[1:]), streams)
+        if not call.words or call.words[0].startswith("-"):
+            return self._refused("command", "only with -v or a command on the simulated phone", streams)
+        return self._call(call.words, streams)
+
+    def _refused(self, name: str, reason: str, streams: _Streams) -> int:
+        streams.to[STDERR](f"/system/bin/sh: {name}: {reason}\n".encode())
+        return 1
+
+    # Redirections
+
+    def _redirected(self, redirections: list[Redirection], streams: _Streams) -> _Streams:
+        """The streams of a command with redirections. Raises OSError for a file that cannot be opened."""
+        self._here = streams
+        for one in redirections:
+            target = self._expansion.text(one.target)
+            self._record.append((one.descriptor.strip("01") + one.operator, target))
+            if one.operator == "<":
+                streams = replace(streams, stdin=self._files.read(target))
             else:
-                splits |= not piece.quoted
-                text += self._substituted(piece.kind, piece.value, status, depth)
-        fields = text.split() if splits else [text]
-        if is_quoted:
-            return fields or [""]
-        return [name for field in fields for name in fnmatch.filter(_NAMES_IN_ROOT, field) or [field]]
+                outputs = (STDOUT, STDERR) if one.descriptor == "&" else (int(one.descriptor),)
+                stream = streams.to[int(target)] if one.operator == ">&" else self._file(target, one.operator, streams)
+                streams = replace(streams, to={**streams.to, **dict.fromkeys(outputs, stream)})
+        return streams
 
-    def _substituted(self, kind: str, value: str, status: int, depth: int) -> str:
-        if kind == "command":
-            return self.run(value, depth + 1).out.decode(errors="replace").rstrip("\n")
-        return {"?": str(status), "$": "1", "#": "0", "HOME": "/", "PATH": "/system/bin"}.get(value, "")
+    def _file(self, path: str, operator: str, streams: _Streams) -> Stream:
+        if path in _DEVICES:
+            stream = _DEVICES[path]
+            return _ignore if stream is None else streams.to[stream]
+        if operator == ">" or not self._files.is_file(path):
+            self._files.write(path, b"")
+        return lambda data: self._files.write(path, self._files.read(path) + data)

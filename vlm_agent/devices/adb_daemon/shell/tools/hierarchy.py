@@ -1,36 +1,34 @@
-"""`uiautomator dump` and `cat`: the screen's elements in the XML format of Android's accessibility service."""
+"""`uiautomator dump`: the screen's elements in the XML format of Android's accessibility service."""
 
 from xml.sax.saxutils import quoteattr
 
 from vlm_agent.devices.adb_daemon.handset import Handset
-from vlm_agent.devices.adb_daemon.shell.session import Command, Result, failure, output
+from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError, output
 from vlm_agent.episodes import UiElement
 
+_USUAL_FILE = "/sdcard/window_dump.xml"
 
-def hierarchy_commands(handset: Handset) -> dict[str, Command]:
-    """Name → command, for `Shell`."""
 
-    def uiautomator(words: list[str]) -> Result:
-        if len(words) != 2 or words[0] != "dump":
-            return failure("Error: only uiautomator dump FILE is offered by the simulated phone")
-        try:
-            handset.files.put(words[1], _dump(handset).encode())
-        except OSError as error:
-            return failure(f"Error: {error}")
-        return output(f"UI hierchary dumped to: {words[1]}")  # Android's own spelling
-
-    def cat(words: list[str]) -> Result:
-        missing = next((path for path in words if path not in handset.files), None)
-        if missing is not None:
-            return failure(f"cat: {missing}: No such file or directory")
-        return Result(b"".join(handset.files[path].data for path in words))
-
-    return {"cat": cat, "uiautomator": uiautomator}
+def uiautomator(handset: Handset, call: Call) -> Result:
+    """`uiautomator dump [--compressed] [FILE]`. The dump lists texts and icons only, with or without `--compressed`."""
+    match [word for word in call.words if word != "--compressed"]:
+        case ["dump"]:
+            path = _USUAL_FILE
+        case ["dump", path] if not path.startswith("-"):
+            pass
+        case _:
+            raise ToolError("Error: the simulated phone offers uiautomator dump [--compressed] [FILE]")
+    if not handset.is_awake:
+        raise ToolError("ERROR: null root node returned by UiTestAutomationBridge.")
+    message = f"UI hierchary dumped to: {path}"  # Android's own spelling
+    if path in ("/dev/tty", "/dev/stdout"):
+        return output(_dump(handset) + message)
+    handset.files.write(path, _dump(handset).encode())
+    return output(message)
 
 
 def _dump(handset: Handset) -> str:
-    phone = handset.phone
-    content = None if phone.focus is None else phone.app(phone.front).fields.get(phone.focus, "")
+    phone, content = handset.phone, handset.field_text
     nodes = "".join(_node(element, phone.size, content) for element in phone.elements())
     return f"<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><hierarchy rotation=\"0\">{nodes}</hierarchy>"
 

@@ -1,0 +1,35 @@
+"""The lines of tests/benchmarks/foreign_commands.py: none reports success without Android's output and effect."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from foreign_commands import CASES, FAILS, SILENTLY_WRONG, WORKS, outcome
+
+from vlm_agent.devices.adb_daemon.shell.commands import TOOLS
+from vlm_agent.devices.adb_daemon.shell.session import output
+
+NOT_OFFERED = {
+    "echo $((1+1))",
+    "echo ${HOME:-x}",
+    "echo {a,b}",
+    "for i in 1 2; do echo $i; done",
+    "if true; then echo yes; fi",
+    "input text hello world",
+    "wm density 320",
+}
+"""Lines that Android runs and the simulated phone refuses."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.line)
+def test_a_line_works_as_on_android_or_fails(case):
+    expected = FAILS if case.check is None or case.line in NOT_OFFERED else WORKS
+    assert outcome(case)[0] == expected
+
+
+def test_success_without_an_effect_is_noticed(monkeypatch):
+    monkeypatch.setitem(TOOLS, "am", lambda *_: output("done"))
+    case = next(one for one in CASES if one.line == "am force-stop org.shop")
+    assert outcome(case)[0] == SILENTLY_WRONG
