@@ -22,6 +22,7 @@
     vlm-agent score PREDICTIONS [--against OTHER]      score predictions again, by other scorers or against another run
     vlm-agent transfer OUT… --output DIR               models of different subsets on every subset
     vlm-agent demo                                     all stages at a small size
+    vlm-agent doctor                                   check what works on this machine: GPU, DeepSpeed, adb, Slurm, …
 
 Exit status: 0 on success; 1 on an error, with one message that explains it; 2 for wrong arguments; 3 when a conversion
 quarantined records; 75 when a signal stopped training (run the same command again to resume); 130 after Ctrl-C. Every
@@ -59,6 +60,7 @@ COMMANDS = (
     "score",
     "transfer",
     "demo",
+    "doctor",
 )
 
 

@@ -25,7 +25,7 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
     deepspeed = training.deepspeed_file
     if deepspeed is not None:
         _check_deepspeed(deepspeed, recipe)
-        _start_deepspeed()
+        start_deepspeed()
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run / TENSORBOARD)
     result = TrainingArguments(
         output_dir=str(run / CHECKPOINTS),
@@ -82,7 +82,7 @@ def _check_deepspeed(path: Path, recipe: Recipe) -> None:
         )
 
 
-def _start_deepspeed() -> None:
+def start_deepspeed() -> None:
     """Connects the ranks before a checkpoint is loaded, because ZeRO-3 partitions it among them.
 
     On CPUs DeepSpeed would compile an operation that speeds up collectives on one machine. That needs a compiler and

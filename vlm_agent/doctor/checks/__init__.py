@@ -1,0 +1,1 @@
+"""The checks of `vlm-agent doctor`, one file each."""
