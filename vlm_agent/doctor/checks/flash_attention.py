@@ -19,8 +19,8 @@ def _flash_attention() -> str:
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, 128, 4, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
     ours = flash_attn_func(query, key, value, causal=True).transpose(1, 2)
-    heads = [states.transpose(1, 2) for states in (query, key, value)]
-    theirs = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+    query, key, value = (states.transpose(1, 2) for states in (query, key, value))
+    theirs = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
     difference = (ours - theirs).abs().max().item()
     if not difference <= _TOLERANCE:
         raise BrokenError(f"its attention differs from PyTorch's by {difference:.2g}")
