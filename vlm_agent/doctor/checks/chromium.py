@@ -1,4 +1,4 @@
-"""Chromium under Playwright: renders a page, of which a pixel is compared."""
+"""Chromium under Playwright: renders a page and compares a pixel of it."""
 
 import io
 
