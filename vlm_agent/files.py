@@ -114,9 +114,11 @@ def file_lock(path: Path, refusal: str, shared: bool = False, owner: str | None 
 
     A forked child, such as a worker of a DataLoader, closes it: it may outlive a killed parent by seconds.
 
-    `owner`: who holds it, written into the file. Raises DatasetError with the message `refusal`, and the owner where
-    one is known, when another process holds it. Locks reach across machines only on file systems that support them
-    (NFS 4, Lustre mounted with `flock`).
+    `owner`: who holds it, written into the file, and removed from it at the end of the block. A name in a file that no
+    process holds is therefore that of a killed one (`read_lock`).
+
+    Raises DatasetError with the message `refusal`, and the owner where one is known, when another process holds it.
+    Locks reach across machines only on file systems that support them (NFS 4, Lustre mounted with `flock`).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
@@ -135,6 +137,27 @@ def file_lock(path: Path, refusal: str, shared: bool = False, owner: str | None 
             yield file
         finally:
             _held.remove(file)
+            if owner is not None and not file.closed:
+                file.truncate(0)
+
+
+def read_lock(path: Path) -> tuple[bool, str] | None:
+    """(whether a process holds the lock file now, its owner, or the killed one that held it last).
+
+    The owner is empty if the last one released the lock. None without such a file. Raises OSError where the file
+    system has no locks.
+    """
+    try:
+        file = path.open(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    with file:
+        is_held = False
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_held = True
+        return is_held, file.read().strip()
 
 
 _held: list[TextIO] = []

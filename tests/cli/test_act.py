@@ -226,6 +226,25 @@ def checkout_task():
     return next(seeds)
 
 
+def test_a_question_names_the_place_and_the_element_there(run, capsys):
+    task = sample_task("general", "test", 7)
+    phone = SimulatedPhone(task.seed)
+    task.set_up(phone)
+    y, x, height, width = min(phone.elements(), key=lambda element: element.box[2] * element.box[3]).box
+    taps = [Action.tap(y + height / 2, x + width / 2), Action.swipe((0.8, 0.5), (0.2, 0.5))]
+    run(taps, "--confirm", "--steps", "2", typed="y\ny\n")
+    printed = capsys.readouterr().out
+    assert '→ tap "' in printed, printed
+    assert "at x 0.50, y 0.80 to x 0.50, y 0.20" in printed
+
+
+def test_an_unknown_app_is_refused_before_the_first_step(run, tmp_path, capsys):
+    assert run(expert(), "--apps", "org.clock", "org.clokc/.Home") == FAILED
+    message = capsys.readouterr().err
+    assert "--apps org.clokc/.Home: not a package on simulated_208x448; did you mean org.clock" in message
+    assert not (tmp_path / "trace").exists()
+
+
 @pytest.mark.parametrize(
     ("more", "typed", "status"), [([], "", FAILED), ([], "y\n" * 9, OK), (["--allow-purchases"], "", OK)]
 )
@@ -238,7 +257,7 @@ def test_it_does_not_check_out_without_permission(run, tmp_path, more, typed, st
 
 
 def test_the_agent_does_not_act_in_apps_that_are_not_allowed(run, tmp_path):
-    assert run(expert(), "--apps", "org.nothing") == FAILED
+    assert run(expert(), "--apps", "org.shop/.Home") == FAILED
     assert read_trace(tmp_path / "trace").end["end"] == "outside_apps"
 
 

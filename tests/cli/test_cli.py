@@ -34,6 +34,15 @@ def test_every_command_has_help(command, capsys):
     assert f"vlm-agent {command}" in capsys.readouterr().out
 
 
+def test_the_help_of_train_lists_every_recipe_key_without_pytorch():
+    code = "import sys; from vlm_agent.cli import main\ntry: main(['train', '--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for key in ("training", "optimizer.learning_rate", "steps", "vlm.checkpoint", "lora.rank", "mixture", "output"):
+        assert key in done
+    assert "name (auto_ui | binned | coat | element_index | named)" in done
+    assert not {"torch", "transformers"} & set(done.splitlines()[-1].split())
+
+
 def test_help_imports_no_heavy_module():
     code = "import sys, vlm_agent.cli; vlm_agent.cli._parser(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -8,6 +8,7 @@ import pytest
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.predictions import Prediction, write_predictions
+from vlm_agent.evaluation.scoring.dialects import DIALECTS
 from vlm_agent.evaluation.scoring.metrics import score
 
 GOLD = [
@@ -66,7 +67,26 @@ def test_an_unknown_dialect_is_an_error_that_lists_the_known_ones(runs, capsys):
 def test_runs_over_other_steps_are_refused(runs, tmp_path, capsys):
     write_predictions(tmp_path / "other.parquet", GOLD[:2])
     assert main(["score", str(runs[0]), "--against", str(tmp_path / "other.parquet")]) == FAILED
-    assert "the second run has 2 episodes that the first lacks" in capsys.readouterr().err
+    assert f"{runs[0]} has 2 episodes that {tmp_path / 'other.parquet'} lacks" in capsys.readouterr().err
+
+
+def test_a_group_without_episodes_is_shown_as_such(runs, tmp_path, capsys):
+    (tmp_path / "groups.json").write_text(json.dumps({"last": ["e2"], "of_other_data": ["x"]}))
+    more = ["--against", str(runs[0]), "--groups", str(tmp_path / "groups.json")]
+    assert main(["score", str(runs[1]), *more]) == OK
+    table, difference = capsys.readouterr().out.split("minus")[0:2]
+    for printed in (table, difference):
+        words = " ".join(printed.split())
+        assert "last" in words and "data" in words and "episodes)" in words, printed
+    assert "install" not in table
+
+
+def test_the_help_lists_every_dialect_with_its_rule(capsys):
+    with pytest.raises(SystemExit):
+        main(["score", "--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    for name, dialect in DIALECTS.items():
+        assert f" {name} {' '.join(dialect.rule.split())} (" in printed
 
 
 def test_a_file_without_predictions_is_named(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Benchmark files: those in eval/ can be read, and a wrong one is explained."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -11,6 +12,7 @@ from vlm_agent.cli import USAGE, main
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.evaluation.offline import run as offline
+from vlm_agent.recipe.shipped import find_shipped
 
 FOLDER = Path(__file__).parents[2] / "eval"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -99,6 +101,33 @@ def test_options_override_the_benchmark(asked, tmp_path):
         ("other", "test", 7),
     ]
     assert {(one.name, one.dialect) for one in benchmarks} == {("n", "agentcpm")}
+
+
+def test_groups_of_a_benchmark_lie_with_the_shards_or_in_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "x.yaml"
+    path.write_text(VALID + "groups: groups.json\n")
+    with pytest.raises(DatasetError, match=r"groups: neither other/groups\.json nor groups\.json exists; name"):
+        read_benchmark(path, {"shards": Path("other")}).episode_groups()
+    (tmp_path / "groups.json").write_text('{"here": ["1"]}')
+    assert read_benchmark(path, {"shards": Path("other")}).episode_groups() == {"here": ["1"]}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/groups.json").write_text('{"beside": ["1"]}')
+    assert read_benchmark(path, {"shards": Path("other")}).episode_groups() == {"beside": ["1"]}
+    named = {"shards": Path("other"), "groups": Path("groups.json")}
+    assert read_benchmark(path, named).episode_groups() == {"here": ["1"]}, "an option is a path of the working folder"
+
+
+def test_the_simulated_phones_groups_are_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data, shards = tmp_path / "data", tmp_path / "elsewhere/shards"
+    assert main(f"simulate --output {data} --episodes 3 --workers 1".split()) == 0
+    words = (
+        f"convert --input {data} --output {shards} --splits {data}/splits.json --groups {data}/groups.json --workers 1"
+    )
+    assert main(words.split()) == 0
+    benchmark = read_benchmark(find_shipped(Path("eval/simulated_phone.yaml")), {"shards": shards})
+    assert benchmark.episode_groups() == json.loads((data / "groups.json").read_text())
 
 
 def test_an_endpoint_replaces_a_checkpoint(asked):

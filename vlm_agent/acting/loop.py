@@ -19,7 +19,7 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceError
-from vlm_agent.episodes import Action, CoatTexts, Screen
+from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
 
@@ -66,12 +66,16 @@ class Ending:
 
 @dataclass(frozen=True)
 class ProposedStep:
-    """A step before its action is executed, for `watch`. `picture`: the file of its screenshot."""
+    """A step before its action is executed, for `watch`.
+
+    `picture`: the file of its screenshot. `elements`: None if the phone does not provide them.
+    """
 
     number: int
     picture: Path
     answer: Answer
     activity: str
+    elements: tuple[UiElement, ...] | None = None
 
 
 def never_stop(_: ProposedStep) -> bool:
@@ -145,7 +149,7 @@ class _Run:
         texts = CoatTexts() if answer.thoughts is None else answer.thoughts
         step = replace(step, thought=texts.think, intent=texts.action, plan=answer.plan)
         self.trace.step(replace(step, tokens=answer.usage.tokens, seconds=seconds))
-        if self.watch(ProposedStep(number, picture, answer, screen.activity)):
+        if self.watch(ProposedStep(number, picture, answer, screen.activity, elements)):
             self.trace.outcome(number, WITHHELD)
             return STOPPED, "stopped by a key"
         if answer.action is None:

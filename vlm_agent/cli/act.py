@@ -1,8 +1,10 @@
 """`vlm-agent act`: runs an agent on a phone and shows every step."""
 
 import argparse
+import difflib
 import time
 import uuid
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,6 +94,7 @@ def run(options: argparse.Namespace) -> int:
     settings = chosen_agent(options).in_output(folder)
     readers = chosen_readers(options, settings)
     with options.device.open() as phone:
+        _check_apps(phone, options.apps or ())
         device: Device = phone.device if readers is None else ReadElements(phone.device, ScreenReader.of(readers))
         goal = phone.task.goal if options.goal is None else options.goal
         agent = load_agent(settings, console, readers)
@@ -124,6 +127,17 @@ def run(options: argparse.Namespace) -> int:
     if ending.reason == "stopped":
         return INTERRUPTED
     return OK if ending.is_declared and reached is not False else FAILED
+
+
+def _check_apps(phone: "OpenedDevice", names: Sequence[str]) -> None:
+    """Raises DeviceError for a name in --apps whose package the phone does not have."""
+    from vlm_agent.devices.errors import UnknownAppError
+
+    packages = phone.packages() if names and phone.packages is not None else ()
+    for name in names if packages else ():
+        if name.partition("/")[0] not in packages:
+            nearest = difflib.get_close_matches(name.partition("/")[0], packages, n=3, cutoff=0)
+            raise UnknownAppError(f"--apps {name}: not a package on {phone.name}; did you mean {' or '.join(nearest)}?")
 
 
 def _one_step(phone: "OpenedDevice", goal: str) -> "Episode":
@@ -161,9 +175,10 @@ def _warn(console: "Console", device: "Device", options: argparse.Namespace) -> 
 
 
 def _step_lines(step: "ProposedStep") -> str:
-    from vlm_agent.drawing.actions import describe
+    from vlm_agent.drawing.actions import describe_with_place
 
-    action = "no action" if step.answer.action is None else describe(step.answer.action)
+    proposed = step.answer.action
+    action = "no action" if proposed is None else describe_with_place(proposed, step.elements or ())
     activity = f"  in {step.activity}" if step.activity else ""
     return f"{step.number + 1:3d}  {step.picture}{activity}\n     {step.answer.text!r} → {_printable(action)}"
 

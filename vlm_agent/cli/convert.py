@@ -2,9 +2,16 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, QUARANTINED, Commands, accept_only, add_command, check_part, count, refuse
 from vlm_agent.console import make_console
+
+if TYPE_CHECKING:
+    from vlm_agent.evaluation.benchmark import Groups
+
+GROUPS = "groups.json"
+"""Groups in the folder of the shards; `evaluation/benchmark.py` says who reads them."""
 
 _DESCRIPTION = """\
 Writes Parquet shards, a manifest, and quarantine.jsonl with every unusable record. Exit status 3 means that there are
@@ -46,6 +53,12 @@ def add(commands: Commands) -> None:
         metavar="SUBSET=SHARE",
         help="fraction of a subset's episodes to keep, chosen by their ids: google_apps=0.1",
     )
+    parser.add_argument(
+        "--groups",
+        type=Path,
+        metavar="FILE",
+        help="JSON, name → episode ids: groups for evaluations, kept with the shards as DIR/groups.json",
+    )
     _add_screens(parser)
     parser.add_argument("--workers", type=count, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
@@ -85,6 +98,7 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.datasets.convert import convert, finish
     from vlm_agent.datasets.convert.workers import leave_pandas_out
     from vlm_agent.datasets.shards.images import ScreenFormat
+    from vlm_agent.files import write_json
     from vlm_agent.jobs import ArrayTask
 
     if options.is_program:
@@ -92,6 +106,7 @@ def run(options: argparse.Namespace) -> int:
     if options.finish:
         summary = finish(options.output, make_console(), options.workers, options.max_bad_fraction)
         return QUARANTINED if summary.quarantined else OK
+    groups = None if options.groups is None else _groups(options.groups)
     summary = convert(
         options.source,
         options.input,
@@ -104,6 +119,8 @@ def run(options: argparse.Namespace) -> int:
         max_bad_fraction=options.max_bad_fraction,
         task=None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
     )
+    if groups is not None:
+        write_json(options.output / GROUPS, groups)
     return QUARANTINED if summary.quarantined else OK
 
 
@@ -119,6 +136,12 @@ def _check(options: argparse.Namespace) -> None:
         refuse(options, ["quality"], f"is for --image-format jpeg; {options.image_format} is lossless")
     if options.max_pixels is None:
         refuse(options, ["multiple"], "is for downscaled screens: add --max-pixels N")
+
+
+def _groups(path: Path) -> "Groups":
+    from vlm_agent.evaluation.benchmark import read_groups
+
+    return read_groups(path)
 
 
 def _share(text: str) -> tuple[str, float]:

@@ -30,6 +30,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, takes_keys: bool = False, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
         self.takes_keys = takes_keys
+        self.more_help: Callable[[], str] = str
+
+    def format_help(self) -> str:
+        return f"{super().format_help()}{self.more_help()}"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         # Checked before argparse, which would report --input as missing where the user wrote --imput.
@@ -73,11 +77,14 @@ def add_command(
     description: str = "",
     takes_keys: bool = False,
     check: Callable[[argparse.Namespace], None] = lambda options: None,
+    more_help: Callable[[], str] = str,
 ) -> Parser:
     """Adds a subcommand. `check` takes the parsed options and exits if they contradict each other, or if one has no
-    effect beside the others; it imports nothing heavy. `run` takes them afterwards and returns the exit status."""
+    effect beside the others; it imports nothing heavy. `run` takes them afterwards and returns the exit status.
+    `more_help` writes the end of the help, from registries that are imported only for it."""
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()
     parser = commands.add_parser(name, help=summary, description=text, takes_keys=takes_keys)
+    parser.more_help = more_help
     parser.set_defaults(run=run, check_options=check, parser=parser)
     return parser
 

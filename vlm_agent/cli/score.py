@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,10 +22,11 @@ def add(commands: Commands) -> None:
         "score",
         run,
         "score predictions again, without a model",
-        "Scores by the official matcher, the strict one and every --dialect, a published variant of the score; a\n"
-        "wrong name lists all dialects. --against also compares two runs over the same steps, with paired intervals.\n"
+        "Scores by the official matcher, the strict one and every --dialect, a published variant of the score (listed\n"
+        "below). --against also compares two runs over the same steps, with paired intervals.\n"
         "--report writes a page with all numbers, and pictures from the shards.",
         check=_check,
+        more_help=_dialects,
     )
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="predictions.parquet of an evaluation")
     parser.add_argument("--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="additional scorers")
@@ -38,6 +40,18 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--episodes", type=count, default=40, metavar="N", help="episodes in the report: half the worst, half at random"
     )
+
+
+def _dialects() -> str:
+    from vlm_agent.evaluation.scoring.dialects import DIALECTS
+
+    lines = [
+        textwrap.fill(
+            f"{name:20}{dialect.rule} ({dialect.source})", 110, initial_indent="  ", subsequent_indent=" " * 22
+        )
+        for name, dialect in DIALECTS.items()
+    ]
+    return "\n".join(["", "dialects (official and strict are always used):", *lines, ""])
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -86,9 +100,10 @@ def _compare(
     from vlm_agent.evaluation.report.terminal import print_comparison
     from vlm_agent.evaluation.scoring.comparison import compare
 
-    comparison = compare(before, steps, groups, scorers=scorers)
-    print_comparison(console, comparison, str(options.against), str(options.predictions))
-    return {"first": str(options.against), "second": str(options.predictions), **comparison}
+    names = str(options.against), str(options.predictions)
+    comparison = compare(before, steps, groups, scorers=scorers, names=names)
+    print_comparison(console, comparison, *names)
+    return {"first": names[0], "second": names[1], **comparison}
 
 
 def _write_report(scores: dict, steps: "JudgedSteps", scores_before: dict | None, options: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import textwrap
 from typing import TYPE_CHECKING, cast
 
 from vlm_agent.cli.parser import OK, Commands, add_command, refuse, shipped_file, without_garbage_collection
@@ -24,6 +25,7 @@ def add(commands: Commands) -> None:
         "Run the same command again to resume a stopped run.",
         takes_keys=True,
         check=_check,
+        more_help=_keys,
     )
     parser.add_argument(
         "--config", type=shipped_file, required=True, metavar="FILE", help="the recipe, e.g. recipes/X.yaml"
@@ -57,6 +59,22 @@ def run(options: argparse.Namespace) -> int:
             console.print(str(stopped))
         return EXIT_STATUS
     return OK
+
+
+def _keys() -> str:
+    from vlm_agent.recipe.run import Recipe
+    from vlm_agent.recipe.yaml_file import keys_of
+
+    sections: dict[str, list[str]] = {"": []}
+    for key in keys_of(Recipe):
+        section, dot, rest = key.partition(".")
+        sections.setdefault(section if dot else "", []).append(rest or key)
+    head = "recipe keys, as --KEY VALUE or --SECTION.KEY VALUE (docs/training.md explains them):"
+    lines = [
+        textwrap.fill(", ".join(keys), 110, initial_indent=f"  {section:17}", subsequent_indent=" " * 19)
+        for section, keys in sections.items()
+    ]
+    return "\n".join(["", head, *lines, ""])
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """The interfaces of devices: the phone itself, its task, and its address on the command line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -70,13 +70,14 @@ class OpenedDevice:
 
     `name` identifies it in traces. `task` is the task that it is set up for, or None. `replay_address` is the task's
     address if the device is deterministic, that is, if the same actions always produce the same screens; otherwise
-    None.
+    None. `packages` lists the packages of the apps that the phone has or can install; None if it cannot tell.
     """
 
     device: Device
     name: str
     task: DeviceTask | None = None
     replay_address: str | None = None
+    packages: Callable[[], Collection[str]] | None = None
 
 
 @dataclass(frozen=True)

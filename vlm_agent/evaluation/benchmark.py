@@ -40,7 +40,9 @@ class Benchmark(Section):
     `limit`: maximum number of episodes, spread evenly over the split, because shards hold one subset after the other.
     `per_subset`: maximum number of episodes of each subset, drawn by `seed` and episode id alone: a larger number
     contains every smaller one. `subsets`: the subsets to score; empty for all.
-    `groups`: groups scored in addition to the subsets, or a JSON file of them. `dialect`: a scorer in addition to the
+    `groups`: groups scored in addition to the subsets, or a JSON file of them. In a benchmark file, a relative path is
+    that of a file in the folder of the shards (`convert --groups` puts it there), or else in the working folder.
+    `dialect`: a scorer in addition to the
     official and the strict one, `further_dialects`: more of them; with `coat_point` or `coat_box`, a result has AitZ's
     table of metrics. `name`, `about` and `source` describe a published benchmark; every benchmark file has
     them.
@@ -92,21 +94,35 @@ class Benchmark(Section):
         return sorted(index for drawn in by_subset.values() for index in drawn[: self.per_subset])
 
     def episode_groups(self) -> Groups:
-        """The groups. Raises DatasetError if `groups` is a file with other content."""
-        return read_groups(self.groups) if isinstance(self.groups, Path) else self.groups
+        """The groups. Raises DatasetError if `groups` is a file with other content, or a relative path without a
+        file."""
+        if not isinstance(self.groups, Path):
+            return self.groups
+        beside = self.shards / self.groups
+        path = beside if beside.is_file() else self.groups
+        if not path.is_absolute() and not path.is_file():
+            raise DatasetError(
+                f"groups: neither {beside} nor {path} exists; name the file with --groups, here or when the shards are "
+                "converted"
+            )
+        return read_groups(path)
 
 
 def read_benchmark(path: Path | None, overrides: Mapping[str, Any]) -> Benchmark:
     """The benchmark in a YAML file, or from `overrides` alone if `path` is None; `overrides` take precedence.
+    A path of groups among them is one of the working folder.
 
     Raises DatasetError naming the file and every key that is unknown, missing or of the wrong type.
     """
+    overrides = dict(overrides)
+    if isinstance(overrides.get("groups"), Path):
+        overrides["groups"] = overrides["groups"].absolute()
     if path is None:
         return validated(Benchmark, overrides, "the command line", DatasetError)
     content = read_mapping(path, DatasetError)
     if missing := [key for key in _PUBLISHED if key not in content]:
         raise DatasetError("\n".join(f"{path}: {key}: Field required" for key in missing))
-    return validated(Benchmark, content | dict(overrides), str(path), DatasetError)
+    return validated(Benchmark, content | overrides, str(path), DatasetError)
 
 
 def read_groups(path: Path | None) -> Groups:

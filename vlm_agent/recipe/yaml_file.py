@@ -2,12 +2,13 @@
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from vlm_agent.errors import UserError
 from vlm_agent.settings import Section, chosen_from, naming_file
@@ -66,10 +67,28 @@ def _keys(section: type[Section], sections: Sequence[str], content: Mapping[str,
     """The keys of the section at `sections` below `section`, which `content` may choose by name."""
     for part in sections:
         field, content = section.model_fields[part], content[part]
-        choice = next((each for each in field.metadata if isinstance(each, chosen_from)), None)
-        if choice is not None:
-            section = choice.section(content)
-            continue
-        options = getattr(field.annotation, "__args__", (field.annotation,))
-        section = next(option for option in options if isinstance(option, type) and issubclass(option, Section))
+        choice = _choice(field)
+        section = _sections(field)[0] if choice is None else choice.section(content)
     return list(section.model_fields)
+
+
+def keys_of(section: type[Section], prefix: str = "") -> Iterator[str]:
+    """Every key of settings, with dots. Of settings that a name chooses, the key of the name with its values."""
+    for name, field in section.model_fields.items():
+        choice, nested = _choice(field), _sections(field)
+        if choice is not None:
+            yield f"{prefix}{name}.{choice.key} ({' | '.join(sorted(choice.registry))})"
+        for one in nested if choice is None else ():
+            yield from keys_of(one, f"{prefix}{name}.")
+        if choice is None and not nested:
+            yield f"{prefix}{name}"
+
+
+def _choice(field: FieldInfo) -> chosen_from | None:
+    return next((each for each in field.metadata if isinstance(each, chosen_from)), None)
+
+
+def _sections(field: FieldInfo) -> list[type[Section]]:
+    """The classes of settings among the types of a field."""
+    options = getattr(field.annotation, "__args__", (field.annotation,))
+    return [option for option in options if isinstance(option, type) and issubclass(option, Section)]

@@ -44,6 +44,14 @@ def test_the_experts_actions_reach_the_goal_and_leave_a_whole_trace(run):
     assert trace.steps[0].activity == phone_at(task).activity
 
 
+def test_an_app_that_the_phone_does_not_have_is_refused(one_adb, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent([])))
+    with PhoneServer(Handset(SimulatedPhone(0))) as server:
+        more = ["--goal", "go", "--trace", str(tmp_path / "trace"), "--apps", "org.clock", "org.clokc"]
+        assert main(["act", "--agent", "RUN", "--device", f"adb:{server.serial}", *more]) == FAILED
+    assert "--apps org.clokc: not a package on" in capsys.readouterr().err
+
+
 def test_a_checkout_is_recognised_by_the_texts_of_the_screen(run):
     seeds = (seed for seed in range(200) if "heck" in sample_task("web_shopping", "test", seed).goal)
     task = sample_task("web_shopping", "test", next(seeds))

@@ -32,9 +32,11 @@ def test_it_fits_80_characters_with_every_column_and_row(world):
     assert text.count("100.0") == 14
 
 
-def test_columns_without_a_value_in_any_run_are_omitted(world):
+def test_subsets_without_episodes_are_omitted_and_groups_are_not(world):
     rows = [row for row in world if row.subset == "single"]
-    text = printed(comparison_table({"trained": score(answered(rows, [None] * len(rows)))}))
+    groups = {"elsewhere": {"of other data"}}
+    text = printed(comparison_table({"trained": score(answered(rows, [None] * len(rows)), groups)}))
+    assert "elsewhere" in text and "(0" in text
     assert "single" in text
     assert "install" not in text
     assert "0.0" in text

@@ -88,17 +88,20 @@ def test_files_and_lists_compare_alike_and_the_result_is_json_serialisable(tmp_p
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (SECOND[:4], "the first run has 1 episodes that the second lacks, starting with b"),
+        (SECOND[:4], "the first run has 1 episodes that the second run lacks, starting with b"),
         (
             [*SECOND, *episode("c", "single", [HOME])],
-            "the second run has 1 episodes that the first lacks, starting with c",
+            "the second run has 1 episodes that the first run lacks, starting with c",
         ),
         ([*SECOND[:4], *(replace(row, subset="install") for row in SECOND[4:])], "episode b has a different subset"),
         ([*SECOND[:4], *episode("b", "single", [HOME])], "episode b has a different length"),
-        ([replace(SECOND[0], gold=DONE), *SECOND[1:]], "episode a, step 0: the two runs differ in the gold action"),
+        (
+            [replace(SECOND[0], gold=DONE), *SECOND[1:]],
+            "episode a, step 0: the first run and the second run differ in the gold action",
+        ),
         (
             [replace(row, elements=(UiElement((0.1, 0.1, 0.1, 0.1)),)) for row in SECOND],
-            "episode a, step 0: the two runs differ in the elements, here and in 5 other steps",
+            "episode a, step 0: the first run and the second run differ in the elements, here and in 5 other steps",
         ),
     ],
 )
@@ -109,7 +112,7 @@ def test_runs_over_other_gold_steps_are_refused_by_what_differs(other, message):
 
 def test_another_gold_text_is_another_gold_step():
     milk, bread = (episode("a", "single", [Action.type_text(word)]) for word in ("milk", "bread"))
-    with pytest.raises(UserError, match="episode a, step 0: the two runs differ in the gold text"):
+    with pytest.raises(UserError, match="episode a, step 0: the first run and the second run differ in the gold text"):
         compare(milk, bread)
 
 

@@ -2,12 +2,17 @@
 
 import json
 import os
+import signal
+import socket
+import subprocess
+import sys
 from datetime import datetime, timedelta
 
 import pytest
 
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.training.run_folder.progress import PROGRESS, append_progress
+from vlm_agent.training.run_folder.run_lock import run_lock
 from vlm_agent.training.run_folder.status import StatusError, read_status
 
 SPEED = {"tokens_per_second": 1234.4, "actions_per_second": 5.6, "data_wait": 0.031, "memory_gib": 1.04}
@@ -131,9 +136,60 @@ def test_the_last_event_is_the_state(folder, event, note, state):
 
 
 def test_a_run_without_slurm_has_a_state_too(folder):
-    assert read_status(folder.path).state == "started"
+    assert read_status(folder.path).state == "not running"
     (folder.path / "stopped").touch()
     assert read_status(folder.path).state == "stopped and saved; run the same command again to resume"
+
+
+_HOLDER = """
+import sys, time
+from pathlib import Path
+from vlm_agent.training.run_folder.run_lock import run_lock
+with run_lock(Path(sys.argv[1]), print):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_running_killed_and_interrupted_differ_by_the_lock(folder, tmp_path):
+    def start():
+        command = [sys.executable, "-c", _HOLDER, str(folder.path)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == "held\n"
+        return process
+
+    process = start()
+    owner = f"process {process.pid} on {socket.gethostname()}, since "
+    assert read_status(folder.path).state.startswith(f"running: {owner}")
+    folder.event(0, "start", 0, "node1")
+    assert read_status(folder.path).state.endswith("; job 7 on node1")
+    (folder.path / "slurm.tsv").unlink()
+    process.kill()
+    process.wait()
+    assert read_status(folder.path).state.startswith(f"killed: {owner}")
+    assert read_status(folder.path).state.endswith("; run the same command again to resume")
+    process = start()
+    process.send_signal(signal.SIGINT)
+    process.wait()
+    assert read_status(folder.path).state == "interrupted; run the same command again to resume"
+
+
+def test_a_lock_of_another_machine_may_not_be_seen_here(folder):
+    (folder.path / "lock").write_text("process 7 on elsewhere, since 2026-01-01 12:00:00 UTC")
+    assert "(or runs on its machine, and the lock is not seen here)" in read_status(folder.path).state
+
+
+def test_asking_for_the_status_leaves_the_lock_free(folder):
+    (folder.path / "lock").touch()
+    read_status(folder.path)
+    with run_lock(folder.path, print):
+        pass
+
+
+def test_a_merged_checkpoint_names_its_run(tmp_path):
+    (tmp_path / "recipe.yaml").touch()
+    (tmp_path / "merge.json").write_text('{"run": "runs/a"}')
+    assert read_status(tmp_path).state == "merged from runs/a"
 
 
 def test_a_finished_run_has_no_eta_and_no_error(folder):

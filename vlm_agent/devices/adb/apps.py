@@ -15,6 +15,10 @@ _LAUNCHER = ("-a", "android.intent.action.MAIN", "-c", "android.intent.category.
 
 LIST_COMMAND: Words = ("cmd", "package", "query-activities", "--brief", *_LAUNCHER)
 
+PACKAGES_COMMAND: Words = ("pm", "list", "packages")
+
+_PACKAGE = re.compile(r"^package:([A-Za-z][\w.]*)\s*$", re.MULTILINE | re.ASCII)
+
 _COMPONENT = re.compile(r"^\s*([A-Za-z][\w.]*/[\w.$]+)\s*$", re.MULTILINE | re.ASCII)
 
 _PACKAGES = {
@@ -36,6 +40,11 @@ def start_command(component: str) -> Words:
 def read_components(listing: str) -> tuple[str, ...]:
     """The `package/activity` lines that `LIST_COMMAND` prints, without duplicates."""
     return tuple(dict.fromkeys(_COMPONENT.findall(listing)))
+
+
+def read_packages(listing: str) -> tuple[str, ...]:
+    """The packages that `PACKAGES_COMMAND` prints."""
+    return tuple(_PACKAGE.findall(listing))
 
 
 def find_component(name: str, components: Iterable[str]) -> str:

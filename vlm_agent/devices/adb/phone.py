@@ -18,7 +18,14 @@ from types import TracebackType
 import numpy as np
 from PIL import Image
 
-from vlm_agent.devices.adb.apps import LIST_COMMAND, find_component, read_components, start_command
+from vlm_agent.devices.adb.apps import (
+    LIST_COMMAND,
+    PACKAGES_COMMAND,
+    find_component,
+    read_components,
+    read_packages,
+    start_command,
+)
 from vlm_agent.devices.adb.commands import Words, long_press, press, swipe, tap, type_by_broadcast, type_by_keys
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
 from vlm_agent.devices.adb.link import AdbLink
@@ -159,6 +166,10 @@ class AdbPhone:
         if action.is_swipe:
             return swipe(self._pixel(action.touch_yx), self._pixel(action.lift_yx))
         return press(action.name)
+
+    def packages(self) -> tuple[str, ...]:
+        """The names of all packages on the phone."""
+        return read_packages(self._link.ask(PACKAGES_COMMAND).decode(errors="replace"))
 
     def _open_app(self, name: str) -> None:
         listing = self._link.ask(LIST_COMMAND).decode(errors="replace")

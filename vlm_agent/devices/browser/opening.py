@@ -18,7 +18,7 @@ def _open(site: str | None, seed: int | None) -> Iterator[OpenedDevice]:
     task = None if site is None or seed is None else browser_task(site, seed)
     with BrowserPhone(site, 0 if task is None else task.seed) as phone:
         height, width = phone.size
-        yield OpenedDevice(phone, f"browser_{width}x{height}", task)
+        yield OpenedDevice(phone, f"browser_{width}x{height}", task, packages=lambda: SITES)
 
 
 def _parse(which: str | None) -> DeviceAddress | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vlm_agent.devices.device import DeviceAddress, DeviceKind, OpenedDevice
+from vlm_agent.devices.simulated_phone.app import package_of
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import sample_task
 
@@ -16,10 +17,14 @@ def _name(phone: SimulatedPhone) -> str:
     return f"simulated_{width}x{height}"
 
 
+def _packages(phone: SimulatedPhone) -> list[str]:
+    return sorted(map(package_of, phone.catalogue))
+
+
 @contextmanager
 def _open_plain() -> Iterator[OpenedDevice]:
     phone = SimulatedPhone(0)
-    yield OpenedDevice(phone, _name(phone))
+    yield OpenedDevice(phone, _name(phone), packages=lambda: _packages(phone))
 
 
 @contextmanager
@@ -27,7 +32,7 @@ def _open_task(subset: str, split: str, seed: int) -> Iterator[OpenedDevice]:
     task = sample_task(subset, split, seed)
     phone = SimulatedPhone(task.seed)
     task.set_up(phone)
-    yield OpenedDevice(phone, _name(phone), task, f"{subset}/{split}/{seed}")
+    yield OpenedDevice(phone, _name(phone), task, f"{subset}/{split}/{seed}", lambda: _packages(phone))
 
 
 def _parse(which: str | None) -> DeviceAddress | None:

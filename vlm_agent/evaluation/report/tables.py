@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
-from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED
+from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED, shown_sets
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
     main = next(iter(runs.values()))
     for scorer, about in main["scorers"].items():
         scored = {name: run[scorer] for name, run in runs.items() if scorer in run}
-        sets = _sets(scored)
+        sets = shown_sets(main[scorer])
         yield ScorerTables(
             name=scorer,
             rule=about["rule"],
@@ -79,7 +79,7 @@ def comparison_tables(comparison: Mapping) -> Iterator[tuple[str, Numbers, dict[
     """For each scorer of a `comparison.compare` result: name, differences, (steps, episodes) that changed each way."""
     for scorer in comparison["scorers"]:
         rows = comparison[scorer]
-        sets = tuple(name for name, row in rows.items() if row["steps"])
+        sets = shown_sets(rows)
         numbers = Numbers(
             "difference, points",
             sets,
@@ -107,11 +107,6 @@ def confusion_table(counts: Mapping[str, Mapping[str, int]]) -> dict:
 def _shares_by_set(rows: Mapping[str, Mapping], sets: tuple[str, ...]) -> Numbers:
     by_share = tuple((share, tuple(_cell(rows[name], share) for name in sets)) for share in SHARES)
     return Numbers("%", sets, by_share, tuple((rows[name]["episodes"], rows[name]["steps"]) for name in sets))
-
-
-def _sets(scored: Mapping[str, Mapping]) -> tuple[str, ...]:
-    """Overall, subsets and groups with steps; all runs have the same steps."""
-    return tuple(name for name, row in next(iter(scored.values())).items() if row["steps"])
 
 
 def _cell(row: Mapping, share: str) -> Cell:

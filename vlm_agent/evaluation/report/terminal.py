@@ -14,18 +14,19 @@ from vlm_agent.console import new_table
 from vlm_agent.evaluation.costs import COST_FORMS
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
-from vlm_agent.evaluation.scoring.metrics import headline
+from vlm_agent.evaluation.scoring.metrics import headline, shown_sets
 
 
 def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
     """A rich Table of the partial match in percent; `runs` maps a run's name to its `metrics.score` result.
 
-    Columns are those of the first run (overall, subsets, groups), without columns that are empty for all runs.
+    Columns are overall, the subsets with episodes, and the groups (`metrics.shown_sets`).
     Fits 80 characters with five subsets and one group. Print it with `rich.console.Console().print(table)`.
     """
     shares = {name: headline(scores) for name, scores in runs.items()}
-    columns = _columns(shares)
-    table = _table(title or "Partial match, %: official, strict below", columns)
+    rows = next(iter(runs.values()))["official"]
+    columns = shown_sets(rows)
+    table = _table_of_sets(title or "Partial match, %: official, strict below", rows)
     for name, by_scorer in shares.items():
         cells = [f"{_cell(by_scorer['official'], c)}\n[dim]{_cell(by_scorer['strict'], c)}[/dim]" for c in columns]
         table.add_row(name.replace("_", " "), *cells)
@@ -63,11 +64,6 @@ def _aitz_table(title: str, columns: Mapping[str, Mapping]) -> Table:
     return table
 
 
-def _columns(shares: Mapping[str, Mapping]) -> list[str]:
-    first: Mapping = next(iter(shares.values()), {"official": {}})["official"]
-    return [column for column in first if any(s["official"].get(column) is not None for s in shares.values())]
-
-
 def _cell(by_column: Mapping[str, float | None], column: str) -> str:
     share = by_column.get(column)
     return "–" if share is None else f"{share:.1f}"
@@ -79,8 +75,8 @@ _WORDS = {"wrong_to_right": "wrong → right", "right_to_wrong": "right → wron
 def print_scores(console: Console, scores: Mapping, title: str) -> None:
     """Prints a `metrics.score` result: the partial match by subset, and every overall share, for each scorer."""
     scorers = list(scores["scorers"])
-    columns = [name for name, row in scores[scorers[0]].items() if row["steps"]]
-    parts = _table(f"{title}: partial match, % [95 % interval]", columns)
+    columns = shown_sets(scores[scorers[0]])
+    parts = _table_of_sets(f"{title}: partial match, % [95 % interval]", scores[scorers[0]])
     for scorer in scorers:
         rows = scores[scorer]
         parts.add_row(
@@ -99,8 +95,9 @@ def print_scores(console: Console, scores: Mapping, title: str) -> None:
 def print_comparison(console: Console, comparison: Mapping, first: str, second: str) -> None:
     """Prints a `comparison.compare` result of the runs named `first` and `second`."""
     scorers = list(comparison["scorers"])
-    columns = [name for name, row in comparison[scorers[0]].items() if row["steps"]]
-    table = _table(f"{second} minus {first}: partial match, points [95 % paired interval]", columns)
+    columns = shown_sets(comparison[scorers[0]])
+    title = f"{second} minus {first}: partial match, points [95 % paired interval]"
+    table = _table_of_sets(title, comparison[scorers[0]])
     for scorer in scorers:
         cells = (comparison[scorer][name]["partial_match"] for name in columns)
         table.add_row(_words(scorer), *(_with_interval(cell["difference"], cell["interval"], "+.1f") for cell in cells))
@@ -119,6 +116,12 @@ def print_rules(console: Console, scorers: Mapping[str, Mapping[str, str]]) -> N
 
 def _table(title: str, columns: Sequence[str]) -> Table:
     return new_table(title, ("", *(column.replace("_", "\n") for column in columns)))
+
+
+def _table_of_sets(title: str, rows: Mapping[str, Mapping]) -> Table:
+    """A table with a column for each of `shown_sets`; a group without episodes says so."""
+    names = shown_sets(rows)
+    return _table(title, [name if rows[name]["episodes"] else f"{name}_(0_episodes)" for name in names])
 
 
 def _with_interval(value: float | None, interval: list[float] | None, form: str = ".1f") -> Text:

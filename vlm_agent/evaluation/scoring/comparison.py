@@ -32,6 +32,7 @@ def compare(
     groups: Groups | None = None,
     seed: int = 0,
     scorers: Sequence[str] = SCORERS,
+    names: tuple[str, str] = ("the first run", "the second run"),
 ) -> dict:
     """The differences between the second and the first run, ready for JSON.
 
@@ -44,11 +45,11 @@ def compare(
     A row also has the numbers of `episodes` and `steps`. `overall`, subsets, groups and shares are those of
     `metrics.score`; steps count from 0.
 
-    Raises DatasetError naming the first difference if the gold steps of the runs differ, and every error of
-    `metrics.score`.
+    `names`: the runs in errors. Raises DatasetError naming the first difference if the gold steps of the runs differ,
+    and every error of `metrics.score`.
     """
     notes = describe_scorers(scorers)
-    before, after = _in_same_order(judge_steps(first, scorers), judge_steps(second, scorers))
+    before, after = _in_same_order(judge_steps(first, scorers), judge_steps(second, scorers), names)
     members, subsets = members_of(before, groups)
     return {
         **{scorer: _rows(before, after, scorer, members, subsets, seed) for scorer in scorers},
@@ -57,14 +58,14 @@ def compare(
     }
 
 
-def check_same_steps(first: JudgedSteps, second: JudgedSteps) -> None:
-    """Raises DatasetError naming the first difference if the gold steps of the runs differ."""
-    _in_same_order(first, second)
+def check_same_steps(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> None:
+    """Raises DatasetError naming the first difference if the gold steps of the runs `names` differ."""
+    _in_same_order(first, second, names)
 
 
-def _in_same_order(first: JudgedSteps, second: JudgedSteps) -> tuple[JudgedSteps, JudgedSteps]:
+def _in_same_order(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> tuple[JudgedSteps, JudgedSteps]:
     ordered = _in_order(first), _in_order(second)
-    _check_same_gold(*ordered)
+    _check_same_gold(*ordered, names)
     return ordered
 
 
@@ -91,23 +92,23 @@ def _in_order(steps: JudgedSteps) -> JudgedSteps:
     )
 
 
-def _check_same_gold(first: JudgedSteps, second: JudgedSteps) -> None:
-    for one, other, has, lacks in ((first, second, "first", "second"), (second, first, "second", "first")):
+def _check_same_gold(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> None:
+    for one, other, has, lacks in ((first, second, names[0], names[1]), (second, first, names[1], names[0])):
         only = np.setdiff1d(one.episode_ids, other.episode_ids)
         if len(only):
             raise DatasetError(
-                f"the {has} run has {len(only)} episodes that the {lacks} lacks, starting with {only[0]}; "
-                "compare runs over the same episodes"
+                f"{has} has {len(only)} episodes that {lacks} lacks, starting with {only[0]}; compare runs over the "
+                "same episodes"
             )
     for what, differs in (("subset", first.subsets != second.subsets), ("length", first.lengths != second.lengths)):
         if differs.any():
             raise DatasetError(
-                f"episode {first.episode_ids[differs.argmax()]} has a different {what} in the second run"
+                f"episode {first.episode_ids[differs.argmax()]} has a different {what} in {names[0]} and in {names[1]}"
             )
-    _check_same_steps(first, second)
+    _check_same_steps(first, second, names)
 
 
-def _check_same_steps(first: JudgedSteps, second: JudgedSteps) -> None:
+def _check_same_steps(first: JudgedSteps, second: JudgedSteps, names: tuple[str, str]) -> None:
     texts = (np.array(steps.gold.text.to_pylist(), object) for steps in (first, second))
     differences = {
         "gold action": (first.gold.kind != second.gold.kind)
@@ -120,8 +121,9 @@ def _check_same_steps(first: JudgedSteps, second: JudgedSteps) -> None:
         if differs.any():
             row = differs.argmax()
             raise DatasetError(
-                f"episode {first.episode_ids[first.episode[row]]}, step {first.step[row]}: the two runs differ in the "
-                f"{what}, here and in {differs.sum() - 1} other steps; they were not evaluated on the same data"
+                f"episode {first.episode_ids[first.episode[row]]}, step {first.step[row]}: {names[0]} and {names[1]} "
+                f"differ in the {what}, here and in {differs.sum() - 1} other steps; they were not evaluated on "
+                "the same data"
             )
 
 

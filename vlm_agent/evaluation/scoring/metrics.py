@@ -27,7 +27,7 @@ from vlm_agent.evaluation.scoring.measures import (
 )
 from vlm_agent.evaluation.scoring.steps import Steps
 
-__all__ = ["OVERALL", "SHARES", "UNPARSED", "headline", "members_of", "overall_weights", "score"]
+__all__ = ["OVERALL", "SHARES", "UNPARSED", "headline", "members_of", "overall_weights", "score", "shown_sets"]
 
 OVERALL = "overall"
 UNPARSED = "unparsed"
@@ -86,6 +86,13 @@ def headline(scores: Mapping) -> dict[str, dict[str, float | None]]:
         scorer: {name: row["partial_match"] for name, row in scores[scorer].items()}
         for scorer in ("official", "strict")
     }
+
+
+def shown_sets(rows: Mapping[str, Mapping]) -> tuple[str, ...]:
+    """The sets of episodes that tables show, of the rows of a scorer in `score` or `comparison.compare`: overall, the
+    subsets with episodes, and every group. A group without episodes is shown: its ids may be those of other data."""
+    hidden = set(published_subsets()).difference(rows[OVERALL]["subsets"])
+    return tuple(name for name in rows if name not in hidden)
 
 
 def overall_weights(predictions: Sequence[Prediction]) -> np.ndarray:

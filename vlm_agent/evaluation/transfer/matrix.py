@@ -48,10 +48,7 @@ def transfer_matrix(evaluations: Sequence[Evaluation]) -> TransferMatrix:
     scorers = tuple(dict.fromkeys((*SCORERS, evaluations[0].data["dialect"])))
     judged = [judge_steps(evaluation.predictions, scorers) for evaluation in evaluations]
     for evaluation, steps in zip(evaluations[1:], judged[1:], strict=True):
-        try:
-            check_same_steps(judged[0], steps)
-        except DatasetError as error:
-            raise DatasetError(f"{evaluations[0].folder} (first) and {evaluation.folder} (second): {error}") from None
+        check_same_steps(judged[0], steps, (str(evaluations[0].folder), str(evaluation.folder)))
     results = {e.name: score(steps, scorers=scorers) for e, steps in zip(evaluations, judged, strict=True)}
     first = results[evaluations[0].name]["official"]
     columns = (*first[OVERALL]["subsets"], OVERALL)

@@ -13,10 +13,34 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from vlm_agent.files import file_lock
+from vlm_agent.files import file_lock, read_lock
 
 LOCK = "lock"
 _WITHOUT_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+
+
+def training_state(run: Path) -> str | None:
+    """In words, whether a process trains into the folder, was killed, or ended by itself; None if none ever held it.
+
+    A machine whose file system keeps locks to itself does not see those of others, and cannot tell the first two apart.
+    """
+    try:
+        lock = read_lock(run / LOCK)
+    except OSError as error:
+        if error.errno not in _WITHOUT_LOCKS:
+            raise
+        return f"started; the file system has no locks ({error.strerror}), so it is unknown whether it is running"
+    if lock is None:
+        return None
+    is_held, owner = lock
+    if is_held:
+        return f"running: {owner}"
+    if not owner:
+        return "interrupted; run the same command again to resume"
+    elsewhere = (
+        "" if f" on {socket.gethostname()}," in owner else " (or runs on its machine, and the lock is not seen here)"
+    )
+    return f"killed: {owner}{elsewhere}; run the same command again to resume"
 
 
 @contextmanager

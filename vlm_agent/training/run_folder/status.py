@@ -3,6 +3,8 @@
 RUN/run.json                                the run is finished; its number of steps
 RUN/progress.jsonl                          step, losses, speed, ETA (`progress.py`)
 RUN/checkpoints/checkpoint-N/whole.json     a checkpoint after N steps is complete
+RUN/lock                                    held while a process trains here (`run_lock.py`)
+RUN/merge.json                              the folder is the result of `vlm-agent merge`
 RUN/slurm.tsv                               every start and end of its Slurm jobs (`slurm/common.sh`)
 RUN/stopped                                 a signal stopped the run, and everything is saved
 
@@ -23,9 +25,11 @@ from typing import Any
 from vlm_agent.errors import UserError
 from vlm_agent.training.run_folder.checkpoint_record import RECORD
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
+from vlm_agent.training.run_folder.run_lock import training_state
 
 LEDGER, LOGS = "slurm.tsv", "logs"
 _FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"
+_MERGED = "merge.json"
 _TRAINER_STATE = "trainer_state.json"
 _LOG_TAIL = 1 << 16
 _START = "\n=== "
@@ -117,7 +121,12 @@ def read_status(run: Path) -> Status:
 def _state(run: Path, finished: bool, events: list[Event]) -> str:
     if finished:
         return "finished"
+    if (run / _MERGED).is_file():
+        return f"merged from {json.loads((run / _MERGED).read_text(encoding='utf-8'))['run']}"
+    training = training_state(run)
     last = events[-1] if events else None
+    if training is not None and training.startswith("running"):
+        return training if last is None else f"{training}; job {last.job} on {last.note}"
     if last is not None and last.name == "failed":
         return f"failed in job {last.job}: {last.note}"
     if last is not None and last.name == "stopped":
@@ -126,7 +135,9 @@ def _state(run: Path, finished: bool, events: list[Event]) -> str:
         return f"stopped and saved; job {last.job} waits for its next turn"
     if last is not None and last.name == "start":
         return f"started by job {last.job} on {last.note}"
-    return "stopped and saved; run the same command again to resume" if (run / _STOPPED).exists() else "started"
+    if (run / _STOPPED).exists():
+        return "stopped and saved; run the same command again to resume"
+    return "not running" if training is None else training
 
 
 def _events(run: Path) -> list[Event]:
