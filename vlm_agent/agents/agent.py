@@ -1,12 +1,13 @@
 """The protocol of an agent: its inputs, its answers, and the settings that build it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
+from vlm_agent.agents.lessons import Lesson
 from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, ScreenTexts, Step, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import known_texts
@@ -209,6 +210,11 @@ class AgentSettings(Section):
     def in_output(self, output: Path) -> Self:
         """These settings for a command that writes to the folder `output`, where the agent may keep its own files."""
         return self
+
+    def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
+        """The agent's prompts for recorded episodes, with the replies that a text model has to learn. Raises UserError
+        for an agent whose prompts have no known replies."""
+        raise UserError(f"agent {self.agent} prompts no model whose replies are known, so it has no chats")
 
     def asks_to_be_shown(self, goal: str) -> str | None:
         """A message for the user after a run that did not reach the goal, by an agent that learns from demonstrations;

@@ -21,6 +21,8 @@
     vlm-agent demonstrations STORE                     list, show, remove or import recorded demonstrations
     vlm-agent score PREDICTIONS [--against OTHER]      score predictions again, by other scorers or against another run
     vlm-agent transfer OUT… --output DIR               models of different subsets on every subset
+    vlm-agent chats SHARDS --agent FILE --output FILE  an agent's prompts with known replies, to train a text model on
+    vlm-agent compare FILE --output DIR                train and score several agents, in one table
     vlm-agent demo                                     all stages at a small size
     vlm-agent doctor                                   check what works on this machine: GPU, DeepSpeed, adb, Slurm, …
 
@@ -59,6 +61,8 @@ COMMANDS = (
     "demonstrations",
     "score",
     "transfer",
+    "chats",
+    "compare",
     "demo",
     "doctor",
 )

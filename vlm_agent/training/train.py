@@ -73,6 +73,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     set_seed(recipe.seed)
     base = load_base(recipe, data, run)
     model = adapt(base, recipe, training_args)
+    parameters = total_parameters(model)  # before ZeRO-3 divides them
     if is_first_rank():
         for note in family_of(base.config).notes(base):
             console.print(note, highlight=False, markup=False, soft_wrap=True)
@@ -106,7 +107,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         record_features(model, run)  # after the checkpoints are known to be of the same features
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is None:
-        finish(run, recipe, data, trainer, time.monotonic() - started, console)
+        finish(run, recipe, data, trainer, time.monotonic() - started, parameters, console)
     ranks.leave()
     if preemption.stopped_after is not None:
         raise Stopped(preemption.report(run))
@@ -174,8 +175,20 @@ def prepare_run_folder(run: Path, recipe: Recipe, data: DataModule) -> None:
     forget_stop(run)
 
 
+def total_parameters(model: nn.Module) -> dict[str, int]:
+    """{"trained", "frozen"}: of all parts."""
+    parts = count_parameters(model).values()
+    return {state: sum(counts[state] for counts in parts) for state in ("trained", "frozen")}
+
+
 def finish(
-    run: Path, recipe: Recipe, data: DataModule, trainer: AgentTrainer, seconds: float, console: Console
+    run: Path,
+    recipe: Recipe,
+    data: DataModule,
+    trainer: AgentTrainer,
+    seconds: float,
+    parameters: dict[str, int],
+    console: Console,
 ) -> None:
     """Writes the trained weights, then run.json. Every rank calls it: ZeRO-3 gathers the weights from all of them."""
     model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
@@ -183,6 +196,7 @@ def finish(
     if is_first_rank():
         save(model, data.tokenizer, run, state)
         figures: dict[str, Any] = {
+            "parameters": parameters,
             "steps": steps,
             "seconds_since_last_start": seconds,
             "last_losses": last_losses(trainer),

@@ -199,7 +199,7 @@ def test_any_reply_is_an_action_or_none(tmp_path):
 
     rng, actions = random.Random(1), 0
     reader = agent("http://localhost:1", tmp_path)
-    shown = reader._show(Screen(pixels(0)))
+    shown = reader.show(Screen(pixels(0)))
     for _ in range(5_000):
         with suppress(UnreadReplyError):
             actions += isinstance(reader.read(hostile(rng), shown).action, Action)

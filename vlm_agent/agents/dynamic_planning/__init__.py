@@ -2,20 +2,25 @@
 
 import difflib
 import hashlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from vlm_agent.action_languages import ChosenLanguage, LanguageSettings, language_settings
-from vlm_agent.agents.agent import Agent
 from vlm_agent.agents.dynamic_planning.modes import MODES, Mode
 from vlm_agent.agents.dynamic_planning.plans import read_plans
 from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, OF_REFERENCES, PROMPTS, Prompts, read_examples
+from vlm_agent.agents.lessons import Lesson
 from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.llm.references import ReferenceSettings
+from vlm_agent.episodes import Episode
 from vlm_agent.files import sha256_of
+
+if TYPE_CHECKING:
+    from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 
 _ROUNDS, _EXAMPLES = 4, 4
 _NOTES = {
@@ -136,7 +141,14 @@ class DynamicPlanningSettings(PromptedSettings):
             identity["references"] = self.references.identity()
         return identity
 
-    def load(self) -> Agent:
+    def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
+        """Without references and plans of a file: every plan is written."""
+        from vlm_agent.agents.dynamic_planning.lessons import lessons_of
+
+        without = self.model_copy(update={"references": None, "plans": None})
+        return lessons_of(without.load(), episodes, reflects=self.feedback is not None)
+
+    def load(self) -> "DynamicPlanningAgent":
         from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
 
         rounds, calls = self._shown_rounds, self.open_calls()

@@ -2,14 +2,14 @@
 
 import hashlib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import PositiveInt, model_validator
 
-from vlm_agent.agents.agent import Agent
+from vlm_agent.agents.lessons import Lesson
 from vlm_agent.agents.llm.demonstrations import (
     WORDS,
     Demonstration,
@@ -20,7 +20,11 @@ from vlm_agent.agents.llm.demonstrations import (
 from vlm_agent.agents.llm.demonstrations.encoders import goal_encoder_digest
 from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.vision_tasker.prompts import PROMPTS, PromptLanguage, Prompts, Shown
+from vlm_agent.episodes import Episode
 from vlm_agent.screens.understand import Readers
+
+if TYPE_CHECKING:
+    from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 
 _IN_WORDS = {"words": "screens in words read from pixels", "html": "screens as HTML", "marks": "numbers in the picture"}
 
@@ -86,7 +90,7 @@ class VisionTaskerSettings(PromptedSettings):
             identity["demonstrations"] = {"content": store.digest(), "encoder": goal_encoder_digest(self.encoder)}
         return identity
 
-    def load(self) -> Agent:
+    def load(self) -> "VisionTaskerAgent":
         from vlm_agent.agents.read_screens.reader import ScreenReader
         from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 
@@ -100,6 +104,12 @@ class VisionTaskerSettings(PromptedSettings):
             self.max_tokens,
             workers=self.concurrency,
         )
+
+    def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
+        """Without demonstrations in the prompts."""
+        from vlm_agent.agents.vision_tasker.lessons import lessons_of
+
+        return lessons_of(self.load(), episodes)
 
     def _nearest(self) -> Callable[[str], Demonstration | None] | None:
         """The demonstration nearest to a goal, looked up once for each goal; None without demonstrations."""

@@ -63,8 +63,8 @@ class VisionTaskerAgent(PromptedAgent):
 
     def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
         example = None if self.nearest is None else self.nearest(goal)
-        calls, shown = RepairedCalls(replies, self.prompts, self.max_tokens), self._show(screen)
-        messages = self._messages(goal, history, screen, shown, example)
+        calls, shown = RepairedCalls(replies, self.prompts, self.max_tokens), self.show(screen)
+        messages = self.messages(goal, history, screen, shown, example)
         try:
             answer = calls.read(messages, lambda text: self.read(text, shown), _TYPICAL, _TOKENS)
         except UnreadReplyError as error:
@@ -108,7 +108,7 @@ class VisionTaskerAgent(PromptedAgent):
         stages, part = stages_of(call), last.part + 1
         if part >= len(stages):
             return None
-        done = perform(call, stages[part], self._show(screen) if stages[part] == "find" else _NOTHING)
+        done = perform(call, stages[part], self.show(screen) if stages[part] == "find" else _NOTHING)
         if done is None:
             return None
         action, box = done
@@ -116,16 +116,16 @@ class VisionTaskerAgent(PromptedAgent):
         thoughts = None if found is None else CoatTexts(action=call_line(self.prompts, found, f'"{call.then_tap}"'))
         return Answer(last.text, action, thoughts, box=box, usage=_NO_COST, part=part)
 
-    def _messages(
+    def messages(
         self, goal: str, history: Sequence[Turn], screen: Screen, shown: ShownScreen, example: Example | None
     ) -> list[dict[str, Any]]:
         """A line break in a goal or a demonstration cannot begin a paragraph."""
         prompts = self.prompts
-        same = lines_without_effect(prompts, history, screen, shown, self._show)
+        same = lines_without_effect(prompts, history, screen, shown, self.show)
         paragraphs = {
             "goal": one_line(goal),
             "examples": "" if example is None else _example(prompts, example),
-            "actions": numbered_lines(history_lines(prompts, history, screen, self._show)),
+            "actions": numbered_lines(history_lines(prompts, history, screen, self.show)),
             "unchanged": "; ".join(same),
             self.shown if self.shown != "marks" else "words": shown.description,
         }
@@ -136,7 +136,7 @@ class VisionTaskerAgent(PromptedAgent):
         opening = prompts.fill("system", screen=prompts.screens[self.shown])
         return [system(opening), user(text, [] if shown.picture is None else [shown.picture])]
 
-    def _show(self, screen: Screen) -> ShownScreen:
+    def show(self, screen: Screen) -> ShownScreen:
         return show(screen, self.shown, self.language, self.reader)
 
 

@@ -12,8 +12,8 @@ from vlm_agent.drawing.actions import describe
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 VIEW_WIDTH = 360
-_RADII = (13, 18, 23)
-"""Radius of a tap's ring by row, so that two taps on one point are both visible."""
+_RADIUS, _RADIUS_OF_NEXT = 13, 5
+"""Radius of the first tap's ring, and how much wider each next one is: taps on one point are all visible."""
 
 _HEAD, _LETTERS = 18, 26
 
@@ -38,7 +38,7 @@ def marks(actions: Sequence[tuple[str, Action | None]], height: int) -> Iterator
             short = words if len(words) <= _LETTERS else words[: _LETTERS - 1] + "…"
             yield Mark(name, words=short, y=height - 40 - 32 * row)
         elif action.is_tap:
-            yield Mark(name, path=_tap(*_at(action.touch_yx, height), _RADII[row]))
+            yield Mark(name, path=_tap(*_at(action.touch_yx, height), _RADIUS + _RADIUS_OF_NEXT * row))
         else:
             yield Mark(name, path=_arrow(_at(action.touch_yx, height), _at(action.lift_yx, height)))
 

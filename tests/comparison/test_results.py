@@ -1,0 +1,62 @@
+"""The numbers of a comparison: which steps divide the agents, and what a cell of the table holds."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from vlm_agent.comparison.page import rows_of
+from vlm_agent.comparison.results import dividing_steps
+
+IDS = np.array(["a", "b"])
+EPISODE, STEP = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+
+
+def judged(*right: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        episode_ids=IDS,
+        episode=EPISODE,
+        step=STEP,
+        right={"strict": np.array(right, bool)},
+        row_of=lambda episode, step: int(np.flatnonzero((IDS[EPISODE] == episode) & (step == STEP))[0]),
+    )
+
+
+def test_the_steps_that_divide_the_agents_most_come_first_one_an_episode():
+    agents = {
+        "one": judged(1, 1, 0, 1),
+        "two": judged(1, 0, 0, 1),
+        "three": judged(1, 0, 1, 1),
+        "four": judged(1, 1, 0, 1),
+    }
+    found = dividing_steps(agents)
+    assert [(row["episode"], row["step"]) for row in found] == [("a", 1), ("b", 0)]
+    assert found[0]["right"] == {"one": True, "two": False, "three": False, "four": True}
+    assert len(dividing_steps(agents, count=1)) == 1
+
+
+def test_steps_that_all_agents_get_right_or_wrong_divide_nobody():
+    assert dividing_steps({"one": judged(1, 1, 0, 0), "two": judged(1, 1, 0, 0)}) == []
+    assert dividing_steps({"one": judged(1, 1, 0, 0)}) == []
+
+
+def content(*official: float) -> dict:
+    rows = {
+        str(seed): {
+            "figures": {"official": value},
+            "intervals": {"official": [value - 1, value + 1]},
+            "controls": {},
+            "costs": {"seconds a step": 0.5},
+        }
+        for seed, value in enumerate(official)
+    }
+    return {"agents": {"one": {"name": "One", "block": "trained", "rows": rows}}}
+
+
+def test_one_seed_shows_its_interval_and_several_their_mean_and_range():
+    (row,) = rows_of(content(50.0), "trained")
+    assert row.figures["official"] == {"value": 50.0, "low": 49.0, "high": 51.0}
+    (row,) = rows_of(content(50.0, 60.0), "trained")
+    assert row.figures["official"] == {"value": 55.0, "low": 50.0, "high": 60.0}
+    assert row.costs["seconds a step"] == "0.50"
+    assert row.figures["success"]["value"] is None
+    assert not list(rows_of(content(50.0), "prompted"))

@@ -1,0 +1,52 @@
+"""Comparison files: what is refused, and that those of eval/comparisons/ are comparisons."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vlm_agent.comparison.settings import ComparisonError, read_comparison
+
+SHIPPED = sorted((Path(__file__).parents[2] / "eval/comparisons").glob("*.yaml"))
+SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
+TWO = {"one": {"name": "One", "run": "runs/one"}, "two": {"name": "Two", "run": "runs/two"}}
+CONTENT = {"name": "n", "benchmark": "eval/simulated_phone.yaml", "sizes": SIZES, "quick": SIZES, "agents": TWO}
+
+
+def written(tmp_path: Path, **changes) -> Path:
+    path = tmp_path / "comparison.yaml"
+    path.write_text(yaml.safe_dump(CONTENT | changes))
+    return path
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_comparison_names_recipes_and_agent_files_that_exist(path):
+    comparison = read_comparison(path, {})
+    origins = [agent.recipe or agent.agent for agent in comparison.agents.values()]
+    assert all(origin is not None and (path.parents[2] / origin).is_file() for origin in origins)
+    assert {"Smartphone Assistant", "Auto-UI", "Android in the Zoo", "D-PoT", "VisionTasker"} <= {
+        agent.paper for agent in comparison.agents.values()
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeds": []}, "seeds: name at least one seed, each once"),
+        ({"seeds": [1, 1]}, "seeds: name at least one seed, each once"),
+        ({"agents": {"one": TWO["one"]}}, "at least two agents"),
+        ({"agents": TWO | {"Two ones": TWO["one"]}}, "use lower-case letters, digits and _"),
+        ({"agents": TWO | {"served": TWO["one"]}}, "served is the name of the model that the comparison makes"),
+        ({"agents": TWO | {"two": {"name": "Two"}}}, "name exactly one of run, recipe and agent"),
+        (
+            {"agents": TWO | {"two": {"name": "Two", "agent": "a.yaml", "served": True}}},
+            "the file has no section served",
+        ),
+        ({"agents": TWO | {"two": TWO["two"] | {"overrides": {"a": 1}}}}, "a finished run has no overrides"),
+        ({"episods": 3}, "unknown key episods"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line_with_the_key(tmp_path, changes, message):
+    with pytest.raises(ComparisonError, match=message) as error:
+        read_comparison(written(tmp_path, **changes), {})
+    assert "comparison.yaml: " in str(error.value)

@@ -1,0 +1,55 @@
+"""Chats that teach a text model to answer this agent's prompts: the replies are the recorded actions.
+
+A tap is written with the number of the smallest element under the finger, as the prompt shows it. A step whose tap lies
+on no element is left out: the model could not name it. Histories are the recorded actions in the agent's own words.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from vlm_agent.agents.agent import Answer, Turn
+from vlm_agent.agents.lessons import Lesson, lesson
+from vlm_agent.agents.llm.replies import UnreadReplyError
+from vlm_agent.agents.vision_tasker.shown import ShownScreen
+from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, recorded_screen
+
+if TYPE_CHECKING:
+    from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
+
+
+def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode]) -> Iterator[Lesson]:
+    """A lesson for each step that can be named."""
+    for episode in episodes:
+        history: list[Turn] = []
+        for number, step in enumerate(episode.steps):
+            screen = recorded_screen(episode, number)
+            shown = agent.show(screen)
+            reply = reply_of(step.action, shown)
+            answer = Answer("", step.action)
+            if reply is not None:
+                try:
+                    answer = agent.read(reply, shown)
+                    yield lesson(agent.messages(episode.goal, history, screen, shown, None), reply)
+                except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
+                    reply = None
+            history.append(Turn(screen, answer, step.action, answer.thoughts))
+
+
+def reply_of(action: Action, shown: ShownScreen) -> str | None:
+    """The reply that means a recorded action on a screen; None for a tap on no element."""
+    content = _content(action, shown)
+    return None if content is None else json.dumps(content, ensure_ascii=False)
+
+
+def _content(action: Action, shown: ShownScreen) -> dict[str, Any] | None:
+    if action.is_tap:
+        number = shown.at(action.touch_yx)
+        return None if number is None else {"action": "tap", "element": number}
+    if action.is_swipe:
+        return {"action": "swipe", "direction": action.direction}
+    if action.kind is ActionKind.TYPE:
+        return {"action": "enter_text", "text": action.text}
+    if action.name in BUTTONS:
+        return {"action": "press", "key": action.name}
+    return {"action": "stop", "result": "done" if action == Action.complete() else "impossible"}

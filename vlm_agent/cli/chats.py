@@ -1,0 +1,38 @@
+"""`vlm-agent chats`: the prompts of an agent for recorded episodes, with the replies that a text model has to learn."""
+
+import argparse
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
+from vlm_agent.console import make_console
+
+_DESCRIPTION = """\
+The agent writes the prompts of every step, and the recorded action, plan or thought is the reply. A text model that is
+trained on them can be served in place of a large one:
+
+  vlm-agent chats SHARDS --agent eval/agents/planner_d_pot.yaml --output chats/d_pot.jsonl
+  vlm-agent train --config recipes/comparison/text_chats_tiny.yaml --data.chats chats
+
+Plans come from shards of `vlm-agent simulate --thoughts` or `vlm-agent annotate --texts plan`."""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(
+        commands, "chats", run, "write an agent's prompts with known replies, to train on", _DESCRIPTION
+    )
+    parser.add_argument("shards", type=Path, metavar="SHARDS", help="a converted folder")
+    parser.add_argument("--agent", required=True, metavar="FILE", help="the file of an agent that prompts a model")
+    parser.add_argument("--split", default="train", metavar="NAME", help="the split to read (default train)")
+    parser.add_argument("--limit", type=count, metavar="N", help="at most N episodes, spread evenly over the split")
+    parser.add_argument("--output", type=file_name(".jsonl"), required=True, metavar="FILE", help="the file to write")
+
+
+def run(options: argparse.Namespace) -> int:
+    from vlm_agent.agents.lessons import write_lessons
+    from vlm_agent.agents.loading import agent_settings
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+
+    settings = agent_settings(options.agent)
+    dataset = ShardDataset(options.shards, split=options.split)
+    write_lessons(options.output, settings, dataset, options.limit, make_console())
+    return OK

@@ -1,0 +1,47 @@
+"""`vlm-agent compare`: several agents on the same steps and the same phones, in one table."""
+
+import argparse
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
+from vlm_agent.console import make_console
+
+_DESCRIPTION = """\
+Reads a comparison file (eval/comparisons/*.yaml): agents, one benchmark, online tasks, seeds. Trains the agents that
+are recipes, evaluates all of them on recorded episodes and on simulated phones, and writes comparison.html and
+comparison.json. Every stage is a command that is printed before it runs. Run the same command again to resume:
+
+  vlm-agent compare eval/comparisons/simulated_phone.yaml --output runs/comparison
+  vlm-agent compare eval/comparisons/simulated_phone.yaml --output runs/on_aitw --shards shards/aitw_standard"""
+
+
+def add(commands: Commands) -> None:
+    summary = "train and score several agents, in one table"
+    parser = add_command(commands, "compare", run, summary, _DESCRIPTION, check=_check)
+    parser.add_argument("comparison", type=shipped_file, metavar="FILE", help="a comparison file")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for runs, results and table")
+    parser.add_argument(
+        "--shards", type=Path, metavar="DIR", help="a converted folder, in place of simulated demonstrations"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help="seeds of training, in place of the file's")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only tests that all stages run")
+    parser.add_argument(
+        "--endpoint", metavar="URL", help="a served model for prompted agents, in place of the one that is trained"
+    )
+    parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if (options.endpoint is None) != (options.model is None):
+        options.parser.error("--endpoint and --model must be used together")
+
+
+def run(options: argparse.Namespace) -> int:
+    from vlm_agent.comparison.run import Endpoint, compare
+    from vlm_agent.comparison.settings import read_comparison
+
+    overrides = {} if options.seeds is None else {"seeds": options.seeds}
+    endpoint = None if options.endpoint is None else Endpoint(options.endpoint, options.model)
+    comparison = read_comparison(options.comparison, overrides)
+    compare(comparison, options.output, make_console(), options.shards, options.quick, endpoint)
+    return OK

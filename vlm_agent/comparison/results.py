@@ -1,0 +1,231 @@
+"""The numbers of a comparison, from the folders of its stages: rows, paired differences, and screens that divide."""
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vlm_agent.comparison.settings import SERVED, Contestant
+from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stages
+from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
+from vlm_agent.evaluation.online.evaluate import EXPERT
+from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
+from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
+from vlm_agent.evaluation.scoring.dialects import SCORERS
+from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
+from vlm_agent.files import read_json
+from vlm_agent.training.run_folder.layout import FINISHED
+
+DIVIDING = 24
+"""Screens on the page."""
+
+FIGURES = ("official", "strict", "complete match", "success")
+"""In percent. Complete match is by the official scorer, success is online."""
+
+_REMEDY = "remove the folder and run the same command again"
+
+
+def results_of(
+    stages: Stages, ran: Mapping[str, Mapping[str, Any]], failed: Mapping[tuple[str, int], str]
+) -> dict[str, Any]:
+    """The content of `comparison.json`.
+
+    `agents`: by key, who it is and its `rows` by seed: `figures` and `intervals` in percent, `controls`, `costs`.
+    `baselines`: figures without a model. `pairs`: differences of every two agents with the same seed, with 95 %
+    intervals of a bootstrap over episodes. `dividing`: the steps about which most agents disagree, with the verdicts.
+    """
+    agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
+    finished = {
+        (key, int(seed)): stages.layout.of(OFFLINE, key, int(seed))
+        for key, about in agents.items()
+        for seed in about["rows"]
+    }
+    judged = {owner: judge_steps(folder / "predictions.parquet") for owner, folder in finished.items()}
+    return {
+        "name": stages.comparison.name,
+        "about": stages.comparison.about,
+        "facts": _facts(stages, finished),
+        "agents": agents,
+        "baselines": _baselines(stages, finished),
+        "pairs": list(_pairs(stages, judged)),
+        "dividing": dividing_steps(_of_one_seed(judged)),
+        "stages": dict(ran),
+    }
+
+
+def _facts(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
+    facts = {
+        "benchmark": str(stages.comparison.benchmark),
+        "shards": str(stages.layout.shards),
+        "seeds": stages.comparison.seeds,
+        "tasks": stages.sizes.tasks,
+    }
+    for folder in finished.values():
+        scores = read_json(folder / "metrics.json", _REMEDY)[AGENT]
+        overall = scores["official"]["overall"]
+        return facts | {"split": scores["about"]["split"], "episodes": overall["episodes"], "steps": overall["steps"]}
+    return facts
+
+
+def _agent(
+    stages: Stages,
+    key: str,
+    agent: Contestant,
+    ran: Mapping[str, Mapping[str, Any]],
+    failed: Mapping[tuple[str, int], str],
+) -> dict[str, Any]:
+    seeds = stages.seeds_of(agent)
+    return {
+        "name": agent.name,
+        "paper": agent.paper,
+        "block": "prompted" if agent.is_prompted else "trained",
+        "origin": str(agent.run or agent.recipe or agent.agent),
+        "note": agent.note,
+        "failed": {str(seed): failed[key, seed] for seed in seeds if (key, seed) in failed},
+        "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in seeds if (key, seed) not in failed},
+    }
+
+
+def _row(
+    stages: Stages, key: str, agent: Contestant, seed: int, ran: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    metrics = read_json(stages.layout.of(OFFLINE, key, seed) / "metrics.json", _REMEDY)
+    online = read_json(stages.layout.of(ONLINE, key, seed) / ONLINE_FILE, _REMEDY)["runs"][AGENT]["overall"]
+    success = {"success": online["success"]}, {"success": online["interval"]}
+    figures, intervals = _figures(metrics[AGENT])
+    training = ran.get(f"train {SERVED if agent.served else key}, seed {seed}", {})
+    return {
+        "figures": figures | success[0],
+        "intervals": intervals | success[1],
+        "controls": {
+            name: dict(zip(("figures", "intervals"), _figures(scores), strict=True))
+            for name, scores in metrics.items()
+            if name not in (AGENT, MOST_FREQUENT, CEILING)
+        },
+        "costs": _costs(metrics[AGENT], online)
+        | {
+            "peak memory, GB": ran.get(f"evaluate {key}, seed {seed}", {}).get("peak_gb"),
+            "parameters": _parameters(stages, key, agent, seed),
+            "training, s": training.get("seconds"),
+        },
+    }
+
+
+def _figures(scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    official, strict = (scores[scorer]["overall"] for scorer in SCORERS)
+    places = {
+        "official": (official, "partial_match"),
+        "strict": (strict, "partial_match"),
+        "complete match": (official, "complete_match"),
+    }
+    figures = {name: row[share] for name, (row, share) in places.items()}
+    return figures, {name: row.get("intervals", {}).get(share) for name, (row, share) in places.items()}
+
+
+def _costs(scores: Mapping[str, Any], online: Mapping[str, Any]) -> dict[str, float | None]:
+    """Of a step: seconds as on a phone, one step after the other; tokens and calls as on recorded episodes."""
+    overall, cost = scores["official"]["overall"], scores.get("cost", {})
+    steps = overall["steps"] / overall["episodes"]
+
+    def a_step(name: str) -> float | None:
+        return None if cost.get(name) is None else cost[name] / steps
+
+    return {
+        "seconds a step": online["cost"]["seconds_a_step"],
+        "tokens read": a_step("tokens_read"),
+        "tokens written": a_step("tokens_written"),
+        "calls": a_step("calls"),
+    }
+
+
+def _parameters(stages: Stages, key: str, agent: Contestant, seed: int) -> int | None:
+    """Of the model of a run, an adapter with its base; None for a model on the user's server."""
+    if agent.is_prompted and not (agent.served and stages.is_served_here):
+        return None
+    run = stages.layout.of("runs", SERVED, seed) if agent.is_prompted else stages.layout.run(key, agent, seed)
+    counts = read_json(run / FINISHED, _REMEDY)["figures"].get("parameters")  # runs of earlier versions have none
+    return None if counts is None else sum(counts.values())
+
+
+def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
+    """Scores without a model, which are the same for all agents; the expert does the online tasks."""
+    for (key, seed), folder in finished.items():
+        metrics = read_json(folder / "metrics.json", _REMEDY)
+        rows = {
+            name: dict(zip(("figures", "intervals"), _figures(metrics[name]), strict=True))
+            for name in (MOST_FREQUENT, CEILING)
+            if name in metrics
+        }
+        online = read_json(stages.layout.of(ONLINE, key, seed) / ONLINE_FILE, _REMEDY)["runs"]
+        for name in (EXPERT, *(one for one in online if one not in (AGENT, EXPERT))):
+            overall = online[name]["overall"]
+            rows[name] = {
+                "figures": {"success": overall["success"]},
+                "intervals": {"success": overall["interval"]},
+            }
+        return rows
+    return {}
+
+
+def _pairs(stages: Stages, judged: Mapping[tuple[str, int], JudgedSteps]) -> Iterator[dict[str, Any]]:
+    """Differences second - first in points, of agents with the same seed; agents with one seed pair with all seeds."""
+    agents = stages.comparison.agents
+    for first, second in combinations(agents, 2):
+        for seed in stages.comparison.seeds:
+            one, other = (_of_seed(judged, key, seed, stages.comparison.seeds[0]) for key in (first, second))
+            if one is None or other is None or not {(first, seed), (second, seed)} & judged.keys():
+                continue
+            found = compare_runs(one, other)
+            yield {
+                "first": first,
+                "second": second,
+                "seed": seed,
+                **{
+                    scorer: {
+                        name: found[scorer]["overall"]["partial_match"][name] for name in ("difference", "interval")
+                    }
+                    for scorer in SCORERS
+                },
+            }
+
+
+def _of_seed(judged: Mapping[tuple[str, int], JudgedSteps], key: str, seed: int, only: int) -> JudgedSteps | None:
+    """Of an agent that has no seeds, its only result."""
+    return judged.get((key, seed), judged.get((key, only)))
+
+
+def _of_one_seed(judged: Mapping[tuple[str, int], JudgedSteps]) -> dict[str, JudgedSteps]:
+    """The first finished seed of each agent."""
+    chosen: dict[str, JudgedSteps] = {}
+    for (key, _), steps in judged.items():
+        chosen.setdefault(key, steps)
+    return chosen
+
+
+def dividing_steps(judged: Mapping[str, JudgedSteps], count: int = DIVIDING) -> list[dict[str, Any]]:
+    """The steps about which agents disagree most by the strict scorer: those that nearest to half of the agents get
+    right, at most one an episode. Ties are in the order of episode ids, so that every call chooses the same."""
+    if len(judged) < 2:
+        return []
+    first = next(iter(judged.values()))
+    rows = [
+        (str(first.episode_ids[episode]), int(step)) for episode, step in zip(first.episode, first.step, strict=True)
+    ]
+    right = np.array([[bool(steps.right["strict"][steps.row_of(*row)]) for row in rows] for steps in judged.values()])
+    split = np.minimum(right.sum(axis=0), len(judged) - right.sum(axis=0))
+    order = sorted(range(len(rows)), key=lambda row: (-split[row], rows[row]))
+    chosen: dict[str, int] = {}
+    for row in order:
+        if split[row] and rows[row][0] not in chosen and len(chosen) < count:
+            chosen[rows[row][0]] = row
+    return [
+        {
+            "episode": episode,
+            "step": rows[row][1],
+            "right": {key: bool(right[number, row]) for number, key in enumerate(judged)},
+        }
+        for episode, row in chosen.items()
+    ]

@@ -1,0 +1,112 @@
+"""A comparison file (eval/comparisons/*.yaml): agents, one benchmark, online tasks, seeds."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import PositiveInt, field_validator, model_validator
+
+from vlm_agent.errors import UserError
+from vlm_agent.recipe.yaml_file import read_mapping, validated
+from vlm_agent.settings import Section
+
+SERVED = "served"
+"""The key of the model that the comparison makes, among those of the agents."""
+
+_KEY = re.compile(r"[a-z0-9_]+")
+
+
+class ComparisonError(UserError):
+    """A comparison cannot run, or some of its agents have no result."""
+
+
+class Sizes(Section):
+    """`simulated`: demonstrations to simulate where no shards are named. `episodes`: test episodes to score. `tasks`:
+    on simulated phones. `chats`: demonstrations from which the served model learns. `training`: keys of every recipe.
+    """
+
+    simulated: PositiveInt
+    episodes: PositiveInt
+    tasks: PositiveInt
+    chats: PositiveInt = 1
+    training: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
+
+
+class Contestant(Section):
+    """An agent of the comparison: exactly one of a finished `run`, a `recipe` to train first, and an `agent` file.
+
+    `overrides`: keys of the recipe, or settings of the agent file. `served`: the agent file prompts the model of the
+    comparison's `served`, in place of its own endpoint. `controls`: those that the evaluation also scores. `note`: a
+    sentence beside the row.
+    """
+
+    name: str
+    paper: str = ""
+    run: Path | None = None
+    recipe: Path | None = None
+    agent: Path | None = None
+    overrides: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
+    served: bool = False
+    controls: list[str] = []  # noqa: RUF012 (pydantic copies it)
+    note: str = ""
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Self:
+        if [self.run, self.recipe, self.agent].count(None) != 2:
+            raise ValueError("name exactly one of run, recipe and agent")
+        if self.served and self.agent is None:
+            raise ValueError("served needs an agent file, whose prompts the served model answers")
+        if self.overrides and self.run is not None:
+            raise ValueError("a finished run has no overrides")
+        return self
+
+    @property
+    def is_prompted(self) -> bool:
+        return self.agent is not None
+
+
+class Served(Section):
+    """The model that prompted agents ask, made by the comparison: `recipe` is trained on chats of all of them."""
+
+    recipe: Path
+    overrides: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
+
+
+class Comparison(Section):
+    """`agents`: by key, a name for files. `quick`: sizes that only show that every stage runs."""
+
+    name: str
+    about: str = ""
+    benchmark: Path
+    seeds: list[int] = [0]  # noqa: RUF012 (pydantic copies it)
+    online_seed: int = 0
+    sizes: Sizes
+    quick: Sizes
+    served: Served | None = None
+    agents: dict[str, Contestant]
+
+    @field_validator("seeds")
+    @classmethod
+    def _different_seeds(cls, seeds: list[int]) -> list[int]:
+        if not seeds or len(set(seeds)) != len(seeds):
+            raise ValueError("name at least one seed, each once")
+        return seeds
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.agents) < 2:
+            raise ValueError("agents: a comparison needs at least two agents")
+        for key, agent in self.agents.items():
+            if not _KEY.fullmatch(key):
+                raise ValueError(f"agents: {key!r} names files; use lower-case letters, digits and _")
+            if key == SERVED:
+                raise ValueError(f"agents: {SERVED} is the name of the model that the comparison makes; choose another")
+            if agent.served and self.served is None:
+                raise ValueError(f"agents.{key}: served is true, but the file has no section served")
+        return self
+
+
+def read_comparison(path: Path, overrides: Mapping[str, Any]) -> Comparison:
+    """The comparison in a YAML file. Raises ComparisonError naming the file and every wrong key."""
+    return validated(Comparison, read_mapping(path, ComparisonError) | dict(overrides), str(path), ComparisonError)

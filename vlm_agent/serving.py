@@ -1,0 +1,78 @@
+"""A trained text model behind `transformers serve`, on loopback, for as long as a block runs."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vlm_agent.errors import UserError
+from vlm_agent.models.run_layout import MODEL_FOLDER
+
+START_SECONDS = 300
+"""Time for the server to import its libraries and to load the model."""
+
+# torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that this declares.
+_TRANSFORMERS = "import vlm_agent.models; from transformers.cli.transformers import main; main()"
+
+
+class ServingError(UserError):
+    """The server does not start; the message names its log."""
+
+
+@contextmanager
+def served_model(run: Path, log: Path, port: int | None = None) -> Iterator[tuple[str, str]]:
+    """Serves the model of a finished run; yields (base URL, name of the model on the server).
+
+    The extra `serving` is needed. Output of the server is appended to `log`. Raises ServingError if it does not answer
+    within `START_SECONDS`.
+    """
+    port, model = free_port() if port is None else port, str(run / MODEL_FOLDER)
+    command = [sys.executable, "-c", _TRANSFORMERS, "serve", model, "--host", "127.0.0.1", "--port", str(port)]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        process = subprocess.Popen(  # noqa: S603 (fixed arguments, no shell)
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, start_new_session=True
+        )
+    try:
+        _wait(f"http://127.0.0.1:{port}/health", process, log)
+        yield f"http://127.0.0.1:{port}/v1", model
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def _wait(url: str, process: subprocess.Popen, log: Path) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 (our own address)
+                if reply.status == 200:
+                    return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
+    raise ServingError(
+        f"`transformers serve` did not start ({' '.join(last)}); its output is in {log}; it is part of the extra "
+        "serving: pip install 'vlm-agent[serving]'"
+    )
