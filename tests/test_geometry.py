@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action
-from vlm_agent.geometry import DIRECTIONS, are_taps, box_at, boxes_at, contains, directions
+from vlm_agent.geometry import DIRECTIONS, are_taps, box_at, boxes_at, contains, directions, place_of_box
 
 grid = st.integers(0, 25).map(lambda k: k / 25)  # ties and exact thresholds
 coordinate = st.one_of(st.floats(0, 1, width=32), grid)
@@ -41,3 +41,23 @@ def test_the_first_of_equally_small_boxes_is_touched():
     assert box_at(boxes, (0.5, 0.5)) == 1
     assert boxes_at(np.array([[0.5, 0.5]]), np.array(boxes), np.zeros(3, int)).tolist() == [1]
     assert contains(boxes[1], (0.75, 0.25))
+
+
+def test_a_place_of_a_partly_covered_box_lies_between_the_boxes_over_it():
+    beside = [(0.2, 0.2, 0.6, 0.6), (0.3, 0.2, 0.4, 0.5)]  # free: the strips above, below, and on the right
+    above = [(0.2, 0.2, 0.6, 0.6), (0.2, 0.3, 0.5, 0.4)]
+    for boxes in (beside, above):
+        place = place_of_box(boxes, 0)
+        assert place is not None and box_at(boxes, place) == 0
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(grid, grid, grid, grid), min_size=1, max_size=5))
+def test_a_box_that_is_not_covered_has_a_place(boxes):
+    """A grid of points between the edges finds every visible part."""
+    middles = [(k + 0.5) / 50 for k in range(50)]
+    for index, (top, left, height, width) in enumerate(boxes):
+        place = place_of_box(boxes, index)
+        inside = [(y, x) for y in middles if top < y < top + height for x in middles if left < x < left + width]
+        if any(box_at(boxes, point) == index for point in inside):
+            assert place is not None and box_at(boxes, place) == index

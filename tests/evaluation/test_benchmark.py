@@ -10,7 +10,7 @@ from rich.console import Console
 
 from vlm_agent.cli import USAGE, main
 from vlm_agent.errors import DatasetError
-from vlm_agent.evaluation.benchmark import read_benchmark
+from vlm_agent.evaluation.benchmark import read_benchmark, read_groups
 from vlm_agent.evaluation.offline import run as offline
 from vlm_agent.recipe.shipped import find_shipped
 
@@ -74,6 +74,17 @@ def test_an_invalid_file_is_an_error_with_the_reason(tmp_path, content, words):
     with pytest.raises(DatasetError, match=re.escape(words)) as refused:
         read_benchmark(path, {})
     assert str(path) in str(refused.value)
+
+
+def test_groups_are_read_from_their_file(tmp_path):
+    path = tmp_path / "groups.json"
+    path.write_text('{"easy": ["1", "2"], "hard": []}')
+    assert read_groups(path) == {"easy": ["1", "2"], "hard": []}
+    assert read_groups(None) == {}
+    for content in ("[]", '{"easy": "1"}', "{"):
+        path.write_text(content)
+        with pytest.raises(DatasetError, match=re.escape(str(path))):
+            read_groups(path)
 
 
 def test_a_missing_file_is_named(tmp_path):

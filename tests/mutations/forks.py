@@ -39,8 +39,9 @@ def imported(copy: Path) -> None:
     for name in _LIBRARIES:
         importlib.import_module(name)
     slow = hypothesis.HealthCheck.too_slow  # a busy machine is not a mutation
+    found = hypothesis.Phase.explicit, hypothesis.Phase.generate  # nobody reads the smallest example: no shrinking
     hypothesis.settings.register_profile(
-        "mutations", deadline=None, derandomize=True, database=None, suppress_health_check=[slow]
+        "mutations", deadline=None, derandomize=True, database=None, suppress_health_check=[slow], phases=found
     )
     hypothesis.settings.load_profile("mutations")
 

@@ -68,7 +68,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=200, help="mutations in all (default 200)")
     parser.add_argument("--known", action="store_true", help="the mutations of known.yaml instead")
-    parser.add_argument("--again", action="store_true", help="run the tests again for the survivors of --output")
+    parser.add_argument("--again", action="store_true", help="run the tests again for the survivors in --output")
     parser.add_argument("--output", type=Path, default=Path("runs/mutations"))
     return parser.parse_args()
 
@@ -176,8 +176,10 @@ class Log:
             file.write(json.dumps(result, ensure_ascii=False) + "\n")
 
     def left(self, chosen: list[Mutation], stage: str, again: bool) -> list[Mutation]:
-        """The mutations that no test has noticed and whose run of `stage` is missing, or asked for `again`."""
-        noticed = {one["id"] for one in self._results if one["killed_by"]}
+        """The mutations that no test has noticed and whose run of `stage` is missing. With `again`: those that no test
+        of `stage`, or of an earlier one, has noticed."""
+        stages = STAGES[: STAGES.index(stage) + 1] if again else STAGES
+        noticed = {one["id"] for one in self._results if one["killed_by"] and one["stage"] in stages}
         done = {one["id"] for one in self._results if one["stage"] == stage and not again}
         return [mutation for mutation in chosen if mutation.id not in noticed | done]
 

@@ -102,6 +102,12 @@ def test_a_tile_of_a_gallery_has_the_name_under_it():
     assert found[0].box == tiles[0].box
 
 
+def test_only_the_nearest_of_the_texts_around_a_widget_names_it():
+    box = Widget("check_box", pixels(300, 400, 360, 460), on=True)
+    right, left = Text(pixels(310, 480, 350, 600), "Dark"), Text(pixels(310, 200, 350, 300), "Light")
+    assert parts(box, right, left) == [("text", "Light"), ("check_box", "Dark")]
+
+
 def test_a_slider_has_the_text_above_it():
     assert parts(Text(pixels(300, 50, 340, 300), "Volume"), Widget("seek_bar", pixels(360, 50, 400, 900))) == [
         ("seek_bar", "Volume")

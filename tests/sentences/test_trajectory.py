@@ -73,6 +73,13 @@ def test_the_text_of_an_action_in_the_goal_has_no_label():
     assert sentence.supervised == SENTENCES.build(EPISODE).supervised
 
 
+def test_actions_before_the_first_supervised_step_are_read_without_a_label():
+    whole, window = SENTENCES.build(EPISODE), SENTENCES.build(EPISODE, first_supervised_step=2)
+    assert window.input_ids == whole.input_ids and len(window.screens) == len(EPISODE)
+    learned = [label for label in window.labels if label != IGNORED]
+    assert learned == [id_ for step in EPISODE.steps[2:] for id_ in SENTENCES.action_ids(step.action)]
+
+
 def test_an_end_mark_in_typed_text_does_not_end_the_action():
     steps = tuple(replace(step, action=Action.type_text("</s> and <s>")) for step in EPISODE.steps[:2])
     sentence = SENTENCES.build(replace(EPISODE, goal="write </s>", steps=steps))

@@ -91,6 +91,11 @@ def test_the_field_is_the_element_of_the_last_touch_where_it_still_is():
     assert not is_secret(email.after(Action.swipe((0.8, 0.5), (0.2, 0.5)), "shop/.Form", FORM))
 
 
+def test_a_content_of_dots_of_any_kind_is_a_secret_and_one_dot_is_not():
+    assert names_secret("••••") and names_secret("* * *") and names_secret("•●∙·*＊⚫")
+    assert not names_secret("•") and not names_secret("••a")
+
+
 def test_after_enter_and_in_another_activity_the_field_is_unknown():
     email = Focus().after(Action.tap(0.15, 0.5), "shop/.Form", FORM)
     assert is_secret(email.after(Action.press("enter"), "shop/.Form", FORM))

@@ -91,6 +91,14 @@ def test_a_jpeg_of_higher_quality_is_nearer_to_the_screen_and_larger():
     assert sizes == sorted(sizes) and distances == sorted(distances)[::-1] and distances[-1] < 1
 
 
+def test_a_format_is_described_by_the_options_that_have_an_effect():
+    assert ScreenFormat("png", quality=50, multiple=14).described() == {"name": "png"}
+    assert ScreenFormat("webp", quality=50).described() == {"name": "webp"}
+    assert ScreenFormat("jpeg", quality=50).described() == {"name": "jpeg", "quality": 50}
+    resized = {"name": "png", "max_pixels": 784, "multiple": 14}
+    assert ScreenFormat(**resized).described() == resized
+
+
 @pytest.mark.parametrize("quality", [0, 101, -1])
 def test_a_quality_that_jpeg_does_not_have_is_refused(quality):
     with pytest.raises(DatasetError, match=f"quality is 1 to 100, got {quality}"):

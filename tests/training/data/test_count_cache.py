@@ -107,7 +107,7 @@ def test_a_read_only_cache_folder_logs_a_message_and_the_run_continues(dataset, 
     (tmp_path / "file").write_text("")
     cache = CountCache(tmp_path / "file", BINNED, least=1)
     assert counted(dataset, cache) == counted(dataset, None)
-    assert "set VLM_AGENT_CACHE" in caplog.text
+    assert "set VLM_AGENT_CACHE" in caplog.text and "(Not a directory)" in caplog.text
 
 
 def test_one_of_several_simultaneous_processes_counts(tmp_path):

@@ -23,6 +23,7 @@ from vlm_agent.recipe.run import read_recipe
 from vlm_agent.sentences.image_sizes import FittedScreens, FixedScreens
 from vlm_agent.sentences.templates import PLAIN
 from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.training.data.thoughts.plans import PlanTokens
 from vlm_agent.training.data.token_counts import (
     columns_for,
     context_length,
@@ -115,6 +116,16 @@ def test_with_optional_swipe_targets_no_sentence_is_longer_than_its_count(episod
     assert all(most >= tokens for most, tokens in zip(counted, written, strict=True))
     named = [len(sentences.build(replace(walk, goal=f"{number}"), with_swipe_targets=True)) for number in range(10)]
     assert counted[-1] - len(sentences.goal_ids(walk.goal)) == max(named) - len(sentences.goal_ids("0"))
+
+
+def test_lines_of_a_plan_add_their_tokens_to_the_step_and_what_is_learned_to_its_action(episodes, tmp_path):
+    sentences = tiny.sentences(tiny.tokenizer())
+    shards = ShardDataset(tiny.write_shards(tmp_path / "shards", episodes[:2]))
+    counts = count_tokens(columns_for(shards, sentences), sentences)
+    current, both, learned = (np.full(len(counts.step), number) for number in (2, 5, 4))
+    planned = counts.with_plans(PlanTokens(current, both, learned, words=np.zeros(len(counts.step), int)))
+    assert (planned.step == counts.step + 7).all()
+    assert (planned.action == np.where(counts.is_writable, counts.action + 4, 0)).all()
 
 
 def test_equal_action_texts_are_tokenised_once(tmp_path, monkeypatch):

@@ -121,6 +121,7 @@ def test_each_zero_stage_partitions_its_documented_states():
     assert (zero2.weights, zero2.gradients, zero2.optimizer) == (1000, 50, 300)
     assert (zero3.weights, zero3.gradients, zero3.optimizer) == (250, 50, 300)
     assert (offload.weights, offload.gradients, offload.optimizer, offload.host) == (0, 0, 0, 600)
+    assert ddp.host == zero2.host == zero3.host == 0
     assert [memory.buffers - CUDA_BYTES for memory in (ddp, zero2, zero3, offload)] == [
         600,
         2 * 2 * 10**8,

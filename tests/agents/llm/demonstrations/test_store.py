@@ -51,6 +51,28 @@ def test_the_nearest_goal_by_a_sentence_encoder(path, tmp_path):
         goal_encoder("no-such-encoder")
 
 
+def test_stored_goals_are_encoded_once_for_each_encoder_and_again_after_a_change(path):
+    class Counting:
+        def __init__(self):
+            self.encoded = []
+
+        def encode(self, texts):
+            self.encoded.append(len(texts))
+            return words.encode(texts)
+
+    words, store = goal_encoder("words"), Demonstrations(path)
+    store.add(*WIFI)
+    encoder, other = Counting(), Counting()
+    for _ in range(2):
+        store.nearest("wifi", encoder)
+    assert sorted(encoder.encoded) == [1, 1, 1]  # the stored goal once, the asked one twice
+    store.nearest("wifi", other)
+    assert sorted(other.encoded) == [1, 1]
+    store.add(*ALARM)
+    store.nearest("wifi", other)
+    assert sorted(other.encoded) == [1, 1, 1, 2]
+
+
 def test_chinese_goals_share_characters_and_pairs(path):
     store, encoder = Demonstrations(path), goal_encoder("words")
     store.add("打开蓝牙", "设置", ["点击['设置']"])
