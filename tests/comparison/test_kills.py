@@ -93,4 +93,4 @@ def test_an_agent_whose_stage_fails_is_named_and_the_others_are_compared(compari
     assert process.returncode == 1
     assert "broken, seed 0: train broken, seed 0 failed with status 1" in text
     written = json.loads((tmp_path / "out/comparison.json").read_text())["agents"]
-    assert [bool(about["rows"]) for about in written.values()] == [True, True, False]
+    assert {key: bool(about["rows"]) for key, about in written.items()} == {"one": True, "other": True, "broken": False}

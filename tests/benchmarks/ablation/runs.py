@@ -210,7 +210,7 @@ def add_options(parser: ArgumentParser, output: str) -> None:
     parser.add_argument("--limit", type=int, default=160, metavar="N", help="test episodes (default 160)")
     parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / output, metavar="DIR")
-    records = ROOT / "tests/benchmarks/results/runs" / f"{output}.jsonl"
+    records = ROOT / "tests/benchmarks/results/records" / f"{output}.jsonl"
     parser.add_argument(
         "--records", type=Path, default=records, metavar="FILE", help="figures of finished runs (default %(default)s)"
     )
