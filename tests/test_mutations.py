@@ -1,11 +1,14 @@
 """The script of `tests/mutations`: its mutations are small, compile, and are judged by the right test files."""
 
 import ast
+import os
+import subprocess
+import sys
 
 import pytest
 from mutations.killers import importing, mirrored
 from mutations.operators import compiles, mutations
-from mutations.run import ROOT, _drawn, _killer, _known
+from mutations.run import ROOT, _drawn, _known
 
 SOURCE = '''
 def largest(values: list[int], limit: int = 3) -> int:
@@ -65,10 +68,20 @@ def test_the_known_mutations_fit_the_code():
         assert mirrored(ROOT, one.path)
 
 
+def failures(folder, test: str) -> str:
+    """What `forks.failures` prints of a test file, in a process of its own: it forks a process with many imports."""
+    code = f"from mutations import forks; print(forks.failures([{test!r}], 60))"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+
 def test_test_files_without_a_test_to_run_notice_nothing(tmp_path):
-    slow, red = tmp_path / "test_slow.py", tmp_path / "test_red.py"
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    slow, red = folder / "test_slow.py", folder / "test_red.py"
     slow.write_text("import pytest\n\n\n@pytest.mark.slow\ndef test_slow():\n    assert False\n")
     red.write_text("def test_red():\n    assert False\n")
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -m 'not slow'\nmarkers = slow\n")
-    assert _killer(["test_slow.py"], tmp_path, 60) is None
-    assert _killer(["test_red.py"], tmp_path, 60) == "test_red.py::test_red"
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -m 'not slow'\nmarkers = slow\n")
+    assert failures(folder, "test_slow.py").strip() == "[]"
+    assert "test_red" in failures(folder, "test_red.py")
