@@ -51,13 +51,12 @@ class ParquetWriter(pq.ParquetWriter):
             _add_checksums(self._where)
         super().close()
 
-    def __exit__(self, kind: object, *error: object) -> bool:
+    def __exit__(self, kind: object, *error: object) -> None:
         """After an error the file is incomplete: a checksum of it would hide that error, such as a full disk."""
         if kind is None:
             self.close()
         else:
             super().close()
-        return False
 
 
 def _add_checksums(path: Path) -> None:
