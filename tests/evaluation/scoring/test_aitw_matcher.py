@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.matcher_batch import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,20 +46,6 @@ def literal_match(touch_1, lift_1, type_1, touch_2, lift_2, type_2, boxes):
     if length(touch_1, touch_2) <= f32(MATCH_DISTANCE):
         return True
     return any(inside(touch_1, box) and inside(touch_2, box) for box in boxes)
-
-
-def batch(pairs, pad_with=0.0, extra=0):
-    """Keyword arguments of `actions_match` for a list of dicts in the golden file's layout."""
-    counts = np.array([len(pair["boxes"]) for pair in pairs], int)
-    boxes = np.full((len(pairs), counts.max(initial=0) + extra, 4), pad_with, f32)
-    for row, pair in enumerate(pairs):
-        boxes[row, : counts[row]] = np.asarray(pair["boxes"], f32).reshape(-1, 4)
-    arrays = {key: np.array([pair[key] for pair in pairs], f32).reshape(-1, 2) for key in POINTS}
-    types = {key: np.array([pair[key] for pair in pairs], int) for key in ("type_1", "type_2")}
-    return {**arrays, **types, "boxes": boxes, "box_counts": counts}
-
-
-POINTS = ("touch_1", "lift_1", "touch_2", "lift_2")
 
 
 def pair(touch_1, touch_2, boxes=(), lift_1=None, lift_2=None, type_1=TAP, type_2=TAP):

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from helpers.gold_steps import answered, episode
+from helpers.matcher_batch import batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_aitw_matcher import batch
 
 from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TOUCH, Action, ActionKind, UiElement
 from vlm_agent.errors import UserError
