@@ -20,6 +20,9 @@ _SHARED_STORAGE = ("/storage/emulated/0", "/storage/self/primary", "/mnt/sdcard"
 
 MAX_BYTES = 64 << 20
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 4096
+"""In bytes, as on Android."""
+
 _PIECE = 64 * 1024
 _WORD = struct.Struct("<4sI")
 
@@ -52,7 +55,11 @@ class Files(dict[str, File]):
         return place
 
     def put(self, path: str, data: bytes, mode: int = 0o644, seconds: int | None = None) -> None:
-        """Writes a file with modification time `seconds` (now if None). Raises OSError if `MAX_BYTES` is exceeded."""
+        """Writes a file with modification time `seconds` (now if None).
+
+        Raises OSError if `MAX_BYTES` is exceeded or the name is too long.
+        """
+        self.check_length(path)
         place = self.place(path)
         others = sum(len(file.data) for name, file in self.items() if name != place)
         if others + len(data) > MAX_BYTES:
@@ -85,6 +92,7 @@ class Files(dict[str, File]):
         """Raises OSError if it exists, if its parent does not, or where adb's user may not write."""
         if self.about(path)[0]:
             raise OSError(f"{path}: File exists")
+        self.check_length(path)
         self._check_parent(path)
         self.folders.add(self.place(path))
 
@@ -112,6 +120,12 @@ class Files(dict[str, File]):
         start = self.place(folder).rstrip("/") + "/"
         names = {path[len(start) :].partition("/")[0] for path in (*self, *self.folders) if path.startswith(start)}
         return sorted(names - {""})
+
+    def check_length(self, path: str) -> None:
+        """Raises OSError if a path or a name in it is too long for a file system."""
+        raw_path = path.encode()
+        if len(raw_path) > _LONGEST_PATH or any(len(name) > _LONGEST_NAME for name in raw_path.split(b"/")):
+            raise OSError(f"{path[:_LONGEST_NAME]}…: File name too long")
 
     def _check_parent(self, path: str) -> None:
         parent = posixpath.dirname(self.place(path))

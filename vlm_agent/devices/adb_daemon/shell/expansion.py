@@ -2,6 +2,7 @@
 
 import fnmatch
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,37 +12,74 @@ from vlm_agent.devices.adb_daemon.shell.words import CommandList, Substitution, 
 MAX_EXPANDED = 1 << 20
 """The maximum number of characters that the variables, substitutions and file names of a line expand to."""
 
+MAX_SECONDS = 10.0
+"""The longest that a line runs, because the phone does nothing else meanwhile. No program waits, not even `sleep`."""
+
+MAX_PATTERN = 255
+"""The maximum length of a pattern for one file name, as of a file name on Android."""
+
 _BLANKS = " \t\n"
 _SPLIT = re.compile(f"[{_BLANKS}]+").split
 _MAGIC = "*?["
 
 
-class ExpansionError(Exception):
-    """A line expands to more than `MAX_EXPANDED` characters."""
+class LimitError(Exception):
+    """A line needs more than the shell allows, and ends."""
+
+
+@dataclass
+class Budget:
+    """What a line may still expand to (characters), and when it must end (`time.monotonic`)."""
+
+    left: int = field(default_factory=lambda: MAX_EXPANDED)
+    end: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
+
+    def spend(self, characters: int = 0) -> None:
+        """Raises LimitError if the line has used up its characters or its time."""
+        self.left -= characters
+        if self.left < 0:
+            raise LimitError("Argument list too long")
+        if time.monotonic() > self.end:
+            raise LimitError(f"the line runs for more than {MAX_SECONDS:g} seconds on the simulated phone")
 
 
 @dataclass
 class _Field:
-    """`pattern`: the text, with quoted characters escaped for `fnmatch`. `has_magic`: it may stand for file names."""
+    """`pieces`: (text, whether it is quoted)."""
 
-    text: str = ""
-    pattern: str = ""
-    has_magic: bool = False
+    pieces: list[tuple[str, bool]] = field(default_factory=list)
 
-    def add(self, text: str, quoted: bool) -> None:
-        self.text += text
-        self.pattern += "".join(f"[{letter}]" if letter in _MAGIC else letter for letter in text) if quoted else text
-        self.has_magic |= not quoted and any(letter in _MAGIC for letter in text)
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+    @property
+    def pattern(self) -> str:
+        """The text, with quoted characters escaped for `fnmatch`."""
+        return "".join(_escaped(text) if quoted else text for text, quoted in self.pieces)
+
+    @property
+    def has_magic(self) -> bool:
+        """Whether it may stand for file names."""
+        return any(_has_magic(text) for text, quoted in self.pieces if not quoted)
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"[{letter}]" if letter in _MAGIC else letter for letter in text)
+
+
+def _has_magic(text: str) -> bool:
+    return any(letter in text for letter in _MAGIC)
 
 
 @dataclass
 class Expansion:
-    """The variables of a line, and what is left of its limit. `capture`: the output of a command list."""
+    """The variables of a line. `capture`: the output of a command list."""
 
     files: Files
     capture: Callable[[CommandList], bytes]
+    budget: Budget
     variables: dict[str, str] = field(default_factory=dict)
-    left: int = MAX_EXPANDED
 
     def text(self, word: Word) -> str:
         """A word as one text, as in an assignment: without splitting and without file names."""
@@ -58,7 +96,7 @@ class Expansion:
             for index, part in enumerate(parts):
                 if not is_open or index > 0:
                     fields.append(_Field())
-                fields[-1].add(part, piece.quoted)
+                fields[-1].pieces.append((part, piece.quoted))
                 is_open = True
             is_open &= not (parts != [text] and text[-1:] in tuple(_BLANKS))
         return [name for one in fields for name in self._names(one)]
@@ -68,13 +106,8 @@ class Expansion:
             value = self.variables.get(piece.name, "")
         else:
             value = self.capture(piece.lines).replace(b"\0", b"").decode(errors="replace").rstrip("\n")
-        self._spend(len(value))
+        self.budget.spend(len(value))
         return value
-
-    def _spend(self, count: int) -> None:
-        self.left -= count
-        if self.left < 0:
-            raise ExpansionError
 
     def _names(self, one: _Field) -> list[str]:
         """The files that a pattern matches, or the text itself."""
@@ -83,13 +116,15 @@ class Expansion:
         found = [""]
         for part, pattern in zip(one.text.split("/"), one.pattern.split("/"), strict=True):
             found = [f"{folder}{name}/" for folder in found for name in self._matching(folder, part, pattern)]
+            self.budget.spend(sum(map(len, found)))
         names = [name[:-1] for name in found if self.files.about(name[:-1])[0]]
-        self._spend(sum(map(len, names)))
         return names or [one.text]
 
     def _matching(self, folder: str, part: str, pattern: str) -> list[str]:
         """The names in `folder` that match one part of a path; a part without a pattern need not exist."""
-        if part == pattern and not any(letter in _MAGIC for letter in part):
+        if part == pattern and not _has_magic(part):
             return [part]
+        if len(part) > MAX_PATTERN:
+            raise LimitError("a pattern is too long for the simulated phone")
         names = fnmatch.filter(self.files.within(folder or "/"), pattern)
         return [name for name in names if name.startswith(".") == part.startswith(".")]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from vlm_agent.devices.adb_daemon.files import MAX_BYTES, Files
-from vlm_agent.devices.adb_daemon.shell.expansion import Expansion, ExpansionError
+from vlm_agent.devices.adb_daemon.shell.expansion import MAX_EXPANDED, Budget, Expansion, LimitError
 from vlm_agent.devices.adb_daemon.shell.words import (
     DEEPEST,
     CommandList,
@@ -29,7 +29,21 @@ _FOLDERS_OF_TOOLS = ("/system/bin/", "/bin/")
 _DEVICES = {"/dev/null": None, "/dev/tty": STDOUT, "/dev/stdout": STDOUT, "/dev/stderr": STDERR}
 """What is written to these paths goes to a stream of the line, or nowhere."""
 
-_VARIABLES = {"$": "1", "#": "0", "?": "0", "HOME": "/", "PATH": "/system/bin", "IFS": " \t\n", "USER": "shell"}
+_LONGEST_NUMBER = 10
+
+_VARIABLES = {
+    "$": "1",
+    "#": "0",
+    "?": "0",
+    "ANDROID_DATA": "/data",
+    "ANDROID_ROOT": "/system",
+    "EXTERNAL_STORAGE": "/sdcard",
+    "HOME": "/",
+    "IFS": " \t\n",
+    "PATH": "/system/bin",
+    "PWD": "/",
+    "USER": "shell",
+}
 
 
 @dataclass(frozen=True)
@@ -104,8 +118,8 @@ class Shell:
         run = _Run(self._commands, self._record, self._files)
         try:
             status = run.all(pipelines, _Streams(streams))
-        except ExpansionError:
-            streams[STDERR](b"/system/bin/sh: Argument list too long\n")
+        except LimitError as error:
+            streams[STDERR](f"/system/bin/sh: {error}\n".encode())
             status = TOO_LONG
         except _OutputTooLongError:
             written.append((STDERR, b"/system/bin/sh: the output is too long for the simulated phone\n"))
@@ -114,6 +128,13 @@ class Shell:
 
 
 Stream = Callable[[bytes], None]
+
+
+def _script(data: bytes) -> str:
+    """The text of a script. Raises OSError for one that is longer than a line may be."""
+    if len(data) > MAX_EXPANDED:
+        raise OSError("File too large")
+    return data.decode(errors="replace")
 
 
 def _ignore(data: bytes) -> None:
@@ -162,7 +183,8 @@ class _Run:
 
     def __init__(self, commands: dict[str, Command], record: MutableSequence[tuple[str, ...]], files: Files) -> None:
         self._commands, self._record, self._files = commands, record, files
-        self._expansion = Expansion(files, self._captured, dict(_VARIABLES))
+        self._budget = Budget()
+        self._expansion = Expansion(files, self._captured, self._budget, dict(_VARIABLES))
         self._has_ended = False
         self._depth = 0
         self._here: _Streams
@@ -177,7 +199,10 @@ class _Run:
         }
 
     def all(self, pipelines: CommandList, streams: _Streams) -> int:
-        """Runs a list and returns the status of its last command."""
+        """Runs a list and returns the status of its last command. Raises LimitError for a list nested too deeply."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise LimitError("too deep")
         status = 0
         for pipeline in pipelines:
             if self._has_ended:
@@ -186,6 +211,7 @@ class _Run:
                 continue
             status = self._pipeline(pipeline, streams)
             self._expansion.variables["?"] = str(status)
+        self._depth -= 1
         return status
 
     def _pipeline(self, pipeline: Pipeline, streams: _Streams) -> int:
@@ -228,6 +254,7 @@ class _Run:
             return 1
 
     def _simple(self, command: SimpleCommand, streams: _Streams) -> int:
+        self._budget.spend()
         self._here, self._substituted = streams, 0
         words = [field for word in command.words for field in self._expansion.fields(word)]
         values = {name: self._expansion.text(word) for name, word in command.assignments}
@@ -259,7 +286,8 @@ class _Run:
     def _exit(self, call: Call, streams: _Streams) -> int:
         self._has_ended = True
         word = call.words[0] if call.words else self._expansion.variables["?"]
-        return int(word) % 256 if word.isdecimal() else self._refused("exit", word, streams)
+        is_number = word.isascii() and word.isdecimal() and len(word) < _LONGEST_NUMBER
+        return int(word) % 256 if is_number else self._refused("exit", f"{word}: bad number", streams)
 
     def _exec(self, call: Call, streams: _Streams) -> int:
         """Runs a command in place of the shell. Without a command it would redirect the rest of the line."""
@@ -285,21 +313,16 @@ class _Run:
             case ["-c", line, *_]:
                 text = line
             case [path] if not path.startswith("-"):
-                text = self._files.read(path).decode(errors="replace")
+                text = _script(self._files.read(path))
             case [] if call.stdin is not None:
-                text = call.stdin.decode(errors="replace")
+                text = _script(call.stdin)
             case _:
                 return self._refused("sh", "only sh -c LINE and sh FILE on the simulated phone", streams)
-        self._depth += 1
         try:
-            if self._depth > DEEPEST:
-                raise ShellSyntaxError("too deep")
             pipelines = read_line(text)
-            return self._isolated(lambda: self.all(pipelines, streams))
         except ShellSyntaxError as error:
             return self._refused("sh", f"syntax error: {error}", streams)
-        finally:
-            self._depth -= 1
+        return self._isolated(lambda: self.all(pipelines, streams))
 
     def _which(self, call: Call, streams: _Streams) -> int:
         found = [name for name in call.words if name in self._commands or name in self._builtins]

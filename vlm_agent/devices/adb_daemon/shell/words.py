@@ -27,7 +27,7 @@ _SEPARATORS = ("&&", "||", ";;", ";", "|", "&", "(", ")", "\n")
 _REDIRECTION = re.compile(r"([0-9]?)(&>>|&>|>>|>\||>&|<<|<&|<>|>|<)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[?$!#*@0-9-]")
-_BRACES = re.compile(r"\{[^{}]*,[^{}]*\}")
+_BRACES = re.compile(r"\{[^{},]*,[^{}]*\}")
 
 
 class ShellSyntaxError(Exception):

@@ -43,6 +43,7 @@ def mkdir(handset: Handset, call: Call) -> Result:
     options, paths = short_options("mkdir", call.words, "p")
     _check_paths("mkdir", paths)
     for path in paths:
+        handset.files.check_length(path)
         parents = [posixpath.join("/", *path.split("/")[: at + 1]) for at in range(len(path.rstrip("/").split("/")))]
         for folder in parents if "-p" in options else [path]:
             if "-p" not in options or not handset.files.is_folder(folder):
@@ -123,13 +124,19 @@ def bracket(handset: Handset, call: Call) -> Result:
 
 
 def _holds(handset: Handset, words: list[str]) -> bool:
+    negations = 0
+    while negations < len(words) - 1 and words[negations] == "!":
+        negations += 1
+    return _holds_plainly(handset, words[negations:]) != bool(negations % 2)
+
+
+def _holds_plainly(handset: Handset, words: list[str]) -> bool:
+    """Without `!` before the expression."""
     match words:
         case []:
             return False
         case [word]:
             return bool(word)
-        case ["!", *rest]:
-            return not _holds(handset, rest)
         case [operator, word] if operator in _OF_ONE:
             return _OF_ONE[operator](handset, word)
         case [left, operator, right] if operator in ("=", "==", "!="):

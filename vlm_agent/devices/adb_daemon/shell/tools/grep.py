@@ -1,6 +1,7 @@
 """`grep`. Patterns come from clients and are untrusted, so that a search ends after `SECONDS`."""
 
 import re
+import time
 
 import regex
 
@@ -9,7 +10,7 @@ from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError
 from vlm_agent.devices.adb_daemon.shell.tools.options import number, short_options
 from vlm_agent.devices.adb_daemon.shell.tools.texts import read_inputs
 
-SECONDS = 1.0
+SECONDS = 5.0
 
 _BASIC_SPECIAL = "+?|(){}"
 """Characters that a basic expression means literally, and specially after a backslash; in extended ones the reverse."""
@@ -44,20 +45,25 @@ def grep(handset: Handset, call: Call) -> Result:
 def _matches(pattern: regex.Pattern, data: bytes, is_inverted: bool, most: int | None) -> list[tuple[int, str]]:
     """(number, text) of the lines that match."""
     found: list[tuple[int, str]] = []
+    end = time.monotonic() + SECONDS
     text = data.decode(errors="replace")
     for at, line in enumerate(text.removesuffix("\n").split("\n") if text else [], 1):
         if most is not None and len(found) >= most:
             break
-        if (_search(pattern, line) is not None) != is_inverted:
+        if (_search(pattern, line, end) is not None) != is_inverted:
             found.append((at, line))
     return found
 
 
-def _search(pattern: regex.Pattern, line: str) -> regex.Match | None:
+def _search(pattern: regex.Pattern, line: str, end: float) -> regex.Match | None:
+    """`end`: of the search in all lines, on the clock of `time.monotonic`."""
+    left = end - time.monotonic()
     try:
-        return pattern.search(line, timeout=SECONDS)
+        if left > 0:
+            return pattern.search(line, timeout=left)
     except TimeoutError:
-        raise ToolError("grep: the pattern takes too long on the simulated phone", 2) from None
+        pass
+    raise ToolError("grep: the pattern takes too long on the simulated phone", 2)
 
 
 def _parts(pattern: regex.Pattern, line: str) -> list[str]:
