@@ -107,6 +107,10 @@ def in_field(text: str) -> Check:
     return check
 
 
+def not_recent(handset: Handset, ran: Transcript) -> bool:
+    return not handset.phone.recents and handset.phone.front == "Launcher"
+
+
 def in_front(app: str) -> Check:
     return lambda handset, ran: handset.phone.front == app
 
@@ -171,6 +175,7 @@ CASES = (
     Case("echo -n X", prints_only("X")),
     Case("echo hello", prints_only("hello\n")),
     Case("A=x; echo $A", prints_only("x\n")),
+    Case("ls $EXTERNAL_STORAGE", prints_only("a.txt\n"), files),
     Case("echo $((1+1))", prints_only("2\n")),
     Case("echo ${HOME:-x}", prints_only("/\n")),
     Case("echo {a,b}", prints_only("a b\n")),
@@ -223,6 +228,10 @@ CASES = (
     Case("dumpsys power", prints("mWakefulness=Awake")),
     Case("dumpsys input | grep orientation=0", prints("orientation=0")),
     Case("dumpsys SurfaceFlinger --latency", None),
+    Case("dumpsys SurfaceFlinger --display-id", prints(r"^Display 0 \(HWC display 0\)")),
+    Case("dumpsys input_method | grep hintText", prints("hintText=Search apps label="), field),
+    Case("dumpsys input | grep physicalFrame", prints(r"physicalFrame=\[0, 0, 208, 448\]")),
+    Case("dumpsys window | grep mCurrentRotation", prints("mCurrentRotation=ROTATION_0")),
     # input
     Case("input tap 100 200", does(GESTURE)),
     Case("input tap 100.5 200.5", does(GESTURE)),
@@ -293,7 +302,11 @@ CASES = (
     Case("am start -a android.intent.action.DIAL -d tel:123", None),
     Case("am force-stop org.shop", in_front("Launcher"), in_shop),
     Case("am force-stop com.android.settings", quiet),
-    Case("am stack list", None),
+    Case("am stack list | grep -E visible=true", prints(r"ComponentInfo\{org\.shop/org\.shop\.\w+\}$"), in_shop),
+    Case("am stack remove $(dumpsys activity recents | grep -oE ' id=[0-9]+' | cut -d = -f 2)", not_recent, in_shop),
+    Case("am stack remove 99", None, in_shop),
+    Case("am start -a android.intent.action.VIEW -d http://", in_front("Browser")),
+    Case("am start -a android.intent.action.VIEW -d mailto:", None),
     Case("am get-current-user", prints_only("0\n")),
     Case("pm clear org.settings", None),
     Case("pm list packages", prints("^package:org.settings$")),

@@ -91,6 +91,16 @@ TOOLS: dict[str, Tool] = {
 }
 
 
+MISSING = {
+    "app_process": "the simulated phone runs no Android code, and no server or agent that a client pushes",
+    "content": "the simulated phone has no content providers",
+    "logcat": "the simulated phone has no log",
+    "su": "the simulated phone has no root access",
+    "svc": "the simulated phone has switches on its screen only",
+}
+"""Programs of Android that clients need and this phone lacks, with the reason in their error."""
+
+
 def commands_of(handset: Handset) -> dict[str, Command]:
     """Name → command, for `Shell`."""
     return {name: partial(tool, handset) for name, tool in TOOLS.items()}
@@ -98,4 +108,4 @@ def commands_of(handset: Handset) -> dict[str, Command]:
 
 def shell_of(handset: Handset) -> Shell:
     """The shell of a phone."""
-    return Shell(commands_of(handset), handset.commands, handset.files)
+    return Shell(commands_of(handset), handset.commands, handset.files, MISSING)

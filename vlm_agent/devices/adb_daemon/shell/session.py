@@ -3,9 +3,10 @@
 Like a real shell, it also runs commands that are injected through wrong quoting, so that tests find them in the record.
 """
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, Mapping, MutableSequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from vlm_agent.devices.adb_daemon.files import MAX_BYTES, Files
 from vlm_agent.devices.adb_daemon.shell.expansion import MAX_EXPANDED, Budget, Expansion, LimitError
@@ -98,12 +99,17 @@ class ToolError(Exception):
 
 
 class Shell:
-    """`commands`: name → command. The words of every command that runs are appended to `record`."""
+    """`commands`: name → command. The words of every command that runs are appended to `record`. `reasons`: name of a
+    program that the phone lacks → why, for its error."""
 
     def __init__(
-        self, commands: dict[str, Command], record: MutableSequence[tuple[str, ...]], files: Files | None = None
+        self,
+        commands: dict[str, Command],
+        record: MutableSequence[tuple[str, ...]],
+        files: Files | None = None,
+        reasons: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._commands, self._record = commands, record
+        self._commands, self._record, self._reasons = commands, record, reasons
         self._files = Files() if files is None else files
 
     def run(self, line: str) -> Transcript:
@@ -115,7 +121,7 @@ class Shell:
         except ShellSyntaxError as error:
             streams[STDERR](f"/system/bin/sh: syntax error: {error}\n".encode())
             return Transcript(tuple(written), SYNTAX_ERROR)
-        run = _Run(self._commands, self._record, self._files)
+        run = _Run(self._commands, self._record, self._files, self._reasons)
         try:
             status = run.all(pipelines, _Streams(streams))
         except LimitError as error:
@@ -181,8 +187,14 @@ class _Streams:
 class _Run:
     """The state of a line that runs: variables, status, and whether `exit` has ended it."""
 
-    def __init__(self, commands: dict[str, Command], record: MutableSequence[tuple[str, ...]], files: Files) -> None:
-        self._commands, self._record, self._files = commands, record, files
+    def __init__(
+        self,
+        commands: dict[str, Command],
+        record: MutableSequence[tuple[str, ...]],
+        files: Files,
+        reasons: Mapping[str, str],
+    ) -> None:
+        self._commands, self._record, self._files, self._reasons = commands, record, files, reasons
         self._budget = Budget()
         self._expansion = Expansion(files, self._captured, self._budget, dict(_VARIABLES))
         self._has_ended = False
@@ -274,7 +286,8 @@ class _Run:
             return self._builtins[name](call, streams)
         run = self._commands.get(name)
         if run is None:
-            result = failure(f"/system/bin/sh: {words[0]}: inaccessible or not found", NOT_FOUND)
+            reason = f": {self._reasons[name]}" if name in self._reasons else ""
+            result = failure(f"/system/bin/sh: {words[0]}: inaccessible or not found{reason}", NOT_FOUND)
         else:
             result = _result(name, run, call)
         streams.to[STDOUT](result.out)

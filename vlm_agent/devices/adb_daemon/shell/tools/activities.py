@@ -11,6 +11,7 @@ from vlm_agent.devices.adb_daemon.handset import Handset
 from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError, output
 from vlm_agent.devices.adb_daemon.shell.tools.broadcasts import broadcast
 from vlm_agent.devices.adb_daemon.shell.tools.intents import Intent, read_intent
+from vlm_agent.devices.adb_daemon.shell.tools.tasks import stack
 from vlm_agent.devices.simulated_phone.app import package_of
 from vlm_agent.devices.simulated_phone.apps import APP_CLASSES
 from vlm_agent.devices.simulated_phone.apps.browser import Browser
@@ -20,6 +21,9 @@ LAUNCHER = "android.intent.category.LAUNCHER"
 
 _MAIN, _VIEW, _HOME = "android.intent.action.MAIN", "android.intent.action.VIEW", "android.intent.category.HOME"
 _SETTINGS = "android.settings.SETTINGS"
+
+_NO_ADDRESS = ("http://", "https://")
+"""What clients open to get the browser as it is."""
 
 _BROWSER = next(name for name, kind in APP_CLASSES.items() if kind is Browser)
 
@@ -35,7 +39,7 @@ def installed_app(handset: Handset, package: str) -> str | None:
 
 
 def am(handset: Handset, call: Call) -> Result:
-    """`am start|start-activity|force-stop|broadcast|get-current-user …`."""
+    """`am start|start-activity|force-stop|broadcast|stack|get-current-user …`."""
     run = _COMMANDS.get(call.words[0]) if call.words else None
     if run is None:
         raise ToolError(f"Error: am {' '.join(call.words[:1])} is not offered by the simulated phone")
@@ -87,6 +91,8 @@ def _resolved(handset: Handset, intent: Intent) -> Callable[[], None]:
         address = _address(intent.data)
         if address:
             return lambda: _browse(handset, address)
+        if intent.data in _NO_ADDRESS:
+            app = _BROWSER
     elif intent.action == _SETTINGS:
         app = "Settings"
     elif intent.package and intent.action in ("", _MAIN) and intent.categories in ([], [LAUNCHER]):
@@ -150,6 +156,7 @@ _COMMANDS: dict[str, Callable[[Handset, list[str]], Result]] = {
     "broadcast": lambda handset, words: broadcast(handset, read_intent(words)),
     "force-stop": _force_stop,
     "get-current-user": lambda handset, words: output("0"),
+    "stack": stack,
     "start": _start,
     "start-activity": _start,
 }

@@ -6,7 +6,7 @@ from vlm_agent.devices.adb_daemon.handset import Handset
 from vlm_agent.devices.adb_daemon.shell.fingers import listing
 from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError, output
 from vlm_agent.devices.adb_daemon.shell.tools.options import short_options
-from vlm_agent.devices.adb_daemon.shell.tools.settings import DENSITY
+from vlm_agent.devices.adb_daemon.shell.tools.settings import DENSITY, DISPLAY
 from vlm_agent.episodes import Action
 from vlm_agent.png import encode_png
 
@@ -20,7 +20,7 @@ _TOP, _MIDDLE = (0.005, 0.5), (0.6, 0.5)
 def screencap(handset: Handset, call: Call) -> Result:
     """`screencap [-p] [-d 0] [FILE]`: PNG with `-p` or a file `.png`, else a header of 16 bytes and RGBA."""
     options, paths = short_options("screencap", call.words, "pd:")
-    if options.get("-d", "0") != "0":
+    if options.get("-d", str(DISPLAY)) != str(DISPLAY):
         raise ToolError(f"Display Id '{options['-d']}' is not valid.")
     if len(paths) > 1:
         raise ToolError("Error: screencap writes one file")

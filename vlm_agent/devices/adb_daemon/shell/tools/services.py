@@ -5,10 +5,11 @@ from collections.abc import Callable
 from vlm_agent.devices.adb_daemon.handset import Handset
 from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError, failure, output
 from vlm_agent.devices.adb_daemon.shell.tools.packages import package_named
-from vlm_agent.devices.adb_daemon.shell.tools.settings import DENSITY, PROPERTIES
-from vlm_agent.devices.simulated_phone.app import package_of
+from vlm_agent.devices.adb_daemon.shell.tools.settings import DENSITY, DISPLAY, PROPERTIES
+from vlm_agent.devices.adb_daemon.shell.tools.tasks import RECORD, recents, task_of
+from vlm_agent.devices.simulated_phone.drawing.widgets import Field
 
-_ID, _TASK, _PID = "1a2b3c", 12, 4321
+_PID = 4321
 
 
 def dumpsys(handset: Handset, call: Call) -> Result:
@@ -27,9 +28,9 @@ def _front(handset: Handset) -> str:
 
 
 def _activity(handset: Handset, words: list[str]) -> str:
-    sections = {"activities": _activities, "recents": _recents, "top": _top}
+    sections = {"activities": _activities, "recents": recents, "top": _top}
     if not words:
-        return "\n".join(section(handset) for section in (_recents, _activities))
+        return "\n".join(section(handset) for section in (recents, _activities))
     if words[0] in ("a", "r"):
         words = ["activities" if words[0] == "a" else "recents"]
     if words[0] not in sections:
@@ -38,7 +39,7 @@ def _activity(handset: Handset, words: list[str]) -> str:
 
 
 def _activities(handset: Handset) -> str:
-    record = f"ActivityRecord{{{_ID} u0 {_front(handset)} t{_TASK}}}"
+    record = _record(handset)
     return (
         "ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)\n"
         f"Display #0 (activities from top to bottom):\n  topResumedActivity={record}\n"
@@ -46,17 +47,14 @@ def _activities(handset: Handset) -> str:
     )
 
 
-def _recents(handset: Handset) -> str:
-    lines = ["ACTIVITY MANAGER RECENT TASKS (dumpsys activity recents)"]
-    for index, name in enumerate(handset.phone.recents):
-        task = f"Task{{{_ID} #{_TASK + index} type=standard A=10071:{package_of(name)} U=0}}"
-        lines.append(f"  * Recent #{index}: {task}")
-    return "\n".join(lines)
-
-
 def _top(handset: Handset) -> str:
     package = _front(handset).partition("/")[0]
-    return f"TASK {package} id={_TASK} userId=0\n  ACTIVITY {_front(handset)} {_ID} pid={_PID}"
+    number = task_of(handset, handset.phone.front)
+    return f"TASK {package} id={number} userId=0\n  ACTIVITY {_front(handset)} {RECORD} pid={_PID}"
+
+
+def _record(handset: Handset) -> str:
+    return f"ActivityRecord{{{RECORD} u0 {_front(handset)} t{task_of(handset, handset.phone.front)}}}"
 
 
 def _battery(handset: Handset, words: list[str]) -> str:
@@ -78,13 +76,27 @@ def _input(handset: Handset, words: list[str]) -> str:
     height, width = handset.phone.size
     return (
         "  Viewport INTERNAL: displayId=0, uniqueId=local:0, port=0, orientation=0, "
-        f"logicalFrame=[0, 0, {width}, {height}]\n  SurfaceOrientation: 0"
+        f"logicalFrame=[0, 0, {width}, {height}], physicalFrame=[0, 0, {width}, {height}]\n  SurfaceOrientation: 0"
     )
 
 
 def _input_method(handset: Handset, words: list[str]) -> str:
-    is_shown = str(handset.phone.focus is not None).lower()
-    return f"  mCurMethodId={handset.keyboard}\n  mShowRequested=false mInputShown={is_shown}"
+    hint = _hint(handset)
+    is_shown = str(hint is not None).lower()
+    lines = [f"  mCurMethodId={handset.keyboard}", f"  mShowRequested={is_shown} mInputShown={is_shown}"]
+    if hint is not None:
+        lines += ["  mCurrentTextBoxAttribute:", f"    hintText={hint or 'null'} label=null"]
+    return "\n".join(lines)
+
+
+def _hint(handset: Handset) -> str | None:
+    """The hint of the text field with the focus, None without one. It is empty if the field has no hint."""
+    phone = handset.phone
+    if phone.focus is None:
+        return None
+    page = phone.app(phone.front).page()
+    fields = (one for one in (*page.top, *page.body, *page.foot, *(page.dialog or ())) if isinstance(one, Field))
+    return next((field.hint for field in fields if field.focused), "")
 
 
 def _package(handset: Handset, words: list[str]) -> str:
@@ -92,7 +104,7 @@ def _package(handset: Handset, words: list[str]) -> str:
     if package is None:
         raise ToolError(f"Unable to find package: {' '.join(words)}")
     return (
-        f"Packages:\n  Package [{package.name}] ({_ID}):\n    codePath={package.path.rpartition('/')[0]}\n"
+        f"Packages:\n  Package [{package.name}] ({RECORD}):\n    codePath={package.path.rpartition('/')[0]}\n"
         f"    versionCode=1 minSdk=21 targetSdk={PROPERTIES['ro.build.version.sdk']}\n    versionName=1.0"
     )
 
@@ -119,18 +131,23 @@ def _policy(handset: Handset) -> str:
 def _displays(handset: Handset) -> str:
     (height, width), (usual_height, usual_width) = handset.phone.size, handset.physical_size
     sizes = f"init={usual_width}x{usual_height} {DENSITY}dpi cur={width}x{height} app={width}x{height}"
-    return f"  Display: mDisplayId=0\n    {sizes}"
+    return f"  Display: mDisplayId=0\n    {sizes}\n    mCurrentRotation=ROTATION_0"
 
 
 def _windows(handset: Handset) -> str:
     front = "NotificationShade" if handset.is_locked else _front(handset)
-    return (
-        f"  mCurrentFocus=Window{{{_ID} u0 {front}}}\n"
-        f"  mFocusedApp=ActivityRecord{{{_ID} u0 {_front(handset)} t{_TASK}}}"
-    )
+    return f"  mCurrentFocus=Window{{{RECORD} u0 {front}}}\n  mFocusedApp={_record(handset)}"
+
+
+def _surface_flinger(handset: Handset, words: list[str]) -> str:
+    """`dumpsys SurfaceFlinger --display-id`."""
+    if words != ["--display-id"]:
+        raise ToolError("Error: the simulated phone offers dumpsys SurfaceFlinger --display-id")
+    return f'Display {DISPLAY} (HWC display 0): port=0 pnpId=SIM displayName="simulated"'
 
 
 _SERVICES: dict[str, Callable[[Handset, list[str]], str]] = {
+    "SurfaceFlinger": _surface_flinger,
     "activity": _activity,
     "battery": _battery,
     "display": _display,

@@ -4,7 +4,7 @@ from vlm_agent.devices.adb_daemon.handset import Handset
 from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError, output
 from vlm_agent.devices.adb_daemon.shell.tools.keyboards import select_keyboard
 
-DENSITY = 420
+DENSITY, DISPLAY = 420, 0
 
 PROPERTIES = {
     "dev.bootcomplete": "1",
