@@ -36,12 +36,19 @@ class Case:
     start: Callable[[Handset], None] = lambda _: None
 
 
-def outcome(case: Case) -> tuple[str, Transcript]:
-    """WORKS, FAILS or SILENTLY_WRONG, with what the line has printed."""
+Run = Callable[[Handset, str], Transcript]
+
+
+def in_process(handset: Handset, line: str) -> Transcript:
+    return shell_of(handset).run(line)
+
+
+def outcome(case: Case, run: Run = in_process) -> tuple[str, Transcript]:
+    """WORKS, FAILS or SILENTLY_WRONG, with what the line has printed. `run` runs a line on a phone."""
     handset = Handset(SimulatedPhone(7))
     case.start(handset)
     handset.actions.clear()
-    ran = shell_of(handset).run(case.line)
+    ran = run(handset, case.line)
     if ran.status != 0 or any(kind == STDERR for kind, _ in ran.written):
         is_right = case.check is not None and ran.status == 0 and case.check(handset, ran)
         return (WORKS if is_right else FAILS), ran
@@ -290,6 +297,8 @@ CASES = (
     # Apps
     Case(f"monkey -p org.settings {_LAUNCHER} 1", in_front("Settings")),
     Case("monkey -p org.settings 1", in_front("Settings")),
+    Case(f"monkey --pct-syskeys 0 -p org.settings {_LAUNCHER} -v -v --throttle 300 1", in_front("Settings")),
+    Case("monkey -p org.settings 500", None),
     Case(f"monkey -p com.android.settings {_LAUNCHER} 1", None),
     Case("am start -n org.settings/.Home", in_front("Settings")),
     Case("am start -n org.settings/org.settings.Home", in_front("Settings")),
@@ -356,6 +365,8 @@ CASES = (
     Case("getprop ro.build.version.sdk", prints_only("33\n")),
     Case("getprop ro.product.cpu.abi", prints_only("arm64-v8a\n")),
     Case("getprop ro.serialno", prints(r"^\w+$")),
+    Case("getprop ro.build.version.preview_sdk", prints_only("0\n")),
+    Case("getprop persist.sys.timezone", prints_only("UTC\n")),
     Case("getprop sys.boot_completed", prints_only("1\n")),
     Case("svc wifi enable", None),
     Case("svc power stayon true", None),

@@ -133,6 +133,26 @@ def test_the_watch_notices_programs_and_files(tmp_path):
     assert [event.partition(" ")[0] for event in done][:3] == ["open", "os.remove", "subprocess.Popen"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{0}/run", "sh {0}/run", "sh -c {0}/run", ". {0}/run", "exec {0}/run", "$({0}/run)", "`{0}/run`", "echo | {0}/run",
+        "PATH={0} run", "export PATH={0}; run", "{0}/run & echo a", "cat {0}/run", "cat < {0}/run", "base64 {0}/run",
+        "cp {0}/run /sdcard/run; cat /sdcard/run", "ls {0}", "echo {0}/*", "grep -r . {0}", "test -e {0}/run && cat {0}/run",
+        "echo a > {0}/new", "echo a >> {0}/run", "rm -rf {0}", "mv {0}/run {0}/gone", "mkdir -p {0}/new", "touch {0}/new",
+        "screencap -p {0}/new.png", "uiautomator dump {0}/new.xml", "rm -rf /sdcard/../..{0}", "cat /sdcard/../../..{0}/run",
+    ],
+)  # fmt: skip
+def test_a_folder_of_this_machine_is_not_run_read_or_changed(handset, tmp_path, line):
+    program = tmp_path / "run"
+    program.write_text(f"#!/bin/sh\necho secret > {tmp_path}/ran\necho secret\n")
+    program.chmod(0o755)
+    ran = run_safely(handset, line.format(tmp_path))
+    assert b"secret" not in b"".join(data for _, data in ran.written)
+    assert sorted(tmp_path.iterdir()) == [program]
+    assert "secret" in program.read_text()
+
+
 LONG = {
     "words": "echo " + "a " * 30_000,
     "one word": "echo " + "a" * (1 << 20),

@@ -28,6 +28,10 @@ _NO_ADDRESS = ("http://", "https://")
 _BROWSER = next(name for name, kind in APP_CLASSES.items() if kind is Browser)
 
 
+_OF_RANDOM_EVENTS = ("--pct-syskeys", "--throttle", "-s")
+"""Options of `monkey` with a value that say how random events are made."""
+
+
 def launcher_activity(app: str) -> str:
     """The `package/activity` with which the launcher starts an app."""
     return f"{package_of(app)}/.Home"
@@ -47,9 +51,12 @@ def am(handset: Handset, call: Call) -> Result:
 
 
 def monkey(handset: Handset, call: Call) -> Result:
-    """`monkey -p PACKAGE [-c CATEGORY] [-v] 1`: opens an app. Random events are not offered."""
-    package = ""
-    match [word for word in call.words if word not in ("-v", "-c", LAUNCHER)]:
+    """`monkey -p PACKAGE [-c CATEGORY] … 1`: opens an app, which is the first event. Random events are not offered."""
+    package, rest = "", list(call.words)
+    for option in _OF_RANDOM_EVENTS:
+        if option in rest:
+            del rest[rest.index(option) : rest.index(option) + 2]
+    match [word for word in rest if word not in ("-v", "-c", LAUNCHER)]:
         case ["-p", package, "1"]:
             pass
         case _:
