@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     SerializeAsAny,
@@ -24,6 +25,8 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 _LOG = logging.getLogger(__name__)
 
+BARE_OFF = BeforeValidator(lambda value: "off" if value is False else value)
+"""For keys with the value `off`, which YAML reads as false where it is not quoted."""
 
 _RENAMED_FOUND: ContextVar[dict[str, str] | None] = ContextVar("renamed keys that a file uses", default=None)
 

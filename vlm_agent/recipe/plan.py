@@ -2,12 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import Field, PositiveInt
 
-from vlm_agent.settings import Section
-
-_OFF = BeforeValidator(lambda value: "off" if value is False else value)
-"""YAML reads a bare `off` as false."""
+from vlm_agent.settings import BARE_OFF, Section
 
 PARTS = ("plan", "step")
 """The fields of `PlanTexts`, in the order in which they are read and written."""
@@ -23,8 +20,8 @@ class PlanRecipe(Section):
     an episode lacks a text that a part needs: an `error` before training, or an `empty` part.
     """
 
-    plan: Annotated[Literal["off", "given", "learned", "first"], _OFF] = "off"
-    step: Annotated[Literal["off", "given", "learned"], _OFF] = "off"
+    plan: Annotated[Literal["off", "given", "learned", "first"], BARE_OFF] = "off"
+    step: Annotated[Literal["off", "given", "learned"], BARE_OFF] = "off"
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
     missing: Literal["error", "empty"] = "error"
     max_tokens: PositiveInt = 128

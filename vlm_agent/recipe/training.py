@@ -15,11 +15,16 @@ from pydantic import (
 )
 
 from vlm_agent.recipe.shipped import find_shipped
-from vlm_agent.settings import Section
+from vlm_agent.settings import BARE_OFF, Section
 
 NEWEST_KEPT = 2
 """The fewest checkpoints that a run keeps: one may be damaged on disk."""
 
+
+OFF = "off"
+TRACKERS = {"wandb": "wandb", "trackio": "trackio", "mlflow": "mlflow"}
+"""The values of `track` besides `off`, which are names of transformers' integrations → the package to install.
+`training/tracking.py` starts them."""
 
 BETAS = (0.9, 0.98)
 Beta = Annotated[float, Field(ge=0, lt=1)]
@@ -36,6 +41,12 @@ def _steps_or_fraction(value: float) -> float:
 StepsOrFraction = Annotated[
     NonNegativeFloat, AfterValidator(_steps_or_fraction), PlainSerializer(_steps_or_fraction, return_type=int | float)
 ]
+
+
+def _known_tracker(name: str) -> str:
+    if name != OFF and name not in TRACKERS:
+        raise ValueError(f"{name!r} is unknown; choose one of {', '.join((OFF, *TRACKERS))}")
+    return name
 
 
 class OptimizerRecipe(Section):
@@ -66,8 +77,9 @@ class TrainingRecipe(Section):
     linear warm-up; a value below 1 is a fraction of all steps. `bf16`: mixed precision; `auto`: if the hardware
     supports it, so the last digits of a run depend on the machine. `save_steps`: a checkpoint every so many steps;
     `save_seconds`: also when so many seconds have passed since the last one, so that a killed run loses no more,
-    however long a step takes. `keep_checkpoints`: how many of the newest to keep, beside the best. `deepspeed`: a file
-    of `deepspeed_configs/`, for several ranks.
+    however long a step takes. `keep_checkpoints`: how many of the newest to keep, beside the best. `track`: also logs
+    the figures of RUN/progress.jsonl, with the recipe, to Weights & Biases (`wandb`), `trackio` or `mlflow`.
+    `deepspeed`: a file of `deepspeed_configs/`, for several ranks.
     """
 
     epochs: PositiveFloat | None = None
@@ -85,6 +97,7 @@ class TrainingRecipe(Section):
     save_seconds: PositiveInt | None = None
     keep_checkpoints: Annotated[int, Field(ge=NEWEST_KEPT)] = NEWEST_KEPT
     log_steps: PositiveInt = 10
+    track: Annotated[str, BARE_OFF, AfterValidator(_known_tracker)] = OFF
     validation: ValidationRecipe | None = None
     deepspeed: str | None = None
 

@@ -36,6 +36,7 @@ from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, 
 from vlm_agent.training.run_folder.layout import claim, is_finished, mark_finished, refuse_other_runs
 from vlm_agent.training.run_folder.progress import PROGRESS
 from vlm_agent.training.run_folder.run_lock import run_lock
+from vlm_agent.training.tracking import tracking_of
 
 
 def train(recipe: Recipe, console: Console) -> Path:
@@ -63,6 +64,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     if is_first_rank():
         console.print(f"{device}, {os.environ.get('WORLD_SIZE', '1')} rank(s)", highlight=False)
         refuse_other_runs(run, recipe)
+    tracking = tracking_of(recipe) if is_first_rank() else None
 
     # The data: which rows every step reads, known before any weight is loaded.
     data = data_module_of(recipe)
@@ -99,6 +101,8 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         optimizer_recipe=recipe.training.optimizer,
         flops=known_flops(data),
     )
+    if tracking is not None:
+        trainer.add_callback(tracking)
     trainer.remove_callback(PrinterCallback)
     torch.manual_seed(recipe.seed + ranks.number())
     started = time.monotonic()

@@ -28,7 +28,7 @@ from vlm_agent.training.loop.meter import Meter
 from vlm_agent.training.loop.optimizers import optimizer_of
 from vlm_agent.training.loop.preemption import leave_stopping_to_parent
 from vlm_agent.training.loop.validation import Validation
-from vlm_agent.training.run_folder.progress import append_progress, keep_steps
+from vlm_agent.training.run_folder.progress import append_progress, is_progress, keep_steps
 
 
 class AgentTrainer(Trainer):
@@ -185,7 +185,7 @@ class ProgressFile(_SinceStart):
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any) -> None:
         logs: dict[str, float] = others["logs"]
-        if not state.is_world_process_zero or not {"loss", "eval_loss"} & logs.keys():
+        if not state.is_world_process_zero or not is_progress(logs):
             return
         line = {"step": state.global_step, "steps": state.max_steps, "time": datetime.now(UTC).isoformat()}
         timing = {"seconds": round(self.seconds(), 3), "eta_seconds": round(self.eta(state), 3)}

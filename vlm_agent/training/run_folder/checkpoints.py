@@ -37,6 +37,7 @@ _MAY_CHANGE = (
     "data.features",  # the sha256 of its files is in that of the data
     "data.workers",
     "training.log_steps",
+    "training.track",
     "training.save_steps",
     "training.save_seconds",
     "training.keep_checkpoints",
@@ -63,14 +64,15 @@ def identity_of(recipe: Recipe, data_digest: str, rank_count: int) -> dict[str, 
 
 def decisive_keys(recipe: Recipe) -> dict[str, str | int | float | bool | list | None]:
     """The recipe's dotted keys and values, without those that a resumed run may change."""
-    keys = _flat(recipe.model_dump(mode="json"))
+    keys = dotted(recipe.model_dump(mode="json"))
     return {key: value for key, value in keys if key not in _MAY_CHANGE}
 
 
-def _flat(section: Mapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def dotted(section: Mapping, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and values of nested settings: `training.steps`, 100."""
     for key, value in section.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from dotted(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 

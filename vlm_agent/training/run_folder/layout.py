@@ -5,6 +5,7 @@ RUN/checkpoints/      a stopped or killed run resumes from the newest
 RUN/tensorboard/
 RUN/lock              held, and names its process, while one trains here (`run_lock.py`)
 RUN/progress.jsonl    figures of every log step and validation (`progress.py`)
+RUN/tracking.json     only with `training.track`: the run of the tracker, which a resumed run continues
 RUN/stopped           only after a stop signal: after which step, and how to resume
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
 RUN/base/             the base under an adapter, where it started from random weights

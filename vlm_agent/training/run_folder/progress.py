@@ -11,12 +11,18 @@ that it repeats, so that no step occurs twice.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vlm_agent.files import atomic_write
 
 PROGRESS = "progress.jsonl"
+
+
+def is_progress(logs: Mapping[str, Any]) -> bool:
+    """Whether what Trainer logs is a log step or a validation, not its summary at the end."""
+    return not {"loss", "eval_loss"}.isdisjoint(logs)
 
 
 def append_progress(path: Path, line: dict[str, Any]) -> None:
