@@ -14,6 +14,7 @@
     vlm-agent train --config recipes/X.yaml            train a recipe into a run folder
     vlm-agent status RUN                               progress of a run, from its folder alone
     vlm-agent merge RUN --output DIR                   merge an adapter into its base and verify the result
+    vlm-agent card RUN --scores OUT                    put the scores of evaluations into the model card
     vlm-agent serve-check RUN --endpoint URL           a served model, compared with its run
     vlm-agent evaluate --checkpoint RUN --shards DIR   score an agent; writes numbers and pictures
     vlm-agent act --agent RUN --device adb --goal "…"  run an agent on a phone
@@ -54,6 +55,7 @@ COMMANDS = (
     "train",
     "status",
     "merge",
+    "card",
     "serve_check",
     "evaluate",
     "act",

@@ -24,6 +24,7 @@ TOKENIZER_FOLDER = "tokenizer"
 RECIPE_FILE = "recipe.yaml"
 FEATURES_FILE = "features.json"
 CHECKPOINTS = "checkpoints"
+FINISHED = "run.json"
 
 
 @dataclass(frozen=True)

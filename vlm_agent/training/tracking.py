@@ -78,8 +78,8 @@ class _Tracker:
     def variables(self, folder: Path, run: str | None) -> dict[str, str | None]:
         """Of the environment in which the integration starts `run`, or one that the tracker names where it is None."""
         absent = {name: value for name, value in self.defaults.items() if name not in os.environ}
-        ours = {name: value.replace("{run}", str(folder)) for name, value in absent.items()} | _WITHOUT_WEIGHTS
-        return ours if self.continues is None else ours | {self.continues: run}
+        ours = {name: value.replace("{run}", str(folder)) for name, value in absent.items()}
+        return {**ours, **_WITHOUT_WEIGHTS, **({} if self.continues is None else {self.continues: run})}
 
 
 _TRACKERS = {
@@ -138,7 +138,7 @@ class Tracking(TrainerCallback):
         self._integration, self._name, self._tracker = integration, name, _TRACKERS[name]
         self._folder = Path(recipe.output)
         self._config = dict(dotted(recipe.model_dump(mode="json")))
-        self._arguments: _Described | None = None
+        self._arguments: Any = None  # a `_Described`, once training has begun
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Starts a run, or continues the one of RUN/tracking.json."""

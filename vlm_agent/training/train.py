@@ -60,9 +60,9 @@ def train(recipe: Recipe, console: Console) -> Path:
 
 def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     run = Path(recipe.output)
-    device = describe_device(model_device())
+    hardware = f"{describe_device(model_device())}, {os.environ.get('WORLD_SIZE', '1')} rank(s)"
     if is_first_rank():
-        console.print(f"{device}, {os.environ.get('WORLD_SIZE', '1')} rank(s)", highlight=False)
+        console.print(hardware, highlight=False)
         refuse_other_runs(run, recipe)
     tracking = tracking_of(recipe) if is_first_rank() else None
 
@@ -111,7 +111,7 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
         record_features(model, run)  # after the checkpoints are known to be of the same features
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is None:
-        finish(run, recipe, data, trainer, time.monotonic() - started, parameters, console)
+        finish(run, recipe, data, trainer, time.monotonic() - started, parameters, hardware, console)
     ranks.leave()
     if preemption.stopped_after is not None:
         raise Stopped(preemption.report(run))
@@ -192,15 +192,21 @@ def finish(
     trainer: AgentTrainer,
     seconds: float,
     parameters: dict[str, int],
+    hardware: str,
     console: Console,
 ) -> None:
-    """Writes the trained weights, then run.json. Every rank calls it: ZeRO-3 gathers the weights from all of them."""
+    """Writes the trained weights and their card, then run.json.
+
+    Every rank calls it: ZeRO-3 gathers the weights from all of them.
+    """
     model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
     state = state_for_saving(model, is_first_rank())
     if is_first_rank():
         save(model, data.tokenizer, run, state)
         figures: dict[str, Any] = {
             "parameters": parameters,
+            "reads": data.reads,
+            "hardware": hardware,
             "steps": steps,
             "seconds_since_last_start": seconds,
             "last_losses": last_losses(trainer),

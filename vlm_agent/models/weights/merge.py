@@ -3,6 +3,7 @@
 OUT/model/        a checkpoint with tokenizer; of a Qwen-VL also with a processor, for transformers and servers
 OUT/tokenizer/    and OUT/recipe.yaml: with them, evaluation and `base` accept OUT as a run folder
 OUT/merge.json    the comparison
+OUT/README.md     the model card, also in OUT/model/
 
 The adapter is added to the weights of a float base. A quantised base is dequantised first, because its adapter was
 trained on the dequantised weights: the result is as large as the original model. Quantising it again, or adding the
@@ -30,12 +31,15 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_folder, is_free
 from vlm_agent.models.build import load, read_model_recipe, save
+from vlm_agent.models.card.card import write_card
 from vlm_agent.models.family import family_of
-from vlm_agent.models.run_layout import MODEL_FOLDER, RECIPE_FILE, trained
+from vlm_agent.models.run_layout import FINISHED, MODEL_FOLDER, RECIPE_FILE, trained
 from vlm_agent.models.weights.adapters import merge_adapter, without_adapter
 from vlm_agent.models.weights.agreement import Agreement, compare, divergence
 from vlm_agent.models.weights.device import model_device
+from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.models.weights.precision import float32_arithmetic
+from vlm_agent.recipe.run import read_recipe
 
 MERGE_FILE = "merge.json"
 TOLERANCE = 1e-4
@@ -153,7 +157,27 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
                 f"{run} merged {merge.objection}. {output} was not written; use the run as it is. {refused} keeps the "
                 "checkpoint"
             )
+        _write_card(folder, run, output, merge)
     return merge
+
+
+def _write_card(folder: Path, run: Path, output: Path, merge: Merge) -> None:
+    """The card of the run, of the merged weights in `folder`, which becomes `output`; without the run's scores, which
+    are those of other weights."""
+    of_run = trained(run)
+    record = of_run.run / FINISHED
+    write_card(
+        folder,
+        read_recipe(of_run.recipe),
+        read_sources(of_run.run),
+        json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {},
+        output.absolute().name,
+        {
+            "merged from": f"the adapter {of_run.run.absolute().name}",
+            "divergence from the run": f"{merge.divergences.merged:.2g} nats on {merge.samples} episodes; "
+            f"without the adapter {merge.divergences.adapter:.2g}",
+        },
+    )
 
 
 def _check_free(output: Path) -> None:

@@ -12,6 +12,7 @@ RUN/base/             the base under an adapter, where it started from random we
 RUN/features.json     the features that the model reads, where the weights are an adapter
 RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
+RUN/README.md         the model card; RUN/model/README.md is the same (`vlm_agent/models/card/`)
 RUN/run.json          versions, commit, data, figures; written last: it means finished
 """
 
@@ -21,15 +22,17 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.errors import RecipeError
-from vlm_agent.files import atomic_write
-from vlm_agent.models.run_layout import RECIPE_FILE
+from vlm_agent.files import atomic_write, sha256_of
+from vlm_agent.models.card.card import write_card
+from vlm_agent.models.run_layout import FINISHED, RECIPE_FILE
 from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.checkpoints import decisive_keys
 
-FINISHED = "run.json"
 TENSORBOARD = "tensorboard"
 _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
 
@@ -64,8 +67,12 @@ def claim(run: Path, recipe: Recipe) -> None:
 
 
 def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dict) -> None:
-    """Writes run.json, which marks the run as finished. `manifest`: the shards'; None for data drawn in training."""
-    record = {
+    """Writes the model card, then run.json, which marks the run as finished.
+
+    `manifest`: the shards'; None for data drawn in training.
+    """
+    shards = None if manifest is None or recipe.data.shards is None else Path(recipe.data.shards)
+    record: dict[str, Any] = {
         "figures": figures,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in _RECORDED},
         "commit": _commit(),
@@ -73,7 +80,9 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
         "sources": read_sources(run),
         "shards": recipe.data.shards,
         "manifest": manifest,
+        "manifest_sha256": None if shards is None else sha256_of([shards / MANIFEST]),
     }
+    write_card(run, recipe, record["sources"], record, run.absolute().name)
     with atomic_write(run / FINISHED) as temporary:
         temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
 

@@ -1,0 +1,88 @@
+"""Model cards by the commands: train writes one, evaluate leaves it, card adds scores, merge writes its own."""
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers import adapted_run, tiny
+from huggingface_hub import ModelCard
+
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.files import sha256_of
+from vlm_agent.models.run_layout import trained
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "llama_vit_tiny.yaml"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A run, and an evaluation of it."""
+    folder = tmp_path_factory.mktemp("cards")
+    episodes = [tiny.episode(number) for number in range(3)]
+    shards = tiny.write_shards(folder / "shards", episodes)
+    keys = ["--data.shards", str(shards), "--training.steps", "5", "--output", str(folder / "run")]
+    assert main(["train", "--config", str(RECIPE), *keys]) == OK
+    card = (folder / "run" / "README.md").read_bytes()
+    test = tiny.write_shards(folder / "test", episodes[:2], split="test")
+    words = ["evaluate", "--checkpoint", str(folder / "run"), "--shards", str(test), "--output", str(folder / "out")]
+    assert main(words) == OK
+    assert (folder / "run" / "README.md").read_bytes() == card
+    return folder, keys
+
+
+def test_a_finished_run_has_a_card(world):
+    folder, _ = world
+    text = (folder / "run" / "README.md").read_text()
+    assert (folder / "run" / "model" / "README.md").read_text() == text
+    record = json.loads((folder / "run" / "run.json").read_text())
+    assert record["manifest_sha256"] == sha256_of([folder / "shards" / "manifest.json"])
+    assert record["manifest_sha256"] in text
+    assert "3 episodes, 3 sentences" in text
+    assert "1 rank(s)" in text
+    assert str(folder) not in text
+    assert ModelCard(text).data.library_name == "vlm-agent"
+
+
+def test_scores_of_an_evaluation_are_put_into_the_card_and_change_no_digest(world, capsys):
+    folder, keys = world
+    run, digest = folder / "run", sha256_of(trained(folder / "run").files)
+    assert main(["card", str(run), "--scores", str(folder / "out")]) == OK
+    assert "1 evaluation(s)" in capsys.readouterr().out
+    card = (run / "README.md").read_text()
+    results = ModelCard(card).data.eval_results
+    rows = json.loads((folder / "out" / "metrics.json").read_text())["trained"]
+    by_name = {result.metric_name: result for result in results}
+    for scorer in ("official", "strict"):
+        row, result = rows[scorer]["overall"], by_name[f"partial match, {scorer}"]
+        assert result.metric_value == round(row["partial_match"], 2)
+        assert result.metric_args["interval_95"] == [round(end, 2) for end in row["intervals"]["partial_match"]]
+    assert all(f"| {name} |" in card for name in ("this model", "grey screens", "no history", "blind ceiling"))
+    assert sha256_of(trained(run).files) == digest
+    assert main(["train", "--config", str(RECIPE), *keys]) == OK  # finished: nothing changes
+    assert (run / "README.md").read_text() == card
+
+
+def test_scores_of_another_model_and_unfinished_ones_are_refused(world, tmp_path, capsys):
+    folder, _ = world
+    other = adapted_run.write_run(tmp_path)
+    assert main(["card", str(other), "--scores", str(folder / "out")]) == FAILED
+    assert "evaluated another model" in capsys.readouterr().err
+    (tmp_path / "none").mkdir()
+    assert main(["card", str(folder / "run"), "--scores", str(tmp_path / "none")]) == FAILED
+    assert "does not hold an evaluation" in capsys.readouterr().err
+
+
+def test_a_merged_checkpoint_has_a_card_in_place_of_that_of_peft(tmp_path):
+    run, merged = adapted_run.write_run(tmp_path), tmp_path / "merged"
+    assert main(["merge", str(run), "--output", str(merged), "--samples", "1"]) == OK
+    text = (merged / "model" / "README.md").read_text()
+    assert (merged / "README.md").read_text() == text
+    assert "# merged" in text
+    assert "the adapter run |" in text
+    assert ModelCard(text).data.model_name in (None, "merged")
+    words = ["evaluate", "--checkpoint", str(merged), "--shards", str(tmp_path / "shards"), "--split", "train"]
+    assert main([*words, "--output", str(tmp_path / "out"), "--no-controls"]) == OK
+    assert main(["card", str(merged), "--scores", str(tmp_path / "out")]) == OK
+    card = ModelCard((merged / "README.md").read_text())
+    assert card.data.model_name == "merged"
+    assert card.data.eval_results

@@ -1,0 +1,98 @@
+"""The scores of an evaluation folder, offline or online, for the model card of the run that it evaluated."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.plan import PLAN, job
+from vlm_agent.evaluation.online.evaluate import ONLINE
+from vlm_agent.evaluation.scoring.dialects import SCORERS
+from vlm_agent.evaluation.scoring.metrics import OVERALL
+from vlm_agent.files import read_json, sha256_of
+from vlm_agent.models.card.scores import Scores, Share
+from vlm_agent.models.run_layout import trained
+
+_DAMAGED = "run the same evaluate command again"
+_MEASURES = {"partial_match": "partial match", "complete_match": "complete match"}
+
+
+def card_scores(run: Path, folders: Sequence[Path]) -> list[Scores]:
+    """The scores in `folders`, in their order.
+
+    Raises DatasetError for a folder that is not a finished evaluation, and for one of another model, whose agent has
+    other files than `run` now.
+    """
+    digest = sha256_of(trained(run).files)
+    name = run.absolute().name
+    return [
+        _online(name, folder, digest) if _is_online(folder) else _offline(name, folder, digest) for folder in folders
+    ]
+
+
+def _is_online(folder: Path) -> bool:
+    return (folder / ONLINE).is_file() and not (folder / PLAN).exists()
+
+
+def _offline(name: str, folder: Path, digest: str) -> Scores:
+    plan = job(folder).read_plan()
+    described, others = plan["described"], plan["given"]
+    _check_agent(folder, described, digest)
+    path = folder / "metrics.json"
+    if not path.is_file():
+        raise DatasetError(f"{folder} is not a finished evaluation; {_DAMAGED} to complete it")
+    metrics = read_json(path, _DAMAGED)
+    about = metrics[AGENT]["about"]
+    command = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", others["shards"], "--split", about["split"]]
+    command += [] if described["limit"] is None else ["--limit", str(described["limit"])]
+    return Scores(
+        data=others["benchmark"] or Path(others["shards"]).absolute().name,
+        split=about["split"],
+        about=f"{about['episodes']:,} of {about['episodes_in_split']:,} episodes of split {about['split']}",
+        revision=described["shards"],
+        rows=[(_shown(run, of_run), _shares(of_run)) for run, of_run in metrics.items()],
+        command=[*command, "--output", "OUT"],
+    )
+
+
+def _shares(of_run: Mapping[str, Any]) -> list[Share]:
+    """Of the overall sets; the official score next to the strict one."""
+    shares = []
+    for measure, words in _MEASURES.items():
+        for scorer in SCORERS:
+            row = of_run.get(scorer, {}).get(OVERALL, {})
+            interval = row.get("intervals", {}).get(measure)
+            shares.append(Share(f"{words}, {scorer}", row.get(measure), interval))
+    return shares
+
+
+def _online(name: str, folder: Path, digest: str) -> Scores:
+    content = read_json(folder / ONLINE, _DAMAGED)
+    about = content["about"]
+    _check_agent(folder, about, digest)
+    command = ["vlm-agent", "evaluate", "--online", "--checkpoint", name, "--tasks", str(about["tasks"])]
+    command += ["--seed", str(about["seed"]), *(["--long-screens"] if about.get("long_screens") else [])]
+    rows = {run: of_run[OVERALL] for run, of_run in content["runs"].items()}
+    return Scores(
+        data="simulated phone",
+        split=about["split"],
+        about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
+        revision=None,
+        rows=[(_shown(run), [Share("success", row["success"], row["interval"])]) for run, row in rows.items()],
+        command=[*command, "--output", "OUT"],
+    )
+
+
+def _shown(run: str, of_run: Mapping[str, Any] | None = None) -> str:
+    failed = len((of_run or {}).get("about", {}).get("failed_steps", ()))
+    note = f" ({failed:,} steps without an answer, counted as wrong)" if failed else ""
+    return f"{'this model' if run == AGENT else run.replace('_', ' ')}{note}"
+
+
+def _check_agent(folder: Path, identity: Mapping[str, Any], digest: str) -> None:
+    if identity["agent"].get("checkpoint") != digest:
+        raise DatasetError(
+            f"{folder} evaluated another model, or this one before it changed; name an output of `vlm-agent evaluate "
+            "--checkpoint` with this run"
+        )

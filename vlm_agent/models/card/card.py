@@ -1,0 +1,185 @@
+"""Writes the card of a finished run or a merged checkpoint, and puts scores into it.
+
+`write_scores` keeps the rest of the card, so that what a person has added to it (a licence, a description) stays.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from huggingface_hub import ModelCard, ModelCardData
+from huggingface_hub.utils import HFValidationError, validate_repo_id
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+from vlm_agent.errors import CheckpointError
+from vlm_agent.files import atomic_write
+from vlm_agent.models.card.markdown import code, plain, portable, table
+from vlm_agent.models.card.scores import Scores
+from vlm_agent.models.run_layout import EMBEDDED, MODEL_FOLDER
+from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
+from vlm_agent.recipe.run import Recipe
+
+CARD = "README.md"
+TAGS = ["vlm-agent", "gui-agent", "android"]
+_SCORES = "## Scores"
+_SECTION = re.compile(rf"^{_SCORES}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+
+_LIMITS = """\
+## Limitations
+
+The official score is the rule of the data set's authors, which also accepts taps beside an element; the strict score
+requires the same element, text and direction. The controls (grey screens, no history) and baselines show how much of a
+score needs the screen or the history. A score holds for the episodes of its split alone. Answers of the model are
+actions on a phone: let a person or a guard (`vlm-agent act`) permit those that buy, send or delete."""
+
+
+def write_card(
+    folder: Path,
+    recipe: Recipe,
+    sources: Mapping[str, Mapping[str, str]],
+    record: Mapping[str, Any],
+    name: str,
+    merged: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the card of the model in `folder`, without scores. It replaces the one that peft writes for an adapter.
+
+    `sources`: the content of sources.json; `record`: that of run.json, empty for a run that is not finished. `merged`:
+    facts of the merge, for a merged checkpoint.
+    """
+    data = ModelCardData(
+        base_model=_hub_names(sources) or None,
+        library_name=_library(folder, sources),
+        pipeline_tag=None if recipe.model.vlm is None else "image-text-to-text",
+        model_name=" ".join(name.split()),
+        tags=TAGS,
+    )
+    parts = [
+        f"# {plain(name)}",
+        "A model that operates phones, trained with vlm-agent.",
+        table(["", ""], _facts(recipe, sources, record) + list((merged or {}).items())),
+        _no_scores(name),
+        "## Training",
+        code(shlex.join(_command(record))),
+        "The recipe with every key; paths are shortened to their last name:",
+        code(yaml.safe_dump(portable(recipe.model_dump(mode="json")), sort_keys=False, allow_unicode=True)),
+        _LIMITS,
+    ]
+    _write(folder, f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(parts).rstrip() + "\n")
+
+
+def write_scores(folder: Path, scores: Sequence[Scores]) -> None:
+    """Replaces the scores of the card in `folder` by these.
+
+    Raises CheckpointError where the folder has no card, or one whose metadata cannot be read.
+    """
+    path = folder / CARD
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has no {CARD}: a finished run or merged checkpoint of this version has one")
+    try:
+        card = ModelCard(path.read_text(encoding="utf-8"))
+        data = cast("ModelCardData", card.data)
+        data.model_name = data.model_name or folder.absolute().name
+    except (ValueError, AttributeError, yaml.YAMLError) as error:
+        raise CheckpointError(f"{path}: its metadata cannot be read ({error}); correct or remove the card") from None
+    data.eval_results = [result for one in scores for result in one.results()]
+    section = "\n\n".join([_SCORES, *(one.markdown() for one in scores)]) + "\n\n"
+    text, found = _SECTION.subn(lambda _: section, card.text, count=1)
+    if not found:
+        text = f"{text.rstrip()}\n\n{section}"
+    _write(folder, f"---\n{data.to_yaml()}\n---\n{text.rstrip()}\n")
+
+
+def _write(folder: Path, text: str) -> None:
+    for place in (folder, folder / MODEL_FOLDER):
+        with atomic_write(place / CARD) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def _no_scores(name: str) -> str:
+    words = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", "SHARDS", "--output", "OUT"]
+    commands = f"{shlex.join(words)}\n{shlex.join(['vlm-agent', 'card', name, '--scores', 'OUT'])}"
+    return f"{_SCORES}\n\nNone yet. To measure them and put them here:\n\n{code(commands)}"
+
+
+def _facts(recipe: Recipe, sources: Mapping, record: Mapping[str, Any]) -> list[tuple[str, object]]:
+    figures, training = record.get("figures", {}), recipe.training
+    rows: list[tuple[str, object]] = [
+        ("base", ", ".join(_in_words(key, source) for key, source in sources.items()) or "random weights")
+    ]
+    parameters = figures.get("parameters")
+    if parameters is not None:
+        rows.append(("parameters", f"{parameters['trained']:,} trained, {parameters['frozen']:,} frozen"))
+    rows += _data_facts(recipe, record)
+    rows.append(("action language", recipe.action_language.model_dump()["name"]))
+    steps = figures.get("steps", training.steps)
+    rate = f"{training.optimizer.name}, learning rate {training.optimizer.learning_rate:g}"
+    rows.append(("training", f"{'' if steps is None else f'{steps:,} steps, '}{rate}, seed {recipe.seed}"))
+    if "hardware" in figures:
+        seconds = figures["seconds_since_last_start"]
+        rows.append(("hardware", f"{figures['hardware']}; {seconds:,.0f} s since the last start"))
+    if record:
+        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+        rows.append(("code", f"commit {record['commit'] or 'unknown'}; {versions}"))
+    return rows
+
+
+def _data_facts(recipe: Recipe, record: Mapping[str, Any]) -> list[tuple[str, object]]:
+    data = recipe.data
+    rows: list[tuple[str, object]] = []
+    if data.shards is not None:
+        source = (record.get("manifest") or {}).get("source")
+        origin = "" if source is None else f", converted from {portable(source)}"
+        rows.append(("data", f"shards {portable(data.shards)}{origin}, split {data.split}"))
+        if digest := record.get("manifest_sha256"):
+            rows.append(("manifest of the shards", f"sha256 {digest}"))
+        mixture = ", ".join(f"{subset} {share:g}" for subset, share in data.mixture.items())
+        rows.append(("mixture", mixture or "every subset"))
+    else:
+        rows.append(("data", "drawn by vlm-agent" if data.drawn is not None else "chats"))
+    if (reads := record.get("figures", {}).get("reads")) is not None:
+        rows.append(("read in training", reads))
+    return rows
+
+
+def _in_words(key: str, source: Mapping[str, str]) -> str:
+    name = portable(source["checkpoint"])
+    if source.get("commit"):
+        return f"{key}: {name} at commit {source['commit']}"
+    if "content" in source:
+        digest = f"sha256 {EMBEDDED[name]}" if name in EMBEDDED else f"fingerprint {source['content']}"
+        return f"{key}: {name}, {digest}"
+    return f"{key}: {name}"
+
+
+def _hub_names(sources: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """The checkpoints that are names on the hub; it refuses a card whose `base_model` is a folder."""
+    names = []
+    for source in sources.values():
+        try:
+            validate_repo_id(source["checkpoint"])
+        except HFValidationError:
+            continue
+        if "commit" in source:
+            names.append(source["checkpoint"])
+    return names
+
+
+def _library(folder: Path, sources: Mapping) -> str:
+    """The library that loads model/, for the Hub's example code."""
+    weights = folder / MODEL_FOLDER
+    if (weights / ADAPTER_WEIGHTS).is_file():
+        return "peft" if _hub_names(sources) else "vlm-agent"
+    model_type = json.loads((weights / "config.json").read_text(encoding="utf-8")).get("model_type")
+    return "transformers" if model_type in CONFIG_MAPPING_NAMES else "vlm-agent"
+
+
+def _command(record: Mapping[str, Any]) -> list[str]:
+    """The recorded command; of a run that was started from Python, the one with its saved recipe."""
+    words = list(record.get("command", ()))
+    start = words.index("train") if "train" in words else None
+    arguments = ["train", "--config", "recipe.yaml"] if start is None else words[start:]
+    return ["vlm-agent", *portable(arguments)]
