@@ -133,16 +133,17 @@ def test_the_watch_notices_programs_and_files(tmp_path):
     assert [event.partition(" ")[0] for event in done][:3] == ["open", "os.remove", "subprocess.Popen"]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{0}/run", "sh {0}/run", "sh -c {0}/run", ". {0}/run", "exec {0}/run", "$({0}/run)", "`{0}/run`", "echo | {0}/run",
-        "PATH={0} run", "export PATH={0}; run", "{0}/run & echo a", "cat {0}/run", "cat < {0}/run", "base64 {0}/run",
-        "cp {0}/run /sdcard/run; cat /sdcard/run", "ls {0}", "echo {0}/*", "grep -r . {0}", "test -e {0}/run && cat {0}/run",
-        "echo a > {0}/new", "echo a >> {0}/run", "rm -rf {0}", "mv {0}/run {0}/gone", "mkdir -p {0}/new", "touch {0}/new",
-        "screencap -p {0}/new.png", "uiautomator dump {0}/new.xml", "rm -rf /sdcard/../..{0}", "cat /sdcard/../../..{0}/run",
-    ],
+ON_THIS_MACHINE = (
+    "{0}/run", "sh {0}/run", "sh -c {0}/run", ". {0}/run", "exec {0}/run", "$({0}/run)", "`{0}/run`",
+    "echo | {0}/run", "PATH={0} run", "export PATH={0}; run", "{0}/run & echo a", "cat {0}/run", "cat < {0}/run",
+    "base64 {0}/run", "cp {0}/run /sdcard/run; cat /sdcard/run", "ls {0}", "echo {0}/*", "grep -r . {0}",
+    "test -e {0}/run && cat {0}/run", "echo a > {0}/new", "echo a >> {0}/run", "rm -rf {0}", "mv {0}/run {0}/gone",
+    "mkdir -p {0}/new", "touch {0}/new", "screencap -p {0}/new.png", "uiautomator dump {0}/new.xml",
+    "rm -rf /sdcard/../..{0}", "cat /sdcard/../../..{0}/run",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ON_THIS_MACHINE)
 def test_a_folder_of_this_machine_is_not_run_read_or_changed(handset, tmp_path, line):
     program = tmp_path / "run"
     program.write_text(f"#!/bin/sh\necho secret > {tmp_path}/ran\necho secret\n")
@@ -164,8 +165,6 @@ LONG = {
     "pipes": "echo a" + "|cat" * 10_000,
     "negations": "test " + "! " * 30_000 + "x",
     "patterns": "echo " + "[a*?" * 20_000,
-    "long path": "mkdir -p /sdcard/" + "a/" * 100_000,
-    "long name": "echo > /sdcard/" + "a" * 100_000,
     "long number": "exit " + "9" * 100_000,
     "no line at all": "\n" * 1_000_000,
 }
@@ -184,6 +183,20 @@ def test_a_script_that_runs_itself_ends(handset, line):
     handset.files.put(SCRIPT, line.encode())
     ran = run_safely(handset, line)
     assert (ran.status, ran.written[-1][1]) == (TOO_LONG, b"/system/bin/sh: too deep\n")
+
+
+def test_lists_one_after_another_are_not_nested(handset):
+    ran = run_safely(handset, "(true); $(true); { sh -c true; };" * 30 + "echo a")
+    assert ran == Transcript(((STDOUT, b"a\n"),), 0)
+
+
+@pytest.mark.parametrize("line", ["mkdir -p {}", "mkdir {}", "echo > {}", "touch {}", "screencap -p {}"])
+@pytest.mark.parametrize("path", ["/sdcard/" + "a/" * 5_000, "/sdcard/" + "a" * 300], ids=["path", "name"])
+def test_a_file_name_that_is_too_long_is_refused(handset, line, path):
+    ran = run_safely(handset, line.format(path.rstrip("/")))
+    assert ran.status == 1
+    assert handset.files == {}
+    assert "mkdir" not in line or b"File name too long" in ran.written[-1][1]
 
 
 def test_a_line_ends_after_its_time(handset, monkeypatch):
