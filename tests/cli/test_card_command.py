@@ -21,6 +21,7 @@ def world(tmp_path_factory):
     episodes = [tiny.episode(number) for number in range(3)]
     shards = tiny.write_shards(folder / "shards", episodes)
     keys = ["--data.shards", str(shards), "--training.steps", "5", "--output", str(folder / "run")]
+    keys += ["--model.screen_size", "[64, 32]", "--model.visual_grid", "[4, 2]"]  # seconds instead of minutes
     assert main(["train", "--config", str(RECIPE), *keys]) == OK
     card = (folder / "run" / "README.md").read_bytes()
     test = tiny.write_shards(folder / "test", episodes[:2], split="test")
