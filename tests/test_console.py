@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from vlm_agent.console import Progress, new_table
+from vlm_agent.console import Progress, clock_time, new_table
 
 
 @pytest.fixture
@@ -21,7 +21,36 @@ def test_a_log_gets_a_line_a_minute(clock):
     with progress.shown():
         for clock[0] in (30.0, 61.0, 62.0):
             progress.advance(100, "no history")
-    assert log.getvalue().splitlines() == ["no history: 200 of 1,000 steps (3.3/s), ETA 4 min"]
+        assert log.getvalue().splitlines() == ["no history: 200 of 1,000 steps (3.3/s), ETA 0:04:04"]
+    assert log.getvalue().splitlines()[1:] == ["no history: 300 of 1,000 steps (4.8/s), ETA 0:02:25"]
+
+
+def test_a_log_gets_a_line_at_the_end_of_each_file_and_of_the_job(clock):
+    log = StringIO()
+    progress = Progress(Console(file=log), 4, "files")
+    with progress.shown():
+        for clock[0], is_stage_end in ((1.0, False), (2.0, True), (3.0, False), (4.0, False)):
+            progress.advance(1, "[writing]", is_stage_end)
+    assert log.getvalue().splitlines() == [
+        "[writing]: 2 of 4 files (1.0/s), ETA 0:00:02",
+        "[writing]: 4 of 4 files (1.0/s)",
+    ]
+
+
+def test_a_job_that_printed_its_last_line_does_not_repeat_it(clock):
+    log = StringIO()
+    progress = Progress(Console(file=log), 1, "files")
+    with progress.shown():
+        clock[0] = 1.0
+        progress.advance(1, "writing", is_stage_end=True)
+    assert log.getvalue().splitlines() == ["writing: 1 of 1 files (1.0/s)"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00:00"), (59.6, "0:01:00"), (3725, "1:02:05"), (90000, "25:00:00")]
+)
+def test_durations_are_hours_minutes_and_seconds(seconds, text):
+    assert clock_time(seconds) == text
 
 
 def test_a_log_of_a_job_that_is_still_at_its_beginning_has_no_eta(clock):

@@ -22,10 +22,10 @@ _CPU_WARNINGS = {
 }
 
 
-def make_console() -> "Console":
+def make_console(stderr: bool = False) -> "Console":
     from rich.console import Console
 
-    return Console()
+    return Console(stderr=stderr)
 
 
 def quiet_libraries() -> None:
@@ -77,8 +77,15 @@ def new_table(title: str, columns: Sequence[str], left: Collection[str] = ()) ->
     return result
 
 
+def clock_time(seconds: float) -> str:
+    """A duration as H:MM:SS, such as `0:04:05`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60:,}:{minutes % 60:02}:{rest:02}"
+
+
 class Progress:
-    """Reports how far a job is: a bar on a terminal, a line every minute in a log.
+    """Reports how far a job is: a bar on a terminal; in a log or pipe a line every minute, at the end of each stage,
+    and at the end.
 
     `total` counts whatever `unit` names.
     """
@@ -88,18 +95,20 @@ class Progress:
         self._done = 0.0
         self._start = self._logged = time.monotonic()
         self._bar: Bar | None = None
+        self._unprinted = ""
 
     @contextmanager
     def shown(self) -> Iterator["Progress"]:
-        """Shows the bar while the block runs; in a log, `update` prints."""
+        """Shows the bar while the block runs; in a log, `update` prints, and so does the end of the block."""
         if not self._console.is_terminal or not self._total:
             yield self
+            self._print(self._unprinted)
             return
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
         text = TextColumn("{task.description}", markup=False)
-        columns = (text, BarColumn(), TextColumn("{task.percentage:.0f} %"), TimeRemainingColumn())
+        columns = (text, BarColumn(), TextColumn("{task.percentage:.0f} %  ETA"), TimeRemainingColumn())
         with Bar(*columns, console=self._console, transient=True) as self._bar:
             self._task = self._bar.add_task("", total=self._total)
             yield self
@@ -109,22 +118,27 @@ class Progress:
         """Since the start, never 0, so that it can divide."""
         return max(time.monotonic() - self._start, 1e-9)
 
-    def advance(self, count: float, label: str) -> None:
-        """`count` more are done; `label` says what is being done."""
+    def advance(self, count: float, label: str, is_stage_end: bool = False) -> None:
+        """`count` more are done; `label` says what is being done. `is_stage_end`: see `update`."""
         done = self._done + count
-        self.update(done, f"{label}: {done:,.0f} of {self._total:,.0f} {self._unit} ({done / self.seconds:,.1f}/s)")
+        line = f"{label}: {done:,.0f} of {self._total:,.0f} {self._unit} ({done / self.seconds:,.1f}/s)"
+        self.update(done, line, is_stage_end)
 
-    def update(self, done: float, line: str) -> None:
-        """`done` of `total` are done in all; `line` is the text beside the bar, or in the log."""
-        self._done = done
+    def update(self, done: float, line: str, is_stage_end: bool = False) -> None:
+        """`done` of `total` are done in all; `line` is the text beside the bar, or in the log. `is_stage_end`: a file
+        or shard is complete, so that a log gets the line now."""
+        self._done, self._unprinted = done, line
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=line)
-        elif time.monotonic() - self._logged >= _LOG_SECONDS:
-            self._logged = time.monotonic()
-            self._console.print(f"{line}{self._eta()}", highlight=False, soft_wrap=True)
+        elif is_stage_end or time.monotonic() - self._logged >= _LOG_SECONDS:
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        if line:
+            self._logged, self._unprinted = time.monotonic(), ""
+            self._console.print(f"{line}{self._eta()}", highlight=False, markup=False, soft_wrap=True)
 
     def _eta(self) -> str:
-        if not self._done:
+        if not self._done or self._done >= self._total:
             return ""
-        minutes = self.seconds * (self._total - self._done) / self._done / 60
-        return f", ETA {minutes:,.0f} min"
+        return f", ETA {clock_time(self.seconds * (self._total - self._done) / self._done)}"

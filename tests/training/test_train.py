@@ -94,7 +94,7 @@ def test_a_run_prints_trained_parameters_and_speed(finished):
     assert [line.split()[1] for line in lines] == ["1/3", "2/3", "3/3"]
     assert all("tokens/s" in line and "actions/s" in line and "elements " in line for line in lines)
     assert all("loader wait " in line for line in lines)
-    assert lines[-1].endswith("ETA 0:00")
+    assert lines[-1].endswith("ETA 0:00:00")
 
 
 def test_a_run_records_its_progress_for_status(finished):

@@ -147,7 +147,7 @@ def _write_all(files: list[_File], workers: int, console: Console) -> tuple[int,
     memory: list[str] = []
     with Progress(console, sum(len(file.episodes) for file in files), "episodes").shown() as progress:
         for count, steps, ids in _results(files, workers):
-            progress.advance(count, "simulating")
+            progress.advance(count, "simulating", is_stage_end=True)
             total["steps"] += steps
             memory += ids
     return total["steps"], memory

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from vlm_agent.agents.llm.retries import name_of, report_retry
 from vlm_agent.errors import UserError
 
 if TYPE_CHECKING:
@@ -65,7 +66,8 @@ class ChatEndpoint:
 
     A request is repeated if the server is busy or fails, if the connection breaks, or if nothing arrives for `timeout`
     seconds: up to `attempts` times, after 1, 2, 4 … seconds or as long as the server asks (`Retry-After`, at most 60).
-    `pace` is called before each request, also a repeated one, and may wait (`calls.Pace`).
+    Each repetition is reported on the terminal (`retries.RetryLines`). `pace` is called before each request, also a
+    repeated one, and may wait (`calls.Pace`).
     Raises EndpointError if `url` is not the URL of an endpoint.
     """
 
@@ -105,7 +107,10 @@ class ChatEndpoint:
             except _TransientError as error:
                 if attempt == self.attempts:
                     raise CallError(f"{self._address}: {error}, {attempt} times") from None
-                self.sleep(min(2.0 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT))
+                wait = min(2.0 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT)
+                request = f"{self._address}, {name_of(messages)}"
+                report_retry(request, str(error), attempt + 1, self.attempts, wait)
+                self.sleep(wait)
         raise EndpointError("attempts must be at least 1")
 
     def tokenize(self, messages: Sequence[Mapping[str, Any]]) -> list[int] | None:

@@ -123,6 +123,7 @@ class _Run:
                 for number, shard in enumerate(waiting, 1):
                     label = f"shard {number} of {len(waiting)}"
                     failures += self._annotate_shard(shard, progress, label)
+                    progress.advance(0, label, is_stage_end=True)
         finally:
             self._console.print(self._calls.spending(), highlight=False, soft_wrap=True)
         return failures

@@ -57,6 +57,7 @@ class Watch:
 
     def file_done(self) -> None:
         self._files_done += 1
+        self._progress.update(self._bytes, self._line(), is_stage_end=True)
 
     def tick(self) -> None:
         """Shows the counts at most every `TICK_SECONDS`. Raises DatasetError if too many steps are bad."""

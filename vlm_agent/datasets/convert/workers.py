@@ -129,6 +129,9 @@ def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch)
     waiting = iter(sorted(jobs, key=lambda job: -job.input_.size()))  # largest first, so that no core idles at the end
     busy: dict[connection.Connection, tuple[_Worker, Job]] = {}
 
+    def count_done() -> None:
+        watch.set(*(sum(counters[kind::3]) for kind in range(3)))
+
     def send_next(worker: _Worker) -> None:
         if (job := next(waiting, None)) is not None:
             worker.channel.send(job)
@@ -142,9 +145,11 @@ def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch)
             ready = connection.wait(list(busy), timeout=TICK_SECONDS)
             for channel in [channel for channel in busy if channel in ready]:
                 worker, job = busy.pop(channel)
-                yield worker.result(job)
+                result = worker.result(job)
+                count_done()  # before the line that the caller prints for this file
+                yield result
                 send_next(worker)
-            watch.set(*(sum(counters[kind::3]) for kind in range(3)))
+            count_done()
             watch.tick()
     finally:
         for worker in pool:

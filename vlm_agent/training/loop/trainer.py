@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from vlm_agent.console import clock_time
 from vlm_agent.models.cost import TrainingFlops
 from vlm_agent.models.loss import NOT_FOR_MODELS, Targets
 from vlm_agent.models.weights.adapters import save_trained_weights
@@ -159,13 +160,12 @@ class ConsoleProgress(_SinceStart):
             self._print(f"  validation: loss {logs['eval_loss']:.3f}, {logs['eval_accuracy']:.1%} of actions exact")
         if "loss" not in logs:
             return
-        eta = self.eta(state)
         element = f" elements {logs['element_loss']:.3f}" if "element_loss" in logs else ""
         mfu = f"  MFU {logs['mfu']:.1%}" if "mfu" in logs else ""
         self._print(
             f"step {state.global_step}/{state.max_steps}  loss {logs['loss']:.3f}{element}  "
             f"{logs['tokens_per_second']:,.0f} tokens/s  {logs['actions_per_second']:.1f} actions/s{mfu}  "
-            f"loader wait {logs['data_wait']:.0%}  {logs['memory_gib']:.1f} GiB  ETA {eta // 60:.0f}:{eta % 60:02.0f}"
+            f"loader wait {logs['data_wait']:.0%}  {logs['memory_gib']:.1f} GiB  ETA {clock_time(self.eta(state))}"
         )
 
     def _print(self, line: str) -> None:

@@ -123,6 +123,7 @@ class _Run:
             for shard in missing:
                 one.extract(shard, episodes[shard])
                 done += 1
+                progress.advance(0, f"{done} of {len(missing)} shards", is_stage_end=True)
 
 
 def _episodes_by_shard(dataset: ShardDataset) -> dict[str, list[int]]:
