@@ -18,6 +18,7 @@ from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
 from vlm_agent.agents.llm.client import ChatEndpoint, Completion, EndpointError
 from vlm_agent.datasets.shards.images import decode_screen
 from vlm_agent.episodes import Action
+from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
 
@@ -149,3 +150,69 @@ def test_a_step_whose_call_fails_is_listed_and_the_same_command_requests_it_alon
     assert scores["trained"]["official"]["general"]["partial_match"] == 20
     assert scores["trained"]["about"]["settled_by_prefill"] is None
     assert "small-vlm at http://127.0.0.1" in (output / "report.html").read_text()
+
+
+def evaluated(folder, reply: str, **options) -> tuple[dict, str, str]:
+    """(metrics.json, terminal, report) of a served model that always answers `reply`."""
+    shards, output, terminal = folder / "shards", folder / "out", StringIO()
+    if not shards.exists():
+        tiny.write_shards(shards, [tiny.episode(0), tiny.episode(1)], "test")
+    with serving(lambda n, body: Reply(reply)) as (url, _):
+        settings = EndpointSettings(endpoint=url, model="vlm", action_language={"bins": tiny.BINS}, **options)
+        evaluate(settings, Benchmark(shards=shards, split="test"), output, Console(file=terminal, width=200))
+    return json.loads((output / "metrics.json").read_text()), terminal.getvalue(), (output / "report.html").read_text()
+
+
+FENCED = "```text\npress enter\n```"
+
+
+def test_fenced_answers_are_failures_with_an_example_that_names_the_setting(tmp_path):
+    metrics, terminal, _ = evaluated(tmp_path, FENCED)
+    assert metrics["trained"]["official"]["overall"]["parse_failures"] == 100
+    assert "fenced_answers" not in metrics["trained"]["about"]
+    [example] = [line for line in terminal.splitlines() if line.startswith("served model: 100.0 % of the answers")]
+    assert f"answer {FENCED!r}, expected {tiny.LANGUAGE.encode(tiny.episode(0).steps[0].action)!r}" in example
+    assert example.endswith("code_fences: true")
+
+
+def test_accepted_fences_are_decoded_and_counted_apart(tmp_path):
+    metrics, terminal, report = evaluated(tmp_path, FENCED, code_fences=True)
+    assert metrics["trained"]["official"]["general"]["partial_match"] == 20
+    assert metrics["trained"]["official"]["overall"]["parse_failures"] == 0
+    steps = len(tiny.episode(0)) + len(tiny.episode(1))
+    assert metrics["trained"]["about"]["fenced_answers"] == steps
+    [row] = [line.split() for line in terminal.splitlines() if line.split()[:3] == ["served", "model", "0.0"]]
+    assert row[-2:] == ["0.0", str(steps)]
+    assert "Example" not in terminal
+    assert f"{steps}, read as their content" in report
+
+
+def test_an_unreadable_answer_is_shown_short_and_printable(tmp_path):
+    _, terminal, _ = evaluated(tmp_path, "\x1b[2J\u202e[red]" + "x" * 500)
+    [example] = [line for line in terminal.splitlines() if "Example" in line]
+    assert "answer '\\x1b[2J\\u202e[red]xxx" in example
+    assert "…'" in example
+    assert example.isprintable()
+    assert len(example) < 400
+    assert "code_fences" not in example
+
+
+def test_a_served_model_is_not_called_trained(tmp_path):
+    metrics, terminal, report = evaluated(tmp_path, "press enter")
+    assert "trained" in metrics  # the key of files is stable
+    assert "served model" in terminal
+    assert "served model" in report
+    assert "trained" not in terminal
+
+
+def test_predictions_of_two_action_languages_or_of_accepted_fences_do_not_share_a_folder(tmp_path):
+    evaluated(tmp_path, "press enter")
+    with pytest.raises(DatasetError, match="language"):
+        evaluated_in_language(tmp_path, tiny.BINS * 2)
+    with pytest.raises(DatasetError, match="code_fences"):
+        evaluated(tmp_path, "press enter", code_fences=True)
+
+
+def evaluated_in_language(folder, bins: int) -> None:
+    settings = EndpointSettings(endpoint="http://localhost:1", model="vlm", action_language={"bins": bins})
+    evaluate(settings, Benchmark(shards=folder / "shards", split="test"), folder / "out", Console(file=StringIO()))

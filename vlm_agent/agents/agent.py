@@ -54,7 +54,8 @@ class Answer:
     that could not be read and were requested once more. `unread`: why the second one could not be read either, so that
     the step has no action. `reference_has_goal`: whether the nearest episode that the agent saw as an example has the
     same goal; None for an agent without such examples. `part`: an agent may take several actions from one reply of its
-    model; the place of this action among them, 0 for the one for which the model was asked.
+    model; the place of this action among them, 0 for the one for which the model was asked. `fenced`: the action was
+    read from a markdown code fence.
     """
 
     text: str
@@ -70,6 +71,7 @@ class Answer:
     reference_has_goal: bool | None = field(default=None, compare=False)
     step: str | None = None
     part: int = field(default=0, compare=False)
+    fenced: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,11 @@ class AgentSettings(Section):
     def display_name(self) -> str:
         """The name of the agent in reports and traces, such as its run folder or address."""
         return self.agent
+
+    @property
+    def run_label(self) -> str:
+        """What tables and reports call the agent's own run, beside its controls and baselines."""
+        return "agent"
 
     @property
     def language(self) -> LanguageSettings:

@@ -25,6 +25,7 @@ from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageS
 from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
+from vlm_agent.agents.fences import in_fence
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.of_run import plan_notes, recipe_of
@@ -50,6 +51,7 @@ class EndpointAgent:
 
     `max_tokens`: limit of an answer; a truncated answer is decoded like any other. `workers`: concurrent calls in
     `answer_episodes`. `sentences`: builds the prompt with the training turns of a run; None: the prompt of this module.
+    `code_fences`: of an answer that is one markdown code fence, the content is decoded.
     """
 
     chat: ChatEndpoint | Calls
@@ -58,6 +60,7 @@ class EndpointAgent:
     max_tokens: int = 128
     workers: int = 8
     sentences: TrajectorySentences | None = None
+    code_fences: bool = False
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         """The answer has `failed` if the call failed. Raises EndpointError if the endpoint cannot be used at all."""
@@ -68,12 +71,17 @@ class EndpointAgent:
             return Answer("", None, failed=str(error))
         read, written = completion.tokens or (None, None)
         usage = Usage(read, written, completion.calls, completion.seconds)
+        content = in_fence(completion.text) if self.code_fences else None
+        text = completion.text if content is None else content
         # A fine-tuned model writes an action without surrounding white space.
-        lines = AnswerLines(completion.text.strip())
+        lines = AnswerLines(text.strip())
         if self.sentences is not None:
-            lines = self.sentences.thoughts.read_answer(completion.text)
+            lines = self.sentences.thoughts.read_answer(text)
         action, box = self.language.decode(lines.action, screen), self.language.predicted_box(lines.action, screen)
-        return Answer(completion.text, action, lines.thoughts, lines.plan, box=box, usage=usage, step=lines.step)
+        fenced = content is not None and action is not None
+        return Answer(
+            completion.text, action, lines.thoughts, lines.plan, box=box, usage=usage, step=lines.step, fenced=fenced
+        )
 
     def without_sight(self) -> "EndpointAgent | None":
         """The agent of a text model with an empty screen in place of each; None for a model that sees pixels."""
@@ -131,6 +139,9 @@ class EndpointSettings(AgentSettings):
     `as_trained`: the run folder of the served model. The messages are then the turns of its training, with all earlier
     screens; action language, limit of an answer and control are those of the run.
 
+    `code_fences`: an answer that is one markdown code fence is read as its content, and counted apart. Off by default,
+    as in the published evaluations.
+
     `calls`: folder of the replies, by default the folder `calls` of the command's output.
     """
 
@@ -142,6 +153,7 @@ class EndpointSettings(AgentSettings):
     max_tokens: PositiveInt = 128
     concurrency: PositiveInt = 8
     as_trained: str | None = None
+    code_fences: bool = False
     calls: str | None = None
 
     @model_validator(mode="after")
@@ -155,6 +167,10 @@ class EndpointSettings(AgentSettings):
     @property
     def display_name(self) -> str:
         return f"{self.model} at {self.endpoint}"
+
+    @property
+    def run_label(self) -> str:
+        return "served model" if self.as_trained is None else "trained"
 
     @property
     def language(self) -> LanguageSettings:
@@ -177,12 +193,15 @@ class EndpointSettings(AgentSettings):
         return recipe_of(str(self.as_trained), ("trajectory", "elements"), "--as-trained")
 
     def identity(self) -> dict[str, Any]:
-        """Excludes the address: the same model on another server is the same agent."""
+        """Excludes the address: the same model on another server is the same agent. The action language is not here,
+        because `evaluation.identity.agent_identity` records it for every agent."""
+        # Omitted by default, so that evaluations of versions without them can be resumed.
+        fences = {"code_fences": True} if self.code_fences else {}
         if self.as_trained is not None:
             from vlm_agent.models.run_layout import trained
 
-            return {"model": self.model, "as_trained": sha256_of(trained(Path(self.as_trained)).files)}
-        return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens}
+            return {"model": self.model, "as_trained": sha256_of(trained(Path(self.as_trained)).files)} | fences
+        return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens} | fences
 
     def in_output(self, output: Path) -> Self:
         return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
@@ -192,7 +211,9 @@ class EndpointSettings(AgentSettings):
         language, endpoint = self.language.build(), self._chat()
         chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls))
         if self.as_trained is None:
-            return EndpointAgent(chat, language, self.past_screens, self.max_tokens, self.concurrency)
+            return EndpointAgent(
+                chat, language, self.past_screens, self.max_tokens, self.concurrency, code_fences=self.code_fences
+            )
         from vlm_agent.models.build import load_sentences
 
         data = self._recipe.data
@@ -203,7 +224,14 @@ class EndpointSettings(AgentSettings):
             )
         sentences = load_sentences(Path(self.as_trained), language, LineThoughts.of(data), past_of(data))
         limit = sentences.max_answer_tokens
-        agent = EndpointAgent(chat, language, max_tokens=limit, workers=self.concurrency, sentences=sentences)
+        agent = EndpointAgent(
+            chat,
+            language,
+            max_tokens=limit,
+            workers=self.concurrency,
+            sentences=sentences,
+            code_fences=self.code_fences,
+        )
         control = self._recipe.data.control
         return agent if control is None else controlled(agent, CONTROLS[control])
 

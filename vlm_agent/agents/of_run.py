@@ -37,6 +37,10 @@ class RunSettings(AgentSettings):
         return self.run
 
     @property
+    def run_label(self) -> str:
+        return "trained"
+
+    @property
     def language(self) -> LanguageSettings:
         return self.recipe.action_language
 

@@ -28,7 +28,7 @@ from vlm_agent.jobs import ArrayTask
 
 EPISODES_PER_PART = 16
 
-_UNWRITABLE, _FAILED, _UNREAD, _REPAIRED = "unwritable", "failed", "unread", "repaired"
+_UNWRITABLE, _FAILED, _UNREAD, _REPAIRED, _FENCED = "unwritable", "failed", "unread", "repaired", "fenced"
 _REFERENCES = "references"
 
 
@@ -64,11 +64,13 @@ class Parts:
         unread: Sequence[str] = (),
         repaired: int = 0,
         references: Counter[str] | None = None,
+        fenced: int = 0,
     ) -> None:
         """`unwritable`: a line for each demonstrated action that the agent's tokenizer cannot write. `failed`: a line
         for each step that the agent failed to answer; its prediction is a wrong answer. `unread`: a line for each step
         whose replies could not be read. `repaired`: replies that were requested once more. `references`: counts of
         steps and episodes, and of those whose nearest reference has their goal; None for an agent without references.
+        `fenced`: actions that were read from a code fence.
         """
         path = self._path(run, number)
         path.unlink(missing_ok=True)  # a summary never stands beside earlier predictions
@@ -78,6 +80,7 @@ class Parts:
         lines = {_UNWRITABLE: unwritable, _FAILED: failed, _UNREAD: unread}
         summary |= {key: list(listed) for key, listed in lines.items() if listed}
         summary |= {_REFERENCES: dict(references)} if references else {}
+        summary |= {_FENCED: fenced} if fenced else {}
         _write_json(path.with_suffix(".json"), summary | ({_REPAIRED: repaired} if repaired else {}))
         write_predictions(path, predictions)
 
@@ -100,6 +103,8 @@ class Parts:
             repaired = sum(one.get(_REPAIRED, 0) for one in summaries)
             references = sum((Counter(one.get(_REFERENCES, {})) for one in summaries), Counter[str]())
             merged |= {_REFERENCES: dict(references)} if references else {}
+            fenced = sum(one.get(_FENCED, 0) for one in summaries)
+            merged |= {_FENCED: fenced} if fenced else {}
             _write_json(self._summary(run), merged | ({_REPAIRED: repaired} if repaired else {}))
         if not self.failed(run):
             shutil.rmtree(self._folder(run), ignore_errors=True)
@@ -125,6 +130,10 @@ class Parts:
     def repaired(self, run: str) -> int:
         """The sum of `write`'s counts after `merge`."""
         return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_REPAIRED, 0)
+
+    def fenced(self, run: str) -> int:
+        """The sum of `write`'s counts after `merge`."""
+        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_FENCED, 0)
 
     def references(self, run: str) -> dict[str, int]:
         """The sum of `write`'s counts after `merge`; empty for an agent without references."""

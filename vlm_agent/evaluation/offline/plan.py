@@ -8,7 +8,7 @@ from vlm_agent.action_languages import ActionLanguage, language_settings
 from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
-from vlm_agent.evaluation.identity import READ_ELEMENTS, identity_differences, with_current_keys
+from vlm_agent.evaluation.identity import AGENT, READ_ELEMENTS, identity_differences, with_current_keys
 from vlm_agent.files import sha256_of
 from vlm_agent.jobs import Job, differences
 
@@ -22,7 +22,7 @@ _OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS)
 class Plan:
     """`agent` is the result of `identity.agent_identity`, `place` the agent's path or address.
 
-    `text_notes` are those of the agent's settings.
+    `text_notes` and `label` (`run_label`) are those of the agent's settings.
 
     `passes` are the runs, grouped by their shared pass over the episodes: [["trained", "constrained"], …].
     """
@@ -32,6 +32,7 @@ class Plan:
     benchmark: Benchmark
     passes: list[list[str]]
     text_notes: dict[str, str] = field(default_factory=dict)
+    label: str = AGENT
 
     @property
     def runs(self) -> list[str]:
@@ -73,6 +74,7 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "further_dialects": plan.benchmark.further_dialects,
         "passes": plan.passes,
         "text_notes": plan.text_notes,
+        "label": plan.label,
     }
     job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
 
@@ -94,7 +96,9 @@ def read_plan(output: Path) -> Plan:
         further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
     )
     agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
-    plan = Plan(agent, others["place"], benchmark, others["passes"], others.get("text_notes", {}))
+    plan = Plan(
+        agent, others["place"], benchmark, others["passes"], others.get("text_notes", {}), others.get("label", AGENT)
+    )
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")
     return plan

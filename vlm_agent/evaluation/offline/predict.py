@@ -40,13 +40,15 @@ def predict(
     task: ArrayTask,
     console: Console,
     workers: int | None = 0,
+    label: str = AGENT,
 ) -> None:
     """Predicts the missing parts of the task; loads the agent only if a part is missing.
 
     All passes over a part run one after the other, so its screens are decoded once. `workers` processes decode and
     prepare screens, for an agent that allows it (`PreparingAgent`); 0: this process does; None: as many as suit agent
     and cores. A step that the agent failed to answer is a wrong answer, and its part is predicted again by the next
-    evaluation. Raises UserError for `workers` of an agent that cannot use them.
+    evaluation. `label`: the agent's own run in the progress line. Raises UserError for `workers` of an agent that
+    cannot use them.
     """
     missing_by_pass = [(runs, set(parts.incomplete(runs, task))) for runs in passes]
     numbers = sorted({number for _, missing in missing_by_pass for number in missing})
@@ -71,7 +73,9 @@ def predict(
         for part in loaded:
             for runs in todo[part.number]:
                 _predict_part(by_pass[runs[0]], runs, parts, part)
-                progress.advance(sum(map(len, part.episodes)), runs[0].replace("_", " "))
+                progress.advance(
+                    sum(map(len, part.episodes)), (label if runs[0] == AGENT else runs[0]).replace("_", " ")
+                )
 
 
 def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None]) -> int:
@@ -137,7 +141,8 @@ def _write(
         ]
         for name in ("failed", "unread")
     )
-    parts.write(run, number, rows, unwritable, failed, unread, repaired, _references(answers_by_episode))
+    fenced = sum(answer.fenced for _, _, answer in answered)
+    parts.write(run, number, rows, unwritable, failed, unread, repaired, _references(answers_by_episode), fenced)
 
 
 def _references(answers_by_episode: list[list[Answer]]) -> Counter[str] | None:

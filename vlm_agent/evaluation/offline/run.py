@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -38,6 +39,7 @@ from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
+from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.files import atomic_write
@@ -80,7 +82,14 @@ def evaluate(
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
     passes = passes_of(controls_of(settings.text_inputs, controls), variants)
-    plan = Plan(agent_identity(settings, readers), settings.display_name, benchmark, passes, settings.text_notes)
+    plan = Plan(
+        agent_identity(settings, readers),
+        settings.display_name,
+        benchmark,
+        passes,
+        settings.text_notes,
+        settings.run_label,
+    )
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
@@ -92,6 +101,7 @@ def evaluate(
             task,
             console,
             workers,
+            plan.label,
         )
         if task.count == 1:
             return _score(plan, dataset, parts, console)
@@ -155,26 +165,17 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         if cost := cost_per_episode(parts.merged_path(run)):
             scores[run]["cost"] = cost
-        scores[run]["about"] = about | {"settled_by_prefill": parts.share_from_prefill(run)}
-        if unwritable := parts.unwritable(run):
-            scores[run]["about"]["unwritable_actions"] = {"count": len(unwritable), "first": unwritable[:LISTED]}
-        if failed := parts.failed(run):
-            scores[run]["about"]["failed_steps"] = failed
-        if unread := parts.unread(run):
-            scores[run]["about"]["unread_steps"] = unread
-        if repaired := parts.repaired(run):
-            scores[run]["about"]["repaired_replies"] = repaired
-        if references := parts.references(run):
-            scores[run]["about"]["references"] = references
+        scores[run]["about"] = about | _about_answers(parts, run)
     gold = read_predictions(parts.merged_path(AGENT))
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
     with atomic_write(output / "metrics.json") as part:
         part.write_text(json.dumps(scores, indent=2))
+    shown = {_label(plan, run): row for run, row in scores.items()}
     write_report(
         output / "report.html",
-        scores,
+        shown,
         gold,
         dataset,
         {
@@ -182,6 +183,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             **_origins_of_texts(plan, dataset, parts),
             **_failed_fact(parts),
             **_repaired_fact(parts),
+            **_fenced_fact(parts),
             **_references_fact(parts),
             **_reach_fact(reach),
         },
@@ -190,13 +192,39 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     )
     title = f"Partial match on {benchmark.split}, %: official, strict below"
     _report_unwritable(parts.unwritable(AGENT), console)
-    console.print(comparison_table(scores, title if benchmark.name is None else f"{benchmark.name}. {title}"))
-    for table in (*aitz_tables(scores), *cost_tables(scores)):
+    console.print(comparison_table(shown, title if benchmark.name is None else f"{benchmark.name}. {title}"))
+    for table in (*aitz_tables(shown), *cost_tables(shown)):
         console.print(table)
+    _report_parse_failures(plan, scores, gold, console)
     for fact, text in (elements_fact(plan.agent) | _references_fact(parts) | _reach_fact(reach)).items():
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.failed(run) for run in plan.runs})
     return scores
+
+
+def _about_answers(parts: Parts, run: str) -> dict[str, Any]:
+    """What `metrics.json` says about the answers of a merged run; counts of 0 are omitted."""
+    unwritable = parts.unwritable(run)
+    counted = {
+        "unwritable_actions": {"count": len(unwritable), "first": unwritable[:LISTED]} if unwritable else None,
+        "failed_steps": parts.failed(run),
+        "unread_steps": parts.unread(run),
+        "repaired_replies": parts.repaired(run),
+        "fenced_answers": parts.fenced(run),
+        "references": parts.references(run),
+    }
+    return {"settled_by_prefill": parts.share_from_prefill(run)} | {key: one for key, one in counted.items() if one}
+
+
+def _label(plan: Plan, run: str) -> str:
+    """The name of a run in tables; in files the agent's own run is always `AGENT`."""
+    return plan.label if run == AGENT else run
+
+
+def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
+    console.print(parse_failure_table({_label(plan, run): scores[run] for run in plan.runs}))
+    if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _raise_for_failed(lines: dict[str, list[str]]) -> None:
@@ -236,6 +264,11 @@ def _repaired_fact(parts: Parts) -> dict[str, str]:
         return {}
     still = f"; {len(unread):,} steps without an action all the same; first: {unread[0]}" if unread else ""
     return {"replies requested once more": f"{repaired:,}, because they could not be read{still}"}
+
+
+def _fenced_fact(parts: Parts) -> dict[str, str]:
+    fenced = parts.fenced(AGENT)
+    return {"answers in a code fence": f"{fenced:,}, read as their content"} if fenced else {}
 
 
 def _failed_fact(parts: Parts) -> dict[str, str]:

@@ -110,7 +110,8 @@ def evaluate_online(
         )
         content = _content(attempts, runs, {"agent": settings.display_name, **identity, "tasks": tasks})
         write_json(output / ONLINE, content)
-    console.print(*online_tables(content["runs"]))
+    shown = {settings.run_label if run == AGENT else run: rows for run, rows in content["runs"].items()}
+    console.print(*online_tables(shown))
     for fact, text in elements_fact(identity).items():
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     return content

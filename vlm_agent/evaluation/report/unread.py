@@ -1,0 +1,51 @@
+"""Answers that are not an action, on the terminal: their share, and an example where it is high."""
+
+from collections.abc import Iterable, Mapping
+
+from rich.table import Table
+
+from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.agents.fences import in_fence
+from vlm_agent.console import new_table
+from vlm_agent.episodes import Screen
+from vlm_agent.evaluation.predictions import Prediction
+
+MOST_PERCENT = 5.0
+"""An example is shown above this share of parse failures."""
+
+_CHARACTERS = 120
+
+
+def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
+    """A row for each run of `runs` (results of `metrics.score`): the share of answers that are not an action, and, if
+    any were accepted in a code fence, their number."""
+    fenced = [row["about"].get("fenced_answers", 0) for row in runs.values()]
+    columns = ("", "parse failures, %", *(("answers in a code fence",) if any(fenced) else ()))
+    table = new_table("Answers that are not an action", columns)
+    for (name, row), count in zip(runs.items(), fenced, strict=True):
+        cells = [f"{_percent(row):.1f}", *([f"{count:,}"] if any(fenced) else [])]
+        table.add_row(name.replace("_", " "), *cells)
+    return table
+
+
+def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], language: ActionLanguage) -> str | None:
+    """One answer that is not an action, with the expected one; None up to `MOST_PERCENT`, and if no answer has text."""
+    if _percent(scores) <= MOST_PERCENT:
+        return None
+    row = next((row for row in predictions if row.predicted is None and row.text.strip()), None)
+    if row is None:
+        return None
+    expected = language.encode(row.gold, Screen(None, row.elements))
+    hint = "; agent endpoint accepts code fences with code_fences: true" if in_fence(row.text) is not None else ""
+    return (
+        f"{name.replace('_', ' ')}: {_percent(scores):.1f} % of the answers are not an action. Example: episode "
+        f"{_quoted(row.episode_id)}, step {row.step}: answer {_quoted(row.text)}, expected {_quoted(expected)}{hint}"
+    )
+
+
+def _percent(scores: Mapping) -> float:
+    return scores["official"]["overall"]["parse_failures"]
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _CHARACTERS else f"{text[: _CHARACTERS - 1]}…")
