@@ -24,6 +24,7 @@ from pathlib import Path
 
 import torch
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, ONLINE
@@ -60,6 +61,9 @@ QUICK = Sizes(
     tasks=2,
     overrides=("--training.steps", "3", "--training.save_steps", "null"),
 )
+
+
+_REMEDY = "remove the output and run the demo again"
 
 
 class DemoError(UserError):
@@ -154,7 +158,7 @@ def _episode_to_draw(shards: Path, aitw: Path) -> str:
 
 def _trace_to_draw(online: Path) -> Path:
     """The agent's longest successful task; without any success, its shortest task."""
-    runs = [task["runs"][AGENT] for task in json.loads((online / ONLINE).read_text(encoding="utf-8"))["tasks"]]
+    runs = [task["runs"][AGENT] for task in read_checked(online / ONLINE, _REMEDY)["tasks"]]
     successes = [run for run in runs if run["success"]]
     chosen = max(successes, key=lambda run: run["steps"]) if successes else min(runs, key=lambda run: run["steps"])
     return online / chosen["trace"]
@@ -162,7 +166,7 @@ def _trace_to_draw(online: Path) -> Path:
 
 def _success(output: Path) -> dict[str, dict]:
     """{run: {success: percent, interval: [percent, percent]}}, two decimals."""
-    runs = json.loads((output / "online" / ONLINE).read_text(encoding="utf-8"))["runs"]
+    runs = read_checked(output / "online" / ONLINE, _REMEDY)["runs"]
     rows = {run: rows["overall"] for run, rows in runs.items()}
     return {
         run: {"success": round(row["success"], 2), "interval": [round(edge, 2) for edge in row["interval"]]}
@@ -172,7 +176,7 @@ def _success(output: Path) -> dict[str, dict]:
 
 def _scores(output: Path) -> dict[str, dict]:
     """{run: {scorer: {overall, subset …, memory_goals: percent}}}, two decimals."""
-    metrics = json.loads((output / "evaluation" / "metrics.json").read_text())
+    metrics = read_checked(output / "evaluation" / "metrics.json", _REMEDY)
     return {
         run: {
             scorer: {name: None if share is None else round(share, 2) for name, share in shares.items()}

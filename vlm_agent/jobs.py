@@ -6,13 +6,14 @@ and the message names each difference, so that results of two settings are never
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vlm_agent.checked_json import parsing, read_checked, write_checked
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files import PARTIAL, file_lock, read_json, remove_partials, write_json
+from vlm_agent.files import PARTIAL, file_lock, remove_partials
 
 Item = TypeVar("Item")
 
@@ -82,8 +83,12 @@ class Job:
         """
         self.check_folder()
         if not self.plan_path.exists():
-            write_json(self.plan_path, plan)
-        elif changed := compare(self._identity(self.read_plan()), self._identity(plan)):
+            write_checked(self.plan_path, plan)
+            return
+        before = self.read_plan()
+        with self.parsing_plan():
+            changed = compare(self._identity(before), self._identity(plan))
+        if changed:
             raise DatasetError(
                 f"{self.folder} holds {self.noun} with other settings; choose another folder, or use the same "
                 "arguments:\n" + "\n".join(f"  {line}" for line in changed)
@@ -93,10 +98,18 @@ class Job:
         """The plan in the folder. Raises DatasetError where it is missing or damaged."""
         if not self.plan_path.is_file():
             raise DatasetError(f"{self.folder} does not hold {self.noun}: {self.plan_path} is missing")
-        plan = read_json(self.plan_path, f"remove {self.folder} and start again")
-        if not isinstance(plan, dict) or not isinstance(self._identity(plan), dict):
-            raise DatasetError(f"{self.plan_path} is damaged; remove {self.folder} and start again")
+        plan = read_checked(self.plan_path, self._remedy, dict[str, Any])
+        if not isinstance(self._identity(plan), dict):
+            raise DatasetError(f"{self.plan_path} is damaged; {self._remedy}")
         return plan
+
+    def parsing_plan(self) -> AbstractContextManager[None]:
+        """A block that parses the plan (`checked_json.parsing`)."""
+        return parsing(self.plan_path, self._remedy)
+
+    @property
+    def _remedy(self) -> str:
+        return f"remove {self.folder} and start again"
 
     @contextmanager
     def locked(self, shared: bool = False) -> Iterator[None]:

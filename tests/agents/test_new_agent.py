@@ -16,6 +16,7 @@ from helpers.tiny_encoder import write_encoder
 from vlm_agent.agents import AGENTS, Agent, AgentSettings, Answer, Turn, Usage
 from vlm_agent.agents.controls import CONTROLS, controls_of
 from vlm_agent.agents.loading import agent_settings
+from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action, Screen
@@ -89,7 +90,7 @@ def test_evaluate(loaded, agent_file, tmp_path):
     assert [call.grey for call in (*own, *grey, *no_history)] == [number // len(steps) == 1 for number in range(48)]
     assert [call.answers for call in own] == [call.answers for call in grey] == [[None] * step for step in steps]
     assert all(call.answers == [] for call in no_history)
-    assert list(json.loads((output / "metrics.json").read_text()))[:3] == ["trained", *controls_of(())]
+    assert list(read_checked(output / "metrics.json", ""))[:3] == ["trained", *controls_of(())]
     table = pq.read_table(output / "predictions.parquet")
     assert set(table["calls"].to_pylist()) == {2}
     assert set(table["seconds"].to_pylist()) == {0.5}

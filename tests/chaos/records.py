@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from vlm_agent.checked_json import read_checked
+
 
 def of_conversion(folder: Path) -> dict:
     """Every file byte for byte, except the lock."""
@@ -35,7 +37,7 @@ def of_evaluation(folder: Path) -> dict:
     """Every answer, how often each step was answered, and every score."""
     table = pq.read_table(folder / "predictions.parquet")
     rows = table.select([name for name in table.column_names if name != "seconds"]).to_pylist()
-    scores = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    scores = read_checked(folder / "metrics.json", "")
     return {
         "steps": len(rows),
         "answers to a step": max(Counter((row["episode_id"], row["step"]) for row in rows).values()),

@@ -205,7 +205,7 @@ def test_groups_that_are_not_json_are_an_error_that_names_the_file(tmp_path, cap
     groups.write_text("{")
     arguments = ["evaluate", "--checkpoint", "r", "--shards", "s", "--output", "o", "--groups", str(groups)]
     assert main(arguments) == FAILED
-    assert f"{groups} is not valid JSON" in capsys.readouterr().err
+    assert f"{groups} is damaged" in capsys.readouterr().err
 
 
 BUGS = {

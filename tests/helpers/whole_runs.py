@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from helpers import tiny
 from helpers.cluster import soon
 from helpers.workplace import Workplace
+from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import main
 
 SECONDS = 300
@@ -76,4 +77,4 @@ def last_loss(run: Path) -> float:
 
 
 def metrics(run: Path) -> dict:
-    return json.loads((run / "evaluation" / "metrics.json").read_text())
+    return read_checked(run / "evaluation" / "metrics.json", "")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.annotation.annotator import TEXTS
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class EditStore:
         path = self._path(episode_id)
         if not path.is_file():
             return {}
-        content = read_json(path, "remove it, and the edits of its episode are lost")
+        content = read_checked(path, "remove it, and the edits of its episode are lost")
         try:
             return {
                 int(number): Edit(_texts(one["texts"]), bool(one["accepted"]))
@@ -56,7 +56,7 @@ class EditStore:
         """Stores the edit of one step; it is on disk when this returns."""
         steps = self.load(episode_id) | {number: edit}
         content = {str(step): steps[step].content() for step in sorted(steps)}
-        write_json(self._path(episode_id), {"episode": episode_id, "steps": content})
+        write_checked(self._path(episode_id), {"episode": episode_id, "steps": content})
 
     def totals(self, episode_ids: Iterable[str]) -> tuple[int, int]:
         """The numbers of steps with a changed text, and of accepted steps."""

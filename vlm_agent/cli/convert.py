@@ -95,10 +95,10 @@ def _add_screens(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from vlm_agent.checked_json import write_checked
     from vlm_agent.datasets.convert import convert, finish
     from vlm_agent.datasets.convert.workers import leave_pandas_out
     from vlm_agent.datasets.shards.images import ScreenFormat
-    from vlm_agent.files import write_json
     from vlm_agent.jobs import ArrayTask
 
     if options.is_program:
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
         task=None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
     )
     if groups is not None:
-        write_json(options.output / GROUPS, groups)
+        write_checked(options.output / GROUPS, groups)
     return QUARANTINED if summary.quarantined else OK
 
 

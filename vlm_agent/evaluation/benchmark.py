@@ -1,6 +1,5 @@
 """A benchmark: episodes and scorers of an evaluation, read from YAML (`eval/*.yaml`) and the command line."""
 
-import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, PositiveInt
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.scoring.dialects import SCORERS, find_dialect
@@ -129,10 +129,7 @@ def read_groups(path: Path | None) -> Groups:
     """Groups from a JSON file; none if `path` is None. Raises DatasetError naming the file if its content is wrong."""
     if path is None:
         return {}
-    try:
-        groups = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DatasetError(f"{path} is not valid JSON: {error}") from None
+    groups = read_checked(path, "name a JSON file of groups")
     if not isinstance(groups, dict) or not all(isinstance(ids, list) for ids in groups.values()):
         raise DatasetError(f"{path} must map each group's name to a list of episode ids")
     return groups

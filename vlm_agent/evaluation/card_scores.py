@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import PLAN, job
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
-from vlm_agent.files import read_json, sha256_of
+from vlm_agent.files import sha256_of
 from vlm_agent.models.card.scores import Scores, Share
 from vlm_agent.models.run_layout import trained
 
@@ -42,7 +43,7 @@ def _offline(name: str, folder: Path, digest: str) -> Scores:
     path = folder / "metrics.json"
     if not path.is_file():
         raise DatasetError(f"{folder} is not a finished evaluation; {_DAMAGED} to complete it")
-    metrics = read_json(path, _DAMAGED)
+    metrics = read_checked(path, _DAMAGED)
     about = metrics[AGENT]["about"]
     command = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", others["shards"], "--split", about["split"]]
     command += [] if described["limit"] is None else ["--limit", str(described["limit"])]
@@ -68,7 +69,7 @@ def _shares(of_run: Mapping[str, Any]) -> list[Share]:
 
 
 def _online(name: str, folder: Path, digest: str) -> Scores:
-    content = read_json(folder / ONLINE, _DAMAGED)
+    content = read_checked(folder / ONLINE, _DAMAGED)
     about = content["about"]
     _check_agent(folder, about, digest)
     command = ["vlm-agent", "evaluate", "--online", "--checkpoint", name, "--tasks", str(about["tasks"])]

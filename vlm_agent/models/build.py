@@ -12,8 +12,8 @@ from torch import nn
 from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import read_json, write_json
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
 from vlm_agent.models.pretrained import explain_load_errors, hub_options
 from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, trained
@@ -151,14 +151,16 @@ def record_features(model: PreTrainedModel | PeftModel, run: Path) -> None:
     """Writes RUN/features.json, for `load`, if the model is an adapter and reads screen features."""
     features = getattr(model.config, "features", None)
     if isinstance(model, PeftModel) and features is not None:
-        write_json(run / FEATURES_FILE, features)
+        write_checked(run / FEATURES_FILE, features)
 
 
 def _with_features(config: PretrainedConfig, adapted: Trained) -> PretrainedConfig:
     """The configuration with the features that the adapter was trained on, in place. Raises DatasetError where their
     file is damaged."""
     if adapted.features.is_file():
-        vars(config)["features"] = read_json(adapted.features, "restore it from a copy of the run")
+        vars(config)["features"] = read_checked(
+            adapted.features, "restore it from a copy of the run", dict[str, object]
+        )
     return config
 
 

@@ -5,7 +5,6 @@ same family of models without Paddle. It reads Chinese and English, and loads no
 """
 
 import hashlib
-import json
 import math
 import threading
 import unicodedata
@@ -19,8 +18,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from vlm_agent.errors import UserError
-from vlm_agent.files import write_json
+from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.seen import Box, Text, TextReader
 from vlm_agent.settings import Section
@@ -227,7 +226,7 @@ class CachedReader:
         texts = _read_cached(path)
         if texts is None:
             texts = self.reader.read(pixels)
-            write_json(path, {"texts": [[text.box, text.text, text.confidence] for text in texts]})
+            write_checked(path, {"texts": [[text.box, text.text, text.confidence] for text in texts]})
         return texts
 
     def _digest(self, pixels: np.ndarray) -> str:
@@ -239,7 +238,7 @@ class CachedReader:
 def _read_cached(path: Path) -> tuple[Text, ...] | None:
     """What a file of the cache holds; None where it is missing or damaged, so that the screen is read again."""
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["texts"]
+        rows = read_checked(path, "remove it")["texts"]
         return tuple(Text((y, x, height, width), text, score) for (y, x, height, width), text, score in rows)
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    except (DatasetError, ValueError, TypeError, KeyError):
         return None

@@ -1,6 +1,5 @@
 """The same command resumes; any other command on an existing output is refused with the difference."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import pytest
 from helpers.conversions import command, converted, tree, write_files
 from helpers.made_episodes import made_episode
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.convert.output_folder import lock_output
@@ -189,7 +189,7 @@ def test_stopped_between_finding_a_duplicate_and_reading_its_file_again(tmp_path
         with pytest.raises(KeyboardInterrupt):
             convert("aitw", [tmp_path / "in"], tmp_path / "out", workers=1)
             convert("aitw", [tmp_path / "in"], tmp_path / "out", workers=1)
-    assert json.loads((tmp_path / "out/.conversion/duplicates.json").read_text()) == {
+    assert read_checked(tmp_path / "out/.conversion/duplicates.json", "") == {
         "general/general-00001-of-00003.parquet": ["a"]
     }
     assert not (tmp_path / "out/manifest.json").exists()

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers.made_episodes import assert_same_episode, made_episode
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.convert import convert
 from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
@@ -17,6 +18,7 @@ from vlm_agent.datasets.shards.schema import FIRST_SCHEMA, IN_STEPS, SCHEMAS, ve
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.episodes import Action, Episode, PlanTexts, Step, without_pixels
 from vlm_agent.errors import DatasetError
+from vlm_agent.files import write_json
 
 PLAIN = made_episode("1"), made_episode("2")
 NEW_KINDS = made_episode(
@@ -178,8 +180,8 @@ def version_1(tmp_path):
     table = pq.read_table(path).replace_schema_metadata(None).cast(schema)
     pq.write_table(table, path, row_group_size=1)
     (tmp_path / INDEX).unlink()
-    manifest = json.loads((tmp_path / MANIFEST).read_text()) | {"schema_version": 1}
-    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+    manifest = read_checked(tmp_path / MANIFEST, "") | {"schema_version": 1}
+    write_json(tmp_path / MANIFEST, manifest)
     assert version_in(path) == 1
     return tmp_path
 
@@ -200,9 +202,9 @@ def test_version_1_is_read_without_an_index(version_1):
 
 
 def test_a_shard_of_version_1_with_other_episodes_than_its_manifest_is_refused(version_1):
-    manifest = json.loads((version_1 / MANIFEST).read_text())
+    manifest = read_checked(version_1 / MANIFEST, "")
     manifest["files"][0]["episodes_written"] = 3
-    (version_1 / MANIFEST).write_text(json.dumps(manifest))
+    write_json(version_1 / MANIFEST, manifest)
     with pytest.raises(DatasetError, match="has 2 episodes, but 3 in the manifest"):
         ShardDataset(version_1)
 

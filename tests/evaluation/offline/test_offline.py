@@ -1,6 +1,5 @@
 """Offline evaluation, with an agent that needs no model."""
 
-import json
 from dataclasses import replace
 from io import StringIO
 
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from vlm_agent.agents import Answer
+from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
@@ -33,7 +33,7 @@ def test_the_agent_its_controls_and_the_baselines_without_a_model_are_scored(tmp
     assert scores["trained"]["official"]["memory_goals"]["episodes"] == 1
     assert scores["grey_screens"]["official"]["overall"]["partial_match"] == 0
     assert scores["most_frequent_action"]["strict"]["overall"]["partial_match"] == 50
-    assert json.loads((output / "metrics.json").read_text()) == scores
+    assert read_checked(output / "metrics.json", "") == scores
     assert {path.name for path in output.iterdir()} >= {"report.html", "predictions_no_history.parquet"}
     assert "no history" in printed
 

@@ -1,6 +1,5 @@
 """What a language that numbers elements can reach, and what answers cost, in metrics.json, terminal and report."""
 
-import json
 from dataclasses import dataclass, replace
 from io import StringIO
 
@@ -14,6 +13,7 @@ from rich.console import Console
 from vlm_agent.action_languages import language_settings
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents import Answer, Usage
+from vlm_agent.checked_json import read_checked
 from vlm_agent.episodes import Action, Step, UiElement
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
@@ -62,7 +62,7 @@ def evaluated(folder, name="element_index", usage=Usage()):  # noqa: B008 (froze
     printed, settings = StringIO(), Numbering(prepared=Costly(usage), name=name)
     benchmark = Benchmark(shards=shards, split="test", dialect="d_pot")
     scores = evaluate(settings, benchmark, folder / "out", Console(file=printed, width=120), controls=["no_history"])
-    assert json.loads((folder / "out/metrics.json").read_text()) == scores
+    assert read_checked(folder / "out/metrics.json", "") == scores
     page = Page((folder / "out/report.html").read_text())
     return scores, printed.getvalue(), {one[0].get("data-kind"): one for one in page.tables}, page.text
 

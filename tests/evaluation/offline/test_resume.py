@@ -1,6 +1,5 @@
 """An evaluation that is killed, or split over a job array, ends like an uninterrupted one."""
 
-import json
 import subprocess
 import sys
 from io import StringIO
@@ -12,12 +11,14 @@ from helpers.knowing_agent import Knowing, write_shards
 from rich.console import Console
 
 from vlm_agent.agents import Usage
+from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.offline.parts import lock_output
 from vlm_agent.evaluation.offline.run import evaluate, finish
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
+from vlm_agent.files import write_json
 from vlm_agent.jobs import ArrayTask
 
 RUNS = ("predictions.parquet", "predictions_constrained.parquet", "predictions_grey_screens.parquet")
@@ -99,10 +100,10 @@ def test_a_plan_with_renamed_language_keys_is_the_same_plan(world, tmp_path):
     output = tmp_path / "out"
     _evaluate(world, output)
     path = output / "plan.json"
-    plan = json.loads(path.read_text())
+    plan = read_checked(path, "")
     assert plan["described"]["language"] == {"name": "binned", "bins": 100, "all_action_kinds": False}
     plan["described"]["language"] = {"name": "binned", "bins": 100, "sought": False}
-    path.write_text(json.dumps(plan))
+    write_json(path, plan)
     finish(output, Console(file=StringIO()))
 
 
@@ -151,7 +152,7 @@ def test_another_evaluation_is_refused_with_the_difference(tmp_path, other, word
 
 def test_other_shards_are_refused(world, tmp_path):
     _evaluate(world, tmp_path / "out")
-    (world / "manifest.json").write_text((world / "manifest.json").read_text() + " ")
+    write_json(world / "manifest.json", read_checked(world / "manifest.json", "") | {"converted": "again"})
     with pytest.raises(DatasetError, match="shards was"):
         _evaluate(world, tmp_path / "out")
     with pytest.raises(DatasetError, match="changed since"):
@@ -195,10 +196,10 @@ def test_an_evaluation_of_an_older_version_is_resumed(world, tmp_path):
     output = tmp_path / "out"
     _evaluate(world, output)
     asked = Knowing(folder=tmp_path).knower.asked()
-    plan = json.loads((output / "plan.json").read_text())
+    plan = read_checked(output / "plan.json", "")
     assert plan["described"]["language"] == {"name": "binned", "bins": 100, "all_action_kinds": False}
     plan["described"]["language"] = {"name": "binned", "bins": 100, "sought": False}
-    (output / "plan.json").write_text(json.dumps(plan))
+    write_json(output / "plan.json", plan)
     for path in output.glob("predictions*.parquet"):
         _as_version_1(path)
     metrics = (output / "metrics.json").read_bytes()

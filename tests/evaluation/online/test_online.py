@@ -1,6 +1,5 @@
 """Agents do tasks on simulated phones: the same tasks for all, exactly reset, however many at once."""
 
-import json
 from dataclasses import dataclass, field
 from io import StringIO
 
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from vlm_agent.agents import Answer, Usage
 from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action
@@ -21,6 +21,7 @@ from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
 from vlm_agent.evaluation.online import evaluate as evaluating
 from vlm_agent.evaluation.online.runs import BASELINES, allowed_steps, play
 from vlm_agent.evaluation.online.tasks import address_of, online_tasks
+from vlm_agent.files import write_json
 
 
 @dataclass
@@ -212,7 +213,7 @@ def test_a_folder_with_other_files_is_not_changed(tmp_path):
 
 def test_every_task_can_be_found_by_its_address(tmp_path):
     content = evaluate(tmp_path / "out", tasks=2)
-    assert content == json.loads((tmp_path / "out" / "online.json").read_text(encoding="utf-8"))
+    assert content == read_checked(tmp_path / "out" / "online.json", "")
     for task, expected in zip(content["tasks"], online_tasks(2, 0), strict=True):
         assert task["task"] == address_of(expected.task)
         for outcome in task["runs"].values():
@@ -223,9 +224,9 @@ def test_an_evaluation_of_an_older_version_is_resumed(tmp_path):
     """Older plans name a key of the action language otherwise."""
     evaluate(tmp_path / "out", tasks=1)
     path = tmp_path / "out" / "online_plan.json"
-    plan = json.loads(path.read_text())
+    plan = read_checked(path, "")
     plan["language"]["sought"] = False
-    path.write_text(json.dumps(plan))
+    write_json(path, plan)
     settings = Prepared(prepared=Tapper())
     evaluate_online(settings, tmp_path / "out", Console(file=StringIO()), tasks=1, controls=False)
     assert settings.loads == []

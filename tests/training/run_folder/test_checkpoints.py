@@ -12,7 +12,9 @@ from helpers import tiny, tiny_trainer, two_ranks
 from helpers.durability import record_syncs_and_renames
 from helpers.tiny_trainer import IDENTITY, STEPS, weights
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import TrainingError
+from vlm_agent.files import write_json
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.run_folder import checkpoint_record, checkpoints, digests
@@ -313,7 +315,7 @@ def test_the_identity_of_a_run_is_recipe_data_and_rows_per_step(tmp_path):
     assert identity(2, accumulation=2) == identity(1, accumulation=4) != plain
     assert identity(steps=4) != plain
     manifest = shards / "manifest.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"converted": "again"}))
+    write_json(manifest, read_checked(manifest, "") | {"converted": "again"})
     assert identity() != plain
 
 

@@ -29,8 +29,8 @@ from pydantic import Field, PositiveFloat, model_validator
 
 from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, Completion, EndpointError
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import UserError
-from vlm_agent.files import atomic_write, read_json
 from vlm_agent.settings import Section
 
 MARKER = ".asked"
@@ -252,6 +252,18 @@ class _Marker:
         return Expense(1, self.read, self.written).times(self.replies)
 
 
+@dataclass
+class _Reply:
+    """What the file of a reply must hold. `requests`: how many it took; `paid`: as `Expense`."""
+
+    model: str
+    text: str
+    tokens: tuple[int, int] | None
+    requests: int
+    seconds: float
+    paid: Expense
+
+
 @contextmanager
 def _asking(path: Path) -> Iterator[TextIO]:
     """Opens and locks a marker; waits while another thread or process holds it."""
@@ -292,9 +304,7 @@ def _write_reply(path: Path, model: str, reply: Completion, paid: Expense, lost:
         "seconds": reply.seconds,
         "paid": {"calls": total.calls, "read": total.read, "written": total.written},
     }
-    with atomic_write(path) as temporary:
-        # As ASCII, because a reply may hold a lone surrogate, which UTF-8 cannot.
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
+    write_checked(path, content)
 
 
 def _stored(path: Path) -> Completion | None:
@@ -308,7 +318,7 @@ def _stored(path: Path) -> Completion | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return read_json(path, "remove it, and its request is sent again")
+    return read_checked(path, "remove it, and its request is sent again", _Reply)
 
 
 def _paid_before(folder: Path, model: str) -> Expense:

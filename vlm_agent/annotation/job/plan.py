@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.annotation.annotator import CHOICES, TEXTS
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import sha256_of
 from vlm_agent.jobs import Job
 
 WORK = ".annotation"
@@ -62,16 +61,12 @@ class AnnotationPlan:
     def read(cls, output: Path) -> "AnnotationPlan":
         """The plan in a folder. Raises DatasetError where it is missing or damaged."""
         content = job(output).read_plan()
-        try:
+        with job(output).parsing_plan():
             shards = tuple(
                 ShardPlan(one["shard"], one["subset"], tuple(one["episode_ids"]), one["steps"])
                 for one in content["shards"]
             )
             return cls(content["described"], Path(content["where"]), shards)
-        except (KeyError, TypeError) as error:
-            raise DatasetError(
-                f"{job(output).plan_path} is damaged ({error}); remove {output} and start again"
-            ) from None
 
 
 def plan_of(
@@ -85,7 +80,7 @@ def plan_of(
     if not count:
         raise DatasetError(f"{dataset.directory} has no episode to annotate; check --split and --subset")
     described = {
-        "shards": {"manifest_sha256": sha256_of([dataset.directory / MANIFEST])},
+        "shards": {"manifest_sha256": manifest_digest(dataset.directory)},
         "prompts_sha256": prompts_digest,
         **asdict(settings),
         "texts": [name for name in CHOICES if name in settings.texts],

@@ -18,11 +18,11 @@ from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import WORK, ShardPlan
 from vlm_agent.annotation.plans import PLAN
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
 from vlm_agent.datasets.shards.schema import from_row
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import read_json, write_json
 from vlm_agent.parquet import open_parquet, read_footer
 
 _REMEDY = "remove it and run the same command again"
@@ -62,7 +62,7 @@ def read_entry(output: Path, plan: ShardPlan) -> Entry | None:
     path = _entry_path(output, plan.shard)
     if not path.is_file():
         return None
-    entry = Entry(**read_json(path, _REMEDY))
+    entry = Entry(**read_checked(path, _REMEDY, Entry))
     with suppress(DatasetError):
         footer = read_footer(output / plan.shard, _REMEDY)
         return entry if footer.metadata.num_row_groups == len(plan.episode_ids) else None
@@ -138,7 +138,7 @@ def write_shard(
     if not _write(output / plan.shard, annotated(), lambda: accept_missing or not failures):
         return failures
     by_text = {name: dict(sorted(count.items())) for name, count in counts.items()}
-    write_json(_entry_path(output, plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
+    write_checked(_entry_path(output, plan.shard), asdict(Entry(plan.shard, digest, by_text, findings)))
     return failures
 
 
@@ -151,7 +151,7 @@ def apply_edits(output: Path, plan: ShardPlan, entry: Entry, edits: EditStore) -
     with open_parquet(output / plan.shard, _REMEDY) as file:
         rows = (_checked(_edited(file.read(groups=[number]).to_pylist()[0], edits), findings) for number in file.groups)
         _write(output / plan.shard, rows, lambda: True)
-    write_json(_entry_path(output, plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
+    write_checked(_entry_path(output, plan.shard), asdict(entry) | {"edits": digest, "findings": findings})
     return True
 
 

@@ -4,13 +4,14 @@ import json
 from pathlib import Path
 
 import vlm_agent
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.convert.one_input import read_entry
 from vlm_agent.datasets.convert.plan import WORK, Plan
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
 from vlm_agent.datasets.shards.dataset import write_manifest
 from vlm_agent.datasets.shards.schema import check_is_shard
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write, read_json, write_json
+from vlm_agent.files import atomic_write
 from vlm_agent.parquet import open_parquet
 
 _DUPLICATES = "duplicates.json"
@@ -27,7 +28,8 @@ def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
 def read_duplicates(output: Path) -> dict[str, list[str]]:
     """Shard → ids of its episodes that an earlier input contains, too. The first input keeps such an episode."""
     path = output / WORK / _DUPLICATES
-    return read_json(path, "remove it, and the duplicates are found again") if path.is_file() else {}
+    remedy = "remove it, and the duplicates are found again"
+    return read_checked(path, remedy, dict[str, list[str]]) if path.is_file() else {}
 
 
 def duplicates_in(duplicates: dict[str, list[str]], shard: str) -> frozenset[str]:
@@ -50,7 +52,7 @@ def note_duplicates(plan: Plan, output: Path, entries: dict[str, Entry]) -> bool
                 duplicates.setdefault(input_.shard, []).append(episode_id)
                 are_new = True
     if are_new:
-        write_json(output / WORK / _DUPLICATES, duplicates)
+        write_checked(output / WORK / _DUPLICATES, duplicates)
     return are_new
 
 

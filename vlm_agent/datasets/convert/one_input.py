@@ -7,16 +7,17 @@ entry is written after the shard; its existence means that the input is converte
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.convert.plan import WORK, Options
-from vlm_agent.datasets.convert.summary import Entry, FileSummary
+from vlm_agent.datasets.convert.summary import Entry, EntryContent, FileSummary
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.selection import SPLITS, Splits, in_mixture
 from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.datasets.sources import Input, Source
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFiles, read_json, sha256_of, write_json
+from vlm_agent.files import HashedFiles, sha256_of
 
 Report = Callable[[int, int, int], None]
 """Called with the numbers of steps, quarantined records and bytes since the last call."""
@@ -50,7 +51,7 @@ class Conversion:
         if not one.summary.episodes_written:
             shard.unlink(missing_ok=True)
         entry = one.entry(input_, files, shard)
-        write_json(entry_path(self._output, input_), entry.content())
+        write_checked(entry_path(self._output, input_), entry.content())
         return entry
 
 
@@ -69,7 +70,7 @@ def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> En
     path = entry_path(output, input_)
     if not path.is_file():
         return None
-    entry = Entry.read(read_json(path, _REMEDY), path)
+    entry = Entry.read(read_checked(path, _REMEDY, EntryContent))
     if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
         return None
     _check_unchanged(input_, entry.summary, written=path.stat().st_mtime)

@@ -78,15 +78,16 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
 def read_plan(output: Path) -> Plan:
     """The plan of the conversion in `output`."""
     content = job(output).read_plan()
-    identity, paths = content["described"], content["where"]
-    options = identity["options"]
-    inputs = (
-        Input(entry["name"], shard.partition("/")[0], shard, tuple(map(Path, paths["inputs"][shard])))
-        for shard, entry in identity["inputs"].items()
-    )
-    screens = ScreenFormat(**options["screens"])
-    splits = tuple(map(Path, paths["splits"]))
-    return Plan(identity["source"], Options(splits, options["mixture"], screens), tuple(inputs))
+    with job(output).parsing_plan():
+        identity, paths = content["described"], content["where"]
+        options = identity["options"]
+        inputs = [
+            Input(entry["name"], shard.partition("/")[0], shard, tuple(map(Path, paths["inputs"][shard])))
+            for shard, entry in identity["inputs"].items()
+        ]
+        screens = ScreenFormat(**options["screens"])
+        splits = tuple(map(Path, paths["splits"]))
+        return Plan(identity["source"], Options(splits, options["mixture"], screens), tuple(inputs))
 
 
 def _differences(before: dict, now: dict) -> list[str]:

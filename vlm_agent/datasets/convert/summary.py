@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
+from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,7 +18,6 @@ from rich.text import Text
 from vlm_agent.console import new_table
 from vlm_agent.datasets.convert.grouping import DISCARDED
 from vlm_agent.datasets.records import Exclusion
-from vlm_agent.errors import DatasetError
 
 QUARANTINE = "quarantine.jsonl"
 
@@ -89,14 +90,28 @@ class Entry:
         return {"summary": vars(self.summary), "had": self.duplicate_ids, "quarantine": self.quarantine}
 
     @classmethod
-    def read(cls, content: dict, path: Path) -> "Entry":
-        try:
-            return cls(FileSummary(**content["summary"]), content["had"], content["quarantine"])
-        except (KeyError, TypeError) as error:
-            raise DatasetError(
-                f"{path} is not an entry of a conversion ({error}); remove it and run the same command again to "
-                "convert its input again"
-            ) from None
+    def read(cls, content: dict) -> "Entry":
+        """`content`: of the kind `EntryContent`."""
+        return cls(FileSummary(**content["summary"]), content["had"], content["quarantine"])
+
+
+@dataclass
+class QuarantinedRecord:
+    """A line of the quarantine."""
+
+    file: str
+    record: int
+    offset: int
+    reason: str
+
+
+@dataclass
+class EntryContent:
+    """What the file of an entry must hold."""
+
+    summary: FileSummary
+    duplicate_ids: Annotated[list[str], Field(validation_alias="had")]
+    quarantine: list[QuarantinedRecord]
 
 
 @dataclass

@@ -10,7 +10,7 @@ other columns are read without the pixels. `datasets.load_dataset("parquet", dat
 images. Column chunks have checksums, which are verified when they are read (`vlm_agent/parquet.py`).
 """
 
-import json
+import hashlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -21,7 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict
 
+from vlm_agent.checked_json import content_of, read_checked, write_checked
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.datasets.shards.index import INDEX, INDEXED, index_in_memory, read_index, write_index
 from vlm_agent.datasets.shards.schema import (
@@ -48,6 +50,7 @@ from vlm_agent.parquet import Footer, ParquetWriter, open_parquet, read_footer
 MANIFEST = "manifest.json"
 
 _REMEDY = "remove it and run the same `vlm-agent convert` again to restore it"
+_REMEDY_OF_MANIFEST = "remove it and run the same `vlm-agent convert` or `annotate` again to restore it"
 
 
 class ShardWriter:
@@ -274,12 +277,8 @@ def read_manifest(directory: Path) -> dict:
             f"{directory} has no {MANIFEST}: it is not a folder of shards, or its conversion is incomplete; run the "
             "same `vlm-agent convert` again to resume"
         )
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        version, _ = manifest["schema_version"], [file["shard"] for file in manifest["files"]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"{path} is not a manifest of shards: {error}") from None
-    if version not in READABLE_VERSIONS:
+    manifest = read_checked(path, _REMEDY_OF_MANIFEST, _Manifest)
+    if (version := manifest["schema_version"]) not in READABLE_VERSIONS:
         readable = ", ".join(map(str, READABLE_VERSIONS))
         raise DatasetError(
             f"{path} has schema version {version}, this program reads {readable}; convert the data again"
@@ -294,9 +293,51 @@ def write_manifest(directory: Path, manifest: dict) -> None:
     the manifest says.
     """
     version = write_index(directory, _shards_of(manifest))
-    with atomic_write(directory / MANIFEST) as temporary:
-        text = json.dumps({"schema_version": version} | manifest, indent=2, ensure_ascii=False)
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_checked(directory / MANIFEST, {"schema_version": version} | manifest, indent=2)
+
+
+def manifest_content(directory: Path) -> bytes:
+    """The bytes of the manifest without its checksum. They identify the shards: they have the sha256 of each source
+    file, and the same conversion by a version without checksums has the same. Raises DatasetError where damaged."""
+    return content_of(directory / MANIFEST, _REMEDY_OF_MANIFEST)
+
+
+def manifest_digest(directory: Path) -> str:
+    """The sha256 of `manifest_content`, by which other files refer to the shards."""
+    return hashlib.sha256(manifest_content(directory)).hexdigest()
+
+
+class _Counts(BaseModel):
+    """Counts that a manifest or one of its files may have, and other keys."""
+
+    model_config = ConfigDict(extra="allow")
+
+    steps_read: int = 0
+    steps_written: int = 0
+    steps_quarantined: int = 0
+    steps_left_out: int = 0
+    episodes_written: int = 0
+    steps_edited: int = 0
+    steps_accepted: int = 0
+
+
+class _File(_Counts):
+    shard: str | None
+
+
+class _Annotation(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+
+
+class _Manifest(_Counts):
+    """What a manifest must have, so that one of another program is refused by the name of a key."""
+
+    schema_version: int
+    files: list[_File]
+    texts: dict[str, dict[str, int]] = {}
+    annotation: _Annotation = _Annotation(model="")
 
 
 def _shards_of(manifest: dict) -> list[tuple[str, int]]:

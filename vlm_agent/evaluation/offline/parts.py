@@ -11,25 +11,38 @@
 The plan alone decides which episodes a part holds, so any process may write any part at any time.
 """
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import job
 from vlm_agent.evaluation.predictions import Prediction, read_predictions, write_predictions
-from vlm_agent.files import atomic_write, file_lock
+from vlm_agent.files import file_lock
 from vlm_agent.jobs import ArrayTask
 
 EPISODES_PER_PART = 16
 
 _UNWRITABLE, _FAILED, _UNREAD, _REPAIRED, _FENCED = "unwritable", "failed", "unread", "repaired", "fenced"
 _REFERENCES = "references"
+
+
+@dataclass
+class _Summary:
+    """What a summary of predictions must hold. `settled`: the steps that needed no decoding."""
+
+    steps: int
+    settled: int | None
+    unwritable: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    repaired: int = 0
+    references: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,7 +94,7 @@ class Parts:
         summary |= {key: list(listed) for key, listed in lines.items() if listed}
         summary |= {_REFERENCES: dict(references)} if references else {}
         summary |= {_FENCED: fenced} if fenced else {}
-        _write_json(path.with_suffix(".json"), summary | ({_REPAIRED: repaired} if repaired else {}))
+        write_checked(path.with_suffix(".json"), summary | ({_REPAIRED: repaired} if repaired else {}))
         write_predictions(path, predictions)
 
     def merge(self, run: str) -> Path:
@@ -93,7 +106,7 @@ class Parts:
         if not self._is_merged(run):
             paths = [self._path(run, number) for number in self.numbers]
             write_predictions(path, (row for part in paths for row in read_predictions(part)))
-            summaries = [json.loads(part.with_suffix(".json").read_text(encoding="utf-8")) for part in paths]
+            summaries = [self._part_summary(run, number) for number in self.numbers]
             from_prefill = [summary["settled"] for summary in summaries]
             total = None if None in from_prefill else sum(from_prefill)
             steps = {"steps": sum(one["steps"] for one in summaries), "settled": total}
@@ -105,14 +118,14 @@ class Parts:
             merged |= {_REFERENCES: dict(references)} if references else {}
             fenced = sum(one.get(_FENCED, 0) for one in summaries)
             merged |= {_FENCED: fenced} if fenced else {}
-            _write_json(self._summary(run), merged | ({_REPAIRED: repaired} if repaired else {}))
+            write_checked(self._summary(run), merged | ({_REPAIRED: repaired} if repaired else {}))
         if not self.failed(run):
             shutil.rmtree(self._folder(run), ignore_errors=True)
         return path
 
     def share_from_prefill(self, run: str) -> float | None:
         """The share of a merged run's steps that needed no decoding; None if the agent does not report it."""
-        summary = json.loads(self._summary(run).read_text(encoding="utf-8"))
+        summary = self._run_summary(run)
         return None if summary["settled"] is None else summary["settled"] / summary["steps"]
 
     def unwritable(self, run: str) -> list[str]:
@@ -129,15 +142,15 @@ class Parts:
 
     def repaired(self, run: str) -> int:
         """The sum of `write`'s counts after `merge`."""
-        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_REPAIRED, 0)
+        return self._run_summary(run).get(_REPAIRED, 0)
 
     def fenced(self, run: str) -> int:
         """The sum of `write`'s counts after `merge`."""
-        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_FENCED, 0)
+        return self._run_summary(run).get(_FENCED, 0)
 
     def references(self, run: str) -> dict[str, int]:
         """The sum of `write`'s counts after `merge`; empty for an agent without references."""
-        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(_REFERENCES, {})
+        return self._run_summary(run).get(_REFERENCES, {})
 
     def merged_path(self, run: str) -> Path:
         return self.output / ("predictions.parquet" if run == AGENT else f"predictions_{run}.parquet")
@@ -148,10 +161,10 @@ class Parts:
 
     def _is_incomplete(self, run: str, number: int) -> bool:
         path = self._path(run, number)
-        return not path.exists() or _FAILED in json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        return not path.exists() or _FAILED in self._part_summary(run, number)
 
     def _lines(self, run: str, key: str) -> list[str]:
-        return json.loads(self._summary(run).read_text(encoding="utf-8")).get(key, [])
+        return self._run_summary(run).get(key, [])
 
     def _is_merged(self, run: str) -> bool:
         return self._summary(run).exists() and self.merged_path(run).exists() and not self.failed(run)
@@ -164,6 +177,16 @@ class Parts:
 
     def _summary(self, run: str) -> Path:
         return self.output / "parts" / f"{run}.json"
+
+    def _run_summary(self, run: str) -> dict[str, Any]:
+        predictions = self.merged_path(run)
+        remedy = f"remove it and {predictions} and run the same command again to predict them again"
+        return read_checked(self._summary(run), remedy, _Summary)
+
+    def _part_summary(self, run: str, number: int) -> dict[str, Any]:
+        path = self._path(run, number)
+        remedy = f"remove it and {path.name} beside it and run the same command again to predict the part again"
+        return read_checked(path.with_suffix(".json"), remedy, _Summary)
 
 
 @contextmanager
@@ -179,8 +202,3 @@ def lock_output(output: Path, task: ArrayTask) -> Iterator[None]:
             own = output / "parts" / f"lock-{task.index}-of-{task.count}"
             stack.enter_context(file_lock(own, job(output).refusal))
         yield
-
-
-def _write_json(path: Path, content: dict) -> None:
-    with atomic_write(path) as part:
-        part.write_text(json.dumps(content), encoding="utf-8")

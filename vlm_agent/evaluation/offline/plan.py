@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.action_languages import ActionLanguage, language_settings
-from vlm_agent.datasets.shards.dataset import MANIFEST
+from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.identity import AGENT, READ_ELEMENTS, identity_differences, with_current_keys
-from vlm_agent.files import sha256_of
 from vlm_agent.jobs import Job, differences
 
 PLAN = "plan.json"
@@ -46,7 +45,7 @@ class Plan:
         return {
             "version": VERSION,
             **self.agent,
-            "shards": sha256_of([self.benchmark.shards / MANIFEST]),
+            "shards": manifest_digest(self.benchmark.shards),
             "split": self.benchmark.split,
             "limit": self.benchmark.limit,
             **({"draw": self.benchmark.draw} if self.benchmark.draw else {}),
@@ -84,21 +83,21 @@ def read_plan(output: Path) -> Plan:
     content = job(output).read_plan()
     if content["described"].get("version") != VERSION:
         raise DatasetError(f"{output / PLAN} is not of version {VERSION}; use another folder")
-    identity, others = with_current_keys(content["described"]), content["given"]
-    benchmark = Benchmark(
-        name=others["benchmark"],
-        shards=others["shards"],
-        split=identity["split"],
-        groups=others["groups"],
-        limit=identity["limit"],
-        **identity.get("draw", {}),
-        dialect=others["dialect"],
-        further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
-    )
-    agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
-    plan = Plan(
-        agent, others["place"], benchmark, others["passes"], others.get("text_notes", {}), others.get("label", AGENT)
-    )
+    with job(output).parsing_plan():
+        identity, others = with_current_keys(content["described"]), content["given"]
+        benchmark = Benchmark(
+            name=others["benchmark"],
+            shards=others["shards"],
+            split=identity["split"],
+            groups=others["groups"],
+            limit=identity["limit"],
+            **identity.get("draw", {}),
+            dialect=others["dialect"],
+            further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
+        )
+        agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
+        notes, label = others.get("text_notes", {}), others.get("label", AGENT)
+        plan = Plan(agent, others["place"], benchmark, others["passes"], notes, label)
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")
     return plan

@@ -7,7 +7,6 @@ OUT/report.html
 OUT/parts/                  predictions during the evaluation (see `parts.py`)
 """
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents import AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.loading import load_agent
+from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
@@ -42,7 +42,6 @@ from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, 
 from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import score
-from vlm_agent.files import atomic_write
 from vlm_agent.jobs import ArrayTask
 from vlm_agent.screens.understand import Readers
 
@@ -170,8 +169,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
-    with atomic_write(output / "metrics.json") as part:
-        part.write_text(json.dumps(scores, indent=2))
+    write_checked(output / "metrics.json", scores, indent=2)
     shown = {_label(plan, run): row for run, row in scores.items()}
     write_report(
         output / "report.html",

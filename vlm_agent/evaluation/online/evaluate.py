@@ -19,6 +19,7 @@ from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
+from vlm_agent.checked_json import write_checked
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.episodes import Action, Episode
@@ -36,7 +37,6 @@ from vlm_agent.evaluation.online.runs import (
 from vlm_agent.evaluation.online.scores import online_scores
 from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
-from vlm_agent.files import write_json
 from vlm_agent.jobs import Job
 from vlm_agent.screens.understand import Readers
 
@@ -109,7 +109,7 @@ def evaluate_online(
             readers,
         )
         content = _content(attempts, runs, {"agent": settings.display_name, **identity, "tasks": tasks})
-        write_json(output / ONLINE, content)
+        write_checked(output / ONLINE, content)
     shown = {settings.run_label if run == AGENT else run: rows for run, rows in content["runs"].items()}
     console.print(*online_tables(shown))
     for fact, text in elements_fact(identity).items():

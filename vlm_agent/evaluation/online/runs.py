@@ -4,10 +4,9 @@ OUT/<run>/00012/              the trace (see `vlm_agent/datasets/sources/traces.
 OUT/<run>/00012/result.json   written last: the task is finished
 """
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vlm_agent.acting.guard import Guard
@@ -17,12 +16,12 @@ from vlm_agent.acting.read_elements import ReadElements
 from vlm_agent.agents import Agent
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
-from vlm_agent.files import atomic_write
 
 RESULT = "result.json"
 
@@ -86,9 +85,28 @@ def play(
         "expert_steps": len(actions),
         **asdict(ending),
     }
-    with atomic_write(folder / RESULT) as part:
-        part.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_checked(folder / RESULT, result)
     return result
+
+
+@dataclass
+class _Result:
+    """What `result.json` must hold for the scores."""
+
+    task: str
+    subset: str
+    template: str
+    memory: bool
+    goal: str
+    reached: bool
+    success: bool
+    expert_steps: int
+    reason: str
+    steps: int
+    unparsed: int
+    tokens: tuple[int, int] | None
+    seconds: dict[str, float]
+    calls: int | None = None
 
 
 def is_done(folder: Path) -> bool:
@@ -96,5 +114,5 @@ def is_done(folder: Path) -> bool:
 
 
 def read_result(folder: Path) -> dict:
-    """The result of a finished task."""
-    return json.loads((folder / RESULT).read_text(encoding="utf-8"))
+    """The result of a finished task. Raises DatasetError where its file is damaged."""
+    return read_checked(folder / RESULT, "remove it and run the same command again to repeat the task", _Result)

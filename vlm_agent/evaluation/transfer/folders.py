@@ -45,11 +45,14 @@ def read_evaluations(folders: Mapping[str, Path]) -> list[Evaluation]:
 
 def _read(name: str, folder: Path) -> Evaluation:
     plan = job(folder).read_plan()
-    identity, settings = with_current_keys(plan["described"]), plan["given"]
-    if AGENT not in identity["runs"] or not (folder / "metrics.json").is_file():
+    with job(folder).parsing_plan():
+        identity, settings = with_current_keys(plan["described"]), plan["given"]
+        is_finished = AGENT in identity["runs"] and (folder / "metrics.json").is_file()
+        data = {key: identity.get(key, settings.get(key)) for key in _SAME}
+        found = Evaluation(name, folder, {key: identity[key] for key in ("agent", "language")}, data)
+    if not is_finished:
         raise DatasetError(f"{folder} is not a finished evaluation; run the same evaluate command again to complete it")
-    data = {key: identity.get(key, settings.get(key)) for key in _SAME}
-    return Evaluation(name, folder, {key: identity[key] for key in ("agent", "language")}, data)
+    return found
 
 
 def _check_same_data(evaluations: Sequence[Evaluation]) -> None:

@@ -15,7 +15,6 @@ hides a wrong merge. In float32 only the weights differ: not at all for a float3
 the rounding of the merged weights. The bound for that is the rounding of the run's own arithmetic.
 """
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -28,6 +27,7 @@ from accelerate.utils import send_to_device
 from peft import PeftModel
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_folder, is_free
 from vlm_agent.models.build import load, read_model_recipe, save
@@ -150,7 +150,7 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
         divergences = Divergences(*(divergence(reference, other) for other in (after, own, base)))
         agreement = compare(reference, after)
         merge = Merge(str(run), len(batches), recipe.dtype, recipe.quantisation, agreement, divergences)
-        (folder / MERGE_FILE).write_text(json.dumps(asdict(merge), indent=2) + "\n", encoding="utf-8")
+        write_checked(folder / MERGE_FILE, asdict(merge), indent=2)
         if merge.objection is not None:
             folder.replace(refused)
             raise MergeError(
@@ -170,7 +170,7 @@ def _write_card(folder: Path, run: Path, output: Path, merge: Merge) -> None:
         folder,
         read_recipe(of_run.recipe),
         read_sources(of_run.run),
-        json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {},
+        read_checked(record, "train again") if record.is_file() else {},
         output.absolute().name,
         {
             "merged from": f"the adapter {of_run.run.absolute().name}",

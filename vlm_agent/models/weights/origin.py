@@ -4,14 +4,13 @@ RUN/sources.json: for each checkpoint of the recipe its commit on the hub, or fo
 """
 
 import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from huggingface_hub import try_to_load_from_cache
 
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import CheckpointError
-from vlm_agent.files import write_json
 from vlm_agent.models.run_layout import base_folder, trained
 from vlm_agent.recipe.model import ModelRecipe, Source
 
@@ -41,13 +40,14 @@ def record_sources(run: Path, recipe: ModelRecipe) -> None:
     if (run / SOURCES_FILE).exists():
         check_sources(run, recipe)
     else:
-        write_json(run / SOURCES_FILE, sources_of(recipe))
+        write_checked(run / SOURCES_FILE, sources_of(recipe))
 
 
 def read_sources(run: Path) -> dict[str, dict[str, str]]:
     """{} for a run of a version that did not record them."""
     path = run / SOURCES_FILE
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    remedy = "restore it from a copy of the run, or remove it: the checkpoints are then not compared"
+    return read_checked(path, remedy, dict[str, dict[str, str]]) if path.exists() else {}
 
 
 def check_sources(run: Path, recipe: ModelRecipe) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformers import PretrainedConfig
 
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_content
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.recipe.run import Recipe
@@ -52,8 +52,8 @@ class ShardDataModule(DataModule):
 
     @property
     def data_digest(self) -> str:
-        """sha256 of the manifest of the shards, and of other data that the kind of sentences reads."""
-        return hashlib.sha256((self.folder / MANIFEST).read_bytes() + self.kind.digest()).hexdigest()
+        """sha256 of the content of the shards' manifest, and of other data that the kind of sentences reads."""
+        return hashlib.sha256(manifest_content(self.folder) + self.kind.digest()).hexdigest()
 
     @property
     def reads(self) -> str:

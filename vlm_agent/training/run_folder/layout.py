@@ -16,7 +16,6 @@ RUN/README.md         the model card; RUN/model/README.md is the same (`vlm_agen
 RUN/run.json          versions, commit, data, figures; written last: it means finished
 """
 
-import json
 import platform
 import subprocess
 import sys
@@ -24,9 +23,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.datasets.shards.dataset import MANIFEST
+from vlm_agent.checked_json import write_checked
+from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError
-from vlm_agent.files import atomic_write, sha256_of
+from vlm_agent.files import atomic_write
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import FINISHED, RECIPE_FILE
 from vlm_agent.models.weights.origin import read_sources
@@ -80,11 +80,10 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
         "sources": read_sources(run),
         "shards": recipe.data.shards,
         "manifest": manifest,
-        "manifest_sha256": None if shards is None else sha256_of([shards / MANIFEST]),
+        "manifest_sha256": None if shards is None else manifest_digest(shards),
     }
     write_card(run, recipe, record["sources"], record, run.absolute().name)
-    with atomic_write(run / FINISHED) as temporary:
-        temporary.write_text(json.dumps(record, indent=2), encoding="utf-8")
+    write_checked(run / FINISHED, record, indent=2)
 
 
 def _commit() -> str | None:

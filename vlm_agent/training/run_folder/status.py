@@ -17,11 +17,12 @@ outside writes nothing else.
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import UserError
 from vlm_agent.training.run_folder.checkpoint_record import RECORD
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
@@ -31,6 +32,7 @@ LEDGER, LOGS = "slurm.tsv", "logs"
 _FINISHED, _STOPPED, _CHECKPOINTS, _RECIPE = "run.json", "stopped", "checkpoints", "recipe.yaml"
 _MERGED = "merge.json"
 _TRAINER_STATE = "trainer_state.json"
+_REMEDY = "restore it from a copy of the run"
 _LOG_TAIL = 1 << 16
 _START = "\n=== "
 _ERRORS = (
@@ -87,6 +89,26 @@ class Status:
     error: str | None
 
 
+@dataclass
+class _Figures:
+    steps: int
+    last_losses: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Finished:
+    """What run.json must hold."""
+
+    figures: _Figures
+
+
+@dataclass
+class _Merged:
+    """What merge.json must hold."""
+
+    run: str
+
+
 def read_status(run: Path) -> Status:
     """Raises StatusError where `run` is not a run folder."""
     if not any((run / name).exists() for name in (_FINISHED, _RECIPE, LEDGER, _CHECKPOINTS)):
@@ -96,7 +118,7 @@ def read_status(run: Path) -> Status:
     progress = read_progress(run / PROGRESS)
     figures = _last_with(progress, "loss")
     if finished:
-        record = json.loads((run / _FINISHED).read_text(encoding="utf-8"))["figures"]
+        record = read_checked(run / _FINISHED, _REMEDY, _Finished)["figures"]
         step = steps = record["steps"]
         loss, eta = figures.get("loss", record.get("last_losses", {}).get("loss")), None
     elif figures:
@@ -122,7 +144,7 @@ def _state(run: Path, finished: bool, events: list[Event]) -> str:
     if finished:
         return "finished"
     if (run / _MERGED).is_file():
-        return f"merged from {json.loads((run / _MERGED).read_text(encoding='utf-8'))['run']}"
+        return f"merged from {read_checked(run / _MERGED, _REMEDY, _Merged)['run']}"
     training = training_state(run)
     last = events[-1] if events else None
     if training is not None and training.startswith("running"):

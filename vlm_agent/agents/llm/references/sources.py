@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from vlm_agent.agents.llm.prompts import action_in_words
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.checked_json import read_checked
+from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_digest
 from vlm_agent.episodes import Action, Screen, UiElement
 from vlm_agent.errors import DatasetError, UserError
-from vlm_agent.files import read_json, sha256_of
+from vlm_agent.files import sha256_of
 from vlm_agent.parquet import open_parquet
 
 PREDICTIONS, PLAN = "predictions.parquet", "plan.json"
@@ -85,7 +86,7 @@ class Demonstrated:
         return self._dataset.step(number, 0).screen
 
     def digest(self) -> str:
-        return sha256_of([self.folder / MANIFEST])
+        return manifest_digest(self.folder)
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class Predicted:
 
     def _shards_of_the_plan(self) -> Path:
         """Raises one of several errors for a plan that is damaged or missing."""
-        return Path(read_json(self.folder / PLAN, "evaluate again")["given"]["shards"])
+        return Path(read_checked(self.folder / PLAN, "evaluate again")["given"]["shards"])
 
     @cached_property
     def _places(self) -> dict[str, int]:

@@ -18,9 +18,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.console import Progress
 from vlm_agent.errors import CheckpointError, TrainingError
-from vlm_agent.files import atomic_write, write_json
+from vlm_agent.files import atomic_write
 from vlm_agent.jobs import Job
 from vlm_agent.settings import Section
 
@@ -94,11 +95,11 @@ def train(
         job.write_or_verify_plan({"settings": settings.model_dump(mode="json", exclude={"output"}), **(identity or {})})
         if (folder / FINISHED).is_file():
             console.print(f"{folder} is complete", highlight=False, soft_wrap=True)
-            return json.loads((folder / FINISHED).read_text(encoding="utf-8"))
+            return read_checked(folder / FINISHED, "remove the folder and train again")
         state = _train(settings, model, loss_of, console, folder)
         save(folder)
         record = {"steps": state.step, "seconds": round(state.seconds, 1), "torch": torch.__version__}
-        write_json(folder / FINISHED, record)
+        write_checked(folder / FINISHED, record)
         (folder / CHECKPOINT).unlink(missing_ok=True)
         return record
 
