@@ -109,7 +109,7 @@ def test_the_tasks_of_an_array_share_the_shards_and_finish_completes_them(
         assert main(_output(words, output, "--shard-index", task, "--shard-count", count)) == 0
         extracted.append(set(output.rglob("*.npy")) - before)
         assert not (output / "manifest.json").exists()
-    assert [len(files) for files in extracted] == [2, 2, 0][:count]
+    assert [len(files) for files in extracted] == [3, 3, 0][:count]
     assert main(["features", "--finish", "--output", str(output)]) == 0
     assert _tree(output) == uninterrupted
 
@@ -152,7 +152,7 @@ def test_a_disk_without_room_is_refused_before_weights_are_read(words, tmp_path,
     monkeypatch.setattr("vlm_agent.models.features.job.run.load_extractor", None)
     assert main(_output(words, tmp_path / "out")) == FAILED
     printed = capsys.readouterr()
-    size = 20 * (32 * 2 + 16) + SHARDS * 2 * 128
+    size = 20 * (32 * 2 + 16 + 4) + SHARDS * 3 * 128
     assert f"{size:,} bytes" in printed.out
     assert f"needs {size:,} more bytes, and its disk has 100 free" in printed.err
     assert not (tmp_path / "out").exists()

@@ -1,5 +1,6 @@
 """A store of features is checked before training, and finds the features of a screen by its pixels."""
 
+import hashlib
 import json
 import pickle
 import re
@@ -12,9 +13,11 @@ import pytest
 from helpers import vision_towers
 from helpers.feature_shards import write_several
 
+from vlm_agent.checked_json import content_of, read_checked
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
+from vlm_agent.files import write_json
 from vlm_agent.models.features import load_extractor
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.features.store.pixels import PixelIndex, pixel_digest
@@ -73,7 +76,7 @@ def test_every_episode_of_every_split_has_its_own_features(made, settings):
         assert len(dataset)
         for index, episode in enumerate(dataset):
             features = store.steps(dataset, index)
-            assert isinstance(features, np.memmap)
+            assert isinstance(features[0], np.memmap)
             assert np.array_equal(features, extractor.extract([step.screenshot for step in episode.steps]))
 
 
@@ -156,7 +159,7 @@ def test_a_folder_without_a_manifest_is_incomplete(copy):
 @pytest.mark.parametrize("content", ["{", "[]", '{"features_version": 1}', '{"files": [], "schema_version": 2}'])
 def test_another_manifest_is_refused(copy, content):
     (copy / "features" / "manifest.json").write_text(content)
-    with pytest.raises(DatasetError, match=r"manifest.json is not a manifest of features"):
+    with pytest.raises(DatasetError, match=r"manifest.json (is not a manifest of features|is damaged)"):
         FeatureStore(copy / "features")
 
 
@@ -174,20 +177,20 @@ def test_another_manifest_is_refused(copy, content):
 )
 def test_a_manifest_with_a_wrong_key_is_refused_by_name(copy, key, value, complaint):
     path = copy / "features" / "manifest.json"
-    manifest = json.loads(path.read_text())
+    manifest = read_checked(path, "")
     section, _, name = key.rpartition(".")
     content = manifest[section] if section else manifest
     content.pop(name)
     if value is not None:
         content[name] = value
-    path.write_text(json.dumps(manifest))
+    write_json(path, manifest)
     with pytest.raises(DatasetError, match=re.escape(f"{path} is not a manifest of features: {complaint};")):
         FeatureStore(copy / "features")
 
 
 def test_a_manifest_of_a_later_version_is_refused(copy):
     path = copy / "features" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"features_version": 99}))
+    write_json(path, read_checked(path, "") | {"features_version": 99})
     with pytest.raises(DatasetError, match=r"manifest.json has features_version 99, this program reads 1"):
         FeatureStore(copy / "features")
 
@@ -214,7 +217,7 @@ def test_features_of_another_extractor_or_form_are_refused(made, dataset, settin
 
 def test_features_of_another_size_are_refused(copy, dataset, settings, checkpoint, tmp_path):
     path = copy / "features" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"tokens": 9}))
+    write_json(path, read_checked(path, "") | {"tokens": 9})
     complaint = _complaint(copy, dataset, settings)
     assert f"{path} has features of size (9, 32) (tokens, numbers), and model.features has (16, 32)" in complaint
 
@@ -293,19 +296,58 @@ def test_a_missing_step_is_refused_by_name(copy, settings):
 
 def test_a_shard_with_another_number_of_steps_is_refused_by_name(copy, settings):
     manifest = copy / "features" / "manifest.json"
-    content = json.loads(manifest.read_text())
+    content = read_checked(manifest, "")
     content["files"][0]["steps"] = 9
-    manifest.write_text(json.dumps(content))
+    write_json(manifest, content)
     complaint = _complaint(copy, ShardDataset(copy / "shards"), settings)
     assert f"{copy / 'features' / FIRST}.npy has the features of 9 steps, and" in complaint
 
 
 def test_a_shard_without_features_is_refused_by_name(copy, settings):
     manifest = copy / "features" / "manifest.json"
-    content = json.loads(manifest.read_text())
+    content = read_checked(manifest, "")
     del content["files"][0]
-    manifest.write_text(json.dumps(content))
+    write_json(manifest, content)
     assert "manifest.json lacks general-00000-of-00001.npy" in _complaint(copy, ShardDataset(copy / "shards"), settings)
+
+
+def test_a_flipped_bit_in_features_is_noticed_when_the_step_is_read(copy):
+    path = copy / "features" / f"{FIRST}.npy"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 4
+    path.write_bytes(content)
+    dataset, store = ShardDataset(copy / "shards"), FeatureStore(copy / "features")
+    last = [index for index in range(len(dataset)) if dataset.place(index)[0].startswith(FIRST)][-1]
+    features = store.steps(dataset, last)
+    assert all(len(features[step]) for step in range(len(features) - 1))
+    with pytest.raises(DatasetError, match=r"npy is damaged \(the checksum of step 9 differs\); remove it and run"):
+        features[len(features) - 1]
+    with pytest.raises(DatasetError, match="the checksum of step 9 differs"):
+        store.find(dataset[last].steps[-1].screenshot)
+
+
+def test_features_of_an_earlier_version_are_read_without_checksums(copy, settings):
+    manifest = copy / "features" / "manifest.json"
+    content = read_checked(manifest, "")
+    for file in content["files"]:
+        del file["sums_sha256"]
+    write_json(manifest, content)
+    for path in (copy / "features").rglob("*.sums.npy"):
+        path.unlink()
+    dataset, store = ShardDataset(copy / "shards"), FeatureStore(copy / "features")
+    store.check(dataset, settings)
+    for number, step in enumerate(dataset[0].steps):
+        assert np.array_equal(store.find(step.screenshot), store.steps(dataset, 0)[number])
+
+
+def test_features_of_shards_of_an_earlier_version_remain_valid(copy, settings):
+    """Earlier versions wrote manifests without a checksum, and features referred to the bytes of the whole file."""
+    manifest = copy / "shards" / "manifest.json"
+    earlier = content_of(manifest, "")
+    manifest.write_bytes(earlier)
+    FeatureStore(copy / "features").check(ShardDataset(copy / "shards"), settings)
+    digest = FeatureStore(copy / "features").manifest["shards"]["manifest_sha256"]
+    assert digest == hashlib.sha256(earlier).hexdigest()
 
 
 def test_an_array_of_python_objects_is_never_unpickled(copy, settings):

@@ -36,7 +36,7 @@ def test_features_of_a_new_extractor_are_extracted_and_found(shards, tmp_path):
     store, dataset = FeatureStore(tmp_path / "out"), ShardDataset(shards)
     store.check(dataset, FeatureSettings(extractor="mean_colour"))
     colours = np.stack([step.screenshot.mean((0, 1)) for step in dataset[1].steps])
-    np.testing.assert_allclose(store.steps(dataset, 1)[:, 0], colours, rtol=1e-3)
+    np.testing.assert_allclose(np.stack(store.steps(dataset, 1))[:, 0], colours, rtol=1e-3)
     np.testing.assert_allclose(store.find(dataset[1].steps[3].screenshot)[0], colours[3], rtol=1e-3)
 
 

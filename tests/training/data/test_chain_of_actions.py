@@ -212,7 +212,7 @@ def test_past_screens_come_first(planned):
     stored = plan.kind.features.steps(plan.shards, 2)
     found = sentences_of(plan)
     assert [len(found[f"2 step {number}"].screens) for number in range(4)] == [1, 2, 3, 3]
-    assert np.array_equal(np.stack(found["2 step 4"].screens), stored[2:5])
+    assert np.array_equal(np.stack(found["2 step 4"].screens), np.stack(stored)[2:5])
 
 
 def test_on_grey_screens_only_the_features_differ_and_are_those_of_a_grey_screen(planned):

@@ -1,6 +1,5 @@
 """A trained model, also an adapter, remembers the features of its training, and its next training refuses others."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -9,8 +8,10 @@ import yaml
 from helpers import auto_ui_run, tiny
 from transformers import AutoTokenizer, T5Config, T5ForConditionalGeneration
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.errors import DatasetError
+from vlm_agent.files import write_json
 from vlm_agent.models.build import configuration_of, load
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.run_layout import trained
@@ -35,9 +36,9 @@ def extract(shards: Path, output: Path, *options: str) -> Path:
 
 def of_other_weights(features: Path, copy: Path) -> Path:
     shutil.copytree(features, copy)
-    manifest = json.loads((copy / "manifest.json").read_text())
+    manifest = read_checked(copy / "manifest.json", "")
     manifest["extractor"]["digest"] = "0" * 64
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    write_json(copy / "manifest.json", manifest)
     return copy
 
 

@@ -7,13 +7,22 @@ from pathlib import Path
 
 import numpy as np
 
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import atomic_write, read_json, write_json
+from vlm_agent.files import atomic_write
 from vlm_agent.models.features.extractor import Extractor, NonFiniteFeaturesError
 from vlm_agent.models.features.job.loading import LoadedEpisode, loaded_episodes
 from vlm_agent.models.features.job.plan import WORK
-from vlm_agent.models.features.store.layout import DIGEST_SIZE, DTYPE, FeatureFile, features_name, pixels_name
+from vlm_agent.models.features.store.layout import (
+    DIGEST_SIZE,
+    DTYPE,
+    FeatureFile,
+    features_name,
+    pixels_name,
+    row_sum,
+    sums_name,
+)
 
 
 class ArrayWriter:
@@ -58,7 +67,7 @@ def read_entry(output: Path, shard: str) -> FeatureFile | None:
     path = entry_path(output, shard)
     if not path.is_file():
         return None
-    content = read_json(path, "remove it and run the same command again")
+    content = read_checked(path, "remove it and run the same command again")
     for name, size in content["sizes"].items():
         file = output / name
         if not file.is_file() or file.stat().st_size != size:
@@ -82,19 +91,22 @@ class ShardExtraction:
         self._batch_size, self._workers, self._report = batch_size, workers, report
 
     def extract(self, shard: str, episodes: Sequence[int]) -> FeatureFile:
-        """Writes both files of a shard, then its entry. `episodes`: all episodes of the shard, in order.
+        """Writes the files of a shard, then its entry. `episodes`: all episodes of the shard, in order.
 
         Raises DatasetError that names episode and step where features are not finite.
         """
         steps = self._dataset.steps_by_shard[shard]
-        features, pixels = self._output / features_name(shard), self._output / pixels_name(shard)
+        features, pixels, sums = (self._output / name(shard) for name in (features_name, pixels_name, sums_name))
         with ExitStack() as stack:
             writer = stack.enter_context(_array_file(features, DTYPE, (steps, *self._extractor.shape)))
             pixel_writer = stack.enter_context(_array_file(pixels, "uint8", (steps, DIGEST_SIZE)))
+            sum_writer = stack.enter_context(_array_file(sums, "uint32", (steps,)))
             done = 0
             for batch in self._batches(episodes):
                 done += len(batch)
-                writer.append(self._features(batch))
+                rows = np.ascontiguousarray(self._features(batch))
+                writer.append(rows)
+                sum_writer.append(np.array([row_sum(row) for row in rows], np.uint32))
                 pixel_writer.append(np.frombuffer(b"".join(digest for *_, digest in batch), np.uint8))
                 self._report(len(batch))
             if done != steps:
@@ -102,9 +114,10 @@ class ShardExtraction:
                     f"{self._dataset.directory / shard} has {done} steps, and its index has {steps}; run the same "
                     "`vlm-agent convert` again to restore it"
                 )
-            file = FeatureFile(shard, steps, writer.close(), pixel_writer.close())
-        sizes = {path.relative_to(self._output).as_posix(): path.stat().st_size for path in (features, pixels)}
-        write_json(entry_path(self._output, shard), {"file": file.content(), "sizes": sizes})
+            file = FeatureFile(shard, steps, writer.close(), pixel_writer.close(), sum_writer.close())
+        paths = (features, pixels, sums)
+        sizes = {path.relative_to(self._output).as_posix(): path.stat().st_size for path in paths}
+        write_checked(entry_path(self._output, shard), {"file": file.content(), "sizes": sizes})
         return file
 
     def _batches(self, episodes: Sequence[int]) -> Iterator[list[tuple[str, int, np.ndarray, bytes]]]:

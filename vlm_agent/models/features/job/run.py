@@ -13,16 +13,16 @@ import torch
 from rich.console import Console
 
 import vlm_agent
+from vlm_agent.checked_json import write_checked
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import write_json
 from vlm_agent.jobs import ArrayTask
 from vlm_agent.models.features import feature_shape, load_extractor
 from vlm_agent.models.features.extractor import Extractor
 from vlm_agent.models.features.job.extraction import ShardExtraction, read_entry
 from vlm_agent.models.features.job.plan import FeaturePlan, job, plan_of
-from vlm_agent.models.features.store.layout import DIGEST_SIZE, DTYPE, VERSION, FeatureFile, shards_digest
+from vlm_agent.models.features.store.layout import DIGEST_SIZE, DTYPE, SUM_SIZE, VERSION, FeatureFile, shards_digest
 from vlm_agent.recipe.model import FeatureSettings
 
 _HEADER = 128
@@ -134,8 +134,8 @@ def _episodes_by_shard(dataset: ShardDataset) -> dict[str, list[int]]:
 
 
 def _bytes(steps: int, shape: tuple[int, int]) -> int:
-    """The size of both files of a shard."""
-    return steps * (shape[0] * shape[1] * 2 + DIGEST_SIZE) + 2 * _HEADER
+    """The size of the files of a shard."""
+    return steps * (shape[0] * shape[1] * 2 + DIGEST_SIZE + SUM_SIZE) + 3 * _HEADER
 
 
 def _announce(console: Console, dataset: ShardDataset, shape: tuple[int, int], output: Path, total: int) -> None:
@@ -200,7 +200,7 @@ def _write_manifest(output: Path, plan: FeaturePlan, dataset: ShardDataset) -> N
             f"{', …' if len(missing) > 5 else ''}); run their part of the job array again, or the same command without "
             "--shard-index"
         )
-    write_json(output / MANIFEST, _manifest(plan, files))
+    write_checked(output / MANIFEST, _manifest(plan, files))
 
 
 def _manifest(plan: FeaturePlan, files: Sequence[FeatureFile]) -> dict:

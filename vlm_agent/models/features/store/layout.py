@@ -1,15 +1,17 @@
 """Names and checks of the files in a folder of features."""
 
-import json
+import zlib
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
+from tokenize import TokenError
 from types import NoneType
 from typing import Any, get_args
 
 import numpy as np
 
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.checked_json import read_checked
+from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import sha256_of
 from vlm_agent.recipe.model import FeatureSettings
@@ -17,28 +19,34 @@ from vlm_agent.recipe.model import FeatureSettings
 VERSION = 1
 DTYPE = "float16"
 DIGEST_SIZE = 16
+SUM_SIZE = 4
 FORMS: tuple[str, ...] = get_args(FeatureSettings.model_fields["form"].annotation)
 REMEDY = "remove it and run the same `vlm-agent features` again to restore it"
 
 
 @dataclass(frozen=True)
 class FeatureFile:
-    """The features of one shard. `shard`: its path in the folder of shards. `steps`: the number of its steps."""
+    """The features of one shard. `shard`: its path in the folder of shards. `steps`: the number of its steps.
+
+    `sums_sha256`: of the file of checksums; None for features of earlier versions, which are read without them.
+    """
 
     shard: str
     steps: int
     sha256: str
     pixels_sha256: str
+    sums_sha256: str | None = None
 
     def content(self) -> dict:
         """The file as an entry of the manifest."""
         return {"shard": self.shard, "features": features_name(self.shard), "pixels": pixels_name(self.shard)} | {
-            key: value for key, value in asdict(self).items() if key != "shard"
+            key: value for key, value in asdict(self).items() if key != "shard" and value is not None
         }
 
     @classmethod
     def read(cls, content: dict) -> "FeatureFile":
-        return cls(content["shard"], content["steps"], content["sha256"], content["pixels_sha256"])
+        keys = ("shard", "steps", "sha256", "pixels_sha256")
+        return cls(**{key: content[key] for key in keys}, sums_sha256=content.get("sums_sha256"))
 
 
 def features_name(shard: str) -> str:
@@ -51,9 +59,19 @@ def pixels_name(shard: str) -> str:
     return str(PurePosixPath(shard).with_suffix(".pixels.npy"))
 
 
+def sums_name(shard: str) -> str:
+    """The path of the checksums of a shard's features in the folder."""
+    return str(PurePosixPath(shard).with_suffix(".sums.npy"))
+
+
+def row_sum(row: np.ndarray) -> int:
+    """The CRC-32 of the features of a step: (T, D)."""
+    return zlib.crc32(np.ascontiguousarray(row).data.cast("B"))
+
+
 def shards_digest(dataset: ShardDataset) -> str:
-    """The sha256 of the manifest of a folder of shards, which has the sha256 of each source file."""
-    return sha256_of([dataset.directory / MANIFEST])
+    """The digest of the manifest of a folder of shards, which has the sha256 of each source file."""
+    return manifest_digest(dataset.directory)
 
 
 def read_feature_manifest(folder: Path) -> dict:
@@ -64,8 +82,8 @@ def read_feature_manifest(folder: Path) -> dict:
             f"{folder} has no {MANIFEST}: it is not a folder of features, or its extraction is incomplete; run the "
             "same `vlm-agent features` again to resume"
         )
+    manifest = read_checked(path, "remove it and run the same `vlm-agent features` again to restore it")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
         version = checked(manifest, "features_version", int)
         if version == VERSION:
             _check_manifest(manifest)
@@ -90,6 +108,8 @@ def _check_manifest(manifest: dict) -> None:
     for number, entry in enumerate(checked(manifest, "files", list)):
         for key, kind in (("shard", str), ("steps", int), ("sha256", str), ("pixels_sha256", str)):
             checked({f"files[{number}]": entry}, f"files[{number}].{key}", kind)
+        if "sums_sha256" in entry:
+            checked({f"files[{number}]": entry}, f"files[{number}].sums_sha256", str)
 
 
 def check_extractor(content: Any, key: str) -> None:
@@ -122,15 +142,26 @@ def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
         array = _mapped(path, stat.st_size, stat.st_mtime_ns)
     except FileNotFoundError:
         raise DatasetError(f"{path} is missing; {REMEDY.removeprefix('remove it and ')}") from None
-    except (ValueError, EOFError) as error:
-        raise DatasetError(f"{path} is damaged ({error}); {REMEDY}") from None
+    except _DAMAGED_HEADER as error:
+        reason = str(error).partition("\n")[0]
+        raise DatasetError(f"{path} is damaged ({reason}); {REMEDY}") from None
     if array.dtype != np.dtype(dtype) or array.shape != shape:
         raise DatasetError(f"{path} holds {array.dtype} {array.shape}, and {dtype} {shape} is expected; {REMEDY}")
     return array
+
+
+def check_digest(path: Path, sha256: str) -> None:
+    """Reads the whole file. Raises DatasetError where it has another SHA-256."""
+    if sha256_of([path]) != sha256:
+        raise DatasetError(f"{path} is damaged (its SHA-256 differs from the manifest's); {REMEDY}")
+
+
+_DAMAGED_HEADER = (ValueError, EOFError, TypeError, OverflowError, SyntaxError, TokenError, MemoryError)
+"""NumPy's errors for a header that it cannot parse, or an array that the file cannot hold."""
 
 
 @lru_cache(maxsize=128)
 def _mapped(path: Path, size: int, mtime_ns: int) -> np.ndarray:
     """Cached, so that a step does not parse the header again. Few, because each mapping keeps a file descriptor, as
     does every array that still refers to one. A fork may use it."""
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    return np.lib.format.open_memmap(path, mode="r")

@@ -1,7 +1,7 @@
 """Reads a folder of features."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -14,19 +14,25 @@ from vlm_agent.models.features import extractor_digest, feature_shape
 from vlm_agent.models.features.store.layout import (
     DIGEST_SIZE,
     DTYPE,
+    REMEDY,
     FeatureFile,
+    check_digest,
     features_name,
     open_array,
     pixels_name,
     read_feature_manifest,
+    row_sum,
     shards_digest,
+    sums_name,
 )
 from vlm_agent.models.features.store.pixels import PixelIndex, pixel_digest
 from vlm_agent.recipe.model import FeatureSettings
 
 
 class FeatureStore:
-    """A complete folder of features. Safe to share between threads, to pickle, and to fork into DataLoader workers.
+    """A complete folder of features. Each step is compared with its checksum when it is read.
+
+    Safe to share between threads, to pickle, and to fork into DataLoader workers.
 
     `manifest`: the content of its manifest.json. Raises DatasetError if the folder has none (an incomplete extraction).
     """
@@ -67,8 +73,8 @@ class FeatureStore:
         """Raises DatasetError, which names file and remedy, unless the folder holds these features of all the shards.
 
         `digest`, `precision`: those of the extractor of a trained model, None before training. A checkpoint under
-        another name than in the manifest is compared by its weights. Files are checked by existence, header and size;
-        their sha256 in the manifest are not computed, which would read all of them.
+        another name than in the manifest is compared by its weights. Features are checked by existence, header and size
+        here, and each step by its checksum when it is read (`steps`), because all of them may be hundreds of gigabytes.
         """
         self.check_extractor(settings, digest, precision)
         if self.manifest["shards"]["manifest_sha256"] != shards_digest(dataset):
@@ -134,13 +140,14 @@ class FeatureStore:
         self._features(shard)
         self._pixels(shard)
 
-    def steps(self, dataset: ShardDataset, index: int) -> np.ndarray:
-        """Memory-mapped float16 (steps, T, D): the features of an episode of the data set.
+    def steps(self, dataset: ShardDataset, index: int) -> "EpisodeFeatures":
+        """The features of an episode of the data set, by number of the step.
 
         Raises DatasetError for a file that is missing, cut short or of another size.
         """
         shard, first = dataset.place(index)
-        return self._features(shard)[first : first + len(dataset.screen_sizes[index])]
+        self._features(shard)
+        return EpisodeFeatures(self, shard, first, len(dataset.screen_sizes[index]))
 
     def find(self, pixels: np.ndarray) -> np.ndarray | None:
         """float16 (T, D) of a uint8 (height, width, 3) screen of the shards; None for other pixels, such as a grey
@@ -159,7 +166,20 @@ class FeatureStore:
         shards, ends = self._ends
         number = bisect_right(ends, row)
         shard = shards[number]
-        return self._features(shard)[row - (ends[number] - self._files[shard].steps)]
+        return self.row(shard, row - (ends[number] - self._files[shard].steps))
+
+    def row(self, shard: str, number: int) -> np.ndarray:
+        """Memory-mapped float16 (T, D): the features of a step of a shard.
+
+        Raises DatasetError as `steps`, and where they differ from their checksum.
+        """
+        row = self._features(shard)[number]
+        sums = self._sums.of(shard)
+        if sums is not None and row_sum(row) != sums[number]:
+            raise DatasetError(
+                f"{self.folder / features_name(shard)} is damaged (the checksum of step {number} differs); {REMEDY}"
+            )
+        return row
 
     @cached_property
     def _ends(self) -> tuple[list[str], list[int]]:
@@ -169,7 +189,14 @@ class FeatureStore:
     @cached_property
     def _index(self) -> PixelIndex:
         # Copies, because a mapping keeps its file open for as long as an array refers to it.
+        for shard, file in self._files.items():
+            if file.sums_sha256 is not None:
+                check_digest(self.folder / pixels_name(shard), file.pixels_sha256)
         return PixelIndex([np.array(self._pixels(shard)) for shard in self._files])
+
+    @cached_property
+    def _sums(self) -> "_Sums":
+        return _Sums(self.folder, self._files)
 
     def _features(self, shard: str) -> np.ndarray:
         return open_array(self.folder / features_name(shard), DTYPE, (self._files[shard].steps, *self.shape))
@@ -180,6 +207,42 @@ class FeatureStore:
     def __getstate__(self) -> dict:
         """Without the index, which is larger than everything else and quick to read."""
         return {"folder": self.folder, "manifest": self.manifest, "_files": self._files}
+
+
+class EpisodeFeatures(Sequence[np.ndarray]):
+    """Memory-mapped float16 (T, D) of each step of an episode, compared with its checksum when it is read."""
+
+    def __init__(self, store: FeatureStore, shard: str, first: int, count: int) -> None:
+        self._store, self._shard, self._rows = store, shard, range(first, first + count)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, step: int) -> np.ndarray:  # type: ignore[override]  # no slices
+        return self._store.row(self._shard, self._rows[step])
+
+
+class _Sums:
+    """The checksums of steps, read once for each shard: 4 bytes of memory a step."""
+
+    def __init__(self, folder: Path, files: Mapping[str, FeatureFile]) -> None:
+        self._folder, self._files = folder, files
+        self._read: dict[str, np.ndarray | None] = {}
+
+    def of(self, shard: str) -> np.ndarray | None:
+        """uint32 (steps,); None for features of an earlier version. Raises DatasetError for a missing or damaged
+        file."""
+        if shard not in self._read:
+            self._read[shard] = self._load(self._files[shard])
+        return self._read[shard]
+
+    def _load(self, file: FeatureFile) -> np.ndarray | None:
+        if file.sums_sha256 is None:
+            return None
+        path = self._folder / sums_name(file.shard)
+        sums = np.array(open_array(path, "uint32", (file.steps,)))  # a mapping would keep the file open
+        check_digest(path, file.sums_sha256)
+        return sums
 
 
 def extraction_remedy(settings: FeatureSettings, shards: Path | None = None, precision: str | None = None) -> str:
