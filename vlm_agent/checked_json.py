@@ -32,7 +32,9 @@ _OPENING = b"{\n"
 
 _TRACES = (b'"checksum"', b"sha256:")
 _HEAD = 256
-"""A line that is damaged itself leaves one of `_TRACES` in so many bytes at the start."""
+"""A line that is damaged itself leaves one of `_TRACES` in so many bytes at the start, or most of its digits."""
+
+_LINE_LENGTH, _DIGITS = 110, 56
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
@@ -95,13 +97,19 @@ def content_of(path: Path, remedy: str) -> bytes:
         raise DatasetError(f"{path} is missing; {remedy.removeprefix('remove it and ')}") from None
     line = _LINE.match(content)
     if line is None:
-        if any(trace in content[:_HEAD] for trace in _TRACES):
+        if _has_traces(content):
             raise DatasetError(_difference(path, remedy))
         return content
     plain = _OPENING + content[line.end() :]
     if hashlib.sha256(plain).hexdigest().encode() != line[1]:
         raise DatasetError(_difference(path, remedy))
     return plain
+
+
+def _has_traces(content: bytes) -> bool:
+    """Whether a file whose first line is no checksum lost one. A file of an earlier version has none of these."""
+    digits = sum(byte in b"0123456789abcdef" for byte in content[:_LINE_LENGTH])
+    return digits >= _DIGITS or any(trace in content[:_HEAD] for trace in _TRACES)
 
 
 def _difference(path: Path, remedy: str) -> str:
