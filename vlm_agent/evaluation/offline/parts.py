@@ -42,6 +42,7 @@ class _Summary:
     failed: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
     repaired: int = 0
+    fenced: int = 0
     references: dict[str, int] = field(default_factory=dict)
 
 
