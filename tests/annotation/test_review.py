@@ -53,7 +53,7 @@ def ask(server, method, path, body=None, **headers):
         "Host": server.hosts[0],
         "Cookie": f"{server.cookie}={server.token}",
         "Origin": f"http://{server.hosts[0]}",
-        "X-Review-Token": server.token if method == "POST" else None,
+        "X-Page-Token": server.token if method == "POST" else None,
         "Content-Type": "application/json" if method == "POST" else None,
     }
     chosen = defaults | {name.replace("_", "-"): value for name, value in headers.items()}
@@ -104,8 +104,8 @@ def test_nothing_is_shown_without_the_token(server, path):
 @pytest.mark.parametrize(
     "headers",
     [
-        {"X_Review_Token": None},
-        {"X_Review_Token": "wrong"},
+        {"X_Page_Token": None},
+        {"X_Page_Token": "wrong"},
         {"Origin": "http://example.org"},
         {"Origin": "null"},
         {"Origin": "https://127.0.0.1"},
@@ -320,7 +320,7 @@ def test_the_end_of_the_command_writes_the_edits(annotated, end):
         assert main(["annotate", "--finish", "--output", str(annotated)]) == FAILED  # the review holds the folder
         host, _, token = address.removeprefix("http://").partition("/?token=")
         connection = http.client.HTTPConnection(host, timeout=30)
-        headers = {"X-Review-Token": token, "Content-Type": "application/json"}
+        headers = {"X-Page-Token": token, "Content-Type": "application/json"}
         connection.request("POST", "/step/3/0", json.dumps(edit(annotated, 3, 0, screen="at the end")), headers)
         assert connection.getresponse().status == 200
         process.send_signal(end)

@@ -24,7 +24,7 @@
     try {
       const response = await fetch(location.pathname, {
         method: "POST",
-        headers: { "Content-Type": "application/json", "X-Review-Token": token },
+        headers: { "Content-Type": "application/json", "X-Page-Token": token },
         body: JSON.stringify({ texts, accepted: accept }),
       });
       if (!response.ok) {
