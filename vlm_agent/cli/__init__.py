@@ -24,6 +24,7 @@
     vlm-agent transfer OUT… --output DIR               models of different subsets on every subset
     vlm-agent chats SHARDS --agent FILE --output FILE  an agent's prompts with known replies, to train a text model on
     vlm-agent compare FILE --output DIR                train and score several agents, in one table
+    vlm-agent view OUT                                 show an output folder and ask an agent, in a browser
     vlm-agent demo                                     all stages at a small size
     vlm-agent doctor                                   check what works on this machine: GPU, DeepSpeed, adb, Slurm, …
 
@@ -65,6 +66,7 @@ COMMANDS = (
     "transfer",
     "chats",
     "compare",
+    "view",
     "demo",
     "doctor",
 )

@@ -201,7 +201,7 @@ _FORMATS = ("PNG",)
 
 _EIGHT_BIT_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 
-_DAMAGED_FILE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error)
+DAMAGED_FILE_ERRORS = (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, struct.error, zlib.error)
 """The exceptions that Pillow raises for damaged files."""
 
 
@@ -230,7 +230,7 @@ def read_screen(path: Path) -> np.ndarray:
         raise DatasetError(f"the screen {path.name} is not a PNG") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise DatasetError(f"the screen {path.name} is larger than any phone's") from None
-    except _DAMAGED_FILE_ERRORS as error:
+    except DAMAGED_FILE_ERRORS as error:
         raise DatasetError(f"the screen {path.name} cannot be read: {error}") from None
 
 

@@ -1,0 +1,189 @@
+"""`vlm-agent view` over HTTP: what it lists, what it answers, and what it refuses."""
+
+import http.client
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+from helpers.viewing import scripted, viewing
+from PIL import Image
+
+from vlm_agent.action_languages import default_language
+from vlm_agent.cli import FAILED, INTERRUPTED, main
+from vlm_agent.episodes import Action
+from vlm_agent.viewing.asking import MOST_BYTES, read_upload
+
+TAP = default_language().encode(Action.tap(0.5, 0.25))
+
+
+@pytest.fixture
+def server(output):
+    with viewing(output, scripted(TAP)) as server:
+        yield server
+
+
+def request(server, method, path, body=b"", **headers):
+    """(status, headers, body); `headers` with underscores, and None for the defaults to leave out."""
+    defaults = {
+        "Host": server.hosts[0],
+        "Cookie": f"{server.cookie}={server.token}",
+        "X-Page-Token": server.token if method == "POST" else None,
+        "Content-Length": str(len(body)) if method == "POST" else None,
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.putrequest(method, path, skip_host=True)
+    for name, value in (defaults | {name.replace("_", "-"): value for name, value in headers.items()}).items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders(body)
+    response = connection.getresponse()
+    result = response.status, dict(response.headers), response.read()
+    connection.close()
+    return result
+
+
+def picture(kind="PNG", size=(60, 120), **options):
+    file = io.BytesIO()
+    Image.new("RGB", size, (200, 210, 220)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def ask(server, data, goal="open the clock"):
+    return request(server, "POST", f"/ask?goal={quote(goal)}", data)
+
+
+def test_the_start_page_lists_every_kind_with_its_headline(server):
+    page = request(server, "GET", "/")[2].decode()
+    for words in ("trained: 67.5 % [64.3, 70.7]", "7 of 9", "five: 1 agents (first)", "/file/evaluation/report.html"):
+        assert words in page
+    assert "/trace/online/agent/00000" in page
+    assert "damaged (Expecting" in page
+
+
+def test_hostile_texts_are_escaped(server):
+    for path in ("/", "/trace/online/agent/00000"):
+        status, _, page = request(server, "GET", path)
+        assert status == 200
+        assert b"window.pwned" in page
+        assert b"<script>window" not in page
+        assert b"<img src=x" not in page
+
+
+def test_a_trace_is_a_contact_sheet_and_an_animation(server):
+    for kind, form in (("sheet", "PNG"), ("animation", "GIF")):
+        status, _, data = request(server, "GET", f"/{kind}/online/agent/00000")
+        assert status == 200
+        assert Image.open(io.BytesIO(data)).format == form
+
+
+def test_a_page_of_the_folder_is_sandboxed(server):
+    status, headers, page = request(server, "GET", "/file/evaluation/report.html")
+    assert (status, page[:15]) == (200, b"<!doctype html>")
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("sandbox allow-scripts; default-src 'none'")
+    assert "allow-same-origin" not in policy
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/file/../secret.html",
+        "/file/%2e%2e/secret.html",
+        "/file/evaluation/..%2f..%2fsecret.html",
+        "/file//etc/passwd",
+        "/file/link.html",
+        "/file/linked/secret.html",
+        "/file/%00.html",
+        "/file/evaluation/metrics.json",
+        "/trace/..",
+        "/trace/evaluation",
+        "/view.py",
+    ],
+)
+def test_nothing_outside_the_folder_is_served(server, output, path):
+    (output.parent / "secret.html").write_text("secret")
+    (output / "link.html").symlink_to(output.parent / "secret.html")
+    (output / "linked").symlink_to(output.parent)
+    status, _, body = request(server, "GET", path)
+    assert status == 404
+    assert b"secret" not in body
+
+
+def test_other_sites_and_requests_without_the_token_are_refused(server):
+    for headers in ({"Cookie": None}, {"Origin": "http://example.org"}, {"Host": "example.org"}):
+        for path in ("/", "/ask", "/file/evaluation/report.html", "/trace/online/agent/00000"):
+            assert request(server, "GET", path, **headers)[0] == 403
+    for headers in ({"X_Page_Token": None}, {"X_Page_Token": "wrong"}, {"Origin": "null"}, {"Host": "example.org"}):
+        assert request(server, "POST", "/ask?goal=x", picture(), **headers)[0] == 403
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
+def test_the_agent_answers_for_a_picture(server, kind):
+    status, _, body = ask(server, picture(kind))
+    reply = json.loads(body)
+    assert status == 200
+    assert reply["answer"] == TAP
+    assert re.fullmatch(r"tap at x 0\.2\d, y 0\.5\d", reply["action"])
+    assert reply["picture"].startswith("data:image/png;base64,")
+    assert reply["tokens"] is None
+
+
+def test_a_photo_is_turned_as_its_exif_says():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert read_upload(picture("JPEG", (60, 120), exif=exif)).shape == (60, 120, 3)
+    assert read_upload(picture("JPEG", (60, 120))).shape == (120, 60, 3)
+
+
+def test_pictures_and_goals_that_cannot_be_used_are_one_line(server):
+    bomb = bytearray(picture())
+    bomb[16:24] = (60000).to_bytes(4, "big") * 2
+    noise = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (90, 90, 3), dtype=np.uint8)).save(noise, "PNG")
+    cases = {
+        b"": "not a PNG",
+        b"<svg xmlns='http://www.w3.org/2000/svg'/>": "not a PNG",
+        picture("GIF"): "not a PNG",
+        bytes(bomb): "",
+        noise.getvalue()[:9000]: "damaged",
+    }
+    for data, words in cases.items():
+        status, _, body = ask(server, data)
+        assert (status, body.count(b"\n")) == (400, 1)
+        assert words in body.decode()
+    assert ask(server, picture(), " ")[0] == 400
+    assert ask(server, picture(), "x" * 2001)[0] == 400
+    assert request(server, "POST", "/ask?goal=x", Content_Length=str(MOST_BYTES + 1))[0] == 413
+
+
+def test_without_an_agent_the_page_says_how_to_choose_one(output):
+    with viewing(output) as server:
+        assert b"--agent FILE" in request(server, "GET", "/ask")[2]
+        assert ask(server, picture())[0] == 404
+
+
+def test_a_folder_that_does_not_exist_is_an_error(tmp_path, capsys):
+    assert main(["view", str(tmp_path / "none")]) == FAILED
+    assert "is not a folder" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_the_command_with_its_status(output):
+    command = [sys.executable, "-m", "vlm_agent.cli", "view", str(output)]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    try:
+        assert "open http://127.0.0.1:" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (INTERRUPTED, "interrupted\n")

@@ -1,0 +1,35 @@
+"""`vlm-agent view`: pages on this machine that show an output folder and ask an agent about one screen."""
+
+import argparse
+from pathlib import Path
+
+from vlm_agent.cli.parser import OK, Commands, add_command, count
+from vlm_agent.console import make_console, quiet_libraries
+
+_DESCRIPTION = """\
+Serves the reports, traces and training runs in OUT and the folders inside it, to browsers on this machine only. The
+page Ask takes a screenshot and a goal and shows the agent's answer, thought, plan and action; the first question loads
+the agent. Ctrl-C ends it with status 130. On a cluster, forward the port: ssh -L P:127.0.0.1:P HOST.
+
+  vlm-agent view runs/demo
+  vlm-agent view OUT --agent eval/agents/coat.yaml --port 8080"""
+
+
+def add(commands: Commands) -> None:
+    parser = add_command(commands, "view", run, "show an output folder and ask an agent, in a browser", _DESCRIPTION)
+    parser.add_argument("output", type=Path, metavar="OUT", help="an output folder, or a folder of several")
+    parser.add_argument(
+        "--agent",
+        metavar="WHICH",
+        help="a run folder, agent file or embedded base to ask (default: the first finished run in OUT)",
+    )
+    parser.add_argument("--port", type=count, metavar="P", help="port of the pages (default: any free one)")
+
+
+def run(options: argparse.Namespace) -> int:
+    quiet_libraries()
+
+    from vlm_agent.viewing import view
+
+    view(options.output, options.agent, 0 if options.port is None else options.port, make_console())
+    return OK

@@ -1,0 +1,100 @@
+"""One question to an agent: a picture of a screen and a goal. Thread-safe; the first question loads the agent."""
+
+import base64
+import io
+import threading
+import time
+import warnings
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+from rich.console import Console
+
+from vlm_agent.agents import Agent, AgentSettings
+from vlm_agent.agents.loading import load_agent
+from vlm_agent.datasets.sources.checks import DAMAGED_FILE_ERRORS, is_screen_size
+from vlm_agent.drawing.actions import PREDICTED, describe_with_place, draw_action
+from vlm_agent.episodes import Screen
+from vlm_agent.errors import UserError
+from vlm_agent.png import encode_png
+
+MOST_BYTES = 16 << 20
+"""Of a picture."""
+
+MOST_CHARACTERS = 2000
+"""Of a goal."""
+
+_FORMATS = ("PNG", "JPEG", "WEBP")
+
+
+class QuestionError(UserError):
+    """A picture or goal that cannot be used; the message says why."""
+
+
+class Asking:
+    """Questions to one agent, one at a time."""
+
+    def __init__(self, settings: AgentSettings, console: Console) -> None:
+        self.name = settings.display_name
+        self._settings, self._console = settings, console
+        self._agent: Agent | None = None
+        self._lock = threading.Lock()
+
+    def ask(self, goal: str, picture: bytes) -> dict[str, Any]:
+        """The answer as JSON values; `picture` in it is a data URI of the screen with the action.
+
+        `seconds` is wall time without loading; `tokens` is (read, written) or None. The history is empty. Raises
+        UserError.
+        """
+        goal = goal.strip()
+        if not goal:
+            raise QuestionError("Type a goal.")
+        if len(goal) > MOST_CHARACTERS:
+            raise QuestionError(f"The goal has {len(goal):,} characters, and may have {MOST_CHARACTERS:,}.")
+        pixels = read_upload(picture)
+        with self._lock:
+            if self._agent is None:
+                self._agent = load_agent(self._settings, self._console)
+            start = time.monotonic()
+            answer = self._agent.act(goal, (), Screen(pixels))
+            seconds = time.monotonic() - start
+        if answer.failed is not None:
+            raise QuestionError(f"The agent could not answer: {answer.failed}")
+        action, drawn = "no action could be read from the answer", pixels
+        if answer.action is not None:
+            action = describe_with_place(answer.action)
+            drawn = np.asarray(draw_action(Image.fromarray(pixels), answer.action, PREDICTED))
+        thoughts = {} if answer.thoughts is None else asdict(answer.thoughts)
+        return {
+            "answer": answer.text,
+            "thoughts": {name: text for name, text in thoughts.items() if text},
+            "plan": list(answer.plan),
+            "action": action,
+            "seconds": round(seconds, 2),
+            "tokens": answer.usage.tokens,
+            "picture": "data:image/png;base64," + base64.b64encode(encode_png(drawn)).decode(),
+        }
+
+
+def read_upload(data: bytes) -> np.ndarray:
+    """The pixels of a PNG, JPEG or WebP file, turned as its EXIF says: uint8 (height, width, 3), RGB.
+
+    The size is checked in the header, before any pixel is decoded. Raises QuestionError.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+                if not is_screen_size(image.height, image.width):
+                    raise QuestionError(
+                        f"The picture has {image.height}×{image.width} pixels, more than the screen of any phone."
+                    )
+                return np.array(ImageOps.exif_transpose(image).convert("RGB"))
+    except UnidentifiedImageError:
+        raise QuestionError("The file is not a PNG, JPEG or WebP picture.") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise QuestionError("The picture is larger than the screen of any phone.") from None
+    except DAMAGED_FILE_ERRORS as error:
+        raise QuestionError(f"The picture is damaged: {error}") from None

@@ -1,0 +1,133 @@
+"""What an output folder contains: evaluations, traces, comparisons and training runs, with headline figures.
+
+Only files inside the folder are listed and read; symbolic links are not followed. A file that cannot be read is listed
+with the reason instead of its figures.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.datasets.sources.traces import HEADING, read_trace
+from vlm_agent.drawing.trace_steps import outcomes_in_words
+from vlm_agent.errors import UserError
+from vlm_agent.files import read_json
+from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE
+from vlm_agent.models.run_layout import trained
+from vlm_agent.training.run_folder.status import read_status
+
+MOST_ENTRIES = 500
+"""Of a page; an online evaluation has one trace per task and run."""
+
+_DEPTH = 6
+_REMEDY = "run the command that wrote it again"
+_PAGES = (".html", ".svg", ".gif", ".png")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A folder with something to see. `path`: relative to the viewed folder, `.` for itself. `figures`: the headline.
+    `pages`: names of its pages and pictures."""
+
+    path: str
+    kind: str
+    figures: str
+    pages: tuple[str, ...]
+
+
+def entries_in(root: Path) -> list[Entry]:
+    """The first `MOST_ENTRIES` entries, by path."""
+    entries = []
+    for folder, names in _folders(root):
+        kinds = [(kind, figures) for name, kind, figures in KINDS if name in names]
+        pages = () if any(kind == TRACE for kind, _ in kinds) else tuple(n for n in names if n.endswith(_PAGES))
+        if not kinds and any(name.endswith(".html") for name in pages):
+            kinds = [("page", lambda _: "")]
+        for number, (kind, figures) in enumerate(kinds):
+            path = folder.relative_to(root).as_posix()
+            entries.append(Entry(path, kind, _read(figures, folder), () if number else pages))
+            if len(entries) == MOST_ENTRIES:
+                return entries
+    return entries
+
+
+def trained_runs(root: Path) -> list[Path]:
+    """The finished training runs in the folder, by path."""
+    return [folder for folder, names in _folders(root) if RECIPE in names and _is_finished(folder)]
+
+
+def _is_finished(folder: Path) -> bool:
+    try:
+        trained(folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Every folder, with the names of its regular files."""
+    for place, folders, names in os.walk(root, followlinks=False):
+        folder = Path(place)
+        is_deepest = len(folder.relative_to(root).parts) >= _DEPTH
+        folders[:] = [] if is_deepest else sorted(name for name in folders if not name.startswith("."))
+        yield folder, sorted(name for name in names if not (folder / name).is_symlink())
+
+
+def _read(figures: Callable[[Path], str], folder: Path) -> str:
+    try:
+        return figures(folder)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        return f"cannot be read: unexpected content ({type(error).__name__}: {error})"
+    except (UserError, OSError) as error:
+        return f"cannot be read: {error}"
+
+
+def _evaluation(folder: Path) -> str:
+    runs: dict[str, Any] = read_json(folder / "metrics.json", _REMEDY)
+    parts = []
+    for run, scores in runs.items():
+        if isinstance(scores, dict) and "overall" in scores.get("official", {}):
+            overall = scores["official"]["overall"]
+            low, high = overall["interval"]
+            parts.append(f"{run}: {overall['partial_match']:.1f} % [{low:.1f}, {high:.1f}]")
+    return "partial match, official scorer: " + "; ".join(parts)
+
+
+def _online(folder: Path) -> str:
+    runs = read_json(folder / "online.json", _REMEDY)["runs"]
+    overall = {run: scores["overall"] for run, scores in runs.items()}
+    return "success: " + "; ".join(f"{run}: {score['successes']} of {score['tasks']}" for run, score in overall.items())
+
+
+def _comparison(folder: Path) -> str:
+    content = read_json(folder / "comparison.json", _REMEDY)
+    return f"{content['name']}: {len(content['agents'])} agents ({', '.join(content['agents'])})"
+
+
+def _run(folder: Path) -> str:
+    status = read_status(folder)
+    parts = [status.state]
+    if status.step is not None:
+        parts.append(f"step {status.step} of {status.steps}")
+    if status.loss is not None:
+        parts.append(f"loss {status.loss:.3f}")
+    return ", ".join(parts)
+
+
+def _trace(folder: Path) -> str:
+    trace = read_trace(folder)
+    return f"{trace.heading.goal} ({outcomes_in_words(trace)})"
+
+
+TRACE = "trace"
+
+KINDS: tuple[tuple[str, str, Callable[[Path], str]], ...] = (
+    ("comparison.json", "comparison", _comparison),
+    ("metrics.json", "evaluation", _evaluation),
+    ("online.json", "online evaluation", _online),
+    (RECIPE, "training run", _run),
+    (HEADING, TRACE, _trace),
+)
+"""The file by which a folder is recognised, its kind, and how its headline is read."""
