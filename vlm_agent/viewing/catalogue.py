@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.sources.traces import HEADING, read_trace
 from vlm_agent.drawing.trace_steps import outcomes_in_words
 from vlm_agent.errors import UserError
-from vlm_agent.files import read_json
 from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE
 from vlm_agent.models.run_layout import trained
 from vlm_agent.training.run_folder.status import read_status
@@ -85,7 +85,7 @@ def _read(figures: Callable[[Path], str], folder: Path) -> str:
 
 
 def _evaluation(folder: Path) -> str:
-    runs: dict[str, Any] = read_json(folder / "metrics.json", _REMEDY)
+    runs: dict[str, Any] = read_checked(folder / "metrics.json", _REMEDY)
     parts = []
     for run, scores in runs.items():
         if isinstance(scores, dict) and "overall" in scores.get("official", {}):
@@ -96,13 +96,13 @@ def _evaluation(folder: Path) -> str:
 
 
 def _online(folder: Path) -> str:
-    runs = read_json(folder / "online.json", _REMEDY)["runs"]
+    runs = read_checked(folder / "online.json", _REMEDY)["runs"]
     overall = {run: scores["overall"] for run, scores in runs.items()}
     return "success: " + "; ".join(f"{run}: {score['successes']} of {score['tasks']}" for run, score in overall.items())
 
 
 def _comparison(folder: Path) -> str:
-    content = read_json(folder / "comparison.json", _REMEDY)
+    content = read_checked(folder / "comparison.json", _REMEDY)
     return f"{content['name']}: {len(content['agents'])} agents ({', '.join(content['agents'])})"
 
 
