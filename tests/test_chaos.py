@@ -22,6 +22,24 @@ def test_every_traceback_in_a_log_is_named_by_its_error(tmp_path):
     assert tracebacks(tmp_path) == ["b.log: KeyError: 'x'", "b.log: ValueError: y"]
 
 
+ORPHAN = """Traceback (most recent call last):
+  File "<string>", line 1, in <module>
+  File "/usr/lib/python3.11/multiprocessing/spawn.py", line 122, in spawn_main
+    exitcode = _main(fd, parent_sentinel)
+  File "{second}", line 130, in _main
+    preparation_data = reduction.pickle.load(from_parent)
+EOFError: Ran out of input
+"""
+
+
+def test_a_child_whose_parent_was_killed_while_starting_it_is_no_finding(tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text(ORPHAN.format(second="/usr/lib/python3.11/multiprocessing/spawn.py"))
+    assert tracebacks(tmp_path) == []
+    log.write_text(ORPHAN.format(second="/site-packages/vlm_agent/datasets/convert/workers.py"))
+    assert tracebacks(tmp_path) == ["a.log: EOFError: Ran out of input"]
+
+
 def test_values_that_changed_went_missing_or_came_are_differences():
     expected = {"same": 1, "changed": {"step": 1}, "lost": 0}
     assert differences(expected, {"same": 1, "changed": {"step": 2}, "new": 0}) == [

@@ -76,13 +76,25 @@ def _resident(process: psutil.Process) -> int:
     return 0
 
 
+_ORPHAN, _START = "EOFError: Ran out of input", "/multiprocessing/spawn.py"
+
+
 def tracebacks(folder: Path) -> list[str]:
-    """`FILE: last line of the traceback` for every traceback in the logs below `folder`."""
+    """`FILE: last line of the traceback` for every traceback in the logs below `folder`.
+
+    Except of a child whose parent was killed while starting it: Python prints a traceback of its own before any code of
+    this package runs in the child.
+    """
     found = []
     for path in sorted(folder.rglob("*.log")):
         *_, parts = [path.read_text(encoding="utf-8", errors="replace").split(TRACEBACK)]
         for part in parts[1:]:
-            error = next((line for line in part.splitlines()[1:] if line and not line.startswith(" ")), "")
+            lines = part.splitlines()[1:]
+            end = next((number for number, line in enumerate(lines) if line and not line.startswith(" ")), len(lines))
+            error = "".join(lines[end : end + 1])
+            frames = [line for line in lines[:end] if line.startswith('  File "')]
+            if error == _ORPHAN and all(_START in frame for frame in frames[1:]):
+                continue
             found.append(f"{path.name}: {error}")
     return found
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, MutableSequence, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from multiprocessing.context import SpawnContext
@@ -103,11 +104,21 @@ class _Worker:
     process: BaseProcess
     channel: connection.Connection
 
+    def send(self, job: Job) -> None:
+        """Raises DatasetError if the process died."""
+        with self._alive(job):
+            self.channel.send(job)
+
     def result(self, job: Job) -> Entry | _Failure:
         """The result of the job that was sent last. Raises DatasetError if the process died."""
-        try:
+        with self._alive(job):
             return self.channel.recv()
-        except EOFError:
+
+    @contextmanager
+    def _alive(self, job: Job) -> Iterator[None]:
+        try:
+            yield
+        except (EOFError, ConnectionError):  # reset, if the process died before it read the job
             self.process.join()
             raise DatasetError(
                 f"the worker that converted {job.input_.name} died ({_cause_of(self.process.exitcode)}); run the same "
@@ -134,7 +145,7 @@ def _in_processes(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch)
 
     def send_next(worker: _Worker) -> None:
         if (job := next(waiting, None)) is not None:
-            worker.channel.send(job)
+            worker.send(job)
             busy[worker.channel] = worker, job
 
     pool = [_start(context, setup, counters, 3 * index) for index in range(count)]
