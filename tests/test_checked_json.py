@@ -60,6 +60,14 @@ def test_a_file_of_an_earlier_version_is_read_and_has_the_same_content(path, tmp
     assert hashlib.sha256(earlier.read_bytes()).hexdigest() in path.read_text()
 
 
+@pytest.mark.parametrize("indent", [None, 1, 2])
+def test_an_earlier_file_that_holds_a_digest_is_read(tmp_path, indent):
+    path = tmp_path / "sources.json"
+    content = {"base": {"checkpoint": "tiny", "content": hashlib.sha256(b"weights").hexdigest()}}
+    path.write_text(json.dumps(content, indent=indent))
+    assert read_checked(path, "remove it") == content
+
+
 @dataclass
 class _Counts:
     episodes: int

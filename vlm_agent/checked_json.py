@@ -107,8 +107,10 @@ def content_of(path: Path, remedy: str) -> bytes:
 
 
 def _has_traces(content: bytes) -> bool:
-    """Whether a file whose first line is no checksum lost one. A file of an earlier version has none of these."""
-    digits = sum(byte in b"0123456789abcdef" for byte in content[:_LINE_LENGTH])
+    """Whether a file whose first key is no checksum lost one. No file of an earlier version has a digest as its first
+    value; some have one further down."""
+    first_key = content[len(_OPENING) : _LINE_LENGTH].partition(b"\n")[0] if content.startswith(_OPENING) else b""
+    digits = sum(byte in b"0123456789abcdef" for byte in first_key)
     return digits >= _DIGITS or any(trace in content[:_HEAD] for trace in _TRACES)
 
 
