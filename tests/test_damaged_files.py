@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.damage import AS_BEFORE, KINDS, REFUSED, Kind, outcome
+from helpers.damaged_files import AS_BEFORE, KINDS, REFUSED, Kind, outcome
 from helpers.mutated import mutated
 
 FEW, MANY = 60, 10_000

@@ -22,6 +22,7 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent, controls_of
 from vlm_agent.agents.decoding import constrained
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence, most_likely
 from vlm_agent.agents.loading import AgentError, agent_settings
+from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Action
@@ -305,7 +306,7 @@ def test_evaluate_resumes_and_writes_the_same_with_loader_processes_and_any_batc
     ]
     assert [whole] * 2 == others
     assert len(whole[0]) == STEPS
-    scores = json.loads((outputs[0] / "metrics.json").read_text())
+    scores = read_checked(outputs[0] / "metrics.json", "evaluate again")
     assert [*scores][:4] == ["trained", "constrained", *controls_of(())]
     assert scores["trained"]["about"]["settled_by_prefill"] == 0
     assert evaluate(run, shards, outputs[0], "--constrained", "--batch-size", "7") == FAILED

@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from helpers.damage import AS_BEFORE, KINDS, REFUSED, SILENT, TRACEBACK, outcome
+from helpers.damaged_files import AS_BEFORE, KINDS, REFUSED, SILENT, TRACEBACK, outcome
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from helpers import adapted_run, tiny
 from huggingface_hub import ModelCard
 
 from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.files import sha256_of
 from vlm_agent.models.run_layout import trained
 
@@ -36,7 +37,7 @@ def test_a_finished_run_has_a_card(world):
     text = (folder / "run" / "README.md").read_text()
     assert (folder / "run" / "model" / "README.md").read_text() == text
     record = json.loads((folder / "run" / "run.json").read_text())
-    assert record["manifest_sha256"] == sha256_of([folder / "shards" / "manifest.json"])
+    assert record["manifest_sha256"] == manifest_digest(folder / "shards")
     assert record["manifest_sha256"] in text
     assert "3 episodes, 3 sentences" in text
     assert "1 rank(s)" in text

@@ -80,6 +80,7 @@ MODES = {
     "train": [mode("--config c", "dry_run"), mode("--config c --dry-run", "gpu gpus mfu")],
     "status": [mode("x")],
     "merge": [mode("x --output y", "samples shards")],
+    "card": [mode("x --scores y")],
     "serve-check": [mode("x --endpoint u", "model steps shards")],
     "evaluate": [
         mode("--checkpoint r --shards s --output y", SCORING, "benchmark"),
@@ -114,6 +115,7 @@ MODES = {
         mode("x --output y", "shards seeds quick"),
         mode("x --output y --endpoint u --model m", "shards seeds quick"),
     ],
+    "view": [mode("x", "agent port")],
     "demo": [mode("", "output quick")],
     "doctor": [mode("", "only json")],
 }

@@ -23,6 +23,8 @@ def write_run(folder: Path, steps: int = 3, **model) -> Path:
     content = tiny.recipe(shards, folder / "run")
     content["model"] |= {"train": {"language_model": "lora"}, "lora": {"rank": 2, "alpha": 4}} | model
     recipe = ModelRecipe(**content["model"])
+    if recipe.dtype == "bfloat16":
+        content["training"]["bf16"] = True
     tokenizer = tiny.tokenizer()
     base = tiny.model(len(tokenizer), visual_norm=0.7, visual_positions=True).to(getattr(torch, recipe.dtype))
     base.save_pretrained(folder / "run" / BASE_FOLDER)

@@ -1,229 +1,206 @@
-"""Kinds of files, each with how it is written and what a command reads from it, and what becomes of damaged copies."""
+"""Every way in which a record of AITW can be damaged that we know of: each of these costs its episode.
 
+The damage of a payload gives it a checksum that fits, as a broken writer would; damage of the framing does not.
+"""
+
+import random
+import struct
+import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from helpers.made_episodes import ACTIONS, made_episode
-from vlm_agent.agents import Usage
-from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.datasets.convert.one_input import entry_path, read_entry
-from vlm_agent.datasets.convert.plan import Options, Plan, read_plan, write_or_verify_plan
-from vlm_agent.datasets.convert.summary import Entry, FileSummary
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
-from vlm_agent.datasets.shards.index import INDEX, INDEXED
-from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS
-from vlm_agent.datasets.sources import Input
-from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.parts import Parts
-from vlm_agent.evaluation.online.runs import RESULT, read_result
-from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
-from vlm_agent.evaluation.scoring.metrics import score
-from vlm_agent.models.features.job.extraction import ShardExtraction
-from vlm_agent.models.features.store import FeatureStore
-from vlm_agent.models.features.store.layout import features_name, pixels_name, shards_digest, sums_name
-from vlm_agent.training.run_folder.layout import FINISHED
-from vlm_agent.training.run_folder.status import read_status
+from vlm_agent.datasets.formats.tf_example import encode_example, parse_example
+from vlm_agent.datasets.formats.tfrecord import masked_crc32c
+from vlm_agent.datasets.sources.aitw import encode_step
+from vlm_agent.episodes import Episode
+
+Features = dict[str, list | np.ndarray]
+
+TEXTS = ("current_activity", "device_type", "episode_id", "goal_info")
+INTEGERS = (
+    "android_api_level",
+    "episode_length",
+    "image/channels",
+    "image/height",
+    "image/width",
+    "results/action_type",
+    "step_id",
+)
+ELEMENTS = tuple(f"image/ui_annotations_{name}" for name in ("positions", "text", "ui_types"))
+POINTS = ("results/yx_touch", "results/yx_lift")
+BOX = np.asarray([0.1, 0.1, 0.2, 0.2], np.float32)
+NOT_UTF8 = (b"\xff", b"caf\xe9", b"\xed\xa0\x80", b"\xc0\x80", b"ok\xf0\x9f\x99")
+HUGE = (1 << 31, (1 << 63) - 1, -(1 << 63), -1, 0)
 
 
-@dataclass(frozen=True)
-class Kind:
-    """`write` writes files into a folder and returns the one to damage; `read` returns what a command reads."""
-
-    write: Callable[[Path], Path]
-    read: Callable[[Path], Any]
-
-
-AS_BEFORE, REFUSED, SILENT, TRACEBACK = "read as before", "refused", "read as something else", "traceback"
+def features_of(payload: bytes) -> Features:
+    names = (*TEXTS, *INTEGERS, *ELEMENTS, *POINTS, "image/encoded", "results/type_action")
+    return {
+        name: values if kind != "bytes" else [bytes(value) for value in values]
+        for name, (kind, values) in parse_example(payload, names).items()
+    }
 
 
-def outcome(kind: Kind, path: Path, expected: Any) -> tuple[str, str]:
-    """What reading a damaged file leads to, and details. An error must have one line and name the file."""
-    try:
-        found = kind.read(path)
-    except UserError as error:
-        is_good = str(path) in str(error) and "\n" not in str(error)
-        return (REFUSED if is_good else TRACEBACK), f"error without the file, or of several lines: {error}"
-    except Exception as error:  # noqa: BLE001 (counted)
-        return TRACEBACK, f"{type(error).__name__}: {error}"
-    return (AS_BEFORE if found == expected else SILENT), f"{found}"
+def _as_gesture(features: Features) -> Features:
+    middle = np.asarray([0.5, 0.5], np.float32)
+    return features | {"results/action_type": [4], **dict.fromkeys(POINTS, middle)}
 
 
-def _episodes(count: int = 8) -> list:
-    actions = [ACTIONS[number % 5 : number % 5 + 4] for number in range(count)]
-    return [made_episode(f"e{number}", actions=actions[number], size=(12, 8)) for number in range(count)]
+def _missing(rng, features):
+    del features[rng.choice(sorted(features))]
 
 
-def _rows() -> list:
-    return [
-        row
-        for number, episode in enumerate(_episodes())
-        for row in predictions_for(
-            episode,
-            [f"tap {number} {step}" for step in range(len(episode))],
-            [step.action if (number + at) % 3 else None for at, step in enumerate(episode.steps)],
-            [Usage(10 + number, 2, 1, 0.5, True)] * len(episode),
-        )
-    ]
+def _mistyped(rng, features):
+    name = rng.choice([*TEXTS, *INTEGERS, "image/encoded", *ELEMENTS])
+    wrong = [b"7"] if name in INTEGERS or name.endswith("positions") else [7]
+    features[name] = rng.choice([wrong, np.asarray([7], np.float32)]) if not name.endswith("positions") else wrong
 
 
-def _write_predictions(folder: Path) -> Path:
-    path = folder / "predictions.parquet"
-    write_predictions(path, _rows())
-    return path
+def _mistyped_points(rng, features):
+    features |= _as_gesture(features) | {rng.choice(POINTS): rng.choice([[0, 1], [b"0.5", b"0.5"]])}
 
 
-SHARD = "general/0.parquet"
+def _wrong_count(rng, features):
+    name = rng.choice([*TEXTS, *INTEGERS, "image/encoded"])
+    features[name] = [*features[name]] * 2 if name in TEXTS else rng.choice([[], [*features[name]] * 2])
 
 
-def _write_shards(folder: Path) -> Path:
-    with ShardWriter(folder / SHARD) as writer:
-        for number, episode in enumerate(_episodes(2)):
-            writer.write(episode, ("train", "test")[number % 2])
-    files = [{"shard": SHARD, "episodes_written": 2, "steps_written": 8, "sha256": "ab" * 32}]
-    write_manifest(folder, {"files": files, "steps_written": 8, "episodes_written": 2})
-    return folder
+def _wrong_shape(rng, features):
+    name = rng.choice(["image/height", "image/width", "image/channels"])
+    (value,) = features[name]
+    features[name] = [rng.choice([value + 1, value - 1, value * 2, *HUGE])]
 
 
-def _read_shard(path: Path) -> Any:
-    dataset = ShardDataset(path.parent.parent)
-    return [dataset.row(index) for index in range(len(dataset))], dataset.table(ALL_BUT_PIXELS).to_pylist()
+def _wrong_pixels(rng, features):
+    (pixels,) = features["image/encoded"]
+    others = [pixels[:-1], pixels + b"\0", b"", b"\x89PNG\r\n\x1a\n", zlib.compress(pixels)]
+    features["image/encoded"] = [rng.choice(others)]
 
 
-def _read_index(path: Path) -> Any:
-    dataset = ShardDataset(path.parent)
-    return dataset.ids, dataset.splits, list(dataset.screen_sizes), dataset.table(INDEXED).to_pylist()
+def _not_text(rng, features):
+    features[rng.choice(TEXTS)] = [rng.choice(NOT_UTF8)]
 
 
-def _input(folder: Path) -> Input:
-    return Input.of("0", "general", [folder / "source.tfrecord"])
+def _not_text_in_elements(rng, features):
+    features |= {ELEMENTS[0]: BOX, ELEMENTS[1]: [b"fine"], ELEMENTS[2]: [b"TEXT"]}
+    features[rng.choice(ELEMENTS[1:])] = [rng.choice(NOT_UTF8)]
 
 
-def _write_entry(folder: Path) -> Path:
-    (folder / "source.tfrecord").write_bytes(b"")
-    summary = FileSummary("0", 99, "ab" * 32, "general", None, 0, 8, 1, 3, 2, exclusions={"blank": 3})
-    line = {"file": "source.tfrecord", "record": 3, "offset": 70, "reason": "its checksum is wrong"}
-    path = entry_path(folder, _input(folder))
-    write_checked(path, Entry(summary, [], [line]).content())
-    return path
+def _not_text_typed(rng, features):
+    features |= {"results/action_type": [3], "results/type_action": [rng.choice(NOT_UTF8)]}
 
 
-def _read_entry(path: Path) -> Any:
-    folder = path.parents[2]
-    return read_entry(folder, _input(folder), frozenset())
+def _two_texts_typed(rng, features):
+    features |= {"results/action_type": [3], "results/type_action": [b"one", b"two"]}
 
 
-def _write_plan(folder: Path) -> Path:
-    (folder / "source.tfrecord").write_bytes(b"")
-    output = folder / "out"
-    write_or_verify_plan(output, Plan("aitw", Options(mixture={"general": 0.5}), (_input(folder),)))
-    return output / ".conversion/plan.json"
+def _elements_apart(rng, features):
+    features |= {ELEMENTS[0]: np.tile(BOX, 3)[: rng.choice([1, 3, 4, 5, 8, 11])]}
+    features |= {ELEMENTS[1]: [b"a"] * 3, ELEMENTS[2]: [b"TEXT"] * rng.choice([2, 3, 4])}
 
 
-def _write_metrics(folder: Path) -> Path:
-    write_checked(folder / "metrics.json", {AGENT: score(_write_predictions(folder))}, indent=2)
-    return folder / "metrics.json"
+def _no_number(rng, features):
+    bad = rng.choice([np.nan, np.inf, -np.inf])
+    if rng.random() < 0.5:
+        features |= {ELEMENTS[0]: np.where([0, 0, 1, 0], bad, BOX), ELEMENTS[1]: [b"a"], ELEMENTS[2]: [b"TEXT"]}
+    else:
+        features |= _as_gesture(features) | {rng.choice(POINTS): np.asarray([bad, 0.5], np.float32)}
 
 
-def _write_summary(folder: Path) -> Path:
-    parts = Parts(folder, range(3))
-    parts.write(AGENT, 0, _rows(), ["e1 step 2"], [], ["e3 step 0"], 2)
-    parts.merge(AGENT)
-    return folder / "parts" / f"{AGENT}.json"
+def _no_point(rng, features):
+    point = rng.choice([[], [0.5], [0.5] * 3, [0.5, 1.5], [-0.01, 0.5], [3e38, 0.5]])
+    features |= _as_gesture(features) | {rng.choice(POINTS): np.asarray(point, np.float32)}
 
 
-def _read_summary(path: Path) -> Any:
-    parts = Parts(path.parents[1], range(3))
-    return [read(AGENT) for read in (parts.share_from_prefill, parts.unwritable, parts.unread, parts.repaired)]
+def _unknown_action(rng, features):
+    features["results/action_type"] = [rng.choice([1, 2, 8, 9, 12, 99, *HUGE])]
 
 
-def _write_result(folder: Path) -> Path:
-    task = {"task": "simulated:0:1", "subset": "general", "template": "clock", "memory": False, "goal": "set a timer"}
-    ends = {"reached": True, "success": True, "expert_steps": 4, "reason": "complete", "message": "", "steps": 6}
-    counts = {"unparsed": 1, "in_doubt": 0, "tokens": [120, 30], "seconds": {"agent": 1.5}, "calls": 6}
-    write_checked(folder / RESULT, task | ends | counts)
-    return folder / RESULT
+def _wrong_length(rng, features):
+    (length,) = features["episode_length"]
+    features["episode_length"] = [rng.choice([length + 1, length - 1, *HUGE])]
 
 
-def _write_finished(folder: Path) -> Path:
-    figures = {"steps": 400, "last_losses": {"loss": 0.125}, "parameters": {"vlm": 12345}}
-    write_checked(folder / FINISHED, {"figures": figures, "commit": "ab" * 20, "command": ["train"]}, indent=2)
-    return folder / FINISHED
+def _wrong_step(rng, features):
+    (step_id,) = features["step_id"]
+    features["step_id"] = [rng.choice([step_id + 1, step_id - 1 if step_id else 1, -1, 1 << 40, 9_999])]
 
 
-def _read_finished(path: Path) -> Any:
-    status = read_status(path.parent)
-    return status.step, status.steps, status.loss, read_checked(path, "train again")["figures"]
+def _wrong_id(rng, features):
+    features["episode_id"] = [rng.choice([b"", f"nobody {rng.random()}".encode(), features["episode_id"][0] + b" "])]
 
 
-class _MeanColours:
-    """An extractor of two vectors of four numbers, from the mean colour of a screen."""
-
-    shape = (2, 4)
-
-    def preprocess(self, pixels: np.ndarray) -> np.ndarray:
-        return pixels
-
-    def extract_prepared(self, screens: list[np.ndarray]) -> np.ndarray:
-        return np.array([np.full(self.shape, screen.mean() + 0.25) for screen in screens], np.float16)
+def _wrong_level(rng, features):
+    features["android_api_level"] = [rng.choice([1 << 31, -(1 << 31) - 1, (1 << 63) - 1])]
 
 
-def _write_features(folder: Path) -> Path:
-    dataset, output = ShardDataset(_write_shards(folder / "shards")), folder / "features"
-    file = ShardExtraction(dataset, _MeanColours(), output, 4, 1, lambda _: None).extract(SHARD, [0, 1])
-    about = {"extractor": "clip", "checkpoint": None, "form": "patches", "digest": "ab" * 32, "precision": "float32"}
-    shards = {"manifest_sha256": shards_digest(dataset)}
-    size = {"features_version": 1, "extractor": about, "tokens": 2, "size": 4, "shards": shards}
-    write_checked(output / MANIFEST, size | {"files": [file.content()]})
-    return output
+OF_FEATURES: tuple[Callable[[random.Random, Features], None], ...] = (
+    _missing,
+    _mistyped,
+    _mistyped_points,
+    _wrong_count,
+    _wrong_shape,
+    _wrong_pixels,
+    _not_text,
+    _not_text_in_elements,
+    _not_text_typed,
+    _two_texts_typed,
+    _elements_apart,
+    _no_number,
+    _no_point,
+    _unknown_action,
+    _wrong_length,
+    _wrong_step,
+    _wrong_id,
+    _wrong_level,
+)
 
 
-@cache
-def _undamaged(shards: Path) -> ShardDataset:
-    return ShardDataset(shards)
+def _cut(rng, payload):
+    return payload[: rng.randrange(len(payload))]
 
 
-@cache
-def _screens(shards: Path) -> list[np.ndarray]:
-    return [step.screenshot for index in range(2) for step in _undamaged(shards)[index].steps]
+def _more(rng, payload):
+    """A field number 0, wire types that do not exist, a group, a number without end, a length beyond the end."""
+    ends = [b"\0\1", b"\x0e", b"\x0f", b"\x0b", b"\x0c", b"\xff" * 11, b"\x12\5abc", b"\x15\0"]
+    return payload + rng.choice(ends)
 
 
-def _read_features(path: Path) -> Any:
-    """Every step, by its number and by its pixels, as training and evaluation read them."""
-    folder = path.parent if path.name == MANIFEST else path.parents[1]
-    dataset, store = _undamaged(folder.parent / "shards"), FeatureStore(folder)
-    by_number = [np.array(row).tobytes() for index in range(2) for row in store.steps(dataset, index)]
-    found = store.find_all(_screens(folder.parent / "shards"))
-    return by_number, [None if row is None else np.array(row).tobytes() for row in found]
+def _other_tag(rng, payload):
+    return bytes([rng.choice([0x00, 0x08, 0x0B, 0x0F, 0x12, 0x1A, 0x0D])]) + payload[1:]
 
 
-def _of_features(name: Callable[[str], str]) -> Kind:
-    return Kind(lambda folder: _write_features(folder) / name(SHARD), _read_features)
+def _other_size(rng, payload):
+    return payload[:1] + bytes([payload[1] ^ 1 << rng.randrange(7)]) + payload[2:]
 
 
-KINDS = {
-    "predictions": Kind(_write_predictions, read_predictions),
-    "scores of predictions": Kind(_write_predictions, score),
-    "shard": Kind(lambda folder: _write_shards(folder) / SHARD, _read_shard),
-    "index of shards": Kind(lambda folder: _write_shards(folder) / INDEX, _read_index),
-    "manifest of shards": Kind(
-        lambda folder: _write_shards(folder) / MANIFEST, lambda path: ShardDataset(path.parent).manifest
-    ),
-    "entry of a conversion": Kind(_write_entry, _read_entry),
-    "plan of a conversion": Kind(_write_plan, lambda path: read_plan(path.parents[1])),
-    "metrics.json": Kind(_write_metrics, lambda path: read_checked(path, "evaluate again")),
-    "summary of predictions": Kind(_write_summary, _read_summary),
-    "result.json of a task": Kind(_write_result, lambda path: read_result(path.parent)),
-    "run.json": Kind(_write_finished, _read_finished),
-    "manifest of features": Kind(
-        lambda folder: _write_features(folder) / MANIFEST, lambda path: FeatureStore(path.parent).manifest
-    ),
-    "features": _of_features(features_name),
-    "digests of pixels": _of_features(pixels_name),
-    "checksums of features": _of_features(sums_name),
-}
+def _no_message(rng, payload):
+    return rng.choice([b"", b"\0", b"\n", rng.randbytes(200), b"\xff" * 50, b"\x0a\x00", payload[::-1]])
+
+
+OF_WIRE = (_cut, _more, _other_tag, _other_size, _no_message)
+
+
+def framed(payload: bytes) -> bytes:
+    length = struct.pack("<Q", len(payload))
+    checksums = (struct.pack("<I", masked_crc32c(data)) for data in (length, payload))
+    return length + next(checksums) + payload + next(checksums)
+
+
+def flip(rng: random.Random, record: bytes, start: int, end: int) -> bytes:
+    """With one bit of the bytes from `start` to `end` turned."""
+    at = rng.randrange(start % len(record), end if end > 0 else len(record) + end)
+    return record[:at] + bytes([record[at] ^ 1 << rng.randrange(8)]) + record[at + 1 :]
+
+
+def damaged(rng: random.Random, episode: Episode, number: int, kind: Callable | None) -> bytes:
+    """The framed record of a step, damaged; None as `kind` is a payload that its checksum does not fit."""
+    payload = encode_step(episode, number)
+    if kind is None:
+        return flip(rng, framed(payload), 12, 0)
+    if kind in OF_WIRE:
+        return framed(kind(rng, payload))
+    features = features_of(payload)
+    kind(rng, features)
+    return framed(encode_example(features))

@@ -10,6 +10,7 @@ from helpers import adapted_run, tiny
 from helpers.thoughts import row, with_texts
 
 from vlm_agent.agents.vlm import VlmSettings
+from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
@@ -66,7 +67,7 @@ def evaluated(tmp_path_factory) -> tuple[Path, Path]:
 
 def test_an_evaluation_has_the_control_and_the_report_the_lines(evaluated):
     run, output = evaluated
-    scores = json.loads((output / "metrics.json").read_text())
+    scores = read_checked(output / "metrics.json", "evaluate again")
     assert list(scores)[:4] == ["trained", "grey_screens", "no_history", "shuffled_results"]
     report = (output / "report.html").read_text()
     for name in ("screen descriptions", "action results", "earlier thoughts", "earlier action descriptions"):
