@@ -35,6 +35,21 @@ def test_what_protobuf_writes_is_read_the_same_packed_or_not(features, packed):
     assert _plain(parse_example(message.SerializeToString(), features)) == lists_of(message)
 
 
+@settings(deadline=None)
+@given(st.lists(_values, min_size=2, max_size=4))
+def test_of_lists_of_several_kinds_the_last_replaces_those_before_as_in_protobuf(lists):
+    parts = b"".join(_message({"a": one}).features.feature["a"].SerializeToString() for one in lists)
+    entry = b"\n\x01a\x12" + _varint(len(parts)) + parts
+    features = b"\n" + _varint(len(entry)) + entry
+    written = b"\n" + _varint(len(features)) + features
+    assert _plain(parse_example(written, ["a"])) == lists_of(Example.FromString(written))
+
+
+def _varint(number):
+    low, high = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + _varint(high) if high else bytes([low])
+
+
 def _encode(features):
     return encode_example(
         {name: np.asarray(v, np.float32) if kind == "float" else v for name, (kind, v) in features.items()}

@@ -19,6 +19,7 @@ from vlm_agent.devices.adb_daemon.wire import (
     VERSION,
     WRTE,
     Packet,
+    WireError,
     read_packet,
 )
 from vlm_agent.devices.simulated_phone import SimulatedPhone
@@ -182,3 +183,10 @@ def test_files_that_would_fill_the_memory_are_refused(served, monkeypatch):
 def test_ports_that_adb_scans_for_emulators_are_refused():
     with pytest.raises(UserError, match="twice"):
         PhoneServer(Handset(SimulatedPhone(7)), 5555)
+
+
+def test_a_header_that_announces_more_than_a_payload_may_have_is_refused_without_reading_on():
+    header = bytearray(Packet(WRTE, 1, 1).encoded())
+    header[12:16] = (MAX_PAYLOAD + 1).to_bytes(4, "little")
+    with pytest.raises(WireError, match="not a packet"):
+        read_packet(io.BytesIO(header))
