@@ -1,27 +1,18 @@
 """The pages of `vlm-agent view`, served in a thread."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rich.console import Console
 
+from helpers.served_pages import served
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.viewing.asking import Asking
 from vlm_agent.viewing.server import ViewServer
 
 
-@contextmanager
-def viewing(output: Path, asking: Asking | None = None) -> Iterator[ViewServer]:
-    with ViewServer(output, asking) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def viewing(output: Path, asking: Asking | None = None) -> AbstractContextManager[ViewServer]:
+    return served(ViewServer(output, asking))
 
 
 def scripted(action: str) -> Asking:

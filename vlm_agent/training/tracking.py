@@ -138,7 +138,7 @@ class Tracking(TrainerCallback):
         self._integration, self._name, self._tracker = integration, name, _TRACKERS[name]
         self._folder = Path(recipe.output)
         self._config = dict(dotted(recipe.model_dump(mode="json")))
-        self._arguments: Any = None  # a `_Described`, once training has begun
+        self._arguments: Any = None  # a `_Described`, once training has started
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Starts a run, or continues the one of RUN/tracking.json."""
