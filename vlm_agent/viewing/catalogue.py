@@ -5,7 +5,7 @@ with the reason instead of its figures.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ _PAGES = (".html", ".svg", ".gif", ".png")
 
 @dataclass(frozen=True)
 class Entry:
-    """A folder with something to see. `path`: relative to the viewed folder, `.` for itself. `figures`: the headline.
-    `pages`: names of its pages and pictures."""
+    """A folder with something to see. `path`: relative to the viewed folder, `.` for itself. `figures`: the headline,
+    of one or several lines. `pages`: names of its pages and pictures."""
 
     path: str
     kind: str
@@ -86,19 +86,29 @@ def _read(figures: Callable[[Path], str], folder: Path) -> str:
 
 def _evaluation(folder: Path) -> str:
     runs: dict[str, Any] = read_checked(folder / "metrics.json", _REMEDY)
-    parts = []
+    lines = ["partial match, official and strict"]
     for run, scores in runs.items():
-        if isinstance(scores, dict) and "overall" in scores.get("official", {}):
-            overall = scores["official"]["overall"]
-            low, high = overall["interval"]
-            parts.append(f"{run}: {overall['partial_match']:.1f} % [{low:.1f}, {high:.1f}]")
-    return "partial match, official scorer: " + "; ".join(parts)
+        scorers = [scores[scorer]["overall"] for scorer in ("official", "strict") if scorer in scores]
+        if scorers:
+            lines.append(f"{_words(run)}: " + ", ".join(map(_share, scorers)))
+    return "\n".join(lines)
+
+
+def _share(overall: Mapping[str, Any]) -> str:
+    low, high = overall["interval"]
+    return f"{overall['partial_match']:.1f} % [{low:.1f}, {high:.1f}]"
 
 
 def _online(folder: Path) -> str:
     runs = read_checked(folder / "online.json", _REMEDY)["runs"]
     overall = {run: scores["overall"] for run, scores in runs.items()}
-    return "success: " + "; ".join(f"{run}: {score['successes']} of {score['tasks']}" for run, score in overall.items())
+    return "\n".join(
+        ["success", *(f"{_words(run)}: {score['successes']} of {score['tasks']}" for run, score in overall.items())]
+    )
+
+
+def _words(run: str) -> str:
+    return run.replace("_", " ")
 
 
 def _comparison(folder: Path) -> str:
