@@ -2,6 +2,7 @@
 a pipeline whose stage fails."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from helpers.whole_runs import (
@@ -105,9 +106,19 @@ def test_zero_on_two_nodes_reaches_the_report_of_one_process(simulated, stage):
 
     run, alone = simulated.folder / "run_of_2", in_one_process(recipes[0], *seen)
     assert metrics(alone)["trained"]["official"]["overall"]["partial_match"] > 50
-    assert metrics(run) == metrics(alone)
+    assert _scores(run) == _scores(alone)
     assert last_loss(run) == pytest.approx(last_loss(alone), rel=SAME_LOSS)
     assert "<html" in (run / "evaluation" / "report.html").read_text()
+
+
+def _scores(run: Path) -> dict:
+    """All figures but the tokens that were decoded: weights that differ by rounding may write an answer that is not an
+    action differently."""
+    scores = metrics(run)
+    for by_run in scores.values():
+        by_run.pop("cost", None)
+        by_run["about"].pop("settled_by_prefill", None)
+    return scores
 
 
 def test_a_failed_stage_stops_the_chain_with_a_message(workplace):
