@@ -53,6 +53,7 @@ def write_run(base, run: Path, size: float) -> Path:
                 weight *= size * layer.base_layer.weight.float().norm() / layer.get_delta_weight("default").norm()
     save(model, tokenizer, run)
     content = tiny.recipe(run.parent, run) | {"model": recipe.model_dump(mode="json")}
+    content["training"]["bf16"] = True
     (run / RECIPE_FILE).write_text(yaml.safe_dump(content), encoding="utf-8")
     (run / BASE_FOLDER).symlink_to(folder)
     return run
