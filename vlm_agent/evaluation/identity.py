@@ -17,6 +17,12 @@ AGENT = "trained"
 """The run of the agent itself, beside its variants, its controls and the baselines."""
 
 
+def name_in_tables(run: str, label: str) -> str:
+    """The name of a run on the terminal and in reports. In files the agent's own run is always `AGENT`; `label` is the
+    `run_label` of its settings."""
+    return label if run == AGENT else run
+
+
 def agent_identity(settings: AgentSettings, readers: Readers | None = None) -> dict[str, Any]:
     """`readers`: of the elements of screens; None for those of the phone or the data set."""
     identity: dict[str, Any] = {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}

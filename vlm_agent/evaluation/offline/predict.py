@@ -15,7 +15,7 @@ from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.identity import AGENT, name_in_tables
 from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts, read_episode
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
@@ -73,9 +73,7 @@ def predict(
         for part in loaded:
             for runs in todo[part.number]:
                 _predict_part(by_pass[runs[0]], runs, parts, part)
-                progress.advance(
-                    sum(map(len, part.episodes)), (label if runs[0] == AGENT else runs[0]).replace("_", " ")
-                )
+                progress.advance(sum(map(len, part.episodes)), name_in_tables(runs[0], label).replace("_", " "))
 
 
 def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None]) -> int:

@@ -24,7 +24,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact
+from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, name_in_tables
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
     constant_predictions,
@@ -170,7 +170,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     reach = _reach(gold, plan.language(), benchmark)
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
     write_checked(output / "metrics.json", scores, indent=2)
-    shown = {_label(plan, run): row for run, row in scores.items()}
+    shown = {name_in_tables(run, plan.label): row for run, row in scores.items()}
     write_report(
         output / "report.html",
         shown,
@@ -214,13 +214,8 @@ def _about_answers(parts: Parts, run: str) -> dict[str, Any]:
     return {"settled_by_prefill": parts.share_from_prefill(run)} | {key: one for key, one in counted.items() if one}
 
 
-def _label(plan: Plan, run: str) -> str:
-    """The name of a run in tables; in files the agent's own run is always `AGENT`."""
-    return plan.label if run == AGENT else run
-
-
 def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
-    console.print(parse_failure_table({_label(plan, run): scores[run] for run in plan.runs}))
+    console.print(parse_failure_table({name_in_tables(run, plan.label): scores[run] for run in plan.runs}))
     if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -23,7 +23,7 @@ from vlm_agent.checked_json import write_checked
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.episodes import Action, Episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, identity_differences
+from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, identity_differences, name_in_tables
 from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
     BASELINES,
@@ -110,7 +110,7 @@ def evaluate_online(
         )
         content = _content(attempts, runs, {"agent": settings.display_name, **identity, "tasks": tasks})
         write_checked(output / ONLINE, content)
-    shown = {settings.run_label if run == AGENT else run: rows for run, rows in content["runs"].items()}
+    shown = {name_in_tables(run, settings.run_label): rows for run, rows in content["runs"].items()}
     console.print(*online_tables(shown))
     for fact, text in elements_fact(identity).items():
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
