@@ -14,6 +14,7 @@ import pytest
 from helpers.annotation_requests import written
 from helpers.chat_server import Reply, serving
 from helpers.reviewing import reviewing
+from helpers.served_pages import exchange
 from PIL import Image
 
 from vlm_agent.annotation.annotator import TEXTS
@@ -57,19 +58,10 @@ def ask(server, method, path, body=None, **headers):
         "Content-Type": "application/json" if method == "POST" else None,
     }
     chosen = defaults | {name.replace("_", "-"): value for name, value in headers.items()}
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-    connection.putrequest(method, path, skip_host=True)
     content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     if method == "POST":
         chosen = {"Content-Length": str(len(content))} | chosen
-    for name, value in chosen.items():
-        if value is not None:
-            connection.putheader(name, value)
-    connection.endheaders(content)
-    response = connection.getresponse()
-    result = response.status, dict(response.headers), response.read()
-    connection.close()
-    return result
+    return exchange(server, method, path, chosen, content)
 
 
 def edit(output, index=0, number=0, **texts):

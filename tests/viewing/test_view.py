@@ -1,6 +1,5 @@
 """`vlm-agent view` over HTTP: what it lists, what it answers, and what it refuses."""
 
-import http.client
 import io
 import json
 import os
@@ -12,6 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from helpers.served_pages import exchange
 from helpers.viewing import scripted, viewing
 from PIL import Image
 
@@ -37,16 +37,8 @@ def request(server, method, path, body=b"", **headers):
         "X-Page-Token": server.token if method == "POST" else None,
         "Content-Length": str(len(body)) if method == "POST" else None,
     }
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-    connection.putrequest(method, path, skip_host=True)
-    for name, value in (defaults | {name.replace("_", "-"): value for name, value in headers.items()}).items():
-        if value is not None:
-            connection.putheader(name, value)
-    connection.endheaders(body)
-    response = connection.getresponse()
-    result = response.status, dict(response.headers), response.read()
-    connection.close()
-    return result
+    chosen = defaults | {name.replace("_", "-"): value for name, value in headers.items()}
+    return exchange(server, method, path, chosen, body)
 
 
 def picture(kind="PNG", size=(60, 120), **options):
