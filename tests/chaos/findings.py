@@ -10,7 +10,6 @@ from pathlib import Path
 import psutil
 
 TRACEBACK = "Traceback (most recent call last)"
-SAMPLE_SECONDS = 1.0
 MIB = 1 << 20
 
 
@@ -33,7 +32,9 @@ class Findings:
 
 
 class Memory:
-    """Samples the resident memory of processes and their children, in a thread."""
+    """Samples the resident memory of processes and their children every `interval` seconds, in a thread."""
+
+    interval = 1.0
 
     def __init__(self) -> None:
         self.samples: dict[str, list[tuple[float, int]]] = {}
@@ -67,7 +68,7 @@ class Memory:
                     process = psutil.Process(root)
                     size = _resident(process) + sum(map(_resident, process.children(recursive=True)))
                     self.samples.setdefault(name, []).append((time.monotonic() - self._begin, size))
-            time.sleep(SAMPLE_SECONDS)
+            time.sleep(self.interval)
 
 
 def _resident(process: psutil.Process) -> int:

@@ -40,6 +40,9 @@ MARKER = ".chaos"
 MORE_MEMORY = 256 * MIB
 """Allowed beside the peak of the undisturbed command."""
 
+UNDISTURBED_INTERVAL = 0.05
+"""Seconds between memory samples of undisturbed commands: a conversion ends after one second, so its peak is short."""
+
 
 def main() -> int:
     options = _options()
@@ -83,8 +86,10 @@ def undisturbed(scene: Scene) -> tuple[Victim, ...]:
             records.of_evaluation,
         ),
     )
+    scene.memory.interval, interval = UNDISTURBED_INTERVAL, scene.memory.interval
     for victim in victims:
         victim.undisturbed()
+    scene.memory.interval = interval
     return victims
 
 
