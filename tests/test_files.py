@@ -2,6 +2,8 @@ import gzip
 import hashlib
 import io
 import struct
+import subprocess
+import sys
 
 import pytest
 from helpers.durability import record_syncs_and_renames
@@ -215,3 +217,9 @@ def test_json_that_is_damaged_is_named_with_its_remedy(tmp_path):
     path.write_bytes(b'{"name": "\xff"}')
     with pytest.raises(DatasetError, match=r"plan\.json is damaged \(.*\); remove it"):
         read_json(path, "remove it")
+
+
+def test_the_import_leaves_the_umask_of_the_process(tmp_path):
+    code = "import os; os.umask(0o027); import vlm_agent.files; print(oct(os.umask(0)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0o27"

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from vlm_agent.action_languages import language_settings
 from vlm_agent.action_languages.binned import LATER_PHRASES, PHRASES, BinnedLanguage
 from vlm_agent.episodes import BUTTONS, Action, ActionKind
 from vlm_agent.geometry import TAP_DISTANCE
@@ -39,6 +40,10 @@ actions = st.one_of(
     st.sampled_from([Action.wait(), Action.recents()]),
     st.sampled_from([*(Action.press(button) for button in BUTTONS), Action.complete(), Action.impossible()]),
 )
+
+
+def test_the_default_is_one_hundred_bins_as_in_the_paper():
+    assert language_settings({"name": "binned"}).build() == BinnedLanguage(100)
 
 
 @pytest.mark.parametrize(

@@ -207,3 +207,10 @@ def test_settings_of_another_kind_of_agent_are_refused(asked, capsys, words, pri
     assert main(["evaluate", "--output", "out", "--shards", "s", *shlex.split(words)]) == 1
     assert printed in capsys.readouterr().err
     assert not asked
+
+
+def test_only_keys_that_draw_episodes_are_part_of_the_draw():
+    assert read_benchmark(FOLDER / "aitw_standard.yaml", {}).draw == {}
+    drawn = {"per_subset": 20, "subsets": [], "seed": 0}
+    assert read_benchmark(FOLDER / "aitw_standard.yaml", {"per_subset": 20}).draw == drawn
+    assert read_benchmark(FOLDER / "aitw_standard.yaml", {"subsets": ["install"]}).draw["subsets"] == ["install"]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 import pytest
 from helpers.gold_steps import answered, episode
 from hypothesis import HealthCheck, given, settings
@@ -68,7 +69,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
 
 def test_other_files_are_refused_by_name(tmp_path):
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     (tmp_path / "text.parquet").write_text("no parquet")
     with pytest.raises(UserError, match=r"text\.parquet cannot be read .it is not a Parquet file"):
@@ -76,6 +76,11 @@ def test_other_files_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
     with pytest.raises(UserError, match=r"other\.parquet is not a predictions file"):
         read_predictions(tmp_path / "other.parquet")
+    write_predictions(tmp_path / "p.parquet", GOLD)
+    table = pq.read_table(tmp_path / "p.parquet")
+    pq.write_table(table.drop_columns(["goal"]), tmp_path / "less.parquet")  # the metadata keeps the version
+    with pytest.raises(UserError, match=r"less\.parquet.*goal"):
+        read_predictions(tmp_path / "less.parquet")
 
 
 def test_an_episode_needs_an_answer_to_each_step():

@@ -14,7 +14,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import IGNORED, ROLES, Sentence
-from vlm_agent.sentences.steps import StepSentences, TooLongError
+from vlm_agent.sentences.steps import PLAN, StepSentences, TooLongError
 from vlm_agent.sentences.thoughts import (
     HeadedThoughts,
     LineThoughts,
@@ -23,6 +23,7 @@ from vlm_agent.sentences.thoughts import (
     with_shuffled_results,
     with_shuffled_texts,
 )
+from vlm_agent.sentences.thoughts.headed import LINK
 
 WORDS = tiny.tokenizer()
 AUTO_UI = language_settings({"name": "auto_ui"}).build()
@@ -191,6 +192,16 @@ def test_an_ending_completes_any_thought_to_an_action(text):
     ending = headed.ending(text)
     assert ending is not None
     assert AUTO_UI.decode(headed.thoughts.split(text + ending)[1]) is not None
+
+
+def test_an_ending_continues_the_link_where_the_answer_stops():
+    headed = steps()
+    thoughts = "".join(headed.thoughts.learned(CoatTexts(think="look", action="tap it"))).removesuffix(LINK)
+    expected = f"{thoughts}{LINK} {PLAN} ["
+    for end in range(len(thoughts), len(expected) + 1):
+        whole = expected[:end] + headed.ending(expected[:end])
+        assert whole.startswith(expected), (expected[:end], whole)
+        assert AUTO_UI.decode(headed.thoughts.split(whole)[1]) is not None
 
 
 def test_a_tokenizer_without_line_feeds_is_refused(shared):

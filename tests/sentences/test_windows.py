@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vlm_agent.sentences.windows import TooLongError, Window, single_steps, windows
+from vlm_agent.sentences.windows import Past, PastTokens, TooLongError, Window, single_steps, steps_after_past, windows
 
 STEPS = st.lists(st.integers(1, 40), min_size=1, max_size=30)
 
@@ -94,3 +94,16 @@ def test_single_steps_save_the_mark_between_steps_in_all_but_the_first():
     assert [window.tokens for window in single_steps(10, [5, 5, 7], 15, saved=3)[:2]] == [15, 12]
     with pytest.raises(TooLongError, match="step 0 takes 15 tokens"):
         single_steps(10, [5], 14, saved=3)
+
+
+def test_a_step_after_its_past_may_fill_the_budget():
+    earlier = PastTokens(shown=[6, 6, 6], words=[2, 2, 2], heading=1)
+    past = Past(screens=1, words=1)
+    found = steps_after_past(10, [5, 5, 7], earlier, past, 26)
+    assert [(window.first, window.first_supervised, window.tokens) for window in found] == [
+        (0, 0, 15),
+        (0, 1, 21),
+        (1, 2, 26),  # goal 10, heading 1, step 0 in words 2, step 1 with its screen 6, step 2 itself 7
+    ]
+    with pytest.raises(TooLongError, match="step 2 takes 26 tokens with its goal and earlier steps, over 25"):
+        steps_after_past(10, [5, 5, 7], earlier, past, 25)

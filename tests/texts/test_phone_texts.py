@@ -53,6 +53,15 @@ def test_any_screen_gives_one_short_printable_line_that_names_no_goal(before, af
         assert "goal" not in text.lower()
 
 
+def letters(*names: str) -> Screen:
+    return Screen(None, tuple(UiElement((0.9, 0.05 * n, 0.05, 0.04), name) for n, name in enumerate(names)), "a/.Home")
+
+
+def test_the_letters_of_a_keyboard_are_one():
+    assert "keyboard" in screen_text(letters(*"qwertyuiopasdfghjklz"))
+    assert "keyboard" not in screen_text(letters(*(f"{letter}{letter}" for letter in "qwertyuiopasdfghjklz")))
+
+
 def screen(*names: str, activity: str = "org.clock/.Home", top: float = 0.1, keyboard: bool = False) -> Screen:
     """A list with one name a row, 0.1 apart."""
     rows = [UiElement((top + 0.1 * row, 0.1, 0.05, 0.3), name) for row, name in enumerate(names)]

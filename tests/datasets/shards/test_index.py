@@ -1,6 +1,8 @@
 """The index agrees with the shards, and shards are not read where the index suffices."""
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from helpers.made_episodes import made_episode
 
@@ -86,3 +88,9 @@ def test_a_flipped_bit_in_the_index_is_noticed_or_without_effect(folder):
         except DatasetError:
             noticed += 1
     assert noticed > 10
+
+
+def test_another_parquet_file_in_place_of_the_index_is_named_with_the_remedy(folder):
+    pq.write_table(pa.table({"episode_id": ["1"]}), folder / INDEX)
+    with pytest.raises(DatasetError, match=r"index\.parquet.*remove it"):
+        read_index(folder / INDEX, ["episode_id"])

@@ -11,7 +11,7 @@ from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.evaluation.scoring.measures import resampled
-from vlm_agent.evaluation.scoring.metrics import OVERALL, SHARES, headline, overall_weights, score
+from vlm_agent.evaluation.scoring.metrics import OVERALL, SHARES, headline, overall_weights, score, shown_sets
 
 HOME, DONE = Action.press("home"), Action.complete()
 UP, DOWN = Action.swipe((0.8, 0.5), (0.2, 0.5)), Action.swipe((0.2, 0.5), (0.8, 0.5))
@@ -101,6 +101,11 @@ def test_groups_get_the_same_columns_over_their_episodes(by_hand):
     assert memory["episodes"] == 2
     assert scores["official"]["none"]["partial_match"] is None
     assert scores["official"][OVERALL] == score(by_hand)["official"][OVERALL]
+
+
+def test_tables_show_the_subsets_with_episodes_and_every_group(by_hand):
+    rows = score(by_hand, {"memory_goals": {"a"}, "none": set()})["official"]
+    assert shown_sets(rows) == (OVERALL, "general", "single", "memory_goals", "none")
 
 
 def test_a_group_cannot_have_the_name_of_a_subset(by_hand):

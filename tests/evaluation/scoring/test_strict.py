@@ -36,6 +36,7 @@ def test_outside_every_element_the_distance_decides():
     assert strictly_match(gold, Action.tap(0.1, 0.53), (ROW,))
     assert not strictly_match(gold, Action.tap(0.1, 0.55), (ROW,))
     assert strictly_match(gold, Action.tap(0.1, 0.5), ())
+    assert strictly_match(Action.tap(0.0, 0.5), Action.tap(TAP_DISTANCE, 0.5), ())
 
 
 def test_outside_the_elements_does_not_match_inside_however_near():

@@ -10,14 +10,18 @@ import pytest
 from helpers import tiny
 from helpers.tokenizers_of_all_kinds import byte_level
 
+from vlm_agent.action_languages import language_settings
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action
+from vlm_agent.models.word_tokenizer import build_word_tokenizer
+from vlm_agent.sentences.steps import StepSentences
 from vlm_agent.training.data import count_cache, token_counts
 from vlm_agent.training.data.count_cache import CountCache, cache_folder
 from vlm_agent.training.data.text_lengths import TextLengths
 from vlm_agent.training.data.token_counts import columns_for, count_tokens
 
 BINNED = {"name": "binned", "bins": tiny.BINS}
+LANGUAGE = language_settings({"name": "auto_ui"}).build()
 SENTENCES = tiny.sentences(tiny.tokenizer())
 TYPING = tuple(Action.type_text(f"word {number}") for number in range(100))
 
@@ -73,6 +77,19 @@ def test_counts_of_another_tokenizer_language_template_or_data_are_not_used(chan
         dataset = ShardDataset(tiny.write_shards(tmp_path / "other", [tiny.episode(0), tiny.episode(2, TYPING[1:])]))
     assert counted(dataset, cache, sentences) == counted(dataset, None, sentences)
     assert len(list((tmp_path / "cache").rglob("*.npz"))) == 2
+
+
+def test_sentences_of_single_steps_are_cached_without_a_template(tmp_path):
+    words = build_word_tokenizer(["open", "word"], LANGUAGE.vocabulary(), 2000)
+    sentences, cache = StepSentences(words, LANGUAGE), CountCache(tmp_path / "cache", {"name": "auto_ui"}, least=1)
+    for _ in range(2):
+        found = cache.lengths(sentences, b"content", 3, lambda numbers: TextLengths(*_three(numbers)))
+        assert found.tokens.tolist() == [5, 6, 7]
+    assert len(list((tmp_path / "cache").rglob("*.npz"))) == 1
+
+
+def _three(numbers) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray([5 + number for number in numbers], np.int32), np.ones(len(numbers), bool)
 
 
 def _damaged(path) -> None:
