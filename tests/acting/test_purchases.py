@@ -35,6 +35,11 @@ def test_a_tap_within_the_margin_of_a_purchase_button_is_detected_on_each_side(d
     assert on(BUY, action=tap(NEAR + 0.001)) is None
 
 
+def test_the_margin_itself_counts_as_the_button():
+    button = UiElement((2 * NEAR, 0.5, 0.25, 0.25), "Buy now")
+    assert purchase_reason(Action.tap(NEAR, 0.6), "go", "", (button,)) is not None
+
+
 @pytest.mark.parametrize(
     "text", ["Card number", "PLACE ORDER", "Choose a payment method", "Zahlungspflichtig bestellen"]
 )

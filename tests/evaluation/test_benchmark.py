@@ -209,6 +209,13 @@ def test_settings_of_another_kind_of_agent_are_refused(asked, capsys, words, pri
     assert not asked
 
 
+def test_the_subsets_of_a_benchmark_are_those_of_its_episodes():
+    ids, subsets = ["1", "2", "3", "4"], ["general", "install", "general", "single"]
+    some = read_benchmark(FOLDER / "aitw_standard.yaml", {"subsets": ["install", "single"]})
+    assert some.episode_indices(ids, subsets) == [1, 3]
+    assert read_benchmark(FOLDER / "aitw_standard.yaml", {}).episode_indices(ids, subsets) == [0, 1, 2, 3]
+
+
 def test_only_keys_that_draw_episodes_are_part_of_the_draw():
     assert read_benchmark(FOLDER / "aitw_standard.yaml", {}).draw == {}
     drawn = {"per_subset": 20, "subsets": [], "seed": 0}

@@ -93,7 +93,7 @@ def test_the_field_is_the_element_of_the_last_touch_where_it_still_is():
 
 def test_a_content_of_dots_of_any_kind_is_a_secret_and_one_dot_is_not():
     assert names_secret("••••") and names_secret("* * *") and names_secret("•●∙·*＊⚫")
-    assert not names_secret("•") and not names_secret("••a")
+    assert names_secret("••") and not names_secret("•") and not names_secret("••a")
 
 
 def test_after_enter_and_in_another_activity_the_field_is_unknown():
@@ -117,3 +117,13 @@ def test_short_secrets_are_masked_as_whole_words_and_pieces_are_joined():
     secrets.add("ab", continues=False)
     secrets.add("cd", continues=True)
     assert secrets.mask("xabcdx") == f"x{MASK}x"
+
+
+@pytest.mark.parametrize(
+    ("y", "x", "is_near"), [(0.5, 0.15, True), (0.5, 0.65, True), (0.4, 0.4, True), (0.5, 0.8, False)]
+)
+def test_a_touch_beside_a_label_is_in_its_field(y, x, is_near):
+    """The label is 0.4 wide, so that a touch is left of it, right of it, above it or far from it."""
+    label, password = UiElement((0.45, 0.2, 0.1, 0.4), "Email"), UiElement((0.8, 0.2, 0.1, 0.4), "Password")
+    field = Focus().after(Action.tap(y, x), "shop/.Form", (label, password))
+    assert is_secret(field, elements=(label, password)) != is_near

@@ -29,7 +29,13 @@ def test_number_offset_and_checksum_are_those_of_the_text_of_the_item(tmp_path, 
 
 @pytest.mark.parametrize(
     ("text", "number", "offset", "why"),
-    [("[1, 2", 2, 5, "truncated"), ("[1, 2] x", 2, 5, "more text"), ("x", 0, 0, "expected"), ("[]", 0, 0, "empty")],
+    [
+        ("[1, 2", 2, 5, "truncated: its list does not end"),
+        ("[1 2]", 1, 2, "found '2', expected ','"),
+        ("[1, 2] x", 2, 5, "more text"),
+        ("x", 0, 0, "found 'x', expected '['"),
+        ("[]", 0, 0, "empty"),
+    ],
 )
 def test_the_error_is_numbered_after_the_last_item(tmp_path, text, number, offset, why):
     (tmp_path / "list.json").write_text(text)

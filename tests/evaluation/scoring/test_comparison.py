@@ -110,6 +110,21 @@ def test_runs_over_other_gold_steps_are_refused_by_what_differs(other, message):
         compare(FIRST, other)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        (UiElement((0.1, 0.1, 0.1, 0.1)), UiElement((0.0, 0.0, 0.0, 0.0))),  # another number, the same sum
+        (UiElement((0.2, 0.1, 0.1, 0.1)),),  # the same number, another sum
+    ],
+)
+def test_a_gold_step_with_other_elements_is_another_gold_step(other):
+    one, two = (
+        [replace(row, elements=elements) for row in FIRST] for elements in ((UiElement((0.1, 0.1, 0.1, 0.1)),), other)
+    )
+    with pytest.raises(UserError, match="differ in the elements"):
+        compare(one, two)
+
+
 def test_another_gold_text_is_another_gold_step():
     milk, bread = (episode("a", "single", [Action.type_text(word)]) for word in ("milk", "bread"))
     with pytest.raises(UserError, match="episode a, step 0: the first run and the second run differ in the gold text"):

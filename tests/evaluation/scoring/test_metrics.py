@@ -113,6 +113,12 @@ def test_a_group_cannot_have_the_name_of_a_subset(by_hand):
         score(by_hand, {"single": {"a"}})
 
 
+def test_the_confusion_lists_kinds_that_are_only_predicted_or_only_demonstrated():
+    gold = episode("a", "general", [HOME, HOME])
+    confusion = score(answered(gold, [DONE, HOME]))["confusion"]
+    assert confusion[HOME.name][DONE.name] == 1 and confusion[HOME.name][HOME.name] == 1
+
+
 def test_confusion_counts_names(by_hand):
     confusion = score(by_hand)["confusion"]
     assert confusion["tap"]["tap"] == 2

@@ -56,6 +56,15 @@ def test_the_active_tab_may_be_read_as_a_button_in_a_row_of_names():
     assert active_tab(pixels, parts) == 1
 
 
+def test_a_row_in_the_middle_of_the_width_is_not_a_row_of_tabs():
+    pixels, parts = row_of_tabs(["#d03010", "#777777", "#777777", "#777777"])
+    assert active_tab(pixels, parts) == 0
+    narrow = [
+        replace(each, box=(each.box[0], 0.3 + 0.3 * each.box[1], each.box[2], 0.3 * each.box[3])) for each in parts
+    ]
+    assert active_tab(pixels, narrow) is None
+
+
 def test_an_underline_decides_between_two_coloured_tabs():
     inks = ["#222222", "#ff5000", "#222222", "#ff5000"]
     assert active_tab(*row_of_tabs(inks, 60)) is None

@@ -92,6 +92,16 @@ def _three(numbers) -> tuple[np.ndarray, np.ndarray]:
     return np.asarray([5 + number for number in numbers], np.int32), np.ones(len(numbers), bool)
 
 
+def test_padding_and_truncation_that_calls_set_do_not_change_the_key(dataset, tmp_path):
+    cache, sentences = CountCache(tmp_path / "cache", BINNED, least=1), tiny.sentences(tiny.tokenizer())
+    counted(dataset, cache, sentences)
+    sentences.tokenizer.backend_tokenizer.enable_truncation(7)
+    sentences.tokenizer.backend_tokenizer.no_padding()
+    key = count_cache._tokenizer_digest(sentences.tokenizer)
+    sentences.tokenizer.backend_tokenizer.no_truncation()
+    assert key == count_cache._tokenizer_digest(sentences.tokenizer)
+
+
 def _damaged(path) -> None:
     path.write_bytes(path.read_bytes()[:200])
 
