@@ -81,6 +81,10 @@ def test_other_files_are_refused_by_name(tmp_path):
     pq.write_table(table.drop_columns(["goal"]), tmp_path / "less.parquet")  # the metadata keeps the version
     with pytest.raises(UserError, match=r"less\.parquet.*goal"):
         read_predictions(tmp_path / "less.parquet")
+    at = table.column_names.index("step")
+    pq.write_table(table.set_column(at, "step", table["step"].cast("string")), tmp_path / "other_type.parquet")
+    with pytest.raises(UserError, match=r"other_type\.parquet.*step"):
+        read_predictions(tmp_path / "other_type.parquet")
 
 
 def test_an_episode_needs_an_answer_to_each_step():

@@ -95,6 +95,7 @@ def test_a_screen_is_named_by_its_app_and_page_and_its_first_names(shown, text):
         (screen("Search", keyboard=True), screen("red tent", keyboard=True), "the text is now red tent"),
         (screen("Alarm"), screen("Alarm", keyboard=True), "the keyboard is on"),
         (screen("Text", keyboard=True), screen("Text", "hello"), "the keyboard is off: hello"),
+        (screen("Search", keyboard=True), screen("red tent"), "the keyboard is off: red tent"),
         (screen("Ann", "Ben", "Zoe", top=0.5), screen("Ann", "Ben", "Zoe", "Sam"), "down the page: Sam"),
         (screen("Ben", "Sam"), screen("Ann", "Ben", "Sam", top=0.4), "up the page: Ann"),
         (screen("Wifi", "Off"), screen("Wifi", "On"), "Off is now On"),

@@ -114,9 +114,10 @@ def test_a_group_cannot_have_the_name_of_a_subset(by_hand):
 
 
 def test_the_confusion_lists_kinds_that_are_only_predicted_or_only_demonstrated():
-    gold = episode("a", "general", [HOME, HOME])
-    confusion = score(answered(gold, [DONE, HOME]))["confusion"]
-    assert confusion[HOME.name][DONE.name] == 1 and confusion[HOME.name][HOME.name] == 1
+    wait, recents = Action.wait(), Action.recents()
+    confusion = score(answered(episode("a", "general", [HOME, wait]), [recents, HOME]))["confusion"]
+    assert confusion[HOME.name][recents.name] == confusion[wait.name][HOME.name] == 1
+    assert confusion[recents.name][wait.name] == 0
 
 
 def test_confusion_counts_names(by_hand):
