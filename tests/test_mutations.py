@@ -8,7 +8,7 @@ import sys
 import pytest
 from mutations.killers import importing, mirrored
 from mutations.operators import compiles, mutations
-from mutations.run import ROOT, _drawn, _known
+from mutations.run import ROOT, _drawn, _known, equivalents
 
 SOURCE = '''
 def largest(values: list[int], limit: int = 3) -> int:
@@ -66,6 +66,10 @@ def test_the_known_mutations_fit_the_code():
     for one in _known():
         assert compiles(one, (ROOT / one.path).read_text(encoding="utf-8")), one.path
         assert mirrored(ROOT, one.path)
+
+
+def test_the_equivalent_mutations_fit_the_code():
+    assert all(equivalents().values())
 
 
 def failures(folder, test: str) -> str:

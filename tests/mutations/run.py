@@ -8,7 +8,8 @@ MODULE is a path such as `vlm_agent/sentences/packing.py`, a folder, or @FILE wi
 with the seed, spread evenly over the modules. Each one is applied to a copy of the repository; the mirrored test files
 run until the first failure, and for survivors all test files that import the module. A mutation that hangs counts as
 noticed. Results are appended to --output/results.jsonl, so the same command resumes; `summary.md` lists every mutation
-with the test that noticed it. Slow tests, and tests that fail without a mutation, are not run.
+with the test that noticed it. Slow tests, and tests that fail without a mutation, are not run. Mutations of
+equivalent.yaml, which change nothing that a test could see, are listed and not run.
 """
 
 import argparse
@@ -38,11 +39,13 @@ TIME_LIMIT = 900
 def main() -> int:
     options = _options()
     chosen = _known() if options.known else _drawn(options.modules, options.seed, options.count)
+    reasons = equivalents()
+    judged = [mutation for mutation in chosen if mutation.id not in reasons]
     options.output.mkdir(parents=True, exist_ok=True)
     log = Log((options.output / "results.jsonl").resolve())
     tests = Tests(_copied(options.output / "copy"))
     for stage in STAGES:
-        left = log.left(chosen, stage, options.again)
+        left = log.left(judged, stage, options.again)
         begin = time.monotonic()
         for number, mutation in enumerate(left):
             result = {"id": mutation.id, "change": mutation.in_words, "again": options.again}
@@ -54,9 +57,9 @@ def main() -> int:
                 f"{mutation.path}:{mutation.line}  {mutation.in_words}  ({minutes:.0f} min left)",
                 flush=True,
             )
-    summary = log.summary(chosen)
+    summary = log.summary(judged, {one: reasons[one.id] for one in chosen if one.id in reasons})
     (log.path.parent / "summary.md").write_text("\n".join(summary) + "\n", encoding="utf-8")
-    print(*summary[2:4], sep="\n")
+    print(*summary[2:5], sep="\n")
     return 0
 
 
@@ -109,6 +112,22 @@ def _known() -> list[Mutation]:
         found.append(
             Mutation(entry["file"], line, start, start + len(entry["before"]), entry["before"], entry["after"])
         )
+    return found
+
+
+def equivalents() -> dict[str, str]:
+    """Id → reason of the mutations in equivalent.yaml. Raises ValueError where the code has changed: adapt the file."""
+    found = {}
+    for entry in yaml.safe_load((Path(__file__).parent / "equivalent.yaml").read_text(encoding="utf-8")):
+        lines = (ROOT / entry["file"]).read_text(encoding="utf-8").splitlines()
+        ids = [
+            one.id
+            for one in mutations(ROOT, entry["file"])
+            if one.in_words == entry["change"] and lines[one.line - 1].strip() == entry["line"]
+        ]
+        if not ids:
+            raise ValueError(f"equivalent.yaml: {entry['file']} has no {entry['change']!r} in {entry['line']!r}")
+        found[ids[0]] = entry["why"]
     return found
 
 
@@ -183,15 +202,16 @@ class Log:
         done = {one["id"] for one in self._results if one["stage"] == stage and not again}
         return [mutation for mutation in chosen if mutation.id not in noticed | done]
 
-    def summary(self, chosen: list[Mutation]) -> list[str]:
+    def summary(self, judged: list[Mutation], equivalent: dict[Mutation, str]) -> list[str]:
         """A page in Markdown."""
-        ids = {mutation.id for mutation in chosen}
+        ids = {mutation.id for mutation in judged}
         results = [one for one in self._results if one["id"] in ids]
         lines = [
             "# Mutations",
             "",
             f"{len(ids)} mutations. Noticed at first: {_rates(ids, [one for one in results if not one['again']])}.",
             f"With later tests: {_rates(ids, results)}.",
+            f"{len(equivalent)} more change nothing that a test could see.",
             "",
             "| place | change | noticed by |",
             "|---|---|---|",
@@ -201,6 +221,8 @@ class Log:
             place = ":".join(result["id"].split(":")[:2])
             change = result["change"].replace("|", "\\|")
             lines.append(f"| {place} | `{change}` | {result['killed_by'] or '**survived**'} |")
+        lines += ["", "| place | change | why no test can notice it |", "|---|---|---|"]
+        lines += [f"| {one.path}:{one.line} | `{one.in_words}` | {why} |" for one, why in equivalent.items()]
         return lines
 
 
