@@ -35,6 +35,10 @@ def test_a_shipped_comparison_names_recipes_and_agent_files_that_exist(path):
         ({"seeds": []}, "seeds: name at least one seed, each once"),
         ({"seeds": [1, 1]}, "seeds: name at least one seed, each once"),
         ({"agents": {"one": TWO["one"]}}, "at least two agents"),
+        (
+            {"agents": TWO | {"two": TWO["two"] | {"recpie": "x"}}},
+            "unknown key agents.two.recpie; did you mean agents.two.recipe?",
+        ),
         ({"agents": TWO | {"Two ones": TWO["one"]}}, "use lower-case letters, digits and _"),
         ({"agents": TWO | {"served": TWO["one"]}}, "served is the name of the model that the comparison makes"),
         ({"agents": TWO | {"two": {"name": "Two"}}}, "name exactly one of run, recipe and agent"),
