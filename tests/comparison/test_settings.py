@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from vlm_agent.comparison.settings import ComparisonError, read_comparison
+from vlm_agent.recipe.shipped import find_shipped
 
 SHIPPED = sorted((Path(__file__).parents[2] / "eval/comparisons").glob("*.yaml"))
 SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
@@ -27,6 +28,17 @@ def test_a_shipped_comparison_names_recipes_and_agent_files_that_exist(path):
     assert {"Smartphone Assistant", "Auto-UI", "Android in the Zoo", "D-PoT", "VisionTasker"} <= {
         agent.paper for agent in comparison.agents.values()
     }
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_file_that_a_shipped_comparison_names_is_found_from_any_folder(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    named = find_shipped(Path("eval/comparisons") / path.name)
+    assert named == path
+    comparison = read_comparison(named, {})
+    origins = [agent.recipe or agent.agent for agent in comparison.agents.values()]
+    for file in (comparison.benchmark, comparison.served.recipe, *origins):
+        assert find_shipped(file).is_file(), file
 
 
 @pytest.mark.parametrize(
