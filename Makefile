@@ -36,7 +36,7 @@ demo: install
 
 compare: install
 	$(BIN)/pip install -e '.[serving]'
-	$(BIN)/vlm-agent compare eval/comparisons/simulated_phone.yaml --output runs/comparison
+	$(BIN)/vlm-agent compare eval/comparisons/five_systems.yaml --output runs/comparison
 
 # A process a core, each file in one of them: the models of tests are too small to gain from several threads. Files are
 # begun in the order of tests/conftest.py, longest first; left to itself xdist begins with those of most tests.

@@ -27,6 +27,9 @@ from pydantic import TypeAdapter, ValidationError
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 
+CHECKSUM = "checksum"
+"""The first key of a checked file."""
+
 _LINE = re.compile(rb'\A\{\n +"checksum": "sha256:([0-9a-f]{64})",\n')
 _OPENING = b"{\n"
 
@@ -43,13 +46,18 @@ _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 
 def write_checked(path: Path, content: Mapping[str, Any], indent: int = 1) -> None:
     """Writes a JSON object with its checksum, atomically. An empty one has no checksum."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(checked_bytes(content, indent))
+
+
+def checked_bytes(content: Mapping[str, Any], indent: int = 1) -> bytes:
+    """The content of the file that `write_checked` writes."""
     text = json.dumps(content, indent=indent, ensure_ascii=False) + "\n"
     plain = _SURROGATE.sub(_escaped, text).encode()  # a reply may hold a lone surrogate, which UTF-8 cannot
     if content:
         line = f'{" " * indent}"checksum": "sha256:{hashlib.sha256(plain).hexdigest()}",\n'
         plain = _OPENING + line.encode() + plain.removeprefix(_OPENING)
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(plain)
+    return plain
 
 
 def read_checked(path: Path, remedy: str, kind: Any = None) -> Any:

@@ -9,7 +9,7 @@ from vlm_agent.comparison.settings import SERVED, read_comparison
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stages
 
 ROOT = Path(__file__).parents[2]
-COMPARISON = read_comparison(ROOT / "eval/comparisons/simulated_phone.yaml", {})
+COMPARISON = read_comparison(ROOT / "eval/comparisons/five_systems.yaml", {})
 
 
 def stages(seeds: tuple[int, ...] = (0,), shards: Path | None = None, endpoint: str | None = None) -> Stages:

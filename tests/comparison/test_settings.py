@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from vlm_agent.comparison.settings import ComparisonError, read_comparison
+from vlm_agent.recipe.shipped import find_shipped
 
 SHIPPED = sorted((Path(__file__).parents[2] / "eval/comparisons").glob("*.yaml"))
 SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
@@ -29,12 +30,27 @@ def test_a_shipped_comparison_names_recipes_and_agent_files_that_exist(path):
     }
 
 
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_every_file_that_a_shipped_comparison_names_is_found_from_any_folder(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    named = find_shipped(Path("eval/comparisons") / path.name)
+    assert named == path
+    comparison = read_comparison(named, {})
+    origins = [agent.recipe or agent.agent for agent in comparison.agents.values()]
+    for file in (comparison.benchmark, comparison.served.recipe, *origins):
+        assert find_shipped(file).is_file(), file
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"seeds": []}, "seeds: name at least one seed, each once"),
         ({"seeds": [1, 1]}, "seeds: name at least one seed, each once"),
         ({"agents": {"one": TWO["one"]}}, "at least two agents"),
+        (
+            {"agents": TWO | {"two": TWO["two"] | {"recpie": "x"}}},
+            "unknown key agents.two.recpie; did you mean agents.two.recipe?",
+        ),
         ({"agents": TWO | {"Two ones": TWO["one"]}}, "use lower-case letters, digits and _"),
         ({"agents": TWO | {"served": TWO["one"]}}, "served is the name of the model that the comparison makes"),
         ({"agents": TWO | {"two": {"name": "Two"}}}, "name exactly one of run, recipe and agent"),

@@ -11,8 +11,8 @@ Reads a comparison file (eval/comparisons/*.yaml): agents, one benchmark, online
 are recipes, evaluates all of them on recorded episodes and on simulated phones, and writes comparison.html and
 comparison.json. Every stage is a command that is printed before it runs. Run the same command again to resume:
 
-  vlm-agent compare eval/comparisons/simulated_phone.yaml --output runs/comparison
-  vlm-agent compare eval/comparisons/simulated_phone.yaml --output runs/on_aitw --shards shards/aitw_standard"""
+  vlm-agent compare eval/comparisons/five_systems.yaml --output runs/comparison
+  vlm-agent compare eval/comparisons/five_systems.yaml --output runs/on_aitw --shards shards/aitw_standard"""
 
 
 def add(commands: Commands) -> None:

@@ -129,7 +129,6 @@ def read_groups(path: Path | None) -> Groups:
     """Groups from a JSON file; none if `path` is None. Raises DatasetError naming the file if its content is wrong."""
     if path is None:
         return {}
-    groups = read_checked(path, "name a JSON file of groups")
-    if not isinstance(groups, dict) or not all(isinstance(ids, list) for ids in groups.values()):
-        raise DatasetError(f"{path} must map each group's name to a list of episode ids")
+    remedy = "name a JSON file that maps each group's name to a list of episode ids, as strings"
+    groups: Groups = read_checked(path, remedy, dict[str, list[str]])
     return groups

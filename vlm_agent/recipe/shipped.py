@@ -12,8 +12,10 @@ import vlm_agent
 FOLDERS = {
     "recipes": "*.yaml",
     "recipes/screens": "*.yaml",
+    "recipes/comparison": "*.yaml",
     "eval": "*.yaml",
     "eval/agents": "*.yaml",
+    "eval/comparisons": "*.yaml",
     "deepspeed_configs": "*.json",
 }
 """The folders, and the names of the files in them that count."""

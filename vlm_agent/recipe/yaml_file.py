@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -65,8 +65,11 @@ def _explain(problem: Any, section: type[Section], content: Mapping[str, Any]) -
 
 def _keys(section: type[Section], sections: Sequence[str], content: Mapping[str, Any]) -> list[str]:
     """The keys of the section at `sections` below `section`, which `content` may choose by name."""
-    for part in sections:
+    parts = iter(sections)
+    for part in parts:
         field, content = section.model_fields[part], content[part]
+        if get_origin(field.annotation) is dict:  # sections by a name of the user's
+            content = content[next(parts)]
         choice = _choice(field)
         section = _sections(field)[0] if choice is None else choice.section(content)
     return list(section.model_fields)

@@ -78,7 +78,7 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
 def _read(figures: Callable[[Path], str], folder: Path) -> str:
     try:
         return figures(folder)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         return f"cannot be read: unexpected content ({type(error).__name__}: {error})"
     except (UserError, OSError) as error:
         return f"cannot be read: {error}"

@@ -10,6 +10,7 @@ import pytest
 from vlm_agent.acting.guard import Guard
 from vlm_agent.acting.loop import act
 from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, TraceStep, read_trace
 from vlm_agent.episodes import Action, UiElement
@@ -190,3 +191,12 @@ def test_a_reply_before_the_agent_failed_is_masked(tmp_path):
     ):
         act(agent, Form("Email", "Password"), "log in", trace, Guard(allow_purchases=True))
     assert json.loads((tmp_path / "t" / "reply.json").read_text()) == {"text": f"I typed {MASK}"}
+
+
+def test_a_checked_file_with_a_secret_keeps_a_valid_checksum(tmp_path):
+    with TraceWriter(tmp_path / "trace", Heading("1", "log in", "agent", "phone")) as trace:
+        reply = tmp_path / "trace/calls/3f/3f09.json"
+        write_checked(reply, {"text": f"I type {PASSWORD}", "tokens": [1, 2]})
+        actions = [tap(1), Action.type_text(PASSWORD), Action.complete()]
+        act(ScriptedAgent(actions), Form("Email", "Password"), "log in", trace, Guard())
+    assert read_checked(reply, "remove it") == {"text": f"I type {MASK}", "tokens": [1, 2]}

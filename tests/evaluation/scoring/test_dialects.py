@@ -141,6 +141,11 @@ def test_typed_text_is_compared_by_some():
 def test_only_the_predicted_text_is_stripped_by_auto_ui():
     assert right("agentcpm", Action.type_text(" milk"), Action.type_text("fresh milk"))
     assert right("official_text", Action.type_text(" milk"), Action.type_text("fresh milk"))
+    for name in ("official_text", "agentcpm", "coat_point"):
+        for empty in ("", " "):
+            assert not right(name, Action.type_text("milk and bread"), Action.type_text(empty)), name
+            assert not right(name, Action.type_text(empty), Action.type_text("milk and bread")), name
+            assert right(name, Action.type_text(empty), Action.type_text("")), name
     assert right("agentcpm", Action.type_text("milk "), Action.type_text("milk now"))
     assert right("official_text", Action.type_text("milk "), Action.type_text("milk now"))
     assert right("agentcpm", Action.type_text(" milk"), Action.type_text("milk and bread"))

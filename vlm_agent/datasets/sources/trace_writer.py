@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from vlm_agent.checked_json import CHECKSUM, checked_bytes
 from vlm_agent.datasets.sources.traces import STEPS, Heading, TraceStep, device_line, step_line, write_heading
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
@@ -183,6 +184,8 @@ def _masked_json(text: str, secrets: Secrets, hidden: dict[int, str], indent: in
     masked = _masked_line(content, secrets, hidden)
     if masked == content:
         return text
+    if isinstance(masked, dict) and masked.pop(CHECKSUM, None) is not None:
+        return checked_bytes(masked).decode()
     return json.dumps(masked, ensure_ascii=False, indent=indent) + "\n" * (indent is not None)
 
 

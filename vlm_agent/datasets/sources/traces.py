@@ -395,12 +395,19 @@ def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length
     )
 
 
+def _checked_size(size: Sequence[object]) -> tuple[int, int]:
+    height, width = size
+    if not (isinstance(height, int) and isinstance(width, int) and checks.is_screen_size(height, width)):
+        raise ValueError(f"size {size!r} is not that of a screen")
+    return height, width
+
+
 def _read_heading(folder: Path) -> Heading:
     path = folder / HEADING
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         version, size = content.pop("version"), content.pop("size")
-        heading = Heading(**content, size=None if size is None else (int(size[0]), int(size[1])))
+        heading = Heading(**content, size=None if size is None else _checked_size(size))
         for name in ("id", "goal", "agent", "device", "subset"):
             checks.text_of(getattr(heading, name), name)
         checks.check_subset(heading.subset, "subset")

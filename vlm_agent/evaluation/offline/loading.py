@@ -170,7 +170,7 @@ def _from_processes(
             raise
         raise DatasetError(
             f"a process that prepares screens died at episode {preparing.name(min(done, len(preparing) - 1))} or just "
-            "after it, perhaps for want of memory; the same command resumes here, and may have fewer --workers"
+            "after it, possibly out of memory; run the same command again to resume, with fewer --workers if needed"
         ) from None
     finally:
         stopped.set()

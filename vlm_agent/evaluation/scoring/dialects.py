@@ -6,7 +6,7 @@ actions match their own kind, and an answer that is not an action matches nothin
 
 Errors of published scorers are *not* reproduced: scoring the previous sample after a parse failure (Auto-UI), dropping
 failed samples from the denominator (SeeClick), counting every Enter and every end of a task as right (MM-Navigator),
-comparing clicks with (0, 0) and accepting an empty text for any (CoAT, `aitz/rules.py`).
+comparing clicks with (0, 0) (CoAT, `aitz/rules.py`), accepting an empty text for any (CoAT, Auto-UI, AgentCPM-GUI).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -187,7 +187,14 @@ def _one_text_in_the_other(table: StepTable, rows: np.ndarray, strip_gold: bool)
     pairs = ((gold.lower(), predicted.lower().strip()) for gold, predicted in _texts(table, rows))
     if strip_gold:
         pairs = ((gold.strip(), predicted) for gold, predicted in pairs)
-    return np.array([gold in predicted or predicted in gold for gold, predicted in pairs], bool)
+    return np.array([_contain(gold, predicted) for gold, predicted in pairs], bool)
+
+
+def _contain(gold: str, predicted: str) -> bool:
+    """Whether one text contains the other. An empty one, also of white space alone, matches only an empty one."""
+    if not gold.strip() or not predicted.strip():
+        return gold.strip() == predicted.strip()
+    return gold in predicted or predicted in gold
 
 
 def _box_meets_point(table: StepTable, rows: np.ndarray) -> np.ndarray:

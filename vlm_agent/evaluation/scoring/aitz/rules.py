@@ -65,10 +65,10 @@ def _iou(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def texts_match(gold: str, predicted: str) -> bool:
     """Whether a typed text is close to the gold one: one contains the other, or `text_ratio` is above `MIN_RATIO`.
 
-    Case counts. An empty text matches only an empty one.
+    Case counts. An empty text, also one of white space alone, matches only an empty one.
     """
-    if not gold or not predicted:
-        return gold == predicted
+    if not gold.strip() or not predicted.strip():
+        return gold.strip() == predicted.strip()
     return gold in predicted or predicted in gold or text_ratio(gold, predicted) > MIN_RATIO
 
 
