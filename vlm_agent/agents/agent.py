@@ -159,6 +159,9 @@ class JudgedAgent(Agent, Protocol):
     def judged_by(self, judge: Judge) -> Self: ...
 
 
+GREY_PIXELS = "pixels are grey; elements of the phone or data set, activity and recorded texts stay"
+"""What the control `grey_screens` is for an agent that is not a `TextAgent`."""
+
 Preparation = Callable[[Episode], Any]
 
 
@@ -206,6 +209,14 @@ class AgentSettings(Section):
     def text_notes(self) -> dict[str, str]:
         """Lines of the report on texts that the agent reads and that are not recorded: what they are → their origin."""
         return {}
+
+    @property
+    def grey_screens(self) -> str:
+        """What the control `grey_screens` hides of every screen and what it leaves, for the report.
+
+        Part of the identity of evaluations with this control, unless it is `GREY_PIXELS`.
+        """
+        return GREY_PIXELS
 
     def identity(self) -> dict[str, Any]:
         """All settings that determine the answers, as JSON values. An evaluation resumes only if they are equal.

@@ -28,7 +28,7 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
-from vlm_agent.agents.of_run import plan_notes, recipe_of
+from vlm_agent.agents.of_run import grey_screens_of, plan_notes, recipe_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -186,6 +186,12 @@ class EndpointSettings(AgentSettings):
     def text_notes(self) -> dict[str, str]:
         """With `as_trained`, those of the run."""
         return {} if self.as_trained is None else plan_notes(self._recipe.data.plan)
+
+    @property
+    def grey_screens(self) -> str:
+        """With `as_trained`, what it hides from the run."""
+        own = None if self.as_trained is None else grey_screens_of(self._recipe)
+        return own or super().grey_screens
 
     @cached_property
     def _recipe(self) -> Recipe:

@@ -137,8 +137,8 @@ class DynamicPlanningAgent(PromptedAgent):
             if judge is None:
                 raise UserError("feedback: gold needs recorded actions, as `vlm-agent evaluate` has them")
             is_right = lambda action: judge(action, step)  # noqa: E731
-        plan = self._plan_for(episode)
-        situation = _Situation(episode.goal, history, recorded_screen(episode, number), plan, is_right, episode.id)
+        history, screen = self.visible(history, recorded_screen(episode, number))
+        situation = _Situation(episode.goal, history, screen, self._plan_for(episode), is_right, episode.id)
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
     def _plan_for(self, episode: Episode) -> tuple[str, ...] | None:
