@@ -18,7 +18,7 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Answer, Judge, Turn
 from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
-from vlm_agent.agents.dynamic_planning.plans import PlansError
+from vlm_agent.agents.dynamic_planning.plans import Plans, PlansError
 from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Prompts
 from vlm_agent.agents.dynamic_planning.reading import read_action, read_description, read_verdict, split_thought
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
@@ -50,12 +50,12 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Situation:
-    """What is known at a step. `plan`: that of a file. `is_right`: gold feedback. `episode`: its id, if recorded."""
+    """What is known at a step. `plan`: of a file or shards. `is_right`: gold feedback. `episode`: id, if recorded."""
 
     goal: str
     history: Sequence[Turn]
     screen: Screen
-    plan: tuple[str, ...] | None = None
+    plan: Plan | None = None
     is_right: Callable[[Action], bool] | None = None
     episode: str = ""
 
@@ -83,7 +83,7 @@ class DynamicPlanningAgent(PromptedAgent):
     the language needs them.
 
     `past`: what the history of a recorded episode consists of (`past.py`). `plans`: by episode id, in place of planning
-    calls; step n of a plan belongs to turn n, and the last one to all later turns. `judge`: for gold feedback.
+    calls; number n belongs to turn n, and the last one to all later turns. `judge`: for gold feedback.
 
     `references`: similar episodes that planning calls show, never the recorded one that is answered. The model is asked
     once for a caption of the first screen of each; the first step of an episode counts these calls.
@@ -97,7 +97,7 @@ class DynamicPlanningAgent(PromptedAgent):
     feedback: Feedback | None = None
     shown: Shown = "both"
     past: Past = "own"
-    plans: Mapping[str, tuple[str, ...]] | None = None
+    plans: Plans | None = None
     max_tokens: int = 300
     judge: Judge | None = None
     references: References | None = None
@@ -128,7 +128,8 @@ class DynamicPlanningAgent(PromptedAgent):
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         for episode in episodes:
-            self._plan_for(episode)
+            for number in range(len(episode)):
+                self._plan_for(episode, number)
         return answer_recorded(self._recorded_step, episodes, self.past, self.workers, self.stop)
 
     def _recorded_step(self, episode: Episode, number: int, history: Sequence[Turn]) -> Answer:
@@ -138,15 +139,25 @@ class DynamicPlanningAgent(PromptedAgent):
                 raise UserError("feedback: gold needs recorded actions, as `vlm-agent evaluate` has them")
             is_right = lambda action: judge(action, step)  # noqa: E731
         history, screen = self.visible(history, recorded_screen(episode, number))
-        situation = _Situation(episode.goal, history, screen, self._plan_for(episode), is_right, episode.id)
+        situation = _Situation(
+            episode.goal, history, screen, self._plan_for(episode, len(history)), is_right, episode.id
+        )
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
-    def _plan_for(self, episode: Episode) -> tuple[str, ...] | None:
+    def _plan_for(self, episode: Episode, turn: int) -> Plan | None:
+        """That of a file or shards. A later one than that of `turn` would describe screens that are not shown yet."""
         if self.plans is None:
             return None
         if episode.id not in self.plans:
             raise PlansError(f"the file of plans has none for episode {episode.id}; it has {len(self.plans):,} plans")
-        return self.plans[episode.id]
+        plans = self.plans[episode.id]
+        number = 0 if self.mode.once else min(turn, len(plans) - 1)
+        if self.mode.first == "plan" and not plans[number].lines:
+            raise PlansError(
+                f"step {number} of episode {episode.id} has an immediate step and no lines of a plan, which this mode "
+                "shows; use mode d_pot, or shards with both"
+            )
+        return plans[number]
 
     def _answer(self, situation: _Situation, replies: Replies) -> Answer:
         calls, guide = RepairedCalls(replies, self.prompts, self.max_tokens, _TYPICAL), _Guide()
@@ -186,9 +197,7 @@ class DynamicPlanningAgent(PromptedAgent):
     def _plan(self, form: FirstForm, situation: _Situation, calls: RepairedCalls) -> Plan:
         history, screen, is_repeated = situation.history, situation.screen, False
         if situation.plan is not None:
-            lines = situation.plan
-            rest = lines[min(len(history), len(lines) - 1) :]
-            return Plan(rest, rest[0]) if form == "plan_and_step" else Plan(lines)
+            return situation.plan
         if self.mode.once and history:
             first = history[0]
             if first.answer is not None and first.answer.plan:
