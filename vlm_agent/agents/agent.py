@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
 from vlm_agent.agents.lessons import Lesson
-from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, ScreenTexts, Step, recorded_screen
+from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, Step, recorded_screen
 from vlm_agent.errors import UserError
-from vlm_agent.sentences.thoughts import known_texts
+from vlm_agent.sentences.thoughts import KnownTexts, known_texts
 from vlm_agent.settings import Section
 
 
@@ -312,9 +312,9 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: b
     `recorded_screen` and `demonstrated` for what an agent reads.
     """
     turns = [*history, Turn(screen, None, Action.impossible())]
-    texts = known_texts([turn.screen for turn in turns]) if with_texts else [ScreenTexts()] * len(turns)
+    texts = known_texts([turn.screen for turn in turns]) if with_texts else [KnownTexts()] * len(turns)
     steps = []
-    for turn, now, after in zip(turns, texts, [*texts[1:], ScreenTexts()], strict=True):
+    for turn, now, after in zip(turns, texts, [*texts[1:], KnownTexts()], strict=True):
         thoughts = CoatTexts() if turn.thoughts is None else turn.thoughts
         coat = CoatTexts(now.description, thoughts.think, thoughts.action, after.result)
         shown = turn.screen
