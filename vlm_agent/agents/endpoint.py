@@ -142,7 +142,8 @@ class EndpointSettings(AgentSettings):
     `code_fences`: an answer that is one markdown code fence is read as its content, and counted apart. Off by default,
     as in the published evaluations.
 
-    `calls`: folder of the replies, by default the folder `calls` of the command's output.
+    `calls`: folder of the replies, by default the folder `calls` of the command's output. With `as_trained`, a reply is
+    that of the run's weights, whatever the name of the model.
     """
 
     agent: str = "endpoint"
@@ -203,11 +204,18 @@ class EndpointSettings(AgentSettings):
         because `evaluation.identity.agent_identity` records it for every agent."""
         # Omitted by default, so that evaluations of versions without them can be resumed.
         fences = {"code_fences": True} if self.code_fences else {}
-        if self.as_trained is not None:
-            from vlm_agent.models.run_layout import trained
-
-            return {"model": self.model, "as_trained": sha256_of(trained(Path(self.as_trained)).files)} | fences
+        if self._weights is not None:
+            return {"model": self.model, "as_trained": self._weights} | fences
         return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens} | fences
+
+    @cached_property
+    def _weights(self) -> str | None:
+        """The digest of the run in `as_trained`; None for another model, whose name alone is known."""
+        if self.as_trained is None:
+            return None
+        from vlm_agent.models.run_layout import trained
+
+        return sha256_of(trained(Path(self.as_trained)).files)
 
     def in_output(self, output: Path) -> Self:
         return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
@@ -215,7 +223,7 @@ class EndpointSettings(AgentSettings):
     def load(self) -> Agent:
         """With `as_trained`, the control of the training (`data.control`) is applied too."""
         language, endpoint = self.language.build(), self._chat()
-        chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls))
+        chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls), weights=self._weights)
         if self.as_trained is None:
             return EndpointAgent(
                 chat, language, self.past_screens, self.max_tokens, self.concurrency, code_fences=self.code_fences
