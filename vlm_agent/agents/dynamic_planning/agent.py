@@ -19,7 +19,7 @@ from vlm_agent.agents.agent import Answer, Judge, Turn
 from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
 from vlm_agent.agents.dynamic_planning.plans import Plans, PlansError
-from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Prompts
+from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Kind, Prompts
 from vlm_agent.agents.dynamic_planning.reading import read_action, read_description, read_verdict, split_thought
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_lines, pixels_of, system, user
@@ -187,7 +187,7 @@ class DynamicPlanningAgent(PromptedAgent):
             return _Guide()
         if first == "description":
             messages = self._first_messages("description", situation.goal, situation.history, situation.screen)
-            text = calls.read(messages, read_description, "description", DESCRIPTION_TOKENS)
+            text = calls.read(messages, read_description, "description", DESCRIPTION_TOKENS, kind=first)
             return _Guide({"description": text}, thought=text)
         plan = self._plan(first, situation, calls)
         if first == "plan_and_step":
@@ -212,6 +212,7 @@ class DynamicPlanningAgent(PromptedAgent):
             "plan",
             PLAN_TOKENS,
             counts=counts,
+            kind=form,
         )
 
     def _references(self, situation: _Situation, calls: RepairedCalls, counts: bool) -> str:
@@ -243,7 +244,7 @@ class DynamicPlanningAgent(PromptedAgent):
             with_marks=False,
         )
         messages = [system(str(self.prompts.caption)), question]
-        caption = calls.read(messages, read_description, "caption", CAPTION_TOKENS, counts)
+        caption = calls.read(messages, read_description, "caption", CAPTION_TOKENS, counts, kind="caption")
         if self.rehearsed is None:
             references.captions[reference.id] = caption
         return caption
@@ -261,16 +262,16 @@ class DynamicPlanningAgent(PromptedAgent):
 
     def _act(self, situation: _Situation, guide: _Guide, calls: RepairedCalls) -> Answer:
         messages = self._action_messages(situation, guide)
-        answer = self._ask_for_action(messages, situation.screen, calls)
+        answer = self._ask_for_action(messages, situation.screen, calls, "thought" if self.mode.thought else "action")
         if self.feedback not in ("gold", "own") or answer.action is None:
             return answer
         is_right, reason = self._verdict(situation, answer.action, calls)
         if is_right:
             return answer
         again = [*messages, assistant(sendable(answer.text)), user(self.prompts.fill("wrong", reason=reason))]
-        return self._ask_for_action(again, situation.screen, calls)
+        return self._ask_for_action(again, situation.screen, calls, "correction")
 
-    def _ask_for_action(self, messages: Messages, screen: Screen, calls: RepairedCalls) -> Answer:
+    def _ask_for_action(self, messages: Messages, screen: Screen, calls: RepairedCalls, kind: Kind) -> Answer:
         def read(text: str) -> Answer:
             thought, written = split_thought(text) if self.mode.thought else ("", text.strip())
             action = read_action(written, self.language, screen)
@@ -280,7 +281,7 @@ class DynamicPlanningAgent(PromptedAgent):
         typical, tokens = self.language.encode(Action.complete(), screen), ACTION_TOKENS
         if self.mode.thought:
             typical, tokens = f"Thought: the goal is reached\nAction: {typical}", ACTION_TOKENS + THOUGHT_TOKENS
-        return calls.read(messages, read, typical, tokens)
+        return calls.read(messages, read, typical, tokens, kind=kind)
 
     def _action_messages(self, situation: _Situation, guide: _Guide) -> Messages:
         form = self.prompts.action_forms["thought" if self.mode.thought else "action"]
@@ -324,7 +325,8 @@ class DynamicPlanningAgent(PromptedAgent):
             return False, ""
         paragraphs = {"judged_action": action_in_words(action, situation.screen)}
         question = self._screen_turn(situation.goal, paragraphs, situation.screen, self.prompts.judge_question)
-        return calls.read([system(self.prompts.judge), question], read_verdict, "verdict", VERDICT_TOKENS)
+        messages = [system(self.prompts.judge), question]
+        return calls.read(messages, read_verdict, "verdict", VERDICT_TOKENS, kind="verdict")
 
     # Parts of both calls
 

@@ -72,10 +72,16 @@ class Replies:
     counted: list[Completion] = field(default_factory=list)
 
     def ask(
-        self, messages: Sequence[dict[str, Any]], max_tokens: int, typical: str, tokens: int, counts: bool = True
+        self,
+        messages: Sequence[dict[str, Any]],
+        max_tokens: int,
+        typical: str,
+        tokens: int,
+        counts: bool = True,
+        kind: str = "",
     ) -> str:
         """The text of the reply. `typical`: a reply for an estimate, of about `tokens` tokens. `counts`: False for a
-        call that another step counts."""
+        call that another step counts. `kind`: what the agent asks for, in its own names, for replies that are known."""
         if self.rehearsed is None:
             completion = self.calls.completion(messages, max_tokens)
         else:
