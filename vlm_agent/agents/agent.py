@@ -211,6 +211,11 @@ class AgentSettings(Section):
         return {}
 
     @property
+    def reads_elements(self) -> bool:
+        """Whether the agent reads the elements of screens, or needs them to read its own answers."""
+        return self.language.build().numbers_elements
+
+    @property
     def grey_screens(self) -> str:
         """What the control `grey_screens` hides of every screen and what it leaves, for the report.
 

@@ -189,6 +189,12 @@ class EndpointSettings(AgentSettings):
         return {} if self.as_trained is None else plan_notes(self._recipe.data.plan)
 
     @property
+    def reads_elements(self) -> bool:
+        """With `as_trained`, what the run reads."""
+        is_text = self.as_trained is not None and self._recipe.model.is_text
+        return is_text or "screen" in self.text_inputs or super().reads_elements
+
+    @property
     def grey_screens(self) -> str:
         """With `as_trained`, what it hides from the run."""
         own = None if self.as_trained is None else grey_screens_of(self._recipe)

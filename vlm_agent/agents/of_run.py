@@ -65,6 +65,11 @@ class RunSettings(AgentSettings):
         return plan_notes(self.recipe.data.plan)
 
     @property
+    def reads_elements(self) -> bool:
+        data = self.recipe.data
+        return self.recipe.model.is_text or data.elements or bool(data.coat.read) or super().reads_elements
+
+    @property
     def grey_screens(self) -> str:
         return grey_screens_of(self.recipe) or super().grey_screens
 
