@@ -276,11 +276,12 @@ class PlanTexts:
 
 @dataclass(frozen=True, slots=True)
 class ScreenTexts:
-    """What is known in words when a screen is shown, before any action on it."""
+    """What is known in words when a screen is shown, before any action on it. None: not recorded, while the other text
+    is."""
 
-    description: str = ""
+    description: str | None = ""
     """Description of this screen (`CoatTexts.screen`)."""
-    result: str = ""
+    result: str | None = ""
     """Result of the previous action, as this screen shows it (`CoatTexts.result` of the previous step). Empty at the
     first step."""
 
@@ -355,13 +356,13 @@ def recorded_screen(episode: Episode, number: int) -> Screen:
 
     The result of the action of this step is not part of it: that text describes the next screen.
     """
-    step, before = episode.steps[number], episode.steps[number - 1] if number else None
-    result = None if before is None else before.coat
+    step, before = episode.steps[number], episode.steps[number - 1].coat if number else None
     screen = step.screen if step.plan is None else replace(step.screen, plan=step.plan)
-    if step.coat is None and result is None:
+    if step.coat is None and before is None:
         return screen
-    texts = ScreenTexts("" if step.coat is None else step.coat.screen, "" if result is None else result.result)
-    return replace(screen, texts=texts)
+    description = None if step.coat is None else step.coat.screen
+    result = (None if number else "") if before is None else before.result
+    return replace(screen, texts=ScreenTexts(description, result))
 
 
 def without_pixels(episode: Episode) -> Episode:

@@ -25,6 +25,14 @@ WORDS = tiny.tokenizer()
 RECORDED = [with_texts(tiny.episode(number)) for number in range(2)]
 WITHOUT = [tiny.episode(2), tiny.episode(3, tiny.ACTIONS[::-1])]
 """Without texts, so that agents read those of the phone."""
+SOME = replace(
+    with_texts(tiny.episode(4)),
+    steps=tuple(
+        step if number in (0, 3) else replace(step, coat=None)
+        for number, step in enumerate(with_texts(tiny.episode(4)).steps)
+    ),
+)
+"""With texts at two of its steps: the others have those of the phone."""
 UNDER = [None, "no_history", "shuffled_results"]
 
 
@@ -52,8 +60,8 @@ def under(control: str | None, agent):
 @pytest.mark.parametrize("control", UNDER)
 def test_batched_trajectories_answer_as_each_step_alone(model, control):
     agent = under(control, vlm(model))
-    alone = answer_step_by_step(agent, RECORDED + WITHOUT)
-    assert answer_episodes(agent, RECORDED + WITHOUT)[0] == alone
+    alone = answer_step_by_step(agent, [*RECORDED, *WITHOUT, SOME])
+    assert answer_episodes(agent, [*RECORDED, *WITHOUT, SOME])[0] == alone
     answers = [answer for answers in alone for answer in answers]
     assert len({answer.text for answer in answers}) > 2
     assert all(answer.thoughts is not None for answer in answers)
@@ -121,7 +129,7 @@ def test_on_a_phone_an_agent_reads_texts_of_the_screen_and_its_own_thoughts(mode
 @pytest.mark.parametrize("control", UNDER)
 def test_inputs_step_by_step_are_those_of_the_batch(model, control):
     agent = vlm(model)
-    for episode in (RECORDED[1], WITHOUT[0]):
+    for episode in (RECORDED[1], WITHOUT[0], SOME):
         alone = replace(agent, decoder=Inputs(agent))
         answer_step_by_step(under(control, alone), [episode])
         shuffled = with_shuffled_results(episode) if control == "shuffled_results" else episode

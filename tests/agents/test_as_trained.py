@@ -9,6 +9,7 @@ from helpers import served_qwen, tiny
 from helpers.adapted_run import write_run as write_llama_run
 from helpers.chat_server import Reply, serving
 from helpers.thoughts import ALL, with_texts
+from safetensors.torch import load_file, save_file
 
 from vlm_agent.agents import demonstrated
 from vlm_agent.agents.as_trained import trained_messages
@@ -87,6 +88,21 @@ def test_evaluate_scores_the_served_model_as_the_checkpoint(run, server, tmp_pat
     assert len(requests) == expected, capsys.readouterr()
     local, remote = (read_predictions(tmp_path / name / "predictions.parquet") for name in ("local", "served"))
     assert [row.text for row in local] == [row.text for row in remote]
+
+
+def test_checkpoints_served_under_one_name_share_no_reply_in_a_folder_of_calls(run, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(run, other)
+    (adapter,) = other.glob("model/*.safetensors")
+    save_file({name: weight + 1 for name, weight in load_file(adapter).items()}, adapter)
+    texts = {run: "complete", other: "impossible"}
+    for checkpoint, text in texts.items():
+        with serving(lambda number, body, text=text: Reply(text)) as (url, _):
+            agent = settings(checkpoint, endpoint=url, calls=str(tmp_path / "calls")).load()
+            assert agent.act(EPISODE.goal, [], EPISODE.steps[0].screen).text == text
+    for checkpoint, text in texts.items():  # on the second time from disk
+        agent = settings(checkpoint, calls=str(tmp_path / "calls")).load()
+        assert agent.act(EPISODE.goal, [], EPISODE.steps[0].screen).text == text
 
 
 def test_settings_of_the_run_cannot_be_overridden(run, tmp_path, capsys):

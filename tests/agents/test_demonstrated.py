@@ -25,13 +25,13 @@ def test_a_recorded_screen_has_its_description_and_the_result_of_the_previous_ac
     ]
 
 
-def test_texts_that_are_not_recorded_are_empty_or_absent():
+def test_texts_that_are_not_recorded_are_none_and_the_first_screen_has_no_result():
     without = Step(None, Action.complete())
     assert texts_of(replace(EPISODE, steps=(STEPS[0], without, without, STEPS[1]))) == [
         ScreenTexts("screen 0", ""),
-        ScreenTexts("", "result 0"),
+        ScreenTexts(None, "result 0"),
         None,
-        ScreenTexts("screen 1", ""),
+        ScreenTexts("screen 1", None),
     ]
 
 

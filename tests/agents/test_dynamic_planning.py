@@ -23,7 +23,7 @@ from vlm_agent.agents.dynamic_planning.plans import PlansError, read_plans
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.dynamic_planning.reading import read_description, read_verdict, split_thought
 from vlm_agent.agents.llm.prompts import PromptError
-from vlm_agent.agents.llm.replies import UnreadReplyError, read_plan
+from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan
 from vlm_agent.agents.loading import AgentError, agent_settings
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import ShardWriter, write_manifest
@@ -326,6 +326,8 @@ def test_a_file_of_plans_replaces_planning_calls(tmp_path):
     assert answers[1].plan == ("Look further", "Type the words", "Press enter")
     model, answers = planned(tmp_path / "static", "static", plans=str(tmp_path / "plans.json"))
     assert "Plan:\n1. Open the shop\n2. Look further" in text_of(model.of("action")[3][-1])
+    model, answers = planned(tmp_path / "dynamic", "dynamic", plans=str(tmp_path / "plans.json"))
+    assert "Plan:\n1. Type the words\n2. Press enter\n" in text_of(model.of("action")[2][-1])
     with pytest.raises(PlansError, match="none for episode 2"):
         planned(tmp_path / "other", "static", episodes=[tiny.episode(2)], plans=str(tmp_path / "plans.json"))
 
@@ -343,12 +345,30 @@ def test_the_plans_of_shards_replace_planning_calls(tmp_path):
     write_manifest(
         tmp_path / "shards", {"files": [{"shard": "general/a.parquet", "subset": "general", "episodes_written": 3}]}
     )
-    assert read_plans(tmp_path / "shards") == {EPISODE.id: tuple(" ".join(line.split()) for line in PLAN)}
+    steps = tuple(Plan((), " ".join(line.split())) for line in PLAN)
+    assert read_plans(tmp_path / "shards") == {EPISODE.id: steps}
     model, answers = planned(tmp_path / "d_pot", "d_pot", plans=str(tmp_path / "shards"))
     assert set(model.kinds) == {"action"}
     assert [one.thoughts.action for one in answers] == [" ".join(line.split()) for line in PLAN]
     with pytest.raises(PlansError, match="none for episode 2"):
-        planned(tmp_path / "other", "static", episodes=[tiny.episode(2)], plans=str(tmp_path / "shards"))
+        planned(tmp_path / "other", "d_pot", episodes=[tiny.episode(2)], plans=str(tmp_path / "shards"))
+    with pytest.raises(PlansError, match="step 0 of episode 1 has an immediate step and no lines of a plan"):
+        planned(tmp_path / "no lines", "static", plans=str(tmp_path / "shards"))
+
+
+@pytest.mark.parametrize("mode", ["static", "dynamic", "d_pot"])
+def test_no_step_shows_a_text_of_a_plan_that_shards_have_for_a_later_screen(tmp_path, mode):
+    plans = [PlanTexts((f"line of {n}", f"next line of {n}"), f"step of {n}") for n in range(len(EPISODE))]
+    steps = [replace(step, plan=plan) for step, plan in zip(EPISODE.steps, plans, strict=True)]
+    shards = tiny.write_shards(tmp_path / "shards", [replace(EPISODE, steps=tuple(steps))])
+    model, answers = planned(tmp_path, mode, plans=str(shards))
+    assert set(model.kinds) == {"action"}
+    for number, (messages, answer) in enumerate(zip(model.of("action"), answers, strict=True)):
+        seen = 0 if mode == "static" else number
+        shown = f"step of {number}" if mode == "d_pot" else f"Plan:\n1. line of {seen}\n2. next line of {seen}\n"
+        assert shown in text_of(messages[-1]) + "\n"
+        assert answer.plan == plans[seen].plan
+        assert not any(f"of {later}" in str(messages) for later in range(seen + 1, len(EPISODE)))
 
 
 def test_shards_without_plans_are_refused_in_one_sentence(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from helpers import tiny
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
@@ -14,7 +15,9 @@ from planner_chats import chats_of, main
 from simulated_thoughts import demonstrations
 
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
+from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.modes import MODES
+from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.dynamic_planning.reading import read_verdict, split_thought
 from vlm_agent.agents.llm.replies import read_plan
 from vlm_agent.episodes import Episode
@@ -49,6 +52,28 @@ def test_plans_are_those_of_the_shards_and_are_read_as_plans(mode):
     assert [plan.lines for plan in plans] == [step.plan.plan for step in steps]
     if mode == "d_pot":
         assert [plan.step for plan in plans] == [step.plan.step for step in steps]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_replies_do_not_depend_on_the_words_of_the_prompts(tmp_path, mode):
+    content = yaml.safe_load(PROMPTS.read_text())
+    for words in ("Write a plan", '"right"', '"step"', "Describe what is to be done", "Thought:"):
+        content = _without(words, content)
+    own = tmp_path / "prompts.yaml"
+    own.write_text(yaml.safe_dump(content))
+    feedback = {"feedback": "own"} if MODES[mode].feedback else {}
+    settings = {"mode": mode, "endpoint": "http://localhost:1", "model": "none", "screen": "html"} | feedback
+    (ours, theirs) = (
+        [chat[-1]["content"] for chat in DynamicPlanningSettings(**settings, **prompts).lessons(EPISODES[:2])]
+        for prompts in ({}, {"prompts": str(own)})
+    )
+    assert ours == theirs
+
+
+def _without(words: str, content):
+    if isinstance(content, dict):
+        return {key: _without(words, value) for key, value in content.items()}
+    return content.replace(words, "…")
 
 
 def test_a_judge_is_taught_both_verdicts_and_a_wrong_action_never():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import language_settings
-from vlm_agent.episodes import CoatTexts, Episode, ScreenTexts, recorded_screen
+from vlm_agent.episodes import CoatTexts, Episode, recorded_screen
 from vlm_agent.errors import UserError
 from vlm_agent.models.qwen_vl.processor import CHAT_TURNS
 from vlm_agent.recipe.data import CoatRecipe
@@ -17,6 +17,7 @@ from vlm_agent.sentences import IGNORED, ROLES, Sentence
 from vlm_agent.sentences.steps import PLAN, StepSentences, TooLongError
 from vlm_agent.sentences.thoughts import (
     HeadedThoughts,
+    KnownTexts,
     LineThoughts,
     shuffled_results,
     texts_at,
@@ -217,7 +218,7 @@ def test_a_screen_without_recorded_texts_has_those_of_the_phone():
     assert texts_at(plain, 0).result == ""
     assert all(texts_at(plain, number).description for number in range(len(plain)))
     assert texts_at(plain, 1).result
-    assert texts_at(EPISODE, 1) == ScreenTexts("screen-1", "result-0")
+    assert texts_at(EPISODE, 1) == KnownTexts("screen-1", "result-0")
 
 
 def test_shuffled_results_are_those_of_earlier_actions():

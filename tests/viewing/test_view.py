@@ -11,14 +11,17 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
+from helpers.chat_server import Reply, serving
 from helpers.served_pages import exchange
 from helpers.viewing import scripted, viewing
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
+from rich.console import Console
 
 from vlm_agent.action_languages import default_language
+from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.cli import FAILED, INTERRUPTED, main
 from vlm_agent.episodes import Action
-from vlm_agent.viewing.asking import MOST_BYTES, read_upload
+from vlm_agent.viewing.asking import MOST_BYTES, Asking, read_upload
 
 TAP = default_language().encode(Action.tap(0.5, 0.25))
 
@@ -179,3 +182,20 @@ def test_ctrl_c_ends_the_command_with_its_status(output):
     finally:
         process.kill()
     assert (process.returncode, errors) == (INTERRUPTED, "interrupted\n")
+
+
+@pytest.mark.parametrize("shown", ["html", "words"])
+def test_an_agent_that_reads_elements_has_those_that_are_read_from_the_picture(output, tmp_path, shown):
+    screen = Image.new("RGB", (360, 640), "white")
+    ImageDraw.Draw(screen).text((30, 300), "Clear cart", "black", ImageFont.load_default(40))
+    file = io.BytesIO()
+    screen.save(file, "PNG")
+    with serving(lambda number, body: Reply('{"action": "tap", "element": 0}')) as (url, requests):
+        keys = {"endpoint": url, "model": "m", "calls": str(tmp_path / "calls"), "screen": shown}
+        asking = Asking(VisionTaskerSettings(**keys), Console(quiet=True))
+        with viewing(output, asking) as server:
+            status, _, body = ask(server, file.getvalue())
+    answer = json.loads(body)
+    assert (status, len(requests)) == (200, 1), body
+    assert "Clear cart" in str(requests[0].body["messages"][1]["content"])
+    assert "tap" in answer["action"]

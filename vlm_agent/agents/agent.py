@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 from vlm_agent.action_languages import LanguageSettings, default_settings
 from vlm_agent.agents.lessons import Lesson
-from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, ScreenTexts, Step, recorded_screen
+from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, Step, recorded_screen
 from vlm_agent.errors import UserError
-from vlm_agent.sentences.thoughts import known_texts
+from vlm_agent.sentences.thoughts import KnownTexts, known_texts
 from vlm_agent.settings import Section
 
 
@@ -159,6 +159,9 @@ class JudgedAgent(Agent, Protocol):
     def judged_by(self, judge: Judge) -> Self: ...
 
 
+GREY_PIXELS = "pixels are grey; elements of the phone or data set, activity and recorded texts stay"
+"""What the control `grey_screens` is for an agent that is not a `TextAgent`."""
+
 Preparation = Callable[[Episode], Any]
 
 
@@ -206,6 +209,19 @@ class AgentSettings(Section):
     def text_notes(self) -> dict[str, str]:
         """Lines of the report on texts that the agent reads and that are not recorded: what they are → their origin."""
         return {}
+
+    @property
+    def reads_elements(self) -> bool:
+        """Whether the agent reads the elements of screens, or needs them to read its own answers."""
+        return self.language.build().numbers_elements
+
+    @property
+    def grey_screens(self) -> str:
+        """What the control `grey_screens` hides of every screen and what it leaves, for the report.
+
+        Part of the identity of evaluations with this control, unless it is `GREY_PIXELS`.
+        """
+        return GREY_PIXELS
 
     def identity(self) -> dict[str, Any]:
         """All settings that determine the answers, as JSON values. An evaluation resumes only if they are equal.
@@ -301,9 +317,9 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: b
     `recorded_screen` and `demonstrated` for what an agent reads.
     """
     turns = [*history, Turn(screen, None, Action.impossible())]
-    texts = known_texts([turn.screen for turn in turns]) if with_texts else [ScreenTexts()] * len(turns)
+    texts = known_texts([turn.screen for turn in turns]) if with_texts else [KnownTexts()] * len(turns)
     steps = []
-    for turn, now, after in zip(turns, texts, [*texts[1:], ScreenTexts()], strict=True):
+    for turn, now, after in zip(turns, texts, [*texts[1:], KnownTexts()], strict=True):
         thoughts = CoatTexts() if turn.thoughts is None else turn.thoughts
         coat = CoatTexts(now.description, thoughts.think, thoughts.action, after.result)
         shown = turn.screen

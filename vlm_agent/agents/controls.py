@@ -19,7 +19,7 @@ from vlm_agent.agents.agent import (
     answer_episodes,
     preparation_of,
 )
-from vlm_agent.episodes import Episode, Screen, Step
+from vlm_agent.episodes import Episode, Screen, ScreenTexts, Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import with_shuffled_results, with_shuffled_texts
 
@@ -39,6 +39,15 @@ class Control:
 def grey_pixels(screen: Screen) -> Screen:
     """The screen with every pixel grey; elements and activity are unchanged."""
     return replace(screen, pixels=None if screen.pixels is None else np.full_like(screen.pixels, GREY))
+
+
+def hidden(screen: Screen) -> Screen:
+    """A grey screen without elements, activity and texts, for an agent that reads them.
+
+    Elements that the source does not provide stay None.
+    """
+    elements = None if screen.elements is None else ()
+    return replace(grey_pixels(screen), elements=elements, activity="", texts=ScreenTexts())
 
 
 CONTROLS: dict[str, Control] = {
@@ -66,12 +75,12 @@ class TextAgent(Agent, Protocol):
     """An agent that may read screens as text, which a control of pixels would not hide."""
 
     def without_sight(self) -> Agent | None:
-        """The agent, reading no screen; None if it sees pixels."""
+        """The agent, reading no screen; None if grey pixels hide from it what the control is to hide."""
         ...
 
 
 def controlled(agent: Agent, control: Control) -> Agent:
-    """`agent` under `control`. Answers of a text agent without sight are decoded on the true screen, as in training."""
+    """`agent` under `control`. Answers of a text model without sight are decoded on the true screen, as in training."""
     blind = agent.without_sight() if control.screen is not None and isinstance(agent, TextAgent) else None
     return ControlledAgent(agent, control) if blind is None else ControlledAgent(blind, replace(control, screen=None))
 
@@ -105,6 +114,10 @@ class ControlledAgent:
         agent = cast("PreparingAgent", self.agent)  # otherwise `preparation` is None and this is not called
         by_run = agent.answer_prepared([part for each in prepared for part in each], variants)
         return [_by_episode(answers, prepared) for answers in by_run]
+
+    def without_sight(self) -> "ControlledAgent | None":
+        blind = self.agent.without_sight() if isinstance(self.agent, TextAgent) else None
+        return None if blind is None else replace(self, agent=blind)
 
     def stop(self) -> None:
         if isinstance(self.agent, StoppableAgent):

@@ -28,7 +28,7 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
-from vlm_agent.agents.of_run import plan_notes, recipe_of
+from vlm_agent.agents.of_run import grey_screens_of, plan_notes, recipe_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -142,7 +142,8 @@ class EndpointSettings(AgentSettings):
     `code_fences`: an answer that is one markdown code fence is read as its content, and counted apart. Off by default,
     as in the published evaluations.
 
-    `calls`: folder of the replies, by default the folder `calls` of the command's output.
+    `calls`: folder of the replies, by default the folder `calls` of the command's output. With `as_trained`, a reply is
+    that of the run's weights, whatever the name of the model.
     """
 
     agent: str = "endpoint"
@@ -187,6 +188,18 @@ class EndpointSettings(AgentSettings):
         """With `as_trained`, those of the run."""
         return {} if self.as_trained is None else plan_notes(self._recipe.data.plan)
 
+    @property
+    def reads_elements(self) -> bool:
+        """With `as_trained`, what the run reads."""
+        is_text = self.as_trained is not None and self._recipe.model.is_text
+        return is_text or "screen" in self.text_inputs or super().reads_elements
+
+    @property
+    def grey_screens(self) -> str:
+        """With `as_trained`, what it hides from the run."""
+        own = None if self.as_trained is None else grey_screens_of(self._recipe)
+        return own or super().grey_screens
+
     @cached_property
     def _recipe(self) -> Recipe:
         """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
@@ -197,11 +210,18 @@ class EndpointSettings(AgentSettings):
         because `evaluation.identity.agent_identity` records it for every agent."""
         # Omitted by default, so that evaluations of versions without them can be resumed.
         fences = {"code_fences": True} if self.code_fences else {}
-        if self.as_trained is not None:
-            from vlm_agent.models.run_layout import trained
-
-            return {"model": self.model, "as_trained": sha256_of(trained(Path(self.as_trained)).files)} | fences
+        if self._weights is not None:
+            return {"model": self.model, "as_trained": self._weights} | fences
         return {"model": self.model, "past_screens": self.past_screens, "max_tokens": self.max_tokens} | fences
+
+    @cached_property
+    def _weights(self) -> str | None:
+        """The digest of the run in `as_trained`; None for another model, whose name alone is known."""
+        if self.as_trained is None:
+            return None
+        from vlm_agent.models.run_layout import trained
+
+        return sha256_of(trained(Path(self.as_trained)).files)
 
     def in_output(self, output: Path) -> Self:
         return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
@@ -209,7 +229,7 @@ class EndpointSettings(AgentSettings):
     def load(self) -> Agent:
         """With `as_trained`, the control of the training (`data.control`) is applied too."""
         language, endpoint = self.language.build(), self._chat()
-        chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls))
+        chat = endpoint if self.calls is None else Calls(endpoint, Path(self.calls), weights=self._weights)
         if self.as_trained is None:
             return EndpointAgent(
                 chat, language, self.past_screens, self.max_tokens, self.concurrency, code_fences=self.code_fences

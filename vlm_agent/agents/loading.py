@@ -95,6 +95,14 @@ def load_agent(settings: AgentSettings, console: "Console", readers: "Readers | 
     return with_read_elements(agent, ScreenReader.of(readers))
 
 
+def readers_of_agent(settings: AgentSettings) -> "Readers":
+    """The readers of elements in the agent's settings, or the default ones."""
+    from vlm_agent.screens.understand import Readers
+
+    own = getattr(settings, "readers", None)
+    return own if isinstance(own, Readers) else Readers()
+
+
 @contextmanager
 def reported_spending(
     agent: Agent, console: "Console", sample: Callable[[], Sequence[Episode]], steps: int

@@ -64,6 +64,15 @@ class RunSettings(AgentSettings):
         """What `data.plan` has the run read."""
         return plan_notes(self.recipe.data.plan)
 
+    @property
+    def reads_elements(self) -> bool:
+        data = self.recipe.data
+        return self.recipe.model.is_text or data.elements or bool(data.coat.read) or super().reads_elements
+
+    @property
+    def grey_screens(self) -> str:
+        return grey_screens_of(self.recipe) or super().grey_screens
+
     def identity(self) -> dict[str, Any]:
         """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
         identity = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16}
@@ -94,6 +103,13 @@ def plan_notes(plan: PlanRecipe) -> dict[str, str]:
     if plan.is_static:
         notes["plans"] = "the agent's own, of the first step"
     return notes | ({"earlier steps": _RECORDED_STEPS} if plan.step != "off" else {})
+
+
+def grey_screens_of(recipe: Recipe) -> str | None:
+    """What the control hides from a text model; None for a model that sees pixels."""
+    if not recipe.model.is_text:
+        return None
+    return "elements are removed; recorded texts stay, and answers are decoded on the true screen"
 
 
 def run_of(run: str) -> "Trained":

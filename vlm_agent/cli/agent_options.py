@@ -41,10 +41,9 @@ def chosen_readers(options: argparse.Namespace, settings: "AgentSettings") -> "R
     """The readers of `--elements read`: those of the agent, or the default ones. None for elements of the phone."""
     if options.elements == "phone":
         return None
-    from vlm_agent.screens.understand import Readers
+    from vlm_agent.agents.loading import readers_of_agent
 
-    own = getattr(settings, "readers", None)
-    return own if isinstance(own, Readers) else Readers()
+    return readers_of_agent(settings)
 
 
 def check_agent_options(options: argparse.Namespace) -> None:

@@ -1,10 +1,11 @@
 """The identity of an evaluation: the settings that decide its results. An output folder holds one identity only."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from vlm_agent.action_languages import language_settings
 from vlm_agent.agents import AgentSettings
+from vlm_agent.agents.agent import GREY_PIXELS
 from vlm_agent.agents.read_screens.reader import in_words, readers_identity, readers_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import differences
@@ -12,6 +13,9 @@ from vlm_agent.screens.understand import Readers
 
 READ_ELEMENTS = "elements_read_by"
 """The key of the readers of elements, where these are read from pixels."""
+
+GREY = "grey_screens"
+"""The key of what this control hides (`AgentSettings.grey_screens`), and the run under it."""
 
 AGENT = "trained"
 """The run of the agent itself, beside its variants, its controls and the baselines."""
@@ -23,14 +27,19 @@ def name_in_tables(run: str, label: str) -> str:
     return label if run == AGENT else run
 
 
-def agent_identity(settings: AgentSettings, readers: Readers | None = None) -> dict[str, Any]:
-    """`readers`: of the elements of screens; None for those of the phone or the data set."""
+def agent_identity(
+    settings: AgentSettings, readers: Readers | None = None, controls: Collection[str] = ()
+) -> dict[str, Any]:
+    """`readers`: of the elements of screens; None for those of the phone or the data set. `controls`: of the
+    evaluation."""
     identity: dict[str, Any] = {"agent": settings.identity(), "language": settings.language.model_dump(mode="json")}
     # Omitted by default, so that evaluations of versions without them can be resumed.
     if settings.text_inputs:
         identity["text_inputs"] = list(settings.text_inputs)
     if readers is not None:
         identity[READ_ELEMENTS] = readers_identity(readers)
+    if GREY in controls and settings.grey_screens != GREY_PIXELS:
+        identity[GREY] = settings.grey_screens
     return identity
 
 
@@ -38,6 +47,11 @@ def elements_fact(identity: Mapping[str, Any]) -> dict[str, str]:
     """A line for reports, if the elements of screens were read from pixels."""
     readers = identity.get(READ_ELEMENTS)
     return {} if readers is None else {"elements of screens": in_words(readers_of(readers))}
+
+
+def controls_fact(identity: Mapping[str, Any], runs: Collection[str]) -> dict[str, str]:
+    """A line for reports on what a control among `runs` hides, if that differs between agents."""
+    return {"grey screens": identity.get(GREY, GREY_PIXELS)} if GREY in runs else {}
 
 
 def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings
-from vlm_agent.agents.loading import load_agent
+from vlm_agent.agents.loading import load_agent, readers_of_agent
 from vlm_agent.datasets.sources.checks import DAMAGED_FILE_ERRORS, is_screen_size
 from vlm_agent.drawing.actions import PREDICTED, describe_with_place, draw_action
 from vlm_agent.episodes import Screen
@@ -34,7 +34,7 @@ class QuestionError(UserError):
 
 
 class Asking:
-    """Questions to one agent, one at a time."""
+    """Questions to one agent, one at a time. An agent that reads elements has those that are read from the pixels."""
 
     def __init__(self, settings: AgentSettings, console: Console) -> None:
         self.name = settings.display_name
@@ -56,7 +56,8 @@ class Asking:
         pixels = read_upload(picture)
         with self._lock:
             if self._agent is None:
-                self._agent = load_agent(self._settings, self._console)
+                readers = readers_of_agent(self._settings) if self._settings.reads_elements else None
+                self._agent = load_agent(self._settings, self._console, readers)
             start = time.monotonic()
             answer = self._agent.act(goal, (), Screen(pixels))
             seconds = time.monotonic() - start

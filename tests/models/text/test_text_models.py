@@ -97,6 +97,20 @@ def _renamed(elements):
     return tuple(replace(element, text="Bin") for element in elements)
 
 
+def test_a_run_trained_without_history_reads_no_screen_under_the_control_without_sight(half_trained):
+    blind = controlled(controlled(agent(half_trained), CONTROLS["no_history"]), CONTROLS["grey_screens"])
+    screens = [EPISODES[0].steps[0].screen, EPISODES[1].steps[1].screen]
+    renamed = [replace(screen, elements=_renamed(screen.elements)) for screen in screens]
+    assert [blind.act("goal", [], screen).text for screen in screens] == [
+        blind.act("goal", [], screen).text for screen in renamed
+    ]
+    empty = [replace(screen, elements=()) for screen in screens]
+    alone = agent(half_trained)
+    assert [blind.act("goal", [], screen).text for screen in screens] == [
+        alone.act("goal", [], screen).text for screen in empty
+    ]
+
+
 def test_the_control_without_sight_reads_an_empty_screen_and_answers_on_the_true_one(half_trained):
     blind = controlled(agent(half_trained), CONTROLS["grey_screens"])
     other = [

@@ -45,6 +45,10 @@ class CoatAgentSettings(PromptedSettings):
         return language_settings({"name": "coat"})
 
     @property
+    def reads_elements(self) -> bool:
+        return True
+
+    @property
     def text_inputs(self) -> tuple[str, ...]:
         if self.mode != "coat":
             return ()

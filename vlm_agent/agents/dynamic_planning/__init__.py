@@ -108,6 +108,10 @@ class DynamicPlanningSettings(PromptedSettings):
         return self.action_language
 
     @property
+    def reads_elements(self) -> bool:
+        return self.screen != "picture" or super().reads_elements
+
+    @property
     def text_inputs(self) -> tuple[str, ...]:
         """With `past: demonstrated`, recorded descriptions of actions and thoughts are used where they exist."""
         if self.past == "own":

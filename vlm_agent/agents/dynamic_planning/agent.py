@@ -18,8 +18,8 @@ from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Answer, Judge, Turn
 from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
-from vlm_agent.agents.dynamic_planning.plans import PlansError
-from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Prompts
+from vlm_agent.agents.dynamic_planning.plans import Plans, PlansError
+from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Kind, Prompts
 from vlm_agent.agents.dynamic_planning.reading import read_action, read_description, read_verdict, split_thought
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_lines, pixels_of, system, user
@@ -50,12 +50,12 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Situation:
-    """What is known at a step. `plan`: that of a file. `is_right`: gold feedback. `episode`: its id, if recorded."""
+    """What is known at a step. `plan`: of a file or shards. `is_right`: gold feedback. `episode`: id, if recorded."""
 
     goal: str
     history: Sequence[Turn]
     screen: Screen
-    plan: tuple[str, ...] | None = None
+    plan: Plan | None = None
     is_right: Callable[[Action], bool] | None = None
     episode: str = ""
 
@@ -83,7 +83,7 @@ class DynamicPlanningAgent(PromptedAgent):
     the language needs them.
 
     `past`: what the history of a recorded episode consists of (`past.py`). `plans`: by episode id, in place of planning
-    calls; step n of a plan belongs to turn n, and the last one to all later turns. `judge`: for gold feedback.
+    calls; number n belongs to turn n, and the last one to all later turns. `judge`: for gold feedback.
 
     `references`: similar episodes that planning calls show, never the recorded one that is answered. The model is asked
     once for a caption of the first screen of each; the first step of an episode counts these calls.
@@ -97,7 +97,7 @@ class DynamicPlanningAgent(PromptedAgent):
     feedback: Feedback | None = None
     shown: Shown = "both"
     past: Past = "own"
-    plans: Mapping[str, tuple[str, ...]] | None = None
+    plans: Plans | None = None
     max_tokens: int = 300
     judge: Judge | None = None
     references: References | None = None
@@ -128,7 +128,8 @@ class DynamicPlanningAgent(PromptedAgent):
 
     def answer_steps(self, episodes: Sequence[Episode]) -> list[list[Answer]]:
         for episode in episodes:
-            self._plan_for(episode)
+            for number in range(len(episode)):
+                self._plan_for(episode, number)
         return answer_recorded(self._recorded_step, episodes, self.past, self.workers, self.stop)
 
     def _recorded_step(self, episode: Episode, number: int, history: Sequence[Turn]) -> Answer:
@@ -137,16 +138,26 @@ class DynamicPlanningAgent(PromptedAgent):
             if judge is None:
                 raise UserError("feedback: gold needs recorded actions, as `vlm-agent evaluate` has them")
             is_right = lambda action: judge(action, step)  # noqa: E731
-        plan = self._plan_for(episode)
-        situation = _Situation(episode.goal, history, recorded_screen(episode, number), plan, is_right, episode.id)
+        history, screen = self.visible(history, recorded_screen(episode, number))
+        situation = _Situation(
+            episode.goal, history, screen, self._plan_for(episode, len(history)), is_right, episode.id
+        )
         return self.answer_with_calls(lambda replies: self._answer(situation, replies))
 
-    def _plan_for(self, episode: Episode) -> tuple[str, ...] | None:
+    def _plan_for(self, episode: Episode, turn: int) -> Plan | None:
+        """That of a file or shards. A later one than that of `turn` would describe screens that are not shown yet."""
         if self.plans is None:
             return None
         if episode.id not in self.plans:
             raise PlansError(f"the file of plans has none for episode {episode.id}; it has {len(self.plans):,} plans")
-        return self.plans[episode.id]
+        plans = self.plans[episode.id]
+        number = 0 if self.mode.once else min(turn, len(plans) - 1)
+        if self.mode.first == "plan" and not plans[number].lines:
+            raise PlansError(
+                f"step {number} of episode {episode.id} has an immediate step and no lines of a plan, which this mode "
+                "shows; use mode d_pot, or shards with both"
+            )
+        return plans[number]
 
     def _answer(self, situation: _Situation, replies: Replies) -> Answer:
         calls, guide = RepairedCalls(replies, self.prompts, self.max_tokens, _TYPICAL), _Guide()
@@ -176,7 +187,7 @@ class DynamicPlanningAgent(PromptedAgent):
             return _Guide()
         if first == "description":
             messages = self._first_messages("description", situation.goal, situation.history, situation.screen)
-            text = calls.read(messages, read_description, "description", DESCRIPTION_TOKENS)
+            text = calls.read(messages, read_description, "description", DESCRIPTION_TOKENS, kind=first)
             return _Guide({"description": text}, thought=text)
         plan = self._plan(first, situation, calls)
         if first == "plan_and_step":
@@ -186,9 +197,7 @@ class DynamicPlanningAgent(PromptedAgent):
     def _plan(self, form: FirstForm, situation: _Situation, calls: RepairedCalls) -> Plan:
         history, screen, is_repeated = situation.history, situation.screen, False
         if situation.plan is not None:
-            lines = situation.plan
-            rest = lines[min(len(history), len(lines) - 1) :]
-            return Plan(rest, rest[0]) if form == "plan_and_step" else Plan(lines)
+            return situation.plan
         if self.mode.once and history:
             first = history[0]
             if first.answer is not None and first.answer.plan:
@@ -203,6 +212,7 @@ class DynamicPlanningAgent(PromptedAgent):
             "plan",
             PLAN_TOKENS,
             counts=counts,
+            kind=form,
         )
 
     def _references(self, situation: _Situation, calls: RepairedCalls, counts: bool) -> str:
@@ -234,7 +244,7 @@ class DynamicPlanningAgent(PromptedAgent):
             with_marks=False,
         )
         messages = [system(str(self.prompts.caption)), question]
-        caption = calls.read(messages, read_description, "caption", CAPTION_TOKENS, counts)
+        caption = calls.read(messages, read_description, "caption", CAPTION_TOKENS, counts, kind="caption")
         if self.rehearsed is None:
             references.captions[reference.id] = caption
         return caption
@@ -252,16 +262,16 @@ class DynamicPlanningAgent(PromptedAgent):
 
     def _act(self, situation: _Situation, guide: _Guide, calls: RepairedCalls) -> Answer:
         messages = self._action_messages(situation, guide)
-        answer = self._ask_for_action(messages, situation.screen, calls)
+        answer = self._ask_for_action(messages, situation.screen, calls, "thought" if self.mode.thought else "action")
         if self.feedback not in ("gold", "own") or answer.action is None:
             return answer
         is_right, reason = self._verdict(situation, answer.action, calls)
         if is_right:
             return answer
         again = [*messages, assistant(sendable(answer.text)), user(self.prompts.fill("wrong", reason=reason))]
-        return self._ask_for_action(again, situation.screen, calls)
+        return self._ask_for_action(again, situation.screen, calls, "correction")
 
-    def _ask_for_action(self, messages: Messages, screen: Screen, calls: RepairedCalls) -> Answer:
+    def _ask_for_action(self, messages: Messages, screen: Screen, calls: RepairedCalls, kind: Kind) -> Answer:
         def read(text: str) -> Answer:
             thought, written = split_thought(text) if self.mode.thought else ("", text.strip())
             action = read_action(written, self.language, screen)
@@ -271,7 +281,7 @@ class DynamicPlanningAgent(PromptedAgent):
         typical, tokens = self.language.encode(Action.complete(), screen), ACTION_TOKENS
         if self.mode.thought:
             typical, tokens = f"Thought: the goal is reached\nAction: {typical}", ACTION_TOKENS + THOUGHT_TOKENS
-        return calls.read(messages, read, typical, tokens)
+        return calls.read(messages, read, typical, tokens, kind=kind)
 
     def _action_messages(self, situation: _Situation, guide: _Guide) -> Messages:
         form = self.prompts.action_forms["thought" if self.mode.thought else "action"]
@@ -315,7 +325,8 @@ class DynamicPlanningAgent(PromptedAgent):
             return False, ""
         paragraphs = {"judged_action": action_in_words(action, situation.screen)}
         question = self._screen_turn(situation.goal, paragraphs, situation.screen, self.prompts.judge_question)
-        return calls.read([system(self.prompts.judge), question], read_verdict, "verdict", VERDICT_TOKENS)
+        messages = [system(self.prompts.judge), question]
+        return calls.read(messages, read_verdict, "verdict", VERDICT_TOKENS, kind="verdict")
 
     # Parts of both calls
 

@@ -1,15 +1,19 @@
-"""Plans in place of planning calls: episode id → steps in words, one for each action.
+"""Plans in place of planning calls: episode id → the plan and the immediate step at each step.
 
-From a JSON file,
+From a JSON file of steps in words, one for each action,
 
     {"general/123": ["Open the clock app", "Click on the tab Alarm", "Declare the task complete"]}
 
-or from a folder of shards whose steps have plans (`Step.plan`): the immediate step of each.
+where the plan at turn n is line n and those after it. Or from a folder of shards whose steps have plans (`Step.plan`),
+whose texts know the screens until their own.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from vlm_agent.agents.llm.replies import Plan
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.html import one_line
 
@@ -18,24 +22,27 @@ class PlansError(UserError):
     """A file or folder of plans that cannot be used; the message names it and the episode."""
 
 
-def read_plans(path: Path) -> dict[str, tuple[str, ...]]:
+Plans = Mapping[str, tuple[Plan, ...]]
+
+
+def read_plans(path: Path) -> Plans:
     """Raises PlansError for anything but texts by episode, DatasetError for a folder that does not hold shards.
 
-    An episode of shards in which a step has no plan is left out.
+    An episode of shards in which a step has no immediate step is left out.
     """
     return _of_shards(path) if path.is_dir() else _of_file(path)
 
 
-def _of_shards(folder: Path) -> dict[str, tuple[str, ...]]:
+def _of_shards(folder: Path) -> Plans:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.datasets.shards.schema import IN_STEPS
 
     table = ShardDataset(folder).table(["episode_id", f"{IN_STEPS}plan"])
     plans = {}
     for episode, steps in zip(table["episode_id"].to_pylist(), table["steps"].to_pylist(), strict=True):
-        lines = tuple(one_line(step["plan"]["step"]) if step["plan"] else "" for step in steps)
-        if all(lines):
-            plans[episode] = lines
+        known = tuple(_of_step(step["plan"]) for step in steps)
+        if all(plan.step for plan in known):
+            plans[episode] = known
     if not plans:
         raise PlansError(
             f"{folder} has no episode with a plan at every step; write plans with `vlm-agent annotate {folder} "
@@ -44,7 +51,13 @@ def _of_shards(folder: Path) -> dict[str, tuple[str, ...]]:
     return plans
 
 
-def _of_file(path: Path) -> dict[str, tuple[str, ...]]:
+def _of_step(texts: Mapping[str, Any] | None) -> Plan:
+    if texts is None:
+        return Plan(())
+    return Plan(tuple(filter(None, map(one_line, texts["plan"]))), one_line(texts["step"]))
+
+
+def _of_file(path: Path) -> Plans:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -56,7 +69,8 @@ def _of_file(path: Path) -> dict[str, tuple[str, ...]]:
     return {episode: _steps(steps, f"{path}: episode {episode}") for episode, steps in content.items()}
 
 
-def _steps(steps: object, where: str) -> tuple[str, ...]:
+def _steps(steps: object, where: str) -> tuple[Plan, ...]:
     if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step.strip() for step in steps):
         raise PlansError(f"{where} must have a list of steps, each a text that is not empty")
-    return tuple(one_line(step) for step in steps)
+    lines = tuple(map(one_line, steps))
+    return tuple(Plan(lines[number:], line) for number, line in enumerate(lines))

@@ -18,6 +18,8 @@ EXAMPLES = Path(__file__).with_name("examples.yaml")
 
 FirstForm = Literal["plan", "plan_and_step", "description"]
 ActionForm = Literal["action", "thought"]
+Kind = Literal[FirstForm, ActionForm, "correction", "verdict", "caption"]
+"""What a call asks for. `correction`: the action again, after a verdict."""
 OF_REFERENCES = ("references", "reference", "caption", "caption_question")
 """Texts that a file may lack if the agent has no references."""
 

@@ -4,7 +4,7 @@
     calls.completion(messages, max_tokens=256).text
 
 A request is sent once: its reply is read from disk when the same model is asked the same again, by this process or by a
-later one.
+later one. Models are the same if their names are, and the digests of their weights where these are known.
 
     FOLDER/3f/3f09….json     the reply to the request with that SHA-256, written before the reply is used
     FOLDER/3f/3f09….asked    exists while the request is under way, and is locked by the thread that asks. After a kill
@@ -101,14 +101,24 @@ class _Totals:
 
 class Calls:
     """Calls of one model; thread-safe. Several processes may share a folder: a request is still sent once, but each
-    counts the money of the others as it was at its own start."""
+    counts the money of the others as it was at its own start.
 
-    def __init__(self, chat: ChatEndpoint, folder: Path, limits: CallLimits = CallLimits()) -> None:  # noqa: B008
+    `weights`: the SHA-256 of the served model, where it is known. Replies of other weights under the same name are then
+    not reused.
+    """
+
+    def __init__(
+        self,
+        chat: ChatEndpoint,
+        folder: Path,
+        limits: CallLimits = CallLimits(),  # noqa: B008
+        weights: str | None = None,
+    ) -> None:
         rate, self._stopped = limits.requests_per_minute, threading.Event()
         self.pace = chat.pace if rate is None else Pace(rate, sleep=self._wait)
         sleep = self._wait if chat.sleep is time.sleep else chat.sleep  # `stop` ends a wait before a repeated request
         self.chat = replace(chat, pace=self._before_request, sleep=sleep)
-        self.folder, self.limits = folder, limits
+        self.folder, self.limits, self.weights = folder, limits, weights
         self._lock = threading.Lock()
         self._totals = _Totals(before=_paid_before(folder, chat.model))
 
@@ -135,6 +145,8 @@ class Calls:
     def path(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Path:
         """The file of the reply to a request; it exists if the request was answered."""
         request = {"model": self.chat.model, "messages": list(messages), "max_tokens": max_tokens, "temperature": 0}
+        if self.weights is not None:
+            request["weights"] = self.weights
         digest = hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
         return self.folder / digest[:2] / f"{digest}.json"
 

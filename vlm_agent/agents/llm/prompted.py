@@ -9,6 +9,7 @@ from typing import Any, Self
 from pydantic import PositiveFloat, PositiveInt, model_validator
 
 from vlm_agent.agents.agent import AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.controls import hidden
 from vlm_agent.agents.llm.calls import CallLimits, Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint, Completion
 from vlm_agent.agents.llm.cost import Expense, estimated_tokens
@@ -41,6 +42,10 @@ class PromptedSettings(AgentSettings, CallLimits):
         self._chat()
         return self
 
+    @property
+    def grey_screens(self) -> str:
+        return "pixels are grey; elements, activity and texts of the screen are removed"
+
     def in_output(self, output: Path) -> Self:
         return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})
 
@@ -67,10 +72,16 @@ class Replies:
     counted: list[Completion] = field(default_factory=list)
 
     def ask(
-        self, messages: Sequence[dict[str, Any]], max_tokens: int, typical: str, tokens: int, counts: bool = True
+        self,
+        messages: Sequence[dict[str, Any]],
+        max_tokens: int,
+        typical: str,
+        tokens: int,
+        counts: bool = True,
+        kind: str = "",
     ) -> str:
         """The text of the reply. `typical`: a reply for an estimate, of about `tokens` tokens. `counts`: False for a
-        call that another step counts."""
+        call that another step counts. `kind`: what the agent asks for, in its own names, for replies that are known."""
         if self.rehearsed is None:
             completion = self.calls.completion(messages, max_tokens)
         else:
@@ -99,12 +110,15 @@ class Replies:
 class PromptedAgent:
     """An agent whose `answer` makes one or more calls a step. `workers`: concurrent calls in `answer_episodes`.
 
-    `rehearsed`: for an estimate, nothing is sent, and the expected cost of each call is appended.
+    `rehearsed`: for an estimate, nothing is sent, and the expected cost of each call is appended. `sees`: False for the
+    control `grey_screens`, under which every screen is grey, without elements, activity and texts. Answers are read
+    on that screen.
     """
 
     calls: Calls
     workers: int = field(default=8, kw_only=True)
     rehearsed: list[Expense] | None = field(default=None, kw_only=True, compare=False)
+    sees: bool = field(default=True, kw_only=True)
 
     @abstractmethod
     def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
@@ -113,7 +127,17 @@ class PromptedAgent:
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         """The answer has `failed` if a call failed. Raises EndpointError if the endpoint cannot be used at all, and
         CostLimitError at the limit of cost."""
+        history, screen = self.visible(history, screen)
         return self.answer_with_calls(lambda replies: self.answer(goal, history, screen, replies))
+
+    def without_sight(self) -> Self:
+        return replace(self, sees=False)
+
+    def visible(self, history: Sequence[Turn], screen: Screen) -> tuple[Sequence[Turn], Screen]:
+        """What the agent sees of earlier screens and of the current one."""
+        if self.sees:
+            return history, screen
+        return [replace(turn, screen=hidden(turn.screen)) for turn in history], hidden(screen)
 
     def answer_with_calls(self, answer: Callable[[Replies], Answer]) -> Answer:
         """`answer(replies)` with its usage, or the failed answer of a step whose call failed."""

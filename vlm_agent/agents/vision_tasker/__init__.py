@@ -59,6 +59,11 @@ class VisionTaskerSettings(PromptedSettings):
         return f"{self.model} at {self.endpoint}, {_IN_WORDS[self.screen]}{shown}"
 
     @property
+    def reads_elements(self) -> bool:
+        """Screens in words are read from pixels by the agent itself."""
+        return self.screen != "words"
+
+    @property
     def text_notes(self) -> dict[str, str]:
         notes = {}
         if self.screen == "words":

@@ -58,6 +58,7 @@ class VisionTaskerAgent(PromptedAgent):
     max_tokens: int = 300
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
+        history, screen = self.visible(history, screen)
         following = self._following(history, screen)
         return super().act(goal, history, screen) if following is None else following
 

@@ -8,12 +8,12 @@ from vlm_agent.action_languages import ActionLanguage, language_settings
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
-from vlm_agent.evaluation.identity import AGENT, READ_ELEMENTS, identity_differences, with_current_keys
+from vlm_agent.evaluation.identity import AGENT, GREY, READ_ELEMENTS, identity_differences, with_current_keys
 from vlm_agent.jobs import Job, differences
 
 PLAN = "plan.json"
 VERSION = 1
-_OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS)
+_OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS, GREY)
 """The keys of `identity.agent_identity`."""
 
 

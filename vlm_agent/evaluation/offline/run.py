@@ -24,7 +24,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, name_in_tables
+from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, name_in_tables
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
     constant_predictions,
@@ -80,9 +80,10 @@ def evaluate(
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
-    passes = passes_of(controls_of(settings.text_inputs, controls), variants)
+    chosen_controls = controls_of(settings.text_inputs, controls)
+    passes = passes_of(chosen_controls, variants)
     plan = Plan(
-        agent_identity(settings, readers),
+        agent_identity(settings, readers, chosen_controls),
         settings.display_name,
         benchmark,
         passes,
@@ -178,6 +179,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         dataset,
         {
             **_facts(plan, about),
+            **controls_fact(plan.agent, plan.runs),
             **_origins_of_texts(plan, dataset, parts),
             **_failed_fact(parts),
             **_repaired_fact(parts),
@@ -194,7 +196,9 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     for table in (*aitz_tables(shown), *cost_tables(shown)):
         console.print(table)
     _report_parse_failures(plan, scores, gold, console)
-    for fact, text in (elements_fact(plan.agent) | _references_fact(parts) | _reach_fact(reach)).items():
+    shown_facts = [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
+    shown_facts += [_references_fact(parts), _reach_fact(reach)]
+    for fact, text in (pair for facts in shown_facts for pair in facts.items()):
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.failed(run) for run in plan.runs})
     return scores

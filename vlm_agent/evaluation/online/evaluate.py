@@ -23,7 +23,14 @@ from vlm_agent.checked_json import write_checked
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.episodes import Action, Episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, identity_differences, name_in_tables
+from vlm_agent.evaluation.identity import (
+    AGENT,
+    agent_identity,
+    controls_fact,
+    elements_fact,
+    identity_differences,
+    name_in_tables,
+)
 from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
     BASELINES,
@@ -88,7 +95,7 @@ def evaluate_online(
     runs = [AGENT, *controls_of(settings.text_inputs, controls), *BASELINES]
     identity = {
         "version": VERSION,
-        **agent_identity(settings, readers),
+        **agent_identity(settings, readers, runs),
         "split": SPLIT,
         "seed": seed,
         "size": list(SIZE),
@@ -112,7 +119,7 @@ def evaluate_online(
         write_checked(output / ONLINE, content)
     shown = {name_in_tables(run, settings.run_label): rows for run, rows in content["runs"].items()}
     console.print(*online_tables(shown))
-    for fact, text in elements_fact(identity).items():
+    for fact, text in (elements_fact(identity) | controls_fact(identity, runs)).items():
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     return content
 

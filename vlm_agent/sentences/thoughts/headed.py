@@ -36,7 +36,7 @@ class HeadedThoughts:
         if texts is None:
             return []
         by_part = {"result": texts.result, "screen": texts.description}
-        segments = [segment(part, text) for part, text in by_part.items() if part in self.parts.read]
+        segments = [segment(part, text) for part, text in by_part.items() if part in self.parts.read and text]
         return [one.removeprefix(" ") for one in segments if one]
 
     def learned(self, coat: CoatTexts | None) -> list[str]:

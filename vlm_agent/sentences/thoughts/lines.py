@@ -60,7 +60,8 @@ class LineThoughts:
         if texts is None:
             return []
         by_part = {"result": texts.result, "screen": texts.description}
-        return [line for part, text in by_part.items() if part in self.parts.read and (line := segment(part, text))]
+        shown = {part: text for part, text in by_part.items() if part in self.parts.read and text}
+        return [line for part, text in shown.items() if (line := segment(part, text))]
 
     def learned(self, coat: CoatTexts | None) -> list[str]:
         """The lines before an action, each with its line feed. A part without a text is an empty line."""

@@ -1,28 +1,39 @@
-"""The texts that are known when a screen is shown: recorded ones, else those of any phone (`texts/phone.py`)."""
+"""The texts that are known when a screen is shown: each is recorded, else that of any phone (`texts/phone.py`)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vlm_agent.episodes import CoatTexts, Episode, Screen, ScreenTexts, recorded_screen
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.texts.phone import result_text, screen_text
 
 
-def known_texts(screens: Sequence[Screen]) -> list[ScreenTexts]:
-    """The texts of consecutive screens from the first of an episode on: recorded ones, else computed."""
+@dataclass(frozen=True, slots=True)
+class KnownTexts(ScreenTexts):
+    """Both texts; one that neither the source nor a phone gives is empty."""
+
+    description: str = ""
+    result: str = ""
+
+
+def known_texts(screens: Sequence[Screen]) -> list[KnownTexts]:
+    """The texts of consecutive screens from the first of an episode on: each is recorded, else computed."""
     return [_known(before, screen) for before, screen in zip([None, *screens], screens, strict=False)]
 
 
-def texts_at(episode: Episode, number: int) -> ScreenTexts:
+def texts_at(episode: Episode, number: int) -> KnownTexts:
     """The texts that are known at step `number` of an episode."""
     return _known(episode.steps[number - 1].screen if number else None, recorded_screen(episode, number))
 
 
-def _known(before: Screen | None, screen: Screen) -> ScreenTexts:
+def _known(before: Screen | None, screen: Screen) -> KnownTexts:
     """`before`: the previous screen, None at the first step."""
-    if screen.texts is not None:
-        return screen.texts
-    return ScreenTexts(screen_text(screen), "" if before is None else result_text(before, screen))
+    description, result = (None, None) if screen.texts is None else (screen.texts.description, screen.texts.result)
+    if description is None:
+        description = screen_text(screen)
+    if result is None:
+        result = "" if before is None else result_text(before, screen)
+    return KnownTexts(description, result)
 
 
 def recorded_texts(episode: Episode, parts: CoatRecipe) -> Episode:

@@ -31,20 +31,22 @@ class RepairedCalls:
         typical: str,
         tokens: int,
         counts: bool = True,
+        kind: str = "",
     ) -> Read:
-        """What `read` makes of the reply, or of a second one. `typical`: a reply for estimates, or its name.
+        """What `read` makes of the reply, or of a second one. `typical`: a reply for estimates, or its name. `kind`: as
+        for `Replies.ask`.
 
         Raises UnreadReplyError if the second reply cannot be read either.
         """
         typical = self.typical.get(typical, typical)
-        text = self.replies.ask(messages, self.max_tokens, typical, tokens, counts)
+        text = self.replies.ask(messages, self.max_tokens, typical, tokens, counts, kind)
         try:
             return read(text)
         except UnreadReplyError as error:
             request = self.prompts.fill("repair", reason=str(error))
         self.repaired += counts
         again = [*messages, assistant(sendable(text)), user(request)]
-        text = self.replies.ask(again, self.max_tokens, typical, tokens, counts)
+        text = self.replies.ask(again, self.max_tokens, typical, tokens, counts, kind)
         try:
             return read(text)
         except UnreadReplyError as error:
