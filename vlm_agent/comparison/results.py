@@ -11,6 +11,7 @@ from vlm_agent.checked_json import read_checked
 from vlm_agent.comparison.settings import SERVED, Contestant
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stages
 from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
@@ -33,9 +34,10 @@ def results_of(
 ) -> dict[str, Any]:
     """The content of `comparison.json`.
 
-    `agents`: by key, who it is and its `rows` by seed: `figures` and `intervals` in percent, `controls`, `costs`.
-    `baselines`: figures without a model. `pairs`: differences of every two agents with the same seed, with 95 %
-    intervals of a bootstrap over episodes. `dividing`: the steps about which most agents disagree, with the verdicts.
+    `agents`: by key, who it is, its `kind` (`run_label` of its settings) and its `rows` by seed: `figures` and
+    `intervals` in percent, `controls`, `costs`. `baselines`: figures without a model. `pairs`: differences of every two
+    agents with the same seed, with 95 % intervals of a bootstrap over episodes. `dividing`: the steps about which most
+    agents disagree, with the verdicts.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -78,15 +80,24 @@ def _agent(
     failed: Mapping[tuple[str, int], str],
 ) -> dict[str, Any]:
     seeds = stages.seeds_of(agent)
+    finished = [seed for seed in seeds if (key, seed) not in failed]
     return {
         "name": agent.name,
         "paper": agent.paper,
         "block": "prompted" if agent.is_prompted else "trained",
+        "kind": _kind(stages, key, finished),
         "origin": str(agent.run or agent.recipe or agent.agent),
         "note": agent.note,
         "failed": {str(seed): failed[key, seed] for seed in seeds if (key, seed) in failed},
-        "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in seeds if (key, seed) not in failed},
+        "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in finished},
     }
+
+
+def _kind(stages: Stages, key: str, finished: list[int]) -> str:
+    """What the tables of its evaluation call the agent: "trained", "served model", "agent". "" without a result."""
+    if not finished:
+        return ""
+    return recorded_name(stages.layout.of(OFFLINE, key, finished[0]) / predictions_name(AGENT)) or ""
 
 
 def _row(
