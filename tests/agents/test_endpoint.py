@@ -21,6 +21,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
+from vlm_agent.evaluation.online import evaluate_online
 
 EPISODE = tiny.episode(1)
 ACTIONS = [tiny.LANGUAGE.encode(step.action) for step in EPISODE.steps]
@@ -211,6 +212,28 @@ def test_predictions_of_two_action_languages_or_of_accepted_fences_do_not_share_
         evaluated_in_language(tmp_path, tiny.BINS * 2)
     with pytest.raises(DatasetError, match="code_fences"):
         evaluated(tmp_path, "press enter", code_fences=True)
+
+
+def test_an_online_evaluation_in_another_action_language_does_not_share_a_folder(tmp_path):
+    def played(url: str, bins: int) -> None:
+        settings = EndpointSettings(endpoint=url, model="vlm", action_language={"bins": bins})
+        evaluate_online(settings, tmp_path / "out", Console(file=StringIO()), tasks=1, controls=False)
+
+    with serving(lambda n, body: Reply("status complete")) as (url, _):
+        played(url, tiny.BINS)
+        with pytest.raises(DatasetError, match="language"):
+            played(url, tiny.BINS * 2)
+
+
+def test_replies_in_two_action_languages_do_not_mix_in_a_shared_folder_of_calls(tmp_path):
+    asked = []
+    languages = {"bins": tiny.BINS}, {"bins": tiny.BINS * 2}, {"name": "coat"}
+    for language in (*languages, languages[0]):
+        with serving(lambda n, body: Reply("press enter")) as (url, requests):
+            settings = EndpointSettings(endpoint=url, model="vlm", action_language=language, calls=str(tmp_path))
+            settings.load().answer_episodes([EPISODE])[0]
+        asked.append(len(requests))
+    assert asked == [*[len(EPISODE)] * 3, 0]
 
 
 def evaluated_in_language(folder, bins: int) -> None:

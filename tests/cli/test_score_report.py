@@ -1,12 +1,14 @@
 """`vlm-agent score --report`: a page about predictions and the changes between two runs, without a model."""
 
 import re
+import shutil
 from collections import Counter
 
 import pytest
 from helpers import tiny
+from helpers.chat_server import Reply, serving
 
-from vlm_agent.cli import OK, USAGE, main
+from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
 from vlm_agent.evaluation.scoring import dialects
 
@@ -76,3 +78,48 @@ def test_a_page_needs_the_screens(folder, alone, message, capsys):
         main(arguments(folder, *alone.split()))
     assert stopped.value.code == USAGE
     assert message in capsys.readouterr().err
+
+
+@pytest.fixture
+def served(folder):
+    """The evaluation of a served model, beside the predictions of `folder`; the folder of its output."""
+    tiny.write_shards(folder / "test_shards", [tiny.episode(number) for number in range(3)], "test")
+    with serving(lambda number, body: Reply("press enter")) as (url, _):
+        words = ["evaluate", "--endpoint", url, "--model", "vlm", "--shards", str(folder / "test_shards")]
+        assert main([*words, "--split", "test", "--controls", "no_history", "--output", str(folder / "served")]) == OK
+    return folder / "served"
+
+
+def test_an_evaluated_run_is_called_what_its_evaluation_calls_it(folder, served, capsys):
+    page, of_server = folder / "page.html", served / "predictions.parquet"
+    report = ["--report", str(page), "--shards", str(folder / "test_shards")]
+    capsys.readouterr()
+    assert main(["score", str(of_server), *report]) == OK
+    terminal = capsys.readouterr().out
+    assert "served model: overall, %" in terminal
+    assert "trained" not in terminal
+    html = page.read_text(encoding="utf-8")
+    assert "served model" in html
+    assert "trained" not in html
+    assert main(["score", str(served / "predictions_no_history.parquet")]) == OK
+    assert "no_history: overall, %" in capsys.readouterr().out.replace(" history", "_history")
+
+
+def test_runs_of_one_name_have_the_names_of_their_folders_as_well(folder, served, capsys):
+    page, other = folder / "page.html", folder / "copy"
+    shutil.copytree(served, other)
+    report = ["--report", str(page), "--shards", str(folder / "test_shards")]
+    of_both = [str(path / "predictions.parquet") for path in (served, other)]
+    assert main(["score", of_both[0], "--against", of_both[1], *report]) == OK
+    assert "served (served model) minus copy (served model)" in " ".join(capsys.readouterr().out.split())
+    html = page.read_text(encoding="utf-8")
+    assert "served (served model)" in html
+    assert "copy (served model)" in html
+
+
+def test_a_damaged_plan_beside_the_predictions_is_named(folder, served, capsys):
+    (served / "plan.json").write_text("[]")
+    assert main(["score", str(served / "predictions.parquet")]) == FAILED
+    error = capsys.readouterr().err
+    assert f"{served / 'plan.json'} is damaged" in error
+    assert "move it" in error

@@ -71,20 +71,21 @@ def run(options: argparse.Namespace) -> int:
     console = make_console()
     scorers = list(dict.fromkeys((*SCORERS, *options.dialect)))
     groups = read_groups(options.groups)
+    names = _names(options.predictions, options.against)
     steps = judge_steps(options.predictions, scorers)
     scores = score(steps, groups, scorers=scorers)
-    print_scores(console, scores, options.predictions.stem)
+    print_scores(console, scores, names[0])
     before = None
     if options.against is not None:
         before = judge_steps(options.against, scorers)
-        scores["against"] = _compare(console, before, steps, groups, scorers, options)
+        scores["against"] = _compare(console, before, steps, groups, scorers, names, options)
     print_rules(console, scores["scorers"])
     if options.output is not None:
         _write(options.output, scores)
         _say_written(console, options.output)
     if options.report is not None:
         earlier = None if before is None else score(before, groups, scorers=scorers)
-        _write_report(scores, steps, earlier, options)
+        _write_report(scores, steps, earlier, names, options)
         _say_written(console, options.report)
     return OK
 
@@ -95,22 +96,29 @@ def _compare(
     steps: "JudgedSteps",
     groups: "Groups | None",
     scorers: list[str],
+    names: tuple[str, str],
     options: argparse.Namespace,
 ) -> dict:
     from vlm_agent.evaluation.report.terminal import print_comparison
     from vlm_agent.evaluation.scoring.comparison import compare
 
-    names = str(options.against), str(options.predictions)
-    comparison = compare(before, steps, groups, scorers=scorers, names=names)
-    print_comparison(console, comparison, *names)
-    return {"first": names[0], "second": names[1], **comparison}
+    paths = str(options.against), str(options.predictions)
+    comparison = compare(before, steps, groups, scorers=scorers, names=paths)
+    print_comparison(console, comparison, names[1], names[0])
+    return {"first": paths[0], "second": paths[1], **comparison}
 
 
-def _write_report(scores: dict, steps: "JudgedSteps", scores_before: dict | None, options: argparse.Namespace) -> None:
+def _write_report(
+    scores: dict,
+    steps: "JudgedSteps",
+    scores_before: dict | None,
+    names: tuple[str, str],
+    options: argparse.Namespace,
+) -> None:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.evaluation.report import Earlier, write_report
 
-    name, name_before = _names(options.predictions, options.against)
+    name, name_before = names
     runs, earlier = {name: scores}, None
     facts = {"predictions": str(options.predictions), "shards": str(options.shards)}
     if scores_before is not None:
@@ -130,13 +138,20 @@ def _write_report(scores: dict, steps: "JudgedSteps", scores_before: dict | None
 
 
 def _names(path: Path, other: Path | None) -> tuple[str, str]:
-    """Short names that distinguish the files: most are called predictions.parquet."""
+    """What tables call the runs of both files: as their evaluations do, or by their files, if these names differ; else
+    with the folder, or the path, of each."""
+    from vlm_agent.evaluation.offline.plan import recorded_name
+
     if other is None:
-        return path.stem, ""
-    for names in ((path.stem, other.stem), (path.resolve().parent.name, other.resolve().parent.name)):
-        if names[0] != names[1]:
-            return names
-    return str(path), str(other)
+        return recorded_name(path) or path.stem, ""
+    runs = recorded_name(path), recorded_name(other)
+    own = runs[0] or path.stem, runs[1] or other.stem
+    if own[0] != own[1]:
+        return own
+    folders = path.resolve().parent.name, other.resolve().parent.name
+    places = folders if folders[0] != folders[1] else (str(path), str(other))
+    first, second = (place if run is None else f"{place} ({run})" for place, run in zip(places, runs, strict=True))
+    return first, second
 
 
 def _write(path: Path, scores: dict) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command
-from vlm_agent.console import make_console
+from vlm_agent.console import clock_time, make_console
 
 if TYPE_CHECKING:
     from vlm_agent.training.run_folder.status import Status
@@ -42,7 +42,8 @@ def _lines(status: "Status", now: datetime) -> Iterator[tuple[str, str]]:
         loss = "" if status.loss is None else f", loss {status.loss:.3f}"
         yield "step", f"{status.step}{share}{loss}"
     if status.eta is not None:
-        yield "ETA", f"{_short(status.eta)} from step {status.step}, at the average speed since the last start"
+        eta = clock_time(status.eta.total_seconds())
+        yield "ETA", f"{eta} from step {status.step}, at the average speed since the last start"
     if figures := status.figures:
         yield (
             "speed",

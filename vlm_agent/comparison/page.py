@@ -46,12 +46,13 @@ Cell = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. `label`: of an agent, or of its control."""
+    """A line of the table. `label`: of an agent, or of its control. `kind`: what its evaluation calls the agent."""
 
     label: str
     figures: Mapping[str, Cell]
     costs: Mapping[str, str]
     agent: Mapping[str, Any] | None = None
+    kind: str = ""
 
 
 def rows_of(content: Mapping[str, Any], block: str) -> Iterator[Row]:
@@ -61,7 +62,7 @@ def rows_of(content: Mapping[str, Any], block: str) -> Iterator[Row]:
         if about["block"] != block or not rows:
             continue
         costs = {name: _mean([row["costs"].get(name) for row in rows], form) for name, form in _COST_FORMS.items()}
-        yield Row(about["name"], _cells(rows), costs, about)
+        yield Row(about["name"], _cells(rows), costs, about, about["kind"])
         for name in rows[0]["controls"]:
             yield Row(
                 name.replace("_", " "), _cells([row["controls"][name] for row in rows if name in row["controls"]]), {}
@@ -101,11 +102,15 @@ def print_table(content: Mapping[str, Any], console: Console) -> None:
     for block in _BLOCKS:
         for row in rows_of(content, block):
             tokens = row.costs.get("tokens read", "")
-            label = Text(row.label) if row.agent is not None else Text(f"  {row.label}", "dim")
+            label = Text(f"  {row.label}", "dim") if row.agent is None else _with_kind(row)
             table.add_row(label, *map(_text, row.figures.values()), row.costs.get("seconds a step", ""), tokens)
     for row in baseline_rows(content):
         table.add_row(Text(row.label, "dim"), *map(_text, row.figures.values()), "", "")
     console.print(table)
+
+
+def _with_kind(row: Row) -> Text:
+    return Text(row.label).append(f"\n{row.kind}" if row.kind else "", "dim")
 
 
 def _text(cell: Cell) -> Text:

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.checked_json import read_checked
+from vlm_agent.comparison.evaluated import read_metrics, read_online, read_parameters
 from vlm_agent.comparison.settings import SERVED, Contestant
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stages
 from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.online.evaluate import EXPERT
-from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
-from vlm_agent.training.run_folder.layout import FINISHED
 
 DIVIDING = 24
 """Screens on the page."""
@@ -25,17 +24,16 @@ DIVIDING = 24
 FIGURES = ("official", "strict", "complete match", "success")
 """In percent. Complete match is by the official scorer, success is online."""
 
-_REMEDY = "remove the folder and run the same command again"
-
 
 def results_of(
     stages: Stages, ran: Mapping[str, Mapping[str, Any]], failed: Mapping[tuple[str, int], str]
 ) -> dict[str, Any]:
     """The content of `comparison.json`.
 
-    `agents`: by key, who it is and its `rows` by seed: `figures` and `intervals` in percent, `controls`, `costs`.
-    `baselines`: figures without a model. `pairs`: differences of every two agents with the same seed, with 95 %
-    intervals of a bootstrap over episodes. `dividing`: the steps about which most agents disagree, with the verdicts.
+    `agents`: by key, who it is, its `kind` (`run_label` of its settings) and its `rows` by seed: `figures` and
+    `intervals` in percent, `controls`, `costs`. `baselines`: figures without a model. `pairs`: differences of every two
+    agents with the same seed, with 95 % intervals of a bootstrap over episodes. `dividing`: the steps about which most
+    agents disagree, with the verdicts.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -64,7 +62,7 @@ def _facts(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str
         "tasks": stages.sizes.tasks,
     }
     for folder in finished.values():
-        scores = read_checked(folder / "metrics.json", _REMEDY)[AGENT]
+        scores = read_metrics(folder)[AGENT]
         overall = scores["official"]["overall"]
         return facts | {"split": scores["about"]["split"], "episodes": overall["episodes"], "steps": overall["steps"]}
     return facts
@@ -78,22 +76,31 @@ def _agent(
     failed: Mapping[tuple[str, int], str],
 ) -> dict[str, Any]:
     seeds = stages.seeds_of(agent)
+    finished = [seed for seed in seeds if (key, seed) not in failed]
     return {
         "name": agent.name,
         "paper": agent.paper,
         "block": "prompted" if agent.is_prompted else "trained",
+        "kind": _kind(stages, key, finished),
         "origin": str(agent.run or agent.recipe or agent.agent),
         "note": agent.note,
         "failed": {str(seed): failed[key, seed] for seed in seeds if (key, seed) in failed},
-        "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in seeds if (key, seed) not in failed},
+        "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in finished},
     }
+
+
+def _kind(stages: Stages, key: str, finished: list[int]) -> str:
+    """What the tables of its evaluation call the agent: "trained", "served model", "agent". "" without a result."""
+    if not finished:
+        return ""
+    return recorded_name(stages.layout.of(OFFLINE, key, finished[0]) / predictions_name(AGENT)) or ""
 
 
 def _row(
     stages: Stages, key: str, agent: Contestant, seed: int, ran: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    metrics = read_checked(stages.layout.of(OFFLINE, key, seed) / "metrics.json", _REMEDY)
-    online = read_checked(stages.layout.of(ONLINE, key, seed) / ONLINE_FILE, _REMEDY)["runs"][AGENT]["overall"]
+    metrics = read_metrics(stages.layout.of(OFFLINE, key, seed))
+    online = read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"]
     success = {"success": online["success"]}, {"success": online["interval"]}
     figures, intervals = _figures(metrics[AGENT])
     training = ran.get(f"train {SERVED if agent.served else key}, seed {seed}", {})
@@ -146,20 +153,19 @@ def _parameters(stages: Stages, key: str, agent: Contestant, seed: int) -> int |
     if agent.is_prompted and not (agent.served and stages.is_served_here):
         return None
     run = stages.layout.of("runs", SERVED, seed) if agent.is_prompted else stages.layout.run(key, agent, seed)
-    counts = read_checked(run / FINISHED, _REMEDY)["figures"].get("parameters")  # runs of earlier versions have none
-    return None if counts is None else sum(counts.values())
+    return read_parameters(run)
 
 
 def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
     """Scores without a model, which are the same for all agents; the expert does the online tasks."""
     for (key, seed), folder in finished.items():
-        metrics = read_checked(folder / "metrics.json", _REMEDY)
+        metrics = read_metrics(folder)
         rows = {
             name: dict(zip(("figures", "intervals"), _figures(metrics[name]), strict=True))
             for name in (MOST_FREQUENT, CEILING)
             if name in metrics
         }
-        online = read_checked(stages.layout.of(ONLINE, key, seed) / ONLINE_FILE, _REMEDY)["runs"]
+        online = read_online(stages.layout.of(ONLINE, key, seed))
         for name in (EXPERT, *(one for one in online if one not in (AGENT, EXPERT))):
             overall = online[name]["overall"]
             rows[name] = {

@@ -8,6 +8,7 @@ OUT/comparison.html
 """
 
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -17,9 +18,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 
 from vlm_agent.comparison.page import print_table, write_page
@@ -89,6 +91,22 @@ def _plan(comparison: Comparison, quick: bool, shards: Path | None, endpoint: En
 
 
 @dataclass
+class _Start:
+    stage: str
+    command: str
+
+
+@dataclass
+class _End:
+    """`seconds` and `peak_gb`: of the process."""
+
+    stage: str
+    status: int
+    seconds: float
+    peak_gb: float
+
+
+@dataclass
 class Ran:
     """The record of stages, one line for each start and end."""
 
@@ -97,18 +115,20 @@ class Ran:
 
     def __post_init__(self) -> None:
         if self.path.is_file():
-            self.lines = [
-                content for line in self.path.read_text(encoding="utf-8").splitlines() if (content := _of(line))
-            ]
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
+            read = (self._read(number, line) for number, line in enumerate(lines, 1))
+            self.lines = [content for content in read if content is not None]
 
     def add(self, **content: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(content) + "\n")
+        with self.path.open("a+b") as file:
+            is_cut = file.tell() > 0 and self._last_byte(file) != b"\n"
+            file.write((b"\n" if is_cut else b"") + json.dumps(content).encode() + b"\n")
         self.lines.append(content)
 
     def is_done(self, stage: Stage) -> bool:
-        return any(line["stage"] == stage.name and line.get("status") == 0 for line in self.lines)
+        has_ended = any(line["stage"] == stage.name and line.get("status") == 0 for line in self.lines)
+        return has_ended and stage.result.exists()
 
     def was_started(self, stage: Stage) -> bool:
         return any(line["stage"] == stage.name for line in self.lines)
@@ -118,7 +138,8 @@ class Ran:
         has no end: a kill, whose seconds are unknown."""
         found: dict[str, dict[str, Any]] = {}
         for line in self.lines:
-            row = found.setdefault(line["stage"], {"seconds": 0.0, "peak_gb": 0.0, "starts": 0, "ends": 0})
+            nothing = {"command": "", "seconds": 0.0, "peak_gb": 0.0, "starts": 0, "ends": 0}
+            row = found.setdefault(line["stage"], nothing)
             if "status" not in line:
                 row |= {"command": line["command"], "starts": row["starts"] + 1}
                 continue
@@ -127,14 +148,28 @@ class Ran:
             row["ends"] += 1
         return {name: {**row, "killed": row.pop("starts") > row.pop("ends")} for name, row in found.items()}
 
+    def _read(self, number: int, line: str) -> dict[str, Any] | None:
+        """None for a line that a kill cut. Raises ComparisonError for one of another shape."""
+        try:
+            content = json.loads(line)
+        except ValueError:
+            return None
+        kind = _End if isinstance(content, dict) and "status" in content else _Start
+        try:
+            TypeAdapter(kind).validate_json(line, strict=True)
+        except ValidationError as error:
+            first = error.errors()[0]
+            reason = ": ".join((".".join(map(str, first["loc"])), first["msg"]))
+            raise ComparisonError(
+                f"{self.path}, line {number}, is not a line of this version ({reason}); remove this line; its stage "
+                "then runs again"
+            ) from None
+        return content
 
-def _of(line: str) -> dict[str, Any] | None:
-    """None for a line that a kill cut."""
-    try:
-        content = json.loads(line)
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) and "stage" in content else None
+    @staticmethod
+    def _last_byte(file: BinaryIO) -> bytes:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1)
 
 
 def _run_all(stages: Stages, ran: Ran, console: Console, endpoint: Endpoint | None) -> dict[tuple[str, int], str]:

@@ -16,12 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.comparison.settings import SERVED, Comparison, Contestant, Sizes
+from vlm_agent.evaluation.offline.run import METRICS
+from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.recipe.shipped import find_shipped
+from vlm_agent.training.run_folder.layout import FINISHED
 
 TRAIN, OFFLINE, ONLINE = "train", "offline", "online"
 """Kinds of stages that have figures of their own in the table."""
+
+_RESULTS = {TRAIN: FINISHED, OFFLINE: METRICS, ONLINE: ONLINE_FILE}
+"""By kind, the file in the output folder that marks the stage as complete."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,11 @@ class Stage:
     owner: tuple[str, int] | None = None
     anew: Path | None = None
     served: Path | None = None
+
+    @property
+    def result(self) -> Path:
+        """What the stage writes last, or its output. A finished stage without it runs again."""
+        return Path(self.words[self.words.index("--output") + 1]) / _RESULTS.get(self.kind, "")
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,7 @@ def test_the_command_prints_the_status(folder, capsys):
     printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert printed[0] == f"{folder.path}: started by job 7 on node[1-2]"
     assert "step        41 of 100 (41%), loss 0.500" in printed
-    assert "ETA         30 min from step 41, at the average speed since the last start" in printed
+    assert "ETA         0:30:00 from step 41, at the average speed since the last start" in printed
     assert "speed       1,234 tokens/s, 5.6 actions/s, loader wait 3%, 1.0 GiB" in printed
     assert "validation  step 40: loss 0.750, 50.0% of actions exact" in printed
     assert any(line.startswith("started") and line.endswith(", 1 restart(s)") for line in printed)

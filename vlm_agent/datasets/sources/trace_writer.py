@@ -7,15 +7,15 @@ agent get them.
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from vlm_agent.checked_json import CHECKSUM, checked_bytes
-from vlm_agent.datasets.sources.traces import STEPS, Heading, TraceStep, device_line, step_line, write_heading
-from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
+from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.png import encode_png
@@ -25,6 +25,9 @@ _TEXTS = frozenset({"said", "thought", "intent", "plan", "elements", "text", "go
 """The keys of texts in which secrets are masked."""
 
 _GREY = 128
+
+MAX_ANSWER_LENGTH = 10_000
+"""In characters. A misbehaving server may write more."""
 
 
 class TraceWriter:
@@ -42,7 +45,7 @@ class TraceWriter:
         self._secrets, self._focus = Secrets(), Focus()
         self._pieces: dict[int, str] = {}
         self._hidden: dict[int, str] = {}
-        write_heading(folder, replace(heading, goal=self._secrets.mask(heading.goal)))
+        _write_heading(folder, replace(heading, goal=self._secrets.mask(heading.goal)))
         self._file = (folder / STEPS).open("w", encoding="utf-8")
         self._has_ended = False
 
@@ -68,7 +71,7 @@ class TraceWriter:
     def step(self, step: TraceStep) -> None:
         """Writes the line of a step. Call this before the action is performed."""
         self._note(step)
-        self._write(step_line(step))
+        self._write(_step_line(step))
 
     def outcome(self, number: int, outcome: str, seconds: float = 0.0) -> None:
         """Writes the outcome of step `number`, one of `traces.OUTCOMES`, and its duration in seconds."""
@@ -76,7 +79,7 @@ class TraceWriter:
 
     def device_action(self, action: Action) -> None:
         """Writes the line of an action that the device performs by itself. Call this before it is performed."""
-        self._write(device_line(action))
+        self._write(_device_line(action))
 
     def end(self, reason: str, message: str = "", **more) -> None:
         self._has_ended = True
@@ -193,3 +196,45 @@ def _end_by(error: BaseException | None) -> tuple[str, str]:
     if isinstance(error, KeyboardInterrupt):
         return "stopped", "stopped by Ctrl-C"
     return "error", "the run ended without a reason" if error is None else f"{type(error).__name__}: {error}"
+
+
+def _write_heading(folder: Path, heading: Heading) -> None:
+    text = json.dumps({"version": VERSION, **asdict(heading)}, indent=1, ensure_ascii=False)
+    (folder / HEADING).write_text(text + "\n", encoding="utf-8")
+
+
+def _step_line(step: TraceStep) -> dict:
+    """The line of a step as JSON, without its outcome."""
+    elements = None if step.elements is None else [[*one.box, one.text, one.type] for one in step.elements]
+    words = {"thought": _shortened(step.thought), "intent": _shortened(step.intent)}
+    plan = [_shortened(line) for line in step.plan]
+    return {
+        "step": step.number,
+        "screen": step.screen,
+        "activity": step.activity,
+        "elements": elements,
+        "said": _shortened(step.answer),
+        "action": None if step.action is None else _action_json(step.action),
+        "tokens": step.tokens,
+        "seconds": step.seconds,
+        **{key: text for key, text in words.items() if text},
+        **({"plan": plan} if plan else {}),
+    }
+
+
+def _device_line(action: Action) -> dict:
+    """The line of an action that the device performs by itself."""
+    return {"device": _action_json(action)}
+
+
+def _shortened(text: str) -> str:
+    return text[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode()
+
+
+def _action_json(action: Action) -> dict:
+    return {
+        "kind": int(action.kind),
+        **({"touch_yx": action.touch_yx} if action.kind in KINDS_WITH_TOUCH else {}),
+        **({"lift_yx": action.lift_yx} if action.kind is ActionKind.DUAL_POINT else {}),
+        **({"text": action.text} if action.kind in KINDS_WITH_TEXT else {}),
+    }

@@ -26,7 +26,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +34,6 @@ import numpy as np
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
 from vlm_agent.episodes import (
-    KINDS_WITH_TEXT,
-    KINDS_WITH_TOUCH,
     Action,
     ActionKind,
     Episode,
@@ -67,9 +65,6 @@ OUTCOME_WORDS = {
 
 AFTER_DOUBT, NONE_PERFORMED = "after an action in doubt", "no action was performed"
 """Reasons to exclude a performed step, and a trace. Other steps are excluded by their outcome."""
-
-MAX_ANSWER_LENGTH = 10_000
-"""In characters. A misbehaving server may write more."""
 
 _ACTION = checks.ActionKeys("kind", "text", "touch_yx", "lift_yx")
 
@@ -420,48 +415,3 @@ def _read_heading(folder: Path) -> Heading:
     if version != VERSION:
         raise DatasetError(f"{path} has version {version!r}; this program reads version {VERSION}")
     return heading
-
-
-# Lines to write
-
-
-def write_heading(folder: Path, heading: Heading) -> None:
-    text = json.dumps({"version": VERSION, **asdict(heading)}, indent=1, ensure_ascii=False)
-    (folder / HEADING).write_text(text + "\n", encoding="utf-8")
-
-
-def step_line(step: TraceStep) -> dict:
-    """The line of a step as JSON, without its outcome."""
-    elements = None if step.elements is None else [[*one.box, one.text, one.type] for one in step.elements]
-    words = {"thought": _shortened(step.thought), "intent": _shortened(step.intent)}
-    plan = [_shortened(line) for line in step.plan]
-    return {
-        "step": step.number,
-        "screen": step.screen,
-        "activity": step.activity,
-        "elements": elements,
-        "said": _shortened(step.answer),
-        "action": None if step.action is None else _action_json(step.action),
-        "tokens": step.tokens,
-        "seconds": step.seconds,
-        **{key: text for key, text in words.items() if text},
-        **({"plan": plan} if plan else {}),
-    }
-
-
-def device_line(action: Action) -> dict:
-    """The line of an action that the device performs by itself."""
-    return {"device": _action_json(action)}
-
-
-def _shortened(text: str) -> str:
-    return text[:MAX_ANSWER_LENGTH].encode("utf-8", "replace").decode()
-
-
-def _action_json(action: Action) -> dict:
-    return {
-        "kind": int(action.kind),
-        **({"touch_yx": action.touch_yx} if action.kind in KINDS_WITH_TOUCH else {}),
-        **({"lift_yx": action.lift_yx} if action.kind is ActionKind.DUAL_POINT else {}),
-        **({"text": action.text} if action.kind in KINDS_WITH_TEXT else {}),
-    }

@@ -43,7 +43,8 @@ def read_field(dump: str) -> tuple[str, str | None] | None:
             name = (node.get("content-desc") or node.get("hint") or "").strip()[:LONGEST_TEXT]
             if node.get("password") == "true":
                 return _password_field(name), None
-            return name, (node.get("text") or "")[:LONGEST_TEXT]
+            text = (node.get("text") or "")[:LONGEST_TEXT]
+            return name, "" if text.strip()[:LONGEST_TEXT] == (node.get("hint") or "").strip()[:LONGEST_TEXT] else text
     return None
 
 

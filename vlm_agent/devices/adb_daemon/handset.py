@@ -1,20 +1,18 @@
 """The phone's state apart from its screen: power, lock, keyboards, files, settings, clock, and a record of commands."""
 
+import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vlm_agent.devices.adb_daemon.files import Files
+from vlm_agent.devices.adb_daemon.record import Record
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
 
 USUAL_KEYBOARD = "com.android.inputmethod.latin/.LatinIME"
-
-MAX_RECORDS = 100_000
-"""The maximum number of records of each kind; the oldest are dropped, so a long-running phone needs bounded memory."""
 
 
 USUAL_SETTINGS = {
@@ -28,6 +26,14 @@ USUAL_SETTINGS = {
     ("system", "user_rotation"): "0",
 }
 """(namespace, key) → value, of a fresh phone."""
+
+
+def _bytes_of_words(words: tuple[str, ...]) -> int:
+    return sys.getsizeof(words) + sum(map(sys.getsizeof, words))
+
+
+def _bytes_of_action(action: Action) -> int:
+    return sys.getsizeof(action) + sys.getsizeof(action.text)
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,8 @@ class Handset:
     is_locked: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock)
     files: Files = field(default_factory=Files)
-    commands: deque[tuple[str, ...]] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
-    actions: deque[Action] = field(default_factory=lambda: deque(maxlen=MAX_RECORDS))
+    commands: Record[tuple[str, ...]] = field(default_factory=lambda: Record(_bytes_of_words))
+    actions: Record[Action] = field(default_factory=lambda: Record(_bytes_of_action))
     keyboard: str = USUAL_KEYBOARD
     listeners: list[Callable[[Action], None]] = field(default_factory=list)
     enabled: set[str] = field(default_factory=lambda: {USUAL_KEYBOARD})

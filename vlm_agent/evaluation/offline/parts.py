@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.plan import job
+from vlm_agent.evaluation.offline.plan import job, predictions_name
 from vlm_agent.evaluation.predictions import Prediction, read_predictions, write_predictions
 from vlm_agent.files import file_lock
 from vlm_agent.jobs import ArrayTask
@@ -154,7 +153,7 @@ class Parts:
         return self._run_summary(run).get(_REFERENCES, {})
 
     def merged_path(self, run: str) -> Path:
-        return self.output / ("predictions.parquet" if run == AGENT else f"predictions_{run}.parquet")
+        return self.output / predictions_name(run)
 
     def _those(self, runs: Sequence[str], task: ArrayTask, is_one: Callable[[str, int], bool]) -> list[int]:
         unmerged = [run for run in runs if not self._is_merged(run)]

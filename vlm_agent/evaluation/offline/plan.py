@@ -5,14 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.action_languages import ActionLanguage, language_settings
+from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
-from vlm_agent.evaluation.identity import AGENT, GREY, READ_ELEMENTS, identity_differences, with_current_keys
+from vlm_agent.evaluation.identity import (
+    AGENT,
+    GREY,
+    READ_ELEMENTS,
+    identity_differences,
+    name_in_tables,
+    with_current_keys,
+)
 from vlm_agent.jobs import Job, differences
 
 PLAN = "plan.json"
 VERSION = 1
+_NAMES_REMEDY = "move it to another folder; the run then has the name of its predictions file"
 _OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS, GREY)
 """The keys of `identity.agent_identity`."""
 
@@ -76,6 +85,28 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "label": plan.label,
     }
     job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
+
+
+def predictions_name(run: str) -> str:
+    """The name of a run's predictions file in the output folder."""
+    return "predictions.parquet" if run == AGENT else f"predictions_{run}.parquet"
+
+
+def recorded_name(predictions: Path) -> str | None:
+    """What the evaluation that wrote a predictions file calls its run in tables, by the plan beside the file.
+
+    None without a plan, for a file that is not of one of its runs, and for the agent's own run in a plan of a version
+    that did not record its label. Raises DatasetError naming the plan if it is damaged.
+    """
+    path = predictions.parent / PLAN
+    if not path.is_file():
+        return None
+    plan = read_checked(path, _NAMES_REMEDY, dict[str, dict[str, Any]])
+    with parsing(path, _NAMES_REMEDY):
+        runs = {predictions_name(run): run for run in plan["described"]["runs"]}
+        label = plan["given"].get("label")
+    run = runs.get(predictions.name)
+    return None if run is None or (run == AGENT and label is None) else name_in_tables(run, label)
 
 
 def read_plan(output: Path) -> Plan:

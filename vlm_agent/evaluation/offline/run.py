@@ -47,6 +47,7 @@ from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
 
+METRICS = "metrics.json"
 LISTED = 20
 """Unwritable actions in metrics.json; all are counted."""
 
@@ -170,7 +171,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
-    write_checked(output / "metrics.json", scores, indent=2)
+    write_checked(output / METRICS, scores, indent=2)
     shown = {name_in_tables(run, plan.label): row for run, row in scores.items()}
     write_report(
         output / "report.html",

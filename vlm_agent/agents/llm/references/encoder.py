@@ -4,7 +4,6 @@ Equal to sentence-transformers with mean pooling (all-MiniLM-L6-v2 and others). 
 product of their vectors.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlm_agent.errors import UserError
+from vlm_agent.agents.llm.references.encoder_files import REMEDY, EncoderError, check_files, own_limit
 from vlm_agent.files import sha256_of
 
 if TYPE_CHECKING:
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
 _BATCH = 64
 _PACKAGE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
 _WEIGHTS = "model.safetensors"
-
-
-class EncoderError(UserError):
-    """A sentence encoder that cannot be used; the message names it."""
 
 
 @dataclass
@@ -43,22 +38,29 @@ class SentenceEncoder:
 
     @classmethod
     def load(cls, name: str) -> "SentenceEncoder":
-        """The encoder of a folder or of an installed package. Raises EncoderError if there is none, or it pools in
-        another way."""
+        """The encoder of a folder or of an installed package. Raises EncoderError if there is none, and UserError as
+        `check_files` does."""
         from safetensors import SafetensorError
         from transformers import AutoModel, AutoTokenizer
 
         import vlm_agent.models  # noqa: F401 (before transformers, which may import torchvision)
 
         folder = encoder_folder(name)
-        _check_pooling(folder)
+        check_files(folder)
         try:
             loaded: Any = AutoModel.from_pretrained(
                 folder, use_safetensors=True, local_files_only=True, output_loading_info=True
             )
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError, SafetensorError) as error:
-            raise EncoderError(f"encoder {name}: {folder} cannot be loaded: {str(error).splitlines()[0]}") from None
+        except SafetensorError as error:
+            raise EncoderError(f"encoder {name}: {folder / _WEIGHTS} is damaged ({error}); {REMEDY}") from None
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # of other shapes: RuntimeError
+            reason = str(error).splitlines()[0]
+            raise EncoderError(f"encoder {name}: {folder} cannot be loaded: {reason}; {REMEDY}") from None
         model, report = loaded
         # Sentences are pooled from the tokens, not by the model.
         if missing := sorted(key for key in report["missing_keys"] if "pooler." not in key):
@@ -121,20 +123,6 @@ def _is_checkpoint(folder: Path) -> bool:
     return (folder / "config.json").is_file() and (folder / _WEIGHTS).is_file()
 
 
-def _check_pooling(folder: Path) -> None:
-    """Raises EncoderError for a checkpoint of sentence-transformers that does not average its tokens."""
-    content = _json(folder / "1_Pooling" / "config.json")
-    chosen = [key.removeprefix("pooling_mode_") for key in content if key.startswith("pooling_mode_") and content[key]]
-    if content and chosen not in (["mean_tokens"], ["mean"]):
-        raise EncoderError(f"encoder {folder} pools by {', '.join(map(str, chosen))}; only the mean of tokens is known")
-
-
 def _max_tokens(folder: Path, model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> int:
-    """The limit of the checkpoint's own configuration, as in sentence-transformers."""
-    own = _json(folder / "sentence_bert_config.json").get("max_seq_length")
-    limits = (own, getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length)
+    limits = (own_limit(folder), getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length)
     return min(limit for limit in limits if isinstance(limit, int))
-
-
-def _json(path: Path) -> dict:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

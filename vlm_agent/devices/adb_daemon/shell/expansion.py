@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vlm_agent.devices.adb_daemon.files import Files
-from vlm_agent.devices.adb_daemon.shell.words import CommandList, Substitution, Text, Variable, Word
+from vlm_agent.devices.adb_daemon.shell.words import CommandList, LimitError, Substitution, Text, Variable, Word
 
 MAX_EXPANDED = 1 << 20
 """The maximum number of characters that the variables, substitutions and file names of a line expand to."""
@@ -21,10 +21,6 @@ MAX_PATTERN = 255
 _BLANKS = " \t\n"
 _SPLIT = re.compile(f"[{_BLANKS}]+").split
 _MAGIC = "*?["
-
-
-class LimitError(Exception):
-    """A line needs more than the shell allows, and ends."""
 
 
 @dataclass

@@ -3,17 +3,20 @@
 Like a real shell, it also runs commands that are injected through wrong quoting, so that tests find them in the record.
 """
 
-from collections.abc import Callable, Mapping, MutableSequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Protocol
 
 from vlm_agent.devices.adb_daemon.files import MAX_BYTES, Files
-from vlm_agent.devices.adb_daemon.shell.expansion import MAX_EXPANDED, Budget, Expansion, LimitError
+from vlm_agent.devices.adb_daemon.shell.expansion import Budget, Expansion
 from vlm_agent.devices.adb_daemon.shell.words import (
     DEEPEST,
+    MAX_LINE,
     CommandList,
     Group,
+    LimitError,
     Pipeline,
     Redirection,
     ShellSyntaxError,
@@ -98,6 +101,12 @@ class ToolError(Exception):
         self.status = status
 
 
+class CommandRecord(Protocol):
+    """A list, or the bounded record of a handset."""
+
+    def append(self, item: tuple[str, ...], /) -> object: ...
+
+
 class Shell:
     """`commands`: name → command. The words of every command that runs are appended to `record`. `reasons`: name of a
     program that the phone lacks → why, for its error."""
@@ -105,7 +114,7 @@ class Shell:
     def __init__(
         self,
         commands: dict[str, Command],
-        record: MutableSequence[tuple[str, ...]],
+        record: CommandRecord,
         files: Files | None = None,
         reasons: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -116,14 +125,12 @@ class Shell:
         """Runs all commands of a line. A syntax error is reported in the output, not raised."""
         written: list[tuple[int, bytes]] = []
         streams = {kind: _limited(kind, written) for kind in (STDOUT, STDERR)}
-        try:
-            pipelines = read_line(line)
-        except ShellSyntaxError as error:
-            streams[STDERR](f"/system/bin/sh: syntax error: {error}\n".encode())
-            return Transcript(tuple(written), SYNTAX_ERROR)
         run = _Run(self._commands, self._record, self._files, self._reasons)
         try:
-            status = run.all(pipelines, _Streams(streams))
+            status = run.all(read_line(line), _Streams(streams))
+        except ShellSyntaxError as error:
+            streams[STDERR](f"/system/bin/sh: syntax error: {error}\n".encode())
+            status = SYNTAX_ERROR
         except LimitError as error:
             streams[STDERR](f"/system/bin/sh: {error}\n".encode())
             status = TOO_LONG
@@ -138,7 +145,7 @@ Stream = Callable[[bytes], None]
 
 def _script(data: bytes) -> str:
     """The text of a script. Raises OSError for one that is longer than a line may be."""
-    if len(data) > MAX_EXPANDED:
+    if len(data) > MAX_LINE:
         raise OSError("File too large")
     return data.decode(errors="replace")
 
@@ -190,7 +197,7 @@ class _Run:
     def __init__(
         self,
         commands: dict[str, Command],
-        record: MutableSequence[tuple[str, ...]],
+        record: CommandRecord,
         files: Files,
         reasons: Mapping[str, str],
     ) -> None:

@@ -1,10 +1,14 @@
-"""`uiautomator dump`: the screen's elements in the XML format of Android's accessibility service."""
+"""`uiautomator dump`: the screen's elements in the XML format of Android's accessibility service.
+
+Attributes are in the order of Android's `AccessibilityNodeInfoDumper`. Every node is a child of the hierarchy: the
+simulated phone draws no containers. It has no resource ids, no long presses and no fields for passwords.
+"""
 
 from xml.sax.saxutils import quoteattr
 
 from vlm_agent.devices.adb_daemon.handset import Handset
+from vlm_agent.devices.adb_daemon.nodes import FIELD, Node, screen_nodes
 from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError, output
-from vlm_agent.episodes import UiElement
 
 _USUAL_FILE = "/sdcard/window_dump.xml"
 
@@ -28,23 +32,33 @@ def uiautomator(handset: Handset, call: Call) -> Result:
 
 
 def _dump(handset: Handset) -> str:
-    phone, content = handset.phone, handset.field_text
-    nodes = "".join(_node(element, phone.size, content) for element in phone.elements())
-    return f"<?xml version='1.0' encoding='UTF-8' standalone='yes' ?><hierarchy rotation=\"0\">{nodes}</hierarchy>"
+    with handset.lock:
+        nodes = [_as_xml(index, node) for index, node in enumerate(screen_nodes(handset))]
+    root = "".join(('<hierarchy rotation="0">', *nodes, "</hierarchy>"))
+    return f"<?xml version='1.0' encoding='UTF-8' standalone='yes' ?>{root}"
 
 
-def _node(element: UiElement, size: tuple[int, int], content: str | None) -> str:
-    """`content`: of the text field with the focus, None without one. An empty field shows nothing to describe."""
-    y, x, height, width = element.box
-    top, left, bottom, right = (
-        round(side * pixels) for side, pixels in zip((y, x, y + height, x + width), (*size, *size), strict=True)
-    )
-    is_text = element.type == "TEXT"
-    description = "" if is_text else element.type.removeprefix("ICON_").lower().replace("_", " ")
-    focused = (
-        ' class="android.widget.EditText" focused="true"' if is_text and content and element.text == content else ""
-    )
-    return (
-        f"<node text={quoteattr(element.text if is_text else '')} content-desc={quoteattr(description)} "
-        f'bounds="[{left},{top}][{right},{bottom}]"{focused} />'
-    )
+def _as_xml(index: int, node: Node) -> str:
+    left, top, right, bottom = node.bounds
+    values = {
+        "index": str(index),
+        "text": node.text,
+        "resource-id": "",
+        "class": f"android.widget.{node.kind}",
+        "package": node.package,
+        "content-desc": node.description,
+        "checkable": node.checked is not None,
+        "checked": node.checked is True,
+        "clickable": node.is_clickable,
+        "enabled": True,
+        "focusable": node.kind == FIELD,
+        "focused": node.is_focused,
+        "scrollable": node.is_scrollable,
+        "long-clickable": False,
+        "password": False,
+        "selected": node.is_selected,
+        "bounds": f"[{left},{top}][{right},{bottom}]",
+        "hint": node.hint,
+    }
+    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
+    return f"<node {' '.join(f'{name}={quoteattr(value)}' for name, value in words.items())} />"

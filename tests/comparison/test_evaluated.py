@@ -1,0 +1,117 @@
+"""Files of another shape in the folder of a comparison are errors that name the file, the key and the remedy."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.comparison.evaluated import read_metrics, read_online, read_parameters
+from vlm_agent.comparison.results import results_of
+from vlm_agent.comparison.run import Ran
+from vlm_agent.comparison.settings import ComparisonError
+from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
+from vlm_agent.errors import DatasetError, UserError
+
+METRICS, ONLINE_FILE, RUN = "metrics.json", "online.json", "run.json"
+
+
+@pytest.fixture
+def stages(two_servers, tmp_path) -> Stages:
+    """A copy that a test may damage."""
+    shutil.copytree(two_servers.layout.output, tmp_path / "copy")
+    return replace(two_servers, layout=Layout(tmp_path / "copy", two_servers.layout.shards))
+
+
+def without(content: object, *keys: str) -> object:
+    """A copy that lacks the value at the end of `keys`."""
+    first, *rest = keys
+    if not rest:
+        return {key: value for key, value in content.items() if key != first}
+    return content | {first: without(content[first], *rest)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "keys"),
+    [
+        (OFFLINE, METRICS, ("trained",)),
+        (OFFLINE, METRICS, ("trained", "strict")),
+        (OFFLINE, METRICS, ("trained", "about")),
+        (OFFLINE, METRICS, ("trained", "official", "overall", "complete_match")),
+        (OFFLINE, METRICS, ("blind_ceiling", "official", "overall")),
+        (ONLINE, ONLINE_FILE, ("runs",)),
+        (ONLINE, ONLINE_FILE, ("runs", "trained")),
+        (ONLINE, ONLINE_FILE, ("runs", "expert")),
+        (ONLINE, ONLINE_FILE, ("runs", "trained", "overall", "cost")),
+    ],
+)
+def test_a_key_that_an_evaluation_lacks_is_an_error_with_the_file_and_the_remedy(stages, kind, name, keys):
+    path = stages.layout.of(kind, "enter", 0) / name
+    write_checked(path, without(read_checked(path, ""), *keys))
+    with pytest.raises(DatasetError) as error:
+        results_of(stages, {}, {})
+    message = str(error.value)
+    assert message.startswith(f"{path} is damaged (")
+    assert keys[-1] in message
+    assert message.endswith("remove it and run the same command again")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"trained": 5}', '{"runs": 5}', '{"trained": {"official": [1]}}', "nul"]
+)
+def test_any_other_json_is_an_error_with_the_file(tmp_path, content):
+    for name, read in ((METRICS, read_metrics), (ONLINE_FILE, read_online), (RUN, read_parameters)):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(UserError, match=name):
+            read(tmp_path)
+
+
+def stage(output: Path, kind: str = OFFLINE) -> Stage:
+    return Stage("evaluate one, seed 0", ("evaluate", "--output", str(output)), kind)
+
+
+def test_a_finished_stage_whose_result_is_removed_runs_again(tmp_path):
+    for kind, name in ((OFFLINE, METRICS), (ONLINE, ONLINE_FILE), (TRAIN, RUN)):
+        one = stage(tmp_path / kind, kind)
+        ran = Ran(tmp_path / "stages.jsonl")
+        ran.add(stage=one.name, command="vlm-agent evaluate")
+        ran.add(stage=one.name, status=0, seconds=1.0, peak_gb=0.5)
+        (tmp_path / kind).mkdir()
+        (tmp_path / kind / name).write_text("{}")
+        assert ran.is_done(one)
+        (tmp_path / kind / name).unlink()
+        assert not ran.is_done(one)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"stage": "evaluate one, seed 0"},
+        {"stage": "evaluate one, seed 0", "status": 0},
+        {"stage": "evaluate one, seed 0", "status": "0", "seconds": 1.0, "peak_gb": 0.5},
+        {"stage": ["evaluate"], "command": "vlm-agent evaluate"},
+        {"command": "vlm-agent evaluate"},
+        [],
+    ],
+)
+def test_a_line_of_another_shape_in_the_record_of_stages_is_named(tmp_path, line):
+    path = tmp_path / "stages.jsonl"
+    Ran(path).add(stage="simulate", command="vlm-agent simulate")
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    with pytest.raises(ComparisonError) as error:
+        Ran(path)
+    assert str(error.value).startswith(f"{path}, line 2, is not a line of this version (")
+    assert str(error.value).endswith("remove this line; its stage then runs again")
+
+
+def test_a_line_that_a_kill_cut_costs_no_later_line(tmp_path):
+    path = tmp_path / "stages.jsonl"
+    path.write_text('{"stage": "simulate", "comm')
+    Ran(path).add(stage="simulate", command="vlm-agent simulate")
+    ran = Ran(path)
+    assert [line["stage"] for line in ran.lines] == ["simulate"]
+    assert ran.by_stage()["simulate"]["killed"]

@@ -1,0 +1,109 @@
+"""The files of finished stages, as far as a comparison reads them.
+
+They may be of another version, or edited, so their shape is checked: an error names the file, the key and the remedy.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.checked_json import read_checked
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.run import METRICS
+from vlm_agent.evaluation.online.evaluate import EXPERT
+from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
+from vlm_agent.training.run_folder.layout import FINISHED
+
+_REMEDY = "remove it and run the same command again"
+
+_Intervals = dict[str, list[float] | None]
+
+
+@dataclass
+class _Overall:
+    """Percent. `intervals`: of each share, of 95 %."""
+
+    partial_match: float | None
+    complete_match: float | None
+    episodes: int
+    steps: int
+    intervals: _Intervals = field(default_factory=dict)
+
+
+@dataclass
+class _Scorer:
+    overall: _Overall
+
+
+@dataclass
+class _Data:
+    split: str
+
+
+@dataclass
+class _Scores:
+    """Of a run in `metrics.json`. `cost`: means over episodes."""
+
+    official: _Scorer
+    strict: _Scorer
+    about: _Data
+    cost: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass
+class _OnlineCost:
+    seconds_a_step: float | None
+
+
+@dataclass
+class _OnlineOverall:
+    """`success` in percent, `interval` of 95 %."""
+
+    success: float | None
+    interval: list[float] | None
+    cost: _OnlineCost
+
+
+@dataclass
+class _OnlineRun:
+    overall: _OnlineOverall
+
+
+@dataclass
+class _Online:
+    runs: dict[str, _OnlineRun]
+
+
+@dataclass
+class _Figures:
+    parameters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class _Trained:
+    figures: _Figures
+
+
+def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
+    """The runs of an offline evaluation, the agent's own among them."""
+    path = folder / METRICS
+    return _with_runs(path, read_checked(path, _REMEDY, dict[str, _Scores]), AGENT)
+
+
+def read_online(folder: Path) -> dict[str, dict[str, Any]]:
+    """The runs of an online evaluation, the agent's own and the expert's among them."""
+    path = folder / ONLINE_FILE
+    return _with_runs(path, read_checked(path, _REMEDY, _Online)["runs"], AGENT, EXPERT)
+
+
+def read_parameters(run: Path) -> int | None:
+    """Of the model of a run, an adapter with its base; None for a run of an earlier version, which counted none."""
+    counts = read_checked(run / FINISHED, "restore it, or train the run again", _Trained)["figures"].get("parameters")
+    return None if counts is None else sum(counts.values())
+
+
+def _with_runs(path: Path, runs: dict[str, Any], *names: str) -> dict[str, Any]:
+    if missing := [name for name in names if name not in runs]:
+        raise DatasetError(f"{path} is damaged (it has no run {missing[0]}); {_REMEDY}")
+    return runs
