@@ -51,7 +51,7 @@ def add(commands: Commands) -> None:
         nargs="+",
         default=(),
         metavar="SUBSET=SHARE",
-        help="fraction of a subset's episodes to keep, chosen by their ids: google_apps=0.1",
+        help="fraction of a subset's training episodes to keep, chosen by their ids: google_apps=0.1",
     )
     parser.add_argument(
         "--groups",

@@ -19,6 +19,9 @@ from vlm_agent.errors import DatasetError
 
 SPLITS = ("train", "validation", "test")
 
+MIXED_SPLIT = "train"
+"""The split that `convert --mixture` reduces: a score on a part of the others is not comparable with published ones."""
+
 LABELS = {label: label for label in SPLITS} | {"val": "validation"}
 """Split by its label in a file or as the name of a folder."""
 

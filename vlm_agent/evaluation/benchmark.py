@@ -10,6 +10,7 @@ from pydantic import AfterValidator, PositiveInt
 from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.selection import SPLITS
 from vlm_agent.errors import DatasetError, UserError
+from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.evaluation.scoring.dialects import SCORERS, find_dialect
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.settings import Section
@@ -45,7 +46,8 @@ class Benchmark(Section):
     `dialect`: a scorer in addition to the
     official and the strict one, `further_dialects`: more of them; with `coat_point` or `coat_box`, a result has AitZ's
     table of metrics. `name`, `about` and `source` describe a published benchmark; every benchmark file has
-    them.
+    them. `published_split` identifies its test episodes; published numbers are marked as comparable only where the
+    scored episodes agree with it.
     """
 
     name: str | None = None
@@ -59,6 +61,7 @@ class Benchmark(Section):
     subsets: list[str] = []  # noqa: RUF012 (pydantic copies it)
     seed: int = 0
     dialect: Annotated[str, AfterValidator(_dialect)] = "official"
+    published_split: PublishedSplit | None = None
     further_dialects: list[Annotated[str, AfterValidator(_dialect)]] = []  # noqa: RUF012 (pydantic copies it)
 
     @property

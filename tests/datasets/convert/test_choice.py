@@ -10,6 +10,7 @@ from vlm_agent.datasets.formats.tfrecord import write_records
 from vlm_agent.datasets.selection import in_mixture
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.sources.aitw import encode_step, write_episodes
+from vlm_agent.errors import DatasetError
 
 
 def _splits_of(output):
@@ -85,9 +86,33 @@ def test_a_mixture_keeps_a_share_by_the_ids_alone_records_and_counts_it(source, 
     assert len(ShardDataset(tmp_path / "out")) == len(wanted) + 4
     left_out = len(ids) - len(wanted)
     assert manifest["options"]["mixture"] == {"google_apps": 0.3}
+    assert manifest["options"]["mixture_of"] == "train"
     assert manifest["steps_left_out"] == left_out
     assert manifest["episodes_left_out"] == {"outside_mixture": left_out}
-    assert f"{left_out} episode(s) excluded by the mixture" in printed
+    assert f"{left_out} episode(s) excluded from train by the mixture" in printed
+
+
+@pytest.mark.parametrize("share", [0, 0.3])
+def test_a_mixture_reduces_train_and_never_validation_or_test(source, tmp_path, share):
+    ids = _write_google_apps(source)
+    train, held_out = ids[:20], {"validation": ids[20:30], "test": ids[30:]}
+    splits = tmp_path / "splits.json"
+    splits.write_text(json.dumps({"train": train} | held_out))
+    converted(source, output=tmp_path / "out", mixture={"google_apps": share}, splits=[splits])
+    kept = {split: list(ShardDataset(tmp_path / "out", split=split).ids) for split in ("train", *held_out)}
+    assert (
+        kept == {"train": [id_ for id_ in train if in_mixture(id_, "google_apps", {"google_apps": share})]} | held_out
+    )
+
+
+def test_a_mixture_of_an_earlier_version_which_reduced_every_split_is_not_resumed(source, tmp_path):
+    converted(source, output=tmp_path / "out", mixture={"google_apps": 0.3})
+    plan = tmp_path / "out/.conversion/plan.json"
+    content = json.loads(plan.read_text())
+    del content["checksum"], content["described"]["options"]["mixture_of"]
+    plan.write_text(json.dumps(content))
+    with pytest.raises(DatasetError, match=r'option mixture_of: null before, "train" now'):
+        converted(source, output=tmp_path / "out", mixture={"google_apps": 0.3})
 
 
 def test_a_smaller_share_is_part_of_a_larger_one(source, tmp_path):

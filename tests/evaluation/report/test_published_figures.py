@@ -9,7 +9,7 @@ from helpers.report_pages import FACTS, Page, Shards, made_episodes
 
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.report import write_report
-from vlm_agent.evaluation.report.published import on_the_same_split, published_tables
+from vlm_agent.evaluation.report.published import on_the_same_split, published_tables, split_sentences
 from vlm_agent.evaluation.scoring.dialects import DIALECTS
 from vlm_agent.evaluation.scoring.metrics import score
 
@@ -17,7 +17,9 @@ TABLES = published_tables()
 BENCHMARKS = Path(__file__).parents[3] / "eval"
 PAPERS = ("android-in-the-zoo", "auto-ui", "d-pot", "smartphone-assistant", "visiontasker")
 SUBSETS = ("general", "install", "google_apps", "single", "web_shopping")
-WHOLE = {"split": "test", "episodes": 9, "episodes_in_split": 9}
+AGREES = {"published_split": {"agrees": ["general", "install"], "differs": {}}}
+IN_PART = {"published_split": {"agrees": ["general"], "differs": {"install": "2 episodes here, 3 published"}}}
+DIFFERS = {"published_split": {"agrees": [], "differs": {"general": "2 episodes here, 3 published"}}}
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
@@ -68,23 +70,35 @@ def test_auto_uis_numbers_are_recorded_with_what_its_code_does_otherwise(tmp_pat
     assert main.notes[0] in " ".join(reported(tmp_path, {}).text.split())
 
 
-def test_a_run_on_the_whole_test_split_of_a_benchmark_is_next_to_its_published_results():
-    on_aitz = on_the_same_split(TABLES, {"benchmark": "AitZ", **WHOLE})
-    assert [table.benchmark for table in on_aitz] == ["AitZ"]
+def test_a_run_on_the_test_episodes_of_a_benchmark_is_next_to_its_published_results():
+    on_aitz = on_the_same_split(TABLES, {"benchmark": "AitZ", **AGREES})
+    assert on_aitz == {"AitZ, its test episodes": ()}
+
+
+def test_a_run_on_the_test_episodes_of_some_subsets_is_next_to_tables_of_subsets_alone():
+    about = {"benchmark": "AITW, Auto-UI's split", **IN_PART}
+    marked = on_the_same_split(TABLES, about)
+    assert marked["AITW, Auto-UI's split"] == ["general"]
+    assert "AITW, Auto-UI's split, by kind of action" not in marked
+    same, reasons = split_sentences(TABLES, about)
+    assert same.startswith("On the split of this run in general: AITW, Auto-UI's split;")
+    assert reasons == "Not known to be: install: 2 episodes here, 3 published."
 
 
 @pytest.mark.parametrize(
     "about",
     [
         {},
-        {"benchmark": None, **WHOLE},
-        {"benchmark": "Simulated phone", **WHOLE},
-        {"benchmark": "AitZ", **WHOLE, "split": "train"},
-        {"benchmark": "AitZ", **WHOLE, "episodes": 8},
+        {"benchmark": None, **AGREES},
+        {"benchmark": "Simulated phone", **AGREES},
+        {"benchmark": "AitZ"},
+        {"benchmark": "AitZ", **IN_PART},
+        {"benchmark": "AitZ", **DIFFERS},
     ],
 )
 def test_a_run_on_other_data_is_not_compared_with_published_results(about):
-    assert on_the_same_split(TABLES, about) == []
+    assert on_the_same_split(TABLES, about) == {}
+    assert split_sentences(TABLES, about)[0] == "None of them is known to be on the split of this run."
 
 
 def reported(tmp_path, about):
@@ -105,6 +119,6 @@ def test_the_report_has_every_table_as_printed(tmp_path):
 
 def test_the_report_marks_published_results_on_the_split_of_the_run(tmp_path):
     assert "None of them is known to be on the split of this run" in reported(tmp_path, {}).text
-    page = reported(tmp_path, {"benchmark": "AITW standard", **WHOLE})
+    page = reported(tmp_path, {"benchmark": "AITW standard", **AGREES})
     assert "On the split of this run: AITW, standard split." in " ".join(page.text.split())
     assert page.text.count("the split of this run") == 2

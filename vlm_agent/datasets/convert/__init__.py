@@ -3,7 +3,7 @@
 Each input becomes a shard and an entry, both written atomically; the manifest is written last. A run can therefore be
 killed at any time: the same command resumes it and produces the same bytes. A record is quarantined if it is damaged or
 its episode is incomplete (see `grouping`). An episode is excluded if no split file contains it, if the split files
-assign it to two splits, or if it is outside the mixture.
+assign it to two splits, or if it is a training episode outside the mixture.
 """
 
 import os
@@ -51,10 +51,10 @@ def convert(
     """Writes the episodes of `inputs` (files, or folders searched for the source's files) as shards to `output`.
 
     `splits`: files with the split of each episode. Without them, the split of the source is used, or `train`.
-    `mixture`: subset → share of its episodes to keep. `screens`: the image format, PNG if None. `workers`: the number
-    of processes, one per core if None. `max_bad_fraction`: the share of bad steps above which the run fails. `task`:
-    one task of a job array; only its inputs are converted, and `finish` must follow after all tasks. `console`: for
-    progress and the final table, stderr if None. If `output` contains the same conversion, it is resumed.
+    `mixture`: subset → share of its training episodes to keep. `screens`: the image format, PNG if None. `workers`: the
+    number of processes, one per core if None. `max_bad_fraction`: the share of bad steps above which the run fails.
+    `task`: one task of a job array; only its inputs are converted, and `finish` must follow after all tasks. `console`:
+    for progress and the final table, stderr if None. If `output` contains the same conversion, it is resumed.
 
     Raises DatasetError before anything is written for an unknown source, inputs without data, a file whose subset
     cannot be determined, two files with the same shard, an invalid split file, and an output with other content. Raises

@@ -12,7 +12,7 @@ from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
 from vlm_agent.datasets.convert.plan import WORK, Options
 from vlm_agent.datasets.convert.summary import Entry, EntryContent, FileSummary
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
-from vlm_agent.datasets.selection import SPLITS, Splits, in_mixture
+from vlm_agent.datasets.selection import MIXED_SPLIT, SPLITS, Splits, in_mixture
 from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.datasets.sources import Input, Source
@@ -153,7 +153,7 @@ class _OneInput:
             split = self._splits.split_of(step.episode_id)
         if split is None:
             return "in_no_split"
-        if not in_mixture(step.episode_id, step.subset, self._options.mixture):
+        if split == MIXED_SPLIT and not in_mixture(step.episode_id, step.subset, self._options.mixture):
             return "outside_mixture"
         self._split_of[step.episode_id] = split
         return None

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vlm_agent.datasets.selection import check_mixture
+from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.shards.schema import FIRST_VERSION
 from vlm_agent.datasets.sources import Input
@@ -23,7 +23,8 @@ WORK = ".conversion"
 class Options:
     """The options that affect the bytes of the output.
 
-    `splits`: split files. `mixture`: subset → fraction of its episodes to keep, 1 for subsets without an entry.
+    `splits`: split files. `mixture`: subset → fraction of its training episodes to keep, 1 for subsets without an
+    entry; episodes of other splits are kept.
     """
 
     splits: tuple[Path, ...] = ()
@@ -34,10 +35,14 @@ class Options:
         check_mixture(self.mixture)
 
     def content(self) -> dict:
-        """The options as they are written to the manifest."""
+        """The options as they are written to the manifest.
+
+        A mixture without `mixture_of` is that of an earlier version, which reduced every split.
+        """
         return {
             "splits": [{"name": path.name, "sha256": sha256_of([path])} for path in self.splits],
             "mixture": dict(sorted(self.mixture.items())),
+            **({"mixture_of": MIXED_SPLIT} if self.mixture else {}),
             "screens": self.screens.described(),
         }
 

@@ -27,7 +27,7 @@ _SHOWN_BAD_RECORDS = 5
 _EXCLUDED = {
     "in_no_split": "excluded: no split file contains them",
     "in_two_splits": "excluded: the split files assign them to two splits",
-    "outside_mixture": "excluded by the mixture",
+    "outside_mixture": "excluded from train by the mixture",
 }
 _FAULTS = {
     "gap": "discarded: a step is missing",

@@ -17,6 +17,7 @@ from vlm_agent.evaluation.identity import (
     name_in_tables,
     with_current_keys,
 )
+from vlm_agent.evaluation.published_split import PublishedSplit
 from vlm_agent.jobs import Job, differences
 
 PLAN = "plan.json"
@@ -80,11 +81,16 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "benchmark": plan.benchmark.name,
         "dialect": plan.benchmark.dialect,
         "further_dialects": plan.benchmark.further_dialects,
+        "published_split": _dumped(plan.benchmark.published_split),
         "passes": plan.passes,
         "text_notes": plan.text_notes,
         "label": plan.label,
     }
     job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
+
+
+def _dumped(split: PublishedSplit | None) -> dict[str, Any] | None:
+    return None if split is None else split.model_dump(mode="json")
 
 
 def predictions_name(run: str) -> str:
@@ -125,6 +131,7 @@ def read_plan(output: Path) -> Plan:
             **identity.get("draw", {}),
             dialect=others["dialect"],
             further_dialects=others.get("further_dialects", []),  # plans of earlier versions have none
+            published_split=others.get("published_split"),
         )
         agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
         notes, label = others.get("text_notes", {}), others.get("label", AGENT)

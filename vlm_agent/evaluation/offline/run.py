@@ -37,7 +37,9 @@ from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_p
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
+from vlm_agent.evaluation.published_split import compare_split
 from vlm_agent.evaluation.report import write_report
+from vlm_agent.evaluation.report.published import has_published_numbers, published_tables, split_sentences
 from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
 from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
@@ -156,6 +158,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         "split": benchmark.split,
         "episodes": len(parts.chosen),
         "episodes_in_split": len(dataset),
+        **_published_split(benchmark, dataset, parts.chosen),
     }
     scores: dict[str, dict] = {}
     agent_steps: JudgedSteps | None = None
@@ -196,6 +199,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     console.print(comparison_table(shown, title if benchmark.name is None else f"{benchmark.name}. {title}"))
     for table in (*aitz_tables(shown), *cost_tables(shown)):
         console.print(table)
+    _report_published_split(about, console)
     _report_parse_failures(plan, scores, gold, console)
     shown_facts = [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
     shown_facts += [_references_fact(parts), _reach_fact(reach)]
@@ -203,6 +207,19 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.failed(run) for run in plan.runs})
     return scores
+
+
+def _published_split(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
+    """Only for a benchmark with published numbers."""
+    if not has_published_numbers(benchmark.name):
+        return {}
+    return {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
+
+
+def _report_published_split(about: dict[str, Any], console: Console) -> None:
+    if "published_split" in about:
+        text = " ".join(split_sentences(published_tables(), about))
+        console.print(f"Published numbers: {text.strip()}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _about_answers(parts: Parts, run: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from vlm_agent.evaluation.report.gallery import (
     rows_by_id,
 )
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH
-from vlm_agent.evaluation.report.published import on_the_same_split, published_tables
+from vlm_agent.evaluation.report.published import in_subsets, on_the_same_split, published_tables, split_sentences
 from vlm_agent.evaluation.report.tables import comparison_tables, confusion_table, scorer_tables
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.files import atomic_write
@@ -96,7 +96,7 @@ def write_report(
     steps = judge_steps(predictions if judged is None else judged, scorers)
     width = _WIDTH_OF_FEW if episodes <= _FEW else _WIDTH_OF_MANY
     gallery = Gallery(dataset, default_language() if language is None else language, steps, scorers, width)
-    published = published_tables()
+    published, about = published_tables(), scores.get("about", {})
     _render(
         output,
         main=main,
@@ -106,7 +106,8 @@ def write_report(
         scorers=scorers,
         tables=list(scorer_tables(runs)),
         published=published,
-        same_split=[table.title for table in on_the_same_split(published, scores.get("about", {}))],
+        same_split={title: in_subsets(subsets) for title, subsets in on_the_same_split(published, about).items()},
+        split_sentences=split_sentences(published, about),
         earlier=earlier,
         comparison=None if earlier is None else list(comparison_tables(earlier.comparison)),
         confusion=confusion_table(scores["confusion"]),

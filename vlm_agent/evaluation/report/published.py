@@ -3,8 +3,10 @@
 The numbers are in `published.yaml`, whose first lines define its keys.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -55,11 +57,37 @@ def _table(content: dict) -> PublishedTable:
     return PublishedTable(**content | sequences)
 
 
-def on_the_same_split(tables: list[PublishedTable], about: dict) -> list[PublishedTable]:
-    """The tables over the test episodes of a run; `about` is the `about` of its scores.
+def on_the_same_split(tables: Sequence[PublishedTable], about: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """The titles of the tables over the test episodes of a run, each with the subsets in which they are the same; no
+    subset where they are the same in all. `about` is the `about` of the run's scores.
 
-    Empty if the run's benchmark has no name, its split is not `test`, or it scores only a part of the episodes.
+    A table with a column for each subset may agree in some of them, another one only as a whole.
     """
-    name = about.get("benchmark")
-    whole = about.get("split") == "test" and about.get("episodes") == about.get("episodes_in_split")
-    return [table for table in tables if table.benchmark == name] if name is not None and whole else []
+    split = about.get("published_split", {"agrees": [], "differs": {}})
+    name = about.get("benchmark") if split["agrees"] else None
+    of_benchmark = [table for table in tables if name is not None and table.benchmark == name]
+    if not split["differs"]:
+        return {table.title: () for table in of_benchmark}
+    return {table.title: split["agrees"] for table in of_benchmark if set(split["agrees"]) & set(table.columns)}
+
+
+def has_published_numbers(benchmark: str | None) -> bool:
+    return benchmark is not None and any(table.benchmark == benchmark for table in published_tables())
+
+
+def split_sentences(tables: Sequence[PublishedTable], about: Mapping[str, Any]) -> tuple[str, str]:
+    """Which tables are on the split of a run, and the reasons why others are not known to be; "" without reasons."""
+    by_subsets: dict[str, list[str]] = {}
+    for title, subsets in on_the_same_split(tables, about).items():
+        by_subsets.setdefault(in_subsets(subsets), []).append(title)
+    same = " ".join(f"On the split of this run{where}: {'; '.join(titles)}." for where, titles in by_subsets.items())
+    by_reason: dict[str, list[str]] = {}
+    for subset, reason in about.get("published_split", {}).get("differs", {}).items():
+        by_reason.setdefault(reason, []).append(subset)
+    reasons = "; ".join(f"{', '.join(subsets)}: {reason}" for reason, subsets in by_reason.items())
+    none = "None of them is known to be on the split of this run."
+    return same or none, f"Not known to be: {reasons}." if reasons else ""
+
+
+def in_subsets(subsets: Sequence[str]) -> str:
+    return f" in {', '.join(subsets)}" if subsets else ""
