@@ -53,6 +53,12 @@ def directions(touch_yx: ArrayLike, lift_yx: ArrayLike, vertical_share: float = 
     return np.where(np.abs(dy) >= vertical_share * np.abs(dx), vertical, horizontal)
 
 
+def float32_directions(touch_yx: ArrayLike, lift_yx: ArrayLike) -> np.ndarray:
+    """`directions` of differences in float32, as AITW's matcher and Auto-UI's code compute them: rounding may tie the
+    axes."""
+    return directions((0, 0), np.asarray(lift_yx, np.float32) - np.asarray(touch_yx, np.float32))
+
+
 def contains(box: Sequence[float], point_yx: Sequence[float]) -> bool:
     """Whether the point lies in the box, edges included."""
     y, x, height, width = box

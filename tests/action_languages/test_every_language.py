@@ -1,17 +1,33 @@
 """Properties of every registered action language with its default settings."""
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from vlm_agent.action_languages import LANGUAGES, ActionLanguage
 from vlm_agent.episodes import Action
+from vlm_agent.evaluation.scoring.strict import strictly_match
+
+PUBLISHED_RULES = ("auto_ui", "coat")
+"""Languages that take the direction of a near-diagonal swipe from the code that published them, not from AITW."""
 
 COORDINATE = st.floats(0, 1, width=32)
 POINTS = st.tuples(COORDINATE, COORDINATE)
+
+
+def near_diagonal(touch: tuple[float, float], moved_yx: tuple[float, float], skew: float) -> Action:
+    """A gesture from `touch` by (±distance, ±distance), cut at the edges of the screen, and by `skew` in x."""
+    y, x = (min(max(start + by, 0.0), 1.0) for start, by in zip(touch, moved_yx, strict=True))
+    return Action.swipe(touch, (y, min(max(x + skew, 0.0), 1.0)))
+
+
+DIAGONALS = st.tuples(st.floats(0, 1), st.sampled_from([-1, 1]), st.sampled_from([-1, 1])).map(
+    lambda drawn: (drawn[0] * drawn[1], drawn[0] * drawn[2])
+)
 ACTIONS = st.one_of(
     st.builds(lambda point: Action.tap(*point), POINTS),
     st.builds(Action.swipe, POINTS, POINTS),
+    st.builds(near_diagonal, POINTS, DIAGONALS, st.floats(-0.02, 0.02)),
     st.builds(Action.type_text, st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]))),
     st.sampled_from([*map(Action.press, ("back", "home", "enter")), Action.complete(), Action.impossible()]),
 )
@@ -28,6 +44,20 @@ def test_an_encoded_action_is_decoded_to_one_with_the_same_text(language: Action
     decoded = language.decode(text)
     assert decoded is not None
     assert language.encode(decoded) == text
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+@given(action=ACTIONS)
+@example(Action.swipe((0.4809, 0.2069), (0.3283, 0.0510)))  # left, by 0.0033
+def test_an_encoded_action_is_decoded_to_one_of_the_same_kind_and_direction(name, action):
+    language = LANGUAGES[name]().build()
+    if action.is_swipe and name in PUBLISHED_RULES:
+        dy, dx = (abs(end - start) for start, end in zip(action.touch_yx, action.lift_yx, strict=True))
+        assume(not 0.89 * dx < dy < 1.01 * dx)
+    decoded = language.decode(language.encode(action))
+    assert decoded is not None
+    assert (decoded.name, decoded.direction) == (action.name, action.direction)
+    assert not action.is_swipe or strictly_match(action, decoded, ())
 
 
 @every_language

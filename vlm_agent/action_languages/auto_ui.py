@@ -20,7 +20,6 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from vlm_agent.action_languages.language import (
     DECISION,
@@ -33,7 +32,7 @@ from vlm_agent.action_languages.language import (
     rounded_text_keys,
 )
 from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind, Screen
-from vlm_agent.geometry import DIRECTIONS, directions
+from vlm_agent.geometry import DIRECTIONS, float32_directions
 
 _DECIMALS = 4
 _FIELDS = ("action_type", "touch_point", "lift_point", "typed_text")
@@ -112,7 +111,7 @@ class AutoUiLanguage(ActionLanguage):
         if not self.normalised:
             return super().text_keys(columns, names)
         # Exact for float32: v·10⁴ is then either a tie or far from one, so it rounds as the decimal text does.
-        return rounded_text_keys(columns, 10**_DECIMALS, _directions(columns.touch_yx, columns.lift_yx))
+        return rounded_text_keys(columns, 10**_DECIMALS, float32_directions(columns.touch_yx, columns.lift_yx))
 
     def ending(self, text: str) -> str | None:
         """A completion of `text` to an encoded action; the completion of a tap repeats its touch point."""
@@ -222,13 +221,8 @@ def _typed(text: str) -> str:
     return _WHITE_SPACE.sub(" ", text.translate(_NOT_WRITTEN))
 
 
-def _directions(touch_yx: ArrayLike, lift_yx: ArrayLike) -> np.ndarray:
-    """`geometry.directions` of differences in float32, as in the published code, where rounding may tie the axes."""
-    return directions((0, 0), np.asarray(lift_yx, np.float32) - np.asarray(touch_yx, np.float32))
-
-
 def _direction(action: Action) -> str:
-    return DIRECTIONS[int(_directions(action.touch_yx, action.lift_yx))]
+    return DIRECTIONS[int(float32_directions(action.touch_yx, action.lift_yx))]
 
 
 def _starts(text: str) -> Iterator[int]:

@@ -34,7 +34,7 @@ from vlm_agent.action_languages.language import (
     text_codes,
 )
 from vlm_agent.episodes import BUTTONS, KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, Screen
-from vlm_agent.geometry import DIRECTIONS
+from vlm_agent.geometry import DIRECTIONS, float32_directions
 
 _NUMBER = r"(0|[1-9][0-9]{0,8})"
 _TAP = re.compile(rf"tap at {_NUMBER} {_NUMBER}", re.ASCII)
@@ -86,9 +86,10 @@ _LITERAL_TAILS = {"": '"', '"': ""} | {
 class BinnedLanguage(ActionLanguage):
     """The codec; `bins` per axis, at least 2 (ValueError otherwise).
 
-    If quantization would turn a short swipe into a tap, its end is moved along its main axis to the nearest bin that
-    keeps it a swipe. So the action type is always preserved, at the cost of a few hundredths of the screen for swipes
-    shorter than about 0.05.
+    If quantization would turn a swipe into a tap or change its direction, the swipe is lengthened along its main axis,
+    at its end first, bin by bin; a swipe from edge to edge is narrowed along the other axis. So action type and
+    direction are always preserved, at the cost of a few hundredths of the screen for swipes shorter than about 0.05,
+    and of at most two bins for swipes near a diagonal.
 
     `all_action_kinds`: whether instructions and vocabulary contain the action types that AITW does not have. All types
     can be encoded and decoded in either case.
@@ -247,11 +248,13 @@ class BinnedLanguage(ActionLanguage):
         touch, lift = list(self._bin(swipe.touch_yx)), list(self._bin(swipe.lift_yx))
         axis = 0 if swipe.direction in ("up", "down") else 1
         away = 1 if swipe.direction in ("down", "right") else -1
-        while not Action.swipe(self._centre(touch), self._centre(lift)).is_swipe:
+        while not _goes_like(Action.swipe(self._centre(touch), self._centre(lift)), swipe):
             if 0 <= lift[axis] + away < self.bins:
                 lift[axis] += away
-            else:
+            elif 0 <= touch[axis] - away < self.bins:
                 touch[axis] -= away
+            else:
+                lift[1 - axis] += 1 if lift[1 - axis] < touch[1 - axis] else -1
         return touch[0], touch[1], lift[0], lift[1]
 
 
@@ -287,6 +290,16 @@ def _matched(pattern: re.Pattern[str], text: str, start: int) -> str:
     """The text that `pattern` matches at `start`, "" without a match."""
     match = pattern.match(text, start)
     return "" if match is None else match[0]
+
+
+def _goes_like(decoded: Action, swipe: Action) -> bool:
+    """Whether `decoded` has the direction of `swipe`, in float64 and in the float32 of AITW's matcher.
+
+    The two may differ for equal distances on both axes. A swipe between centres of bins stays as it is in any case, so
+    that each text is decoded to an action with that text.
+    """
+    in_float32 = DIRECTIONS[int(float32_directions(decoded.touch_yx, decoded.lift_yx))]
+    return decoded == swipe or decoded.direction == in_float32 == swipe.direction
 
 
 def _decode_quoted(kind: ActionKind, literal: str) -> Action | None:
