@@ -15,11 +15,13 @@ import pytest
 from helpers import tiny
 from helpers.annotation_requests import tree
 from helpers.chat_server import Reply, serving
+from helpers.served_pages import exchange, served
 
 from vlm_agent.annotation.annotator import Annotator
 from vlm_agent.annotation.check import check_episode, check_planned_step
 from vlm_agent.annotation.plans import TYPICAL
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
+from vlm_agent.annotation.review.server import ReviewServer
 from vlm_agent.annotation.review.session import ReviewSession
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -218,6 +220,10 @@ def test_the_review_shows_plans_and_its_edits_keep_them(whole, tmp_path):
     plans = [step.plan for step in ShardDataset(output).without_pixels(0).steps]
     session = ReviewSession(output)
     assert session.step(0, 1).plan == plans[1]
+    with served(ReviewServer(session)) as server:
+        cookie = {"Host": server.hosts[0], "Cookie": f"{server.cookie}={server.token}"}
+        _, _, page = exchange(server, "GET", "/step/0/1", cookie, b"")
+    assert "<b>Plan</b> (read only)" in page.decode()
     session.save(0, 1, dict.fromkeys(("screen", "think", "result"), "") | {"action": "open it"}, accepted=True)
     assert main(["annotate", "--finish", "--output", str(output)]) == 0
     steps = ShardDataset(output).without_pixels(0).steps
