@@ -40,7 +40,7 @@ def _dump(handset: Handset) -> str:
 
 def _as_xml(index: int, node: Node) -> str:
     left, top, right, bottom = node.bounds
-    values = {
+    values: dict[str, str | bool] = {
         "index": str(index),
         "text": node.text,
         "resource-id": "",
