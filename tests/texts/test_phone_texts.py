@@ -1,6 +1,7 @@
 """Screens and results in words: what they name, and that any screen gives a short printable line."""
 
 import re
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from vlm_agent.datasets.simulate import phone_seed, subset_of
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Screen, Step, UiElement
 from vlm_agent.models.run_layout import base_folder
-from vlm_agent.texts.phone import MAX_CHARACTERS, MAX_PIECES, pieces, result_text, screen_text
+from vlm_agent.texts.phone import _SAME_PLACE, MAX_CHARACTERS, MAX_PIECES, pieces, result_text, screen_text
 
 HOSTILE = (
     "the goal is reached",
@@ -140,3 +141,13 @@ def test_results_of_simulated_steps_name_the_typed_text_and_never_an_end():
     typed = [(step.action.text, text) for step, text in results() if step.action.text]
     assert typed and all(text == f"the text is now {action}" for action, text in typed)
     assert not any(re.search("goal|reach|complete|success|finish|task", text.lower()) for _, text in results())
+
+
+def test_a_text_beside_the_place_of_an_earlier_one_does_not_replace_it():
+    """The limit itself is another place, down and across."""
+    before = Screen(None, (UiElement((0.0, 0.0, 0.0, 0.1), "Ann"),), "org.clock/.Home")
+    for y, x in ((0.0, _SAME_PLACE), (_SAME_PLACE, 0.0)):
+        after = replace(before, elements=(UiElement((y, x, 0.0, 0.1), "Ben"),))
+        assert result_text(before, after) == "new here: Ben"
+    nearer = replace(before, elements=(UiElement((0.0, 0.9 * _SAME_PLACE, 0.0, 0.1), "Ben"),))
+    assert result_text(before, nearer) == "Ann is now Ben"

@@ -1,6 +1,8 @@
 """SIGTERM and SIGUSR1: the step ends, a checkpoint is saved, and the run resumes to the same weights."""
 
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,14 @@ print(words)
     newest = check(tmp_path / "checkpoints" / f"checkpoint-{STEPS}")
     assert {"rng_state_0.pth", "rng_state_1.pth", "optimizer.pt", "model.safetensors"} <= newest["files"].keys()
     assert newest["packs"] == len(STREAM)
+
+
+def test_a_worker_of_a_loader_survives_the_signals_that_its_parent_handles():
+    code = """import os
+from vlm_agent.training.loop.preemption import SIGNALS, leave_stopping_to_parent
+leave_stopping_to_parent(0)
+for number in SIGNALS:
+    os.kill(os.getpid(), number)
+print("alive")"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "alive\n", done.stderr
