@@ -12,10 +12,11 @@ from vlm_agent.agents.read_screens import ScreenReader, reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace
-from vlm_agent.episodes import Action, Widget
+from vlm_agent.episodes import Action, UiElement, Widget
 from vlm_agent.screens.seen import Text
 from vlm_agent.screens.text import Confident
 from vlm_agent.screens.understand import LoadedReaders, Readers
+from vlm_agent.texts.secrets import MASK
 
 HEIGHT, ROWS, WIDTH = 200, 500, 60
 
@@ -108,3 +109,23 @@ def test_a_long_screen_is_not_scrolled_where_the_picture_shows_a_payment(tmp_pat
         device = long_screen(ReadElements(shop, ScreenReader(Readers())), "look around", trace, guard)
         assert device.screenshot().shape[0] == HEIGHT
     assert shop.at == 0
+
+
+class Login(SilentShop):
+    """A field that the phone reports as one for passwords, in a picture that does not say it."""
+
+    def elements(self):
+        return (UiElement((0.0, 0.0, 0.5, 1.0), "password"),) if self.taps else ()
+
+
+def test_what_is_typed_into_a_password_field_of_the_phone_is_masked_where_the_picture_does_not_name_it(
+    tmp_path, monkeypatch
+):
+    reader._reader.cache_clear()
+    monkeypatch.setattr(reader, "understand", lambda pixels, readers: understood("Geheimwort", "Weiter"))
+    actions = [Action.tap(0.1, 0.5), Action.type_text("hunter22"), Action.type_text("33"), Action.complete()]
+    _, trace = run(tmp_path / "read", ReadElements(Login(), ScreenReader(Readers())), actions)
+    assert not [path for path in (tmp_path / "read").rglob("*.json*") if b"hunter22" in path.read_bytes()]
+    assert [step.action.text for step in trace.steps[1:3]] == [MASK, MASK]
+    assert "password" in [element.text for element in trace.steps[1].elements]
+    assert "password" not in [element.text for element in trace.steps[0].elements]

@@ -78,6 +78,14 @@ def test_a_trace_is_a_contact_sheet_and_an_animation(server):
         assert Image.open(io.BytesIO(data)).format == form
 
 
+def test_a_screen_of_a_trace_that_is_outside_the_folder_is_not_drawn(server, output):
+    screen = output / "online/agent/00000/screen_000.png"
+    screen.rename(output.parent / "outside.png")
+    screen.symlink_to(output.parent / "outside.png")
+    for kind in ("trace", "sheet", "animation"):
+        assert request(server, "GET", f"/{kind}/online/agent/00000")[0] == 404
+
+
 def test_a_page_of_the_folder_is_sandboxed(server):
     status, headers, page = request(server, "GET", "/file/evaluation/report.html")
     assert (status, page[:15]) == (200, b"<!doctype html>")

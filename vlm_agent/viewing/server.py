@@ -119,6 +119,9 @@ class _Handler(LoopbackHandler):
             raise Refusal(HTTPStatus.NOT_FOUND, "This page does not exist.")
 
     def _trace(self, kind: str, folder: Path) -> None:
+        output = self.server.output
+        if any(inside(output, path.relative_to(output).as_posix()) is None for path in folder.iterdir()):
+            raise Refusal(HTTPStatus.NOT_FOUND, "A file of this trace is a symbolic link that leads out of the folder.")
         trace = read_trace(folder)
         if kind == "sheet":
             file = io.BytesIO()

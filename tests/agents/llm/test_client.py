@@ -1,5 +1,6 @@
 """The chat client against a real server: its requests, its retries, and its errors."""
 
+import gzip
 import json
 import socket
 import subprocess
@@ -151,7 +152,7 @@ def test_retry_after_is_respected_up_to_a_limit(retry_after, seconds):
 
 def test_the_last_failure_is_the_error_after_all_attempts():
     with (
-        serving(lambda n, body: Reply(b"the GPU is on fire", 500)) as (url, requests),
+        serving(lambda n, body: Reply(b"the GPU is on fire", 500)) as (url, _),
         pytest.raises(EndpointError, match="status 500: the GPU is on fire, 4 times"),
     ):
         endpoint(url).complete(MESSAGES, 32)
@@ -251,6 +252,16 @@ def test_a_response_is_read_up_to_the_size_limit(status, monkeypatch):
         with pytest.raises(EndpointError):
             endpoint(url, attempts=1).complete(MESSAGES, 32)
     assert response == [b"x" * 1000]
+
+
+def test_a_compressed_response_is_refused_before_it_is_decompressed():
+    body = gzip.compress(b" " * 100_000_000)
+    reply = Reply(body, headers={"Content-Encoding": "gzip"})
+    with (
+        serving(lambda n, body: reply) as (url, requests),
+        pytest.raises(EndpointError, match="response is compressed"),
+    ):
+        endpoint(url, attempts=1).complete(MESSAGES, 32)
 
 
 def test_importing_agents_does_not_import_openai_or_torch():

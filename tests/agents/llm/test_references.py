@@ -164,6 +164,17 @@ def test_vectors_are_computed_once_and_read_from_disk_afterwards(tmp_path, encod
     assert counting.calls == 3
 
 
+def test_damaged_vectors_are_computed_again(tmp_path, encoder):
+    goals, encoder = ["open the clock", "buy a lamp"], SentenceEncoder.load(str(encoder))
+    expected = stored_vectors(encoder, "a", goals, tmp_path)
+    (path,) = tmp_path.glob("*.npy")
+    whole = path.read_bytes()
+    for damaged in (whole[:90], whole[:-4], b"", b"text"):
+        path.write_bytes(damaged)
+        assert np.array_equal(stored_vectors(encoder, "a", goals, tmp_path), expected)
+        assert path.read_bytes() == whole
+
+
 # The agent
 
 

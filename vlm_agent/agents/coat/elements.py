@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vlm_agent.episodes import Screen, UiElement
+from vlm_agent.sentences.html import one_line
 
 _UNITS = 1000
 
@@ -41,7 +42,8 @@ def _name(element: UiElement) -> str:
     """On one line, whatever the screen shows."""
     if element.text:
         return json.dumps(element.text, ensure_ascii=False)
-    return element.type.removeprefix("ICON_").lower().replace("_", " ") + " icon" * element.type.startswith("ICON_")
+    kind = one_line(element.type)
+    return kind.removeprefix("ICON_").lower().replace("_", " ") + " icon" * kind.startswith("ICON_")
 
 
 def _box(element: UiElement) -> list[int]:

@@ -46,8 +46,8 @@ class CostLimitError(UserError):
 
 
 class CallLimits(Section):
-    """`price`: money per million tokens read and written. `max_cost`: money that all calls of a folder may cost,
-    including those of earlier commands. `requests_per_minute`: over all threads of a process, repeated requests
+    """`price`: money per million tokens read and written. `max_cost`: money that all calls of the model in a folder may
+    cost, including those of earlier commands. `requests_per_minute`: over all threads of a process, repeated requests
     included.
     """
 

@@ -7,7 +7,7 @@ import httpx2  # the HTTP library of the openai client
 from openai import DefaultHttpxClient, Omit, OpenAI
 
 MAX_BYTES = 1 << 24
-"""The largest response in bytes; the rest is not read."""
+"""The largest response in bytes; the rest is not read. Compressed responses, which may become any size, are refused."""
 
 
 def openai_client(base_url: str, key: str | None, timeout: float) -> OpenAI:
@@ -20,6 +20,7 @@ def openai_client(base_url: str, key: str | None, timeout: float) -> OpenAI:
         timeout=timeout,
         follow_redirects=False,  # a redirect would take the key to another host
         trust_env=not is_local,
+        headers={"Accept-Encoding": _PLAIN},
         event_hooks={"response": [_bound]},
     )
     return OpenAI(api_key=key or "unused", base_url=base_url, max_retries=0, timeout=timeout, http_client=http_client)
@@ -43,7 +44,13 @@ def is_broken_connection(error: Exception) -> bool:
     )
 
 
+_PLAIN = "identity"
+
+
 def _bound(response: httpx2.Response) -> None:
+    encoding = response.headers.get("Content-Encoding", _PLAIN)
+    if encoding.strip().lower() != _PLAIN:
+        raise httpx2.DecodingError(f"its response is compressed ({encoding[:40]!r}), which was not requested")
     if isinstance(response.stream, httpx2.SyncByteStream):  # always so with a synchronous client
         response.stream = _BoundedStream(response.stream)
 

@@ -54,9 +54,9 @@ def read_table(path: Path) -> Iterator[Row]:
             raise DemonstrationsError(f"{path} has no column {', '.join(missing)}; its first line must name {_COLUMNS}")
         for number, row in enumerate(reader, 2):
             app, goal, traces = (row[column] for column in COLUMNS)
-            if not (goal or "").strip() or not (traces or "").strip():
+            if app is None or not (goal or "").strip() or not (traces or "").strip():
                 raise DemonstrationsError(
-                    f"{path}, row {number}: the task or its actions are missing; complete the row"
+                    f"{path}, row {number}: the app, the task or its actions are missing; complete the row"
                 )
             yield Row(number, app, goal, tuple(_line(part) for part in _SEPARATOR.split(traces.strip())))
     except csv.Error as error:

@@ -88,13 +88,22 @@ def stored_vectors(encoder: Encoder, digest: str, goals: Sequence[str], folder: 
     """float32 (G, D): the vectors of `goals`, from `folder` if it has them. `digest`: of the encoder."""
     name = hashlib.sha256("\n".join([digest, *map(repr, goals)]).encode()).hexdigest()
     path = folder / f"{name}.npy"
-    if path.exists():
-        return np.load(path, allow_pickle=False)
+    if path.exists() and (known := _read_vectors(path, len(goals))) is not None:
+        return known
     vectors = _encoded(encoder, goals)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as part, part.open("wb") as file:
         np.save(file, vectors, allow_pickle=False)
     return vectors
+
+
+def _read_vectors(path: Path, count: int) -> np.ndarray | None:
+    """None for a damaged file, which is written again."""
+    try:
+        vectors: np.ndarray = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return vectors if vectors.ndim == 2 and vectors.dtype == np.float32 and len(vectors) == count else None
 
 
 _AT_ONCE = 1024
