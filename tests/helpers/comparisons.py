@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import yaml
 
 from helpers import tiny
@@ -56,6 +57,14 @@ def table(output: Path) -> dict[str, Any]:
         for seed, row in about["rows"].items()
     }
     return {"rows": rows, **{name: content[name] for name in ("baselines", "pairs", "dividing")}}
+
+
+def answers(output: Path) -> dict[str, list[dict[str, Any]]]:
+    """By agent and seed, the texts of its answers to recorded steps. Agents as small as these have no
+    answer right, so their figures alone would not show a difference."""
+    columns = ("episode_id", "step", "text")
+    files = sorted((output / "offline").glob("*/predictions.parquet"))
+    return {path.parent.name: pq.read_table(path, columns=list(columns)).to_pylist() for path in files}
 
 
 def ends(output: Path) -> dict[str, list[int]]:

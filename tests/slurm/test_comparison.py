@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from helpers import comparisons
 from helpers.cluster import soon
-from helpers.comparisons import ends, table
-from helpers.whole_runs import lose_node
+from helpers.comparisons import answers, ends, table
+from helpers.whole_runs import lose_node, weights
 from helpers.workplace import Workplace
 
 from vlm_agent.training.loop.preemption import EXIT_STATUS
@@ -185,3 +185,6 @@ def test_a_comparison_with_a_stop_a_dead_node_and_a_broken_agent_has_the_table_o
     assert "broken, seed 0: train-broken-0 failed with status 1" in alone.stderr
     assert table(workplace.folder / "out") == table(tmp_path / "alone")
     assert len(table(tmp_path / "alone")["rows"]) == 2
+    assert answers(workplace.folder / "out") == answers(tmp_path / "alone")
+    for run in ("one_0", "served_0"):
+        assert weights(workplace.folder / "out/runs" / run) == weights(tmp_path / "alone/runs" / run)

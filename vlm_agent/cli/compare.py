@@ -65,8 +65,6 @@ def run(options: argparse.Namespace) -> int:
             return run_stage(stages, options.stage, make_console())
         (report if options.report else compare)(stages, make_console())
     except Stopped as stopped:
-        from vlm_agent.training.loop.preemption import EXIT_STATUS
-
         print(stopped, file=sys.stderr)
-        return EXIT_STATUS
+        return Stopped.STATUS
     return OK
