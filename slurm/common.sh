@@ -161,6 +161,17 @@ conclude() {
 # count_files FOLDER TESTS…: the number of files that `find` prints; 0 if FOLDER does not exist.
 count_files() { if [ -d "$1" ]; then find "$@" | wc -l; else echo 0; fi; }
 
+# newest_checkpoint RUN: the step of the newest complete checkpoint, whose whole.json is written last; 0 without one.
+newest_checkpoint() {
+    local record newest=0 step
+    for record in "$1"/checkpoints/checkpoint-*/whole.json; do
+        step=${record%/whole.json}
+        step=${step##*/checkpoint-}
+        if [ -f "$record" ] && [[ $step =~ ^[0-9]+$ ]] && [ "$step" -gt "$newest" ]; then newest=$step; fi
+    done
+    echo "$newest"
+}
+
 # array_options WORDS…: sets ARRAY_OPTIONS to --shard-index of this task, and --shard-count if WORDS lack it.
 array_options() {
     ARRAY_OPTIONS=()

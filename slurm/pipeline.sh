@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Submits convert, features, train and evaluate as a chain, each after the success of the one before, and prints the job
-# numbers.
+# Submits convert, features, train and evaluate as a chain, each after the success of the one before, or the stages of a
+# comparison, and prints the job numbers.
 #
 #   slurm/pipeline.sh [--dry-run] [--nodes N] \
 #       convert --input AITW --splits FILE --output SHARDS \
@@ -12,6 +12,11 @@
 #
 # A recipe whose sentences are chain_of_actions reads screen features: before train, `then features --output FEATURES`
 # extracts those that the recipe's model.features names, of SHARDS.
+#
+#   slurm/pipeline.sh [--dry-run] compare eval/comparisons/X.yaml --output OUT
+#
+# takes the arguments of `vlm-agent compare`, and submits a job for each of its stages that is not done, after the success
+# of those that it needs; agents and seeds are independent. The last job, `report`, runs when all others have ended.
 #
 #   --dry-run  print the submissions
 #   --nodes N  training nodes (default: NODES of slurm/site.sh)
@@ -36,7 +41,7 @@ default() {
 
 read_command() {
     local stage=""
-    dry_run="" convert=() features=() train=() evaluate=() stages=()
+    dry_run="" convert=() features=() train=() evaluate=() compare=() stages=()
     while [ $# -gt 0 ]; do
         case $1 in
             --dry-run) dry_run=1 ;;
@@ -49,7 +54,7 @@ read_command() {
     [[ $NODES =~ ^[1-9][0-9]*$ ]] || fail "--nodes must be 1 or greater, not $NODES"
     while [ $# -gt 0 ]; do
         case ${stages[*]},$1 in
-            ,convert | ,features | ,train | ,evaluate) ;;
+            ,convert | ,features | ,train | ,evaluate | ,compare) ;;
             convert,features | convert,train | *features,train | *train,evaluate | convert,evaluate) ;;
             *) fail "unexpected stage ${1@Q}; the order is convert, features, train, evaluate, separated by \`then\`" ;;
         esac
@@ -64,7 +69,7 @@ read_command() {
         if [ $# -eq 1 ]; then fail "a stage must follow \`then\`"; fi
         [ $# -eq 0 ] || shift
     done
-    [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, features, train or evaluate (see --help)"
+    [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, features, train, evaluate or compare (see --help)"
 }
 
 # Reports errors at submission that would otherwise show only after waiting in the queue.
@@ -94,6 +99,14 @@ check_command() {
     if [ -n "$VENV" ] && [ ! -x "$VENV/bin/vlm-agent" ]; then
         fail "VENV of slurm/site.sh is $VENV, which lacks bin/vlm-agent: see slurm/README.md for the installation"
     fi
+    if [ "${stages[0]}" = compare ]; then list_stages; fi
+}
+
+# Reads the stages of the comparison, which only vlm-agent knows.
+list_stages() {
+    local program=("${CONTAINER[@]}" "${VENV:+$VENV/bin/}vlm-agent")
+    option --output "${compare[@]}" >/dev/null || fail "compare needs --output, the folder of the comparison"
+    listing=$("${program[@]}" compare "${compare[@]}" --list-stages) || fail "the stages cannot be listed, see above"
 }
 
 # The shards of the conversion, and the recipe of the training, are defaults.
@@ -184,6 +197,38 @@ submit_evaluate() {
     submit report "$CPU_PARTITION" "${size[@]}" -- slurm/evaluate.sbatch --finish --output "$results"
 }
 
+# A job for each stage that is not done. A stage that fails cancels those that need it; the report names it.
+submit_compare() {
+    local name kind state needs needed writes
+    local -A numbers=()
+    while IFS=$'\t' read -r name kind state needs writes; do
+        if [ "$state" = "done" ]; then continue; fi
+        after=""
+        for needed in ${needs//,/ }; do after+=${numbers[$needed]:+:${numbers[$needed]}}; done
+        after=${after:+afterok$after}
+        "submit_${kind}_stage" "$name" "$writes" "${compare[@]}" --stage "$name"
+        numbers[$name]=${jobs[-1]#*:}
+    done <<<"$listing"
+    after=$(printf ':%s' "${jobs[@]#*:}")
+    after=${jobs:+afterany$after}
+    submit_cpu_stage report "$(option --output "${compare[@]}")" "${compare[@]}" --report
+}
+
+# submit_cpu_stage NAME WORDS…: on CPUs alone.
+submit_cpu_stage() {
+    local size=("--cpus-per-task=$CONVERT_CPUS" "--mem=$CONVERT_MEMORY" "--time=$CONVERT_TIME")
+    submit "$1" "$CPU_PARTITION" "${size[@]}" "--signal=B:USR1@$NOTICE_SECONDS" -- slurm/compare.sbatch "${@:2}"
+}
+
+# submit_gpu_stage NAME WORDS…: on one GPU; training with the time of training jobs.
+submit_gpu_stage() {
+    local size=("--cpus-per-task=$CPUS_PER_GPU" "--mem=$EVALUATE_MEMORY") gpu
+    mapfile -t gpu < <(gpus 1)
+    case $1 in train-*) size+=("--time=$TRAIN_TIME") ;; *) size+=("--time=$EVALUATE_TIME") ;; esac
+    submit "$1" "$GPU_PARTITION" "${size[@]}" "${gpu[@]}" "--signal=B:USR1@$NOTICE_SECONDS" -- \
+        slurm/compare.sbatch "${@:2}"
+}
+
 # If all jobs succeed, its dependency can never be satisfied, and Slurm removes it.
 submit_failed() {
     local names=("${jobs[@]}") condition
@@ -196,7 +241,7 @@ read_command "$@"
 check_command
 after="" jobs=()
 for stage in "${stages[@]}"; do "submit_$stage"; done
-submit_failed
+if [ "${stages[0]}" != compare ]; then submit_failed; fi
 if [ -z "$dry_run" ]; then
     echo "Logs: slurm/logs/NAME-ID.out. Progress: squeue --me; vlm-agent status RUN"
 fi

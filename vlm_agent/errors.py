@@ -26,4 +26,8 @@ class TrainingError(UserError):
 
 
 class Stopped(Exception):  # noqa: N818 (not an error)
-    """A run that received a stop signal and saved everything; the message names the command that resumes it."""
+    """A run that received a stop signal and saved everything; the message names the command that resumes it.
+
+    `STATUS`: of the process, EX_TEMPFAIL of sysexits.h: the same command resumes."""
+
+    STATUS = 75

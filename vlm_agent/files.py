@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -109,7 +109,13 @@ def read_json(path: Path, remedy: str) -> Any:
 
 
 @contextmanager
-def file_lock(path: Path, refusal: str, shared: bool = False, owner: str | None = None) -> Iterator[TextIO]:
+def file_lock(
+    path: Path,
+    refusal: str,
+    shared: bool = False,
+    owner: str | None = None,
+    wait: Callable[[str], None] | None = None,
+) -> Iterator[TextIO]:
     """Holds a lock file, exclusively or `shared`; the kernel releases it when the process ends. Yields the open file.
 
     A forked child, such as a worker of a DataLoader, closes it: it may outlive a killed parent by seconds.
@@ -117,17 +123,24 @@ def file_lock(path: Path, refusal: str, shared: bool = False, owner: str | None 
     `owner`: who holds it, written into the file, and removed from it at the end of the block. A name in a file that no
     process holds is therefore that of a killed one (`read_lock`).
 
-    Raises DatasetError with the message `refusal`, and the owner where one is known, when another process holds it.
+    When another process holds it: raises DatasetError with the message `refusal`, and the owner where one is known; or,
+    with `wait`, calls it with that message and waits for the lock.
+
     Locks reach across machines only on file systems that support them (NFS 4, Lustre mounted with `flock`).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+", encoding="utf-8") as file:
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip()
-            raise DatasetError(f"{refusal} ({holder})" if holder else refusal) from None
+            message = f"{refusal} ({holder})" if holder else refusal
+            if wait is None:
+                raise DatasetError(message) from None
+            wait(message)
+            fcntl.flock(file, kind)
         file.truncate(0)
         if owner is not None:
             file.write(owner)

@@ -72,8 +72,9 @@ class Job:
         if not self.folder.is_dir():
             raise DatasetError(f"{self.folder} is a file; {self.noun} needs a folder")
         own = Path(self.plan).parts[0]
-        # Another task of the same job array may be writing the plan.
-        if any(path.name != own and not path.name.endswith(PARTIAL) for path in self.folder.iterdir()):
+        # Another process of the same job may be writing the plan, or have written it and more since the first check.
+        foreign = [path for path in self.folder.iterdir() if path.name != own and not path.name.endswith(PARTIAL)]
+        if foreign and not self.plan_path.exists():
             raise DatasetError(f"{self.folder} is not empty and does not hold {self.noun}; choose an empty folder")
 
     def write_or_verify_plan(self, plan: dict, compare: Callable[[dict, dict], list[str]] = differences) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from helpers import tiny
+from helpers import comparisons
+from helpers.comparisons import table
 
 pytestmark = pytest.mark.slow
 
@@ -19,23 +20,7 @@ KILLED_IN = ("simulate", "convert", "train", "evaluate", "evaluate --online")
 @pytest.fixture(scope="module")
 def comparison(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("comparison")
-    recipe = tiny.recipe(folder / "unused", folder / "unused_run")
-    (folder / "tiny.yaml").write_text(yaml.safe_dump(recipe))
-    sizes = {"simulated": 30, "episodes": 2, "tasks": 1}
-    agents = {
-        "one": {"name": "<b>One</b>", "recipe": str(folder / "tiny.yaml"), "controls": ["grey_screens"]},
-        "other": {"name": "Other", "recipe": str(folder / "tiny.yaml"), "overrides": {"training.steps": 5}},
-    }
-    content = {
-        "name": "Tiny <script>",
-        "benchmark": "eval/simulated_phone.yaml",
-        "sizes": sizes,
-        "quick": sizes,
-        "agents": agents,
-    }
-    path = folder / "comparison.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+    return comparisons.write(folder / "comparison.yaml", comparisons.trained(folder))
 
 
 def start(comparison: Path, output: Path) -> subprocess.Popen:
@@ -56,16 +41,6 @@ def kill_in(stage: str, process: subprocess.Popen) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def table(output: Path) -> dict:
-    content = json.loads((output / "comparison.json").read_text())
-    rows = {
-        (key, seed): {name: row[name] for name in ("figures", "intervals", "controls")}
-        for key, about in content["agents"].items()
-        for seed, row in about["rows"].items()
-    }
-    return {"rows": rows, **{name: content[name] for name in ("baselines", "pairs", "dividing")}}
 
 
 def test_kills_in_every_kind_of_stage_change_no_figure(comparison, tmp_path):
@@ -91,6 +66,6 @@ def test_an_agent_whose_stage_fails_is_named_and_the_others_are_compared(compari
     process = start(path, tmp_path / "out")
     text, _ = process.communicate(timeout=900)
     assert process.returncode == 1
-    assert "broken, seed 0: train broken, seed 0 failed with status 1" in text
+    assert "broken, seed 0: train-broken-0 failed with status 1" in text
     written = json.loads((tmp_path / "out/comparison.json").read_text())["agents"]
     assert {key: bool(about["rows"]) for key, about in written.items()} == {"one": True, "other": True, "broken": False}

@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.cli import _parser
-from vlm_agent.comparison.settings import SERVED, read_comparison
+from vlm_agent.comparison.settings import SERVED, Endpoint, read_comparison
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stages
 
 ROOT = Path(__file__).parents[2]
 COMPARISON = read_comparison(ROOT / "eval/comparisons/five_systems.yaml", {})
 
 
-def stages(seeds: tuple[int, ...] = (0,), shards: Path | None = None, endpoint: str | None = None) -> Stages:
+def stages(seeds: tuple[int, ...] = (0,), shards: Path | None = None, endpoint: Endpoint | None = None) -> Stages:
     comparison = COMPARISON.model_copy(update={"seeds": list(seeds)})
-    return Stages(comparison, comparison.sizes, Layout(Path("out"), shards), endpoint)
+    return Stages(comparison, Layout(Path("out"), shards), endpoint=endpoint)
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +49,40 @@ def test_a_stage_comes_after_those_that_write_what_it_reads():
         written.append(output)
 
 
+def needs(*arguments) -> dict[str, set[str]]:
+    return {stage.name: {needed.name for needed in needed} for stage, needed in stages(*arguments).with_needs()}
+
+
+def test_a_stage_needs_those_that_write_what_it_reads_and_agents_do_not_need_each_other():
+    features = "features-phone_vlm_tiny_patches"
+    found = needs((0, 1))
+    assert found["simulate"] == set()
+    assert found["train-llama_vit-0"] == found["chats-d_pot-1"] == found[features] == {"convert"}
+    assert found["train-auto_ui-0"] == found["train-auto_ui-1"] == {"convert", features}
+    assert found["offline-llama_vit-1"] == {"simulate", "convert", "train-llama_vit-1"}
+    assert found["online-llama_vit-1"] == {"train-llama_vit-1"}
+    assert found["train-served-1"] == {"chats-d_pot-1", "chats-vision_tasker-1"}
+    assert found["online-d_pot-1"] == {"train-served-1"}
+    assert found["offline-d_pot-0"] == {"simulate", "convert", "train-served-0"}
+
+
+def test_on_shards_of_the_user_trainings_need_nothing():
+    found = needs((0,), Path("out"))  # a folder that contains the comparison's, as "." may
+    assert found["train-llama_vit-0"] == found["train-qwen_vl-0"] == set()
+    assert found["online-llama_vit-0"] == {"train-llama_vit-0"}
+
+
+def test_stages_that_may_run_at_once_write_different_agent_files():
+    prompted = [stage for stage in stages((0, 1)) if stage.prompts]
+    files = [stage.words[stage.words.index("--agent") + 1] for stage in prompted]
+    assert len(set(files)) == len(prompted) == 12
+
+
+def test_stages_in_which_a_model_runs_need_a_gpu():
+    on_cpus = {stage.name for stage in stages() if not stage.gpu}
+    assert on_cpus == {"simulate", "convert", "chats-d_pot-0", "chats-vision_tasker-0"}
+
+
 def test_shards_of_the_user_replace_the_simulated_ones():
     (given,) = {
         stage.words[stage.words.index("--shards") + 1] for stage in stages(shards=Path("aitw")) if stage.kind == OFFLINE
@@ -58,7 +92,7 @@ def test_shards_of_the_user_replace_the_simulated_ones():
 
 
 def test_an_endpoint_of_the_user_replaces_the_model_that_is_trained():
-    own = list(stages((0, 1), endpoint="http://localhost:1/v1"))
+    own = list(stages((0, 1), endpoint=Endpoint("http://localhost:1/v1", "m")))
     assert SERVED not in {stage.owner[0] for stage in own if stage.owner is not None}
     assert all(stage.served is None for stage in own)
     prompted = [stage.owner for stage in own if stage.kind == ONLINE and COMPARISON.agents[stage.owner[0]].is_prompted]
@@ -66,7 +100,7 @@ def test_an_endpoint_of_the_user_replaces_the_model_that_is_trained():
 
 
 def test_quick_sizes_hold_for_every_recipe_also_for_one_with_its_own_steps():
-    quick = Stages(COMPARISON, COMPARISON.quick, Layout(Path("out")))
+    quick = Stages(COMPARISON, Layout(Path("out")), quick=True)
     for stage in quick:
         if stage.kind == TRAIN:
             assert stage.words[stage.words.index("--training.steps") + 1] == "4"

@@ -9,11 +9,12 @@ import pytest
 
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.comparison.evaluated import read_metrics, read_online, read_parameters
+from vlm_agent.comparison.records import Records
 from vlm_agent.comparison.results import results_of
-from vlm_agent.comparison.run import Ran
 from vlm_agent.comparison.settings import ComparisonError
-from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
+from vlm_agent.comparison.stages import OFFLINE, ONLINE, RESULTS, TRAIN, Layout, Stage, Stages
 from vlm_agent.errors import DatasetError, UserError
+from vlm_agent.models.run_layout import FINISHED
 
 METRICS, ONLINE_FILE, RUN = "metrics.json", "online.json", "run.json"
 
@@ -70,48 +71,53 @@ def test_any_other_json_is_an_error_with_the_file(tmp_path, content):
 
 
 def stage(output: Path, kind: str = OFFLINE) -> Stage:
-    return Stage("evaluate one, seed 0", ("evaluate", "--output", str(output)), kind)
+    return Stage(f"{kind}-one-0", ("evaluate", "--output", str(output)), kind)
+
+
+def test_results_are_the_files_that_stages_write_last():
+    assert RESULTS[TRAIN] == FINISHED
 
 
 def test_a_finished_stage_whose_result_is_removed_runs_again(tmp_path):
+    records = Records(tmp_path)
     for kind, name in ((OFFLINE, METRICS), (ONLINE, ONLINE_FILE), (TRAIN, RUN)):
         one = stage(tmp_path / kind, kind)
-        ran = Ran(tmp_path / "stages.jsonl")
-        ran.add(stage=one.name, command="vlm-agent evaluate")
-        ran.add(stage=one.name, status=0, seconds=1.0, peak_gb=0.5)
+        records.add(one, command="vlm-agent evaluate")
+        records.add(one, status=0, seconds=1.0, peak_gb=0.5)
         (tmp_path / kind).mkdir()
         (tmp_path / kind / name).write_text("{}")
-        assert ran.is_done(one)
+        assert records.is_done(one)
         (tmp_path / kind / name).unlink()
-        assert not ran.is_done(one)
+        assert not records.is_done(one)
+        assert name in records.why_not_done(one)
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        {"stage": "evaluate one, seed 0"},
-        {"stage": "evaluate one, seed 0", "status": 0},
-        {"stage": "evaluate one, seed 0", "status": "0", "seconds": 1.0, "peak_gb": 0.5},
-        {"stage": ["evaluate"], "command": "vlm-agent evaluate"},
-        {"command": "vlm-agent evaluate"},
+        {},
+        {"status": 0},
+        {"status": "0", "seconds": 1.0, "peak_gb": 0.5},
+        {"command": ["vlm-agent", "evaluate"]},
         [],
     ],
 )
-def test_a_line_of_another_shape_in_the_record_of_stages_is_named(tmp_path, line):
-    path = tmp_path / "stages.jsonl"
-    Ran(path).add(stage="simulate", command="vlm-agent simulate")
+def test_a_line_of_another_shape_in_the_record_of_a_stage_is_named(tmp_path, line):
+    records, one = Records(tmp_path), stage(tmp_path / "one")
+    records.add(one, command="vlm-agent evaluate")
+    (path,) = tmp_path.rglob("*.jsonl")
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
     with pytest.raises(ComparisonError) as error:
-        Ran(path)
-    assert str(error.value).startswith(f"{path}, line 2, is not a line of this version (")
-    assert str(error.value).endswith("remove this line; its stage then runs again")
+        records.is_done(one)
+    assert str(error.value).startswith(f"{path}, line 2, is no line of this version (")
+    assert str(error.value).endswith("remove this line; the stage then runs again")
 
 
 def test_a_line_that_a_kill_cut_costs_no_later_line(tmp_path):
-    path = tmp_path / "stages.jsonl"
-    path.write_text('{"stage": "simulate", "comm')
-    Ran(path).add(stage="simulate", command="vlm-agent simulate")
-    ran = Ran(path)
-    assert [line["stage"] for line in ran.lines] == ["simulate"]
-    assert ran.by_stage()["simulate"]["killed"]
+    records, one = Records(tmp_path), stage(tmp_path / "one")
+    records.add(one, command="vlm-agent evaluate")
+    (path,) = tmp_path.rglob("*.jsonl")
+    path.write_text('{"comm')
+    records.add(one, command="vlm-agent evaluate")
+    assert records.by_stage([one])[one.name]["killed"]

@@ -48,10 +48,10 @@ def wait_for_training(workplace: Workplace, run: Path, job: str, start: int) -> 
     )
 
 
-def lose_node(workplace: Workplace, node: str, job: str) -> None:
-    """Takes the node down under a job, and back when the job is queued again."""
+def lose_node(workplace: Workplace, node: str, job: str, name: str = "train") -> None:
+    """Takes the node down under a job of that name, and back when the job is queued again."""
     workplace.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
-    soon(lambda: workplace.cluster.states(job) == {"PENDING"}, SECONDS, lambda: workplace.log("train", job))
+    soon(lambda: workplace.cluster.states(job) == {"PENDING"}, SECONDS, lambda: workplace.log(name, job))
     workplace.run("scontrol", "update", f"nodename={node}", "state=resume")
 
 

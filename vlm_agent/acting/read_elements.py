@@ -8,8 +8,8 @@ picture, also by those that are read with a low confidence, which agents do not 
 `long_screen`: every screen on which the device acts is read.
 
 A picture does not always say that a field is one for passwords. After a touch, and after typing, the phone is asked for
-its own elements, and its password fields replace what was read in them, so that what is typed is masked in the trace. On
-a real phone that takes two to four seconds.
+its own elements, and its password fields replace what was read in them, so that what is typed is masked in the trace.
+On a real phone that takes two to four seconds.
 """
 
 import numpy as np

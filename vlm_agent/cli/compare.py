@@ -1,6 +1,7 @@
 """`vlm-agent compare`: several agents on the same steps and the same phones, in one table."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
@@ -12,7 +13,9 @@ are recipes, evaluates all of them on recorded episodes and on simulated phones,
 comparison.json. Every stage is a command that is printed before it runs. Run the same command again to resume:
 
   vlm-agent compare eval/comparisons/five_systems.yaml --output runs/comparison
-  vlm-agent compare eval/comparisons/five_systems.yaml --output runs/on_aitw --shards shards/aitw_standard"""
+  vlm-agent compare eval/comparisons/five_systems.yaml --output runs/on_aitw --shards shards/aitw_standard
+
+On a cluster, slurm/pipeline.sh compare runs the stages as jobs, by --list-stages, --stage and --report."""
 
 
 def add(commands: Commands) -> None:
@@ -29,6 +32,14 @@ def add(commands: Commands) -> None:
         "--endpoint", metavar="URL", help="a served model for prompted agents, in place of the one that is trained"
     )
     parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
+    part = parser.add_mutually_exclusive_group()
+    part.add_argument(
+        "--list-stages",
+        action="store_true",
+        help="only print the stages, separated by tabs: name, gpu or cpu, done or open, stages that it needs, output",
+    )
+    part.add_argument("--stage", metavar="NAME", help="only run this stage, also beside others")
+    part.add_argument("--report", action="store_true", help="only write the table of what is done")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -37,11 +48,23 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.comparison.run import Endpoint, compare
-    from vlm_agent.comparison.settings import read_comparison
+    from vlm_agent.comparison.run import compare, listing, report, run_stage
+    from vlm_agent.comparison.settings import Endpoint, read_comparison
+    from vlm_agent.comparison.stages import Layout, Stages
+    from vlm_agent.errors import Stopped
 
     overrides = {} if options.seeds is None else {"seeds": options.seeds}
     endpoint = None if options.endpoint is None else Endpoint(options.endpoint, options.model)
     comparison = read_comparison(options.comparison, overrides)
-    compare(comparison, options.output, make_console(), options.shards, options.quick, endpoint)
+    stages = Stages(comparison, Layout(options.output, options.shards), options.quick, endpoint)
+    if options.list_stages:
+        print(*listing(stages), sep="\n")
+        return OK
+    try:
+        if options.stage is not None:
+            return run_stage(stages, options.stage, make_console())
+        (report if options.report else compare)(stages, make_console())
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return Stopped.STATUS
     return OK

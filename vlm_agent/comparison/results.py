@@ -9,7 +9,7 @@ import numpy as np
 
 from vlm_agent.comparison.evaluated import read_metrics, read_online, read_parameters
 from vlm_agent.comparison.settings import SERVED, Contestant
-from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stages
+from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
@@ -103,7 +103,7 @@ def _row(
     online = read_online(stages.layout.of(ONLINE, key, seed))[AGENT]["overall"]
     success = {"success": online["success"]}, {"success": online["interval"]}
     figures, intervals = _figures(metrics[AGENT])
-    training = ran.get(f"train {SERVED if agent.served else key}, seed {seed}", {})
+    training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
     return {
         "figures": figures | success[0],
         "intervals": intervals | success[1],
@@ -114,7 +114,7 @@ def _row(
         },
         "costs": _costs(metrics[AGENT], online)
         | {
-            "peak memory, GB": ran.get(f"evaluate {key}, seed {seed}", {}).get("peak_gb"),
+            "peak memory, GB": ran.get(name_of(OFFLINE, key, seed), {}).get("peak_gb"),
             "parameters": _parameters(stages, key, agent, seed),
             "training, s": training.get("seconds"),
         },

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +20,14 @@ _KEY = re.compile(r"[a-z0-9_]+")
 
 class ComparisonError(UserError):
     """A comparison cannot run, or some of its agents have no result."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A served model. `url`: of its OpenAI-compatible API; `model`: its name there."""
+
+    url: str
+    model: str
 
 
 class Sizes(Section):

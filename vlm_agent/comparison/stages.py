@@ -2,7 +2,7 @@
 
 OUT/data/           simulated demonstrations (aitw/) and their shards (shards/), where no shards are named
 OUT/features/       stored features of screens, by agent
-OUT/agents/         agent files of prompted agents, with the address of the served model
+OUT/agents/         agent files of prompted agents, one for each stage that reads it
 OUT/chats/          what the served model learns: a file of chats for each prompted agent
 OUT/runs/           training runs, AGENT_SEED
 OUT/offline/        evaluations on recorded episodes, AGENT_SEED
@@ -10,43 +10,67 @@ OUT/online/         evaluations on simulated phones, AGENT_SEED
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.comparison.settings import SERVED, Comparison, Contestant, Sizes
+from vlm_agent.comparison.settings import SERVED, Comparison, Contestant, Endpoint, Sizes
 from vlm_agent.evaluation.offline.run import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
-from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.recipe.shipped import find_shipped
-from vlm_agent.training.run_folder.layout import FINISHED
 
 TRAIN, OFFLINE, ONLINE = "train", "offline", "online"
 """Kinds of stages that have figures of their own in the table."""
 
-_RESULTS = {TRAIN: FINISHED, OFFLINE: METRICS, ONLINE: ONLINE_FILE}
-"""By kind, the file in the output folder that marks the stage as complete."""
+RESULTS = {TRAIN: "run.json", OFFLINE: METRICS, ONLINE: ONLINE_FILE}
+"""By kind, the file in the output folder that marks the stage as complete. The first is `run_layout.FINISHED`, whose
+import takes seconds."""
+
+
+def name_of(kind: str, key: str, seed: int) -> str:
+    """The name of a stage of one agent and seed, which is also a file name. Keys have no hyphens, so it is unique."""
+    return f"{kind}-{key}-{seed}"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A subcommand and its arguments. `owner`: the agent and seed that it belongs to; None for all of them, so that a
-    comparison ends if it fails. `anew`: a folder to remove first if the stage was interrupted. `served`: the run that
-    is served while the stage runs."""
+    """A subcommand and its arguments. `owner`: the agent and seed that it belongs to; None for stages of several.
+    `anew`: a folder to remove first if the stage was interrupted. `prompts`: the agent whose agent file it reads.
+    `served`: the run that is served while the stage runs. `gpu`: whether a model runs in it or is served beside it.
+    `bf16`: whether it computes in bfloat16 where the machine that runs it does so natively."""
 
     name: str
     words: tuple[str, ...]
     kind: str = ""
     owner: tuple[str, int] | None = None
     anew: Path | None = None
+    prompts: str = ""
     served: Path | None = None
+    gpu: bool = False
+    bf16: bool = False
+
+    @property
+    def output(self) -> Path:
+        """The file or folder that it writes."""
+        return Path(self.words[self.words.index("--output") + 1])
+
+    def needs(self, earlier: "Iterable[Stage]", output: Path) -> list["Stage"]:
+        """Those of the `earlier` stages whose results it reads: one of its paths in the comparison's `output` equals,
+        contains or is inside theirs."""
+        words = [Path(word) for word in self.words] + ([] if self.served is None else [self.served])
+        paths = [path for path in words if path != self.output and output in path.parents]
+        return [
+            stage
+            for stage in earlier
+            if any(path.is_relative_to(stage.output) or stage.output.is_relative_to(path) for path in paths)
+        ]
 
     @property
     def result(self) -> Path:
         """What the stage writes last, or its output. A finished stage without it runs again."""
-        return Path(self.words[self.words.index("--output") + 1]) / _RESULTS.get(self.kind, "")
+        return self.output / RESULTS.get(self.kind, "")
 
 
 @dataclass(frozen=True)
@@ -71,18 +95,29 @@ class Layout:
         """The run of an agent that is trained, here or before."""
         return self.of("runs", key, seed) if agent.run is None else agent.run
 
-    def agent_file(self, key: str, seed: int) -> Path:
-        return self.output / "agents" / f"{key}_{seed}.yaml"
+    def agent_file(self, stage: str) -> Path:
+        """One for each stage: two that run on two machines have two addresses of the served model."""
+        return self.output / "agents" / f"{stage}.yaml"
 
 
 @dataclass(frozen=True)
 class Stages:
-    """All stages of a comparison at one of its `sizes`."""
+    """All stages of a comparison, each after those that it needs. `endpoint`: a server of the user, in place of the
+    model that the comparison makes."""
 
     comparison: Comparison
-    sizes: Sizes
     layout: Layout
-    endpoint: str | None = None
+    quick: bool = False
+    endpoint: Endpoint | None = None
+
+    @property
+    def sizes(self) -> Sizes:
+        return self.comparison.quick if self.quick else self.comparison.sizes
+
+    def with_needs(self) -> list[tuple[Stage, list[Stage]]]:
+        """Each stage with those whose results it reads."""
+        stages = list(self)
+        return [(stage, stage.needs(stages[:place], self.layout.output)) for place, stage in enumerate(stages)]
 
     def __iter__(self) -> Iterator[Stage]:
         """Each stage once: seeds and agents share the features that they read."""
@@ -121,12 +156,19 @@ class Stages:
         if self.layout.user_shards is not None:
             return
         aitw, shards = self.layout.output / "data/aitw", self.layout.shards
-        words = ("simulate", "--thoughts", "--output", aitw, "--episodes", self.sizes.simulated, "--seed", 0)
-        yield _stage("simulate", words, anew=aitw)
-        yield _stage(
-            "convert",
-            ("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json"),
+        words: tuple[Any, ...] = (
+            "simulate",
+            "--thoughts",
+            "--output",
+            aitw,
+            "--episodes",
+            self.sizes.simulated,
+            "--seed",
+            0,
         )
+        yield Stage("simulate", _text(words), anew=aitw)
+        words = ("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
+        yield Stage("convert", _text(words))
 
     def _training(self, key: str, recipe: Path, overrides: Mapping[str, Any], seed: int) -> Iterator[Stage]:
         path, shards = find_shipped(recipe), self.layout.shards
@@ -137,17 +179,9 @@ class Stages:
         if settings.data.features is not None and chosen is not None:
             name = f"{Path(chosen.extractor).name}_{chosen.form}"
             stored = self.layout.output / "features" / name
-            words: tuple[Any, ...] = (
-                "features",
-                shards,
-                "--extractor",
-                chosen.extractor,
-                "--form",
-                chosen.form,
-                "--output",
-                stored,
-            )
-            yield _stage(f"features {name}", words, owner=(key, seed))
+            extractor = ("--extractor", chosen.extractor, "--form", chosen.form)
+            words: tuple[Any, ...] = ("features", shards, *extractor, "--output", stored)
+            yield Stage(f"features-{name}", _text(words), gpu=True)
             extra = ["--data.features", stored]
         if settings.data.chats is not None:
             extra = ["--data.chats", self.layout.of("chats", key, seed)]
@@ -156,7 +190,7 @@ class Stages:
         keys = [word for name, value in changes for word in (f"--{name}", json.dumps(value))]
         output = self.layout.of("runs", key, seed)
         words = ("train", "--config", path, "--output", output, "--seed", seed, *extra, *keys)
-        yield _stage(f"train {key}, seed {seed}", words, TRAIN, (key, seed))
+        yield Stage(name_of(TRAIN, key, seed), _text(words), TRAIN, (key, seed), gpu=True)
 
     def _served_model(self, prompted: list[str], seed: int) -> Iterator[Stage]:
         served = self.comparison.served
@@ -164,36 +198,40 @@ class Stages:
             raise AssertionError("a comparison file with agents that are served has the section served")
         folder = self.layout.of("chats", SERVED, seed)
         for key in prompted:
-            words: tuple[Any, ...] = ("chats", self.layout.shards, "--agent", self.layout.agent_file(key, seed))
+            name = name_of("chats", key, seed)
+            words: tuple[Any, ...] = ("chats", self.layout.shards, "--agent", self.layout.agent_file(name))
             words = (*words, "--limit", self.sizes.chats, "--output", folder / f"{key}.jsonl")
-            yield _stage(f"chats {key}, seed {seed}", words, owner=(SERVED, seed))
+            yield Stage(name, _text(words), prompts=key)
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
 
     def _evaluations(self, key: str, agent: Contestant, seed: int) -> Iterator[Stage]:
-        owner, served = (key, seed), None
-        if agent.is_prompted:
-            which: list[Any] = ["--agent", self.layout.agent_file(key, seed)]
-            served = self.layout.of("runs", SERVED, seed) if agent.served and self.endpoint is None else None
-        else:
-            which = ["--checkpoint", self.layout.run(key, agent, seed), *(["--bf16"] if has_bf16() else [])]
         controls = ["--controls", *agent.controls] if agent.controls else ["--no-controls"]
         data: list[Any] = ["--benchmark", find_shipped(self.comparison.benchmark), "--shards", self.layout.shards]
         if self.layout.groups is not None:
             data += ["--groups", self.layout.groups]
-        output = self.layout.of(OFFLINE, key, seed)
-        words = ("evaluate", *which, *data, "--limit", self.sizes.episodes, *controls, "--output", output)
-        yield _stage(f"evaluate {key}, seed {seed}", words, OFFLINE, owner, served)
-        tasks = ("--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--no-controls")
-        words = ("evaluate", "--online", *which, *tasks, "--output", self.layout.of(ONLINE, key, seed))
-        yield _stage(f"evaluate {key} online, seed {seed}", words, ONLINE, owner, served)
+        yield self._evaluation(OFFLINE, key, agent, seed, [*data, "--limit", self.sizes.episodes, *controls])
+        tasks = ["--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--no-controls"]
+        yield self._evaluation(ONLINE, key, agent, seed, ["--online", *tasks])
+
+    def _evaluation(self, kind: str, key: str, agent: Contestant, seed: int, options: list[Any]) -> Stage:
+        name, served = name_of(kind, key, seed), None
+        if agent.is_prompted:
+            which: list[Any] = ["--agent", self.layout.agent_file(name)]
+            served = self.layout.of("runs", SERVED, seed) if agent.served and self.endpoint is None else None
+        else:
+            which = ["--checkpoint", self.layout.run(key, agent, seed)]
+        words = _text(("evaluate", *options, *which, "--output", self.layout.of(kind, key, seed)))
+        return Stage(
+            name,
+            words,
+            kind,
+            (key, seed),
+            prompts=key if agent.is_prompted else "",
+            served=served,
+            gpu=not agent.is_prompted or served is not None,
+            bf16=not agent.is_prompted,
+        )
 
 
-def _stage(
-    name: str,
-    words: tuple[Any, ...],
-    kind: str = "",
-    owner: tuple[str, int] | None = None,
-    served: Path | None = None,
-    anew: Path | None = None,
-) -> Stage:
-    return Stage(name, tuple(map(str, words)), kind, owner, anew, served)
+def _text(words: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(map(str, words))

@@ -91,7 +91,7 @@ def simulate(
     plan = list(_plan(episodes, seed, splits, tuple(sizes)))
     with atomic_folder(output) as folder:
         files = _files(folder, plan, thoughts)
-        steps, memory = _write_all(files, workers or os.cpu_count() or 1, console)
+        steps, memory = _write_all(files, workers or len(os.sched_getaffinity(0)), console)
         labels = {
             split: [str(phone_seed(number, label)) for number, label, _ in plan if label == split] for split in splits
         }

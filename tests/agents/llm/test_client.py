@@ -152,7 +152,7 @@ def test_retry_after_is_respected_up_to_a_limit(retry_after, seconds):
 
 def test_the_last_failure_is_the_error_after_all_attempts():
     with (
-        serving(lambda n, body: Reply(b"the GPU is on fire", 500)) as (url, _),
+        serving(lambda n, body: Reply(b"the GPU is on fire", 500)) as (url, requests),
         pytest.raises(EndpointError, match="status 500: the GPU is on fire, 4 times"),
     ):
         endpoint(url).complete(MESSAGES, 32)
@@ -258,7 +258,7 @@ def test_a_compressed_response_is_refused_before_it_is_decompressed():
     body = gzip.compress(b" " * 100_000_000)
     reply = Reply(body, headers={"Content-Encoding": "gzip"})
     with (
-        serving(lambda n, body: reply) as (url, requests),
+        serving(lambda n, body: reply) as (url, _),
         pytest.raises(EndpointError, match="response is compressed"),
     ):
         endpoint(url, attempts=1).complete(MESSAGES, 32)

@@ -16,11 +16,11 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from vlm_agent.errors import Stopped
 from vlm_agent.files import atomic_write
 from vlm_agent.training.loop import ranks
 
-EXIT_STATUS = 75
-"""EX_TEMPFAIL of sysexits.h: stopped from outside and saved; the same command resumes."""
+EXIT_STATUS = Stopped.STATUS
 
 STOPPED = "stopped"
 """A file in the run folder of a stopped run; it holds the message that was printed."""

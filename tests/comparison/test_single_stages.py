@@ -1,0 +1,124 @@
+"""Single stages of a comparison: in any order that their needs allow, several at once, stopped, and then the table."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from helpers import comparisons, tiny
+from helpers.comparisons import ends
+
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.files import file_lock
+from vlm_agent.training.loop.preemption import EXIT_STATUS
+
+SECONDS = 300
+Command = Callable[..., list[str]]
+
+
+@pytest.fixture
+def command(tmp_path) -> Command:
+    """The arguments of the comparison of two agents on tiny shards into `out`."""
+    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(0), tiny.episode(1)])
+    agents = comparisons.trained(tmp_path)
+    agents["long"] = agents["one"] | {"name": "Long", "overrides": {"training.steps": 3000}}
+    path = comparisons.write(tmp_path / "comparison.yaml", agents)
+    return lambda *more: ["compare", str(path), "--output", str(tmp_path / "out"), "--shards", str(shards), *more]
+
+
+def start(arguments: list[str]) -> subprocess.Popen:
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "vlm_agent.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+
+
+def until(words: str, process: subprocess.Popen) -> None:
+    """Reads the output of a process up to a line with the words."""
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if words in line:
+            return
+    raise AssertionError(f"ended without {words!r}: {lines}")
+
+
+def listed(command: Command, capsys) -> dict[str, list[str]]:
+    """By stage, the other columns of --list-stages."""
+    capsys.readouterr()
+    assert main(command("--list-stages")) == OK
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    return {name: rest for name, *rest in lines}
+
+
+def test_the_list_shows_kind_state_needs_and_output_and_writes_nothing(command, tmp_path, capsys):
+    found = listed(command, capsys)
+    runs = tmp_path / "out/runs"
+    assert list(found)[:3] == ["train-one-0", "offline-one-0", "online-one-0"]
+    assert found["train-one-0"] == ["gpu", "open", "-", str(runs / "one_0")]
+    assert found["online-other-0"] == ["gpu", "open", "train-other-0", str(tmp_path / "out/online/other_0")]
+    assert not (tmp_path / "out").exists()
+
+
+def test_stages_at_once_and_the_same_stage_twice_at_once_run_once_each(command, tmp_path, capsys):
+    names = ("train-one-0", "train-one-0", "train-other-0")
+    processes = [start(command("--stage", name)) for name in names]
+    outputs = [process.communicate(timeout=SECONDS)[0] for process in processes]
+    assert [process.returncode for process in processes] == [OK] * 3, outputs
+    assert ends(tmp_path / "out") == {"train-one-0": [OK], "train-other-0": [OK]}
+    assert sum("train-one-0 is done; nothing to do" in output for output in outputs[:2]) == 1
+    assert [name for name, (_, state, *_) in listed(command, capsys).items() if state == "done"] == [
+        *("train-one-0", "train-other-0")
+    ]
+
+
+def test_a_stage_waits_for_another_process_that_runs_it(command, tmp_path):
+    assert main(command("--report")) == FAILED  # writes the plan
+    lock = tmp_path / "out/stages/train-one-0.lock"
+    with file_lock(lock, "", owner="process 1 on node1"):
+        process = start(command("--stage", "train-one-0"))
+        until("waiting for another process that runs the stage train-one-0 of", process)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == EXIT_STATUS, output
+    assert ends(tmp_path / "out") == {}
+
+
+def test_a_stop_signal_saves_the_training_of_a_stage(command, tmp_path):
+    """The signal that a Slurm job forwards."""
+    process = start(command("--stage", "train-long-0"))
+    until("loss", process)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == EXIT_STATUS, output
+    assert "stopped by SIGTERM; run the same command again to resume" in output
+    assert ends(tmp_path / "out") == {"train-long-0": [EXIT_STATUS]}
+    assert list((tmp_path / "out/runs/long_0/checkpoints").glob("*/whole.json"))
+
+
+def test_a_stage_that_cannot_run_says_why(command, tmp_path, capsys):
+    assert main(command("--stage", "online-one-0")) == FAILED
+    assert "online-one-0 needs earlier stages: train-one-0 has not run" in capsys.readouterr().err
+    assert main(command("--stage", "train-two-0")) == FAILED
+    assert "the comparison has no stage train-two-0; it has train-one-0, offline-one-0," in capsys.readouterr().err
+
+
+def test_a_report_names_agents_without_a_result_and_how_their_first_stage_ended(command, tmp_path, capsys):
+    assert main(command("--report")) == FAILED  # writes the plan
+    stages = tmp_path / "out/stages"
+    stages.mkdir()
+    (stages / "train-other-0.jsonl").write_text('{"command": ""}\n{"status": 7, "seconds": 1, "peak_gb": 1}\n')
+    (stages / "train-long-0.jsonl").write_text('{"command": ""}\n')
+    capsys.readouterr()
+    assert main(command("--report")) == FAILED
+    error = capsys.readouterr().err
+    assert "one, seed 0: train-one-0 has not run" in error
+    assert f"other, seed 0: train-other-0 failed with status 7; see {tmp_path / 'out/logs/train-other-0.log'}" in error
+    assert "long, seed 0: train-long-0 was interrupted, or is running" in error
+    assert not (tmp_path / "out/comparison.json").exists()
