@@ -8,7 +8,7 @@ from helpers.chat_server import Reply, serving
 from rich.console import Console
 
 from vlm_agent.agents.endpoint import EndpointSettings
-from vlm_agent.comparison.settings import Comparison
+from vlm_agent.comparison.settings import Comparison, Endpoint
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, Layout, Stages
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
@@ -37,4 +37,4 @@ def two_servers(tmp_path_factory) -> Stages:
         quick=SIZES,
         agents={key: {"name": key.capitalize(), "agent": f"{key}.yaml"} for key in agents},
     )
-    return Stages(comparison, comparison.sizes, layout, "http://localhost:1/v1")
+    return Stages(comparison, layout, endpoint=Endpoint("http://localhost:1/v1", "vlm"))
