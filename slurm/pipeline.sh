@@ -78,7 +78,7 @@ check_command() {
     case " ${stages[*]} " in *" convert "*)
         shards=$(option --output "${convert[@]}") || fail "convert needs --output, the folder of the shards"
         default --data.shards "$shards" train
-        if ! option --benchmark "${evaluate[@]}" >/dev/null; then default --shards "$shards" evaluate; fi
+        default --shards "$shards" evaluate
         ;;
     esac
     case " ${stages[*]} " in *" features "*) check_features ;; esac

@@ -112,8 +112,9 @@ MODES = {
     "transfer": [mode("x --output y")],
     "chats": [mode("x --agent a --output y.jsonl", "split limit")],
     "compare": [
-        mode("x --output y", "shards seeds quick"),
-        mode("x --output y --endpoint u --model m", "shards seeds quick"),
+        mode("x --output y", "shards seeds quick list_stages stage report"),
+        mode("x --output y --shards s", "benchmark seeds quick list_stages stage report"),
+        mode("x --output y --endpoint u --model m", "shards seeds quick list_stages stage report"),
     ],
     "view": [mode("x", "agent port")],
     "demo": [mode("", "output quick")],

@@ -72,6 +72,16 @@ def test_on_shards_of_the_user_trainings_need_nothing():
     assert found["online-llama_vit-0"] == {"train-llama_vit-0"}
 
 
+def test_shards_of_the_user_have_their_own_benchmark_or_none():
+    def offline(layout: Layout) -> list[tuple[str, ...]]:
+        return [stage.words for stage in Stages(COMPARISON, layout) if stage.kind == OFFLINE]
+
+    assert all("eval/simulated_phone.yaml" in " ".join(words) for words in offline(Layout(Path("out"))))
+    assert not any("--benchmark" in words for words in offline(Layout(Path("out"), Path("aitw"))))
+    named = offline(Layout(Path("out"), Path("aitw"), Path("eval/aitw_standard.yaml")))
+    assert all(words[words.index("--benchmark") + 1].endswith("eval/aitw_standard.yaml") for words in named)
+
+
 def test_stages_that_may_run_at_once_write_different_agent_files():
     prompted = [stage for stage in stages((0, 1)) if stage.prompts]
     files = [stage.words[stage.words.index("--agent") + 1] for stage in prompted]

@@ -88,6 +88,8 @@ def test_a_stage_receives_the_output_of_the_previous_one(alone):
         "runs/x",
         "runs/x/evaluation",
     ]
+    *_, evaluation, _report, _failed = _submissions(alone, *EVERYTHING, "--benchmark", "eval/aitw_standard.yaml")
+    assert evaluation[evaluation.index("--shards") + 1] == "shards"
 
 
 def test_features_are_extracted_between_conversion_and_training(alone):

@@ -13,7 +13,8 @@ are recipes, evaluates all of them on recorded episodes and on simulated phones,
 comparison.json. Every stage is a command that is printed before it runs. Run the same command again to resume:
 
   vlm-agent compare eval/comparisons/five_systems.yaml --output runs/comparison
-  vlm-agent compare eval/comparisons/five_systems.yaml --output runs/on_aitw --shards shards/aitw_standard
+  vlm-agent compare eval/comparisons/five_systems.yaml --output runs/on_aitw --shards shards/aitw_standard \\
+      --benchmark eval/aitw_standard.yaml
 
 On a cluster, slurm/pipeline.sh compare runs the stages as jobs, by --list-stages, --stage and --report."""
 
@@ -25,6 +26,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for runs, results and table")
     parser.add_argument(
         "--shards", type=Path, metavar="DIR", help="a converted folder, in place of simulated demonstrations"
+    )
+    parser.add_argument(
+        "--benchmark",
+        type=shipped_file,
+        metavar="FILE",
+        help="with --shards: their benchmark file (default: all episodes of the split test)",
     )
     parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help="seeds of training, in place of the file's")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only tests that all stages run")
@@ -45,6 +52,8 @@ def add(commands: Commands) -> None:
 def _check(options: argparse.Namespace) -> None:
     if (options.endpoint is None) != (options.model is None):
         options.parser.error("--endpoint and --model must be used together")
+    if options.benchmark is not None and options.shards is None:
+        options.parser.error("--benchmark needs --shards; simulated demonstrations have the file's own benchmark")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
     overrides = {} if options.seeds is None else {"seeds": options.seeds}
     endpoint = None if options.endpoint is None else Endpoint(options.endpoint, options.model)
     comparison = read_comparison(options.comparison, overrides)
-    stages = Stages(comparison, Layout(options.output, options.shards), options.quick, endpoint)
+    layout = Layout(options.output, options.shards, options.benchmark)
+    stages = Stages(comparison, layout, options.quick, endpoint)
     if options.list_stages:
         print(*listing(stages), sep="\n")
         return OK

@@ -55,8 +55,8 @@ def results_of(
 
 
 def _facts(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
-    facts = {
-        "benchmark": str(stages.comparison.benchmark),
+    benchmark = stages.layout.benchmark(stages.comparison.benchmark)
+    facts = ({} if benchmark is None else {"benchmark": str(benchmark)}) | {
         "shards": str(stages.layout.shards),
         "seeds": stages.comparison.seeds,
         "tasks": stages.sizes.tasks,

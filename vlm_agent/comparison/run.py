@@ -102,6 +102,7 @@ def _plan(stages: Stages) -> dict[str, Any]:
         "comparison": stages.comparison.model_dump(mode="json"),
         "quick": stages.quick,
         "shards": None if shards is None else str(shards),
+        "benchmark": None if shards is None else str(stages.layout.user_benchmark),
         "served_model": None if endpoint is None else endpoint.model,
     }
 

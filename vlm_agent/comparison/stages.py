@@ -75,10 +75,12 @@ class Stage:
 
 @dataclass(frozen=True)
 class Layout:
-    """The folders of a comparison. `shards`: existing ones of the user, or None to simulate some."""
+    """The folders of a comparison. `user_shards`: existing ones of the user, or None to simulate some.
+    `user_benchmark`: the benchmark file of the user's shards; None: all episodes of their split test."""
 
     output: Path
     user_shards: Path | None = None
+    user_benchmark: Path | None = None
 
     @property
     def shards(self) -> Path:
@@ -87,6 +89,10 @@ class Layout:
     @property
     def groups(self) -> Path | None:
         return self.output / "data/aitw/groups.json" if self.user_shards is None else None
+
+    def benchmark(self, simulated: Path) -> Path | None:
+        """The benchmark file; `simulated`: that of simulated demonstrations."""
+        return simulated if self.user_shards is None else self.user_benchmark
 
     def of(self, kind: str, key: str, seed: int) -> Path:
         return self.output / kind / f"{key}_{seed}"
@@ -206,7 +212,9 @@ class Stages:
 
     def _evaluations(self, key: str, agent: Contestant, seed: int) -> Iterator[Stage]:
         controls = ["--controls", *agent.controls] if agent.controls else ["--no-controls"]
-        data: list[Any] = ["--benchmark", find_shipped(self.comparison.benchmark), "--shards", self.layout.shards]
+        benchmark = self.layout.benchmark(self.comparison.benchmark)
+        data: list[Any] = [] if benchmark is None else ["--benchmark", find_shipped(benchmark)]
+        data += ["--shards", self.layout.shards]
         if self.layout.groups is not None:
             data += ["--groups", self.layout.groups]
         yield self._evaluation(OFFLINE, key, agent, seed, [*data, "--limit", self.sizes.episodes, *controls])
