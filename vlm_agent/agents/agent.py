@@ -207,6 +207,11 @@ class AgentSettings(Section):
         """Lines of the report on texts that the agent reads and that are not recorded: what they are → their origin."""
         return {}
 
+    @property
+    def learned_by(self) -> Path | None:
+        """The run folder whose training episodes the agent's model learned from; None for an agent without a run."""
+        return None
+
     def identity(self) -> dict[str, Any]:
         """All settings that determine the answers, as JSON values. An evaluation resumes only if they are equal.
 

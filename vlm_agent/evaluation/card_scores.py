@@ -8,6 +8,7 @@ from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import PLAN, job
+from vlm_agent.evaluation.offline.trained_on import trained_on_fact
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
@@ -50,11 +51,17 @@ def _offline(name: str, folder: Path, digest: str) -> Scores:
     return Scores(
         data=others["benchmark"] or Path(others["shards"]).absolute().name,
         split=about["split"],
-        about=f"{about['episodes']:,} of {about['episodes_in_split']:,} episodes of split {about['split']}",
+        about=_about(about),
         revision=described["shards"],
         rows=[(_shown(run, of_run), _shares(of_run)) for run, of_run in metrics.items()],
         command=[*command, "--output", "OUT"],
     )
+
+
+def _about(about: Mapping[str, Any]) -> str:
+    part = f"{about['episodes']:,} of {about['episodes_in_split']:,} episodes of split {about['split']}"
+    facts = trained_on_fact(about.get("trained_on", {}), about["episodes"])
+    return "; ".join([part, *(f"{fact}: {text}" for fact, text in facts.items())])
 
 
 def _shares(of_run: Mapping[str, Any]) -> list[Share]:
