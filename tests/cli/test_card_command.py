@@ -11,6 +11,7 @@ from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.files import sha256_of
 from vlm_agent.models.run_layout import trained
+from vlm_agent.models.weights.learned import record_learned
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "llama_vit_tiny.yaml"
 
@@ -58,10 +59,41 @@ def test_scores_of_an_evaluation_are_put_into_the_card_and_change_no_digest(worl
         row, result = rows[scorer]["overall"], by_name[f"partial match, {scorer}"]
         assert result.metric_value == round(row["partial_match"], 2)
         assert result.metric_args["interval_95"] == [round(end, 2) for end in row["intervals"]["partial_match"]]
+    assert "    vlm-agent evaluate --checkpoint run --shards test --split test --output OUT\n" in card
     assert all(f"| {name} |" in card for name in ("this model", "grey screens", "no history", "blind ceiling"))
     assert sha256_of(trained(run).files) == digest
     assert main(["train", "--config", str(RECIPE), *keys]) == OK  # finished: nothing changes
     assert (run / "README.md").read_text() == card
+
+
+FACT = "scored episodes that the run was trained on"
+
+
+def test_training_episodes_among_the_scored_ones_are_counted_wherever_scores_are_shown(world, tmp_path, capsys):
+    folder, _ = world
+    fresh = tiny.write_shards(tmp_path / "fresh", [tiny.episode(number) for number in (2, 7, 8)], split="test")
+    words = ["evaluate", "--checkpoint", str(folder / "run"), "--shards", str(fresh), "--output", str(tmp_path / "out")]
+    assert main([*words, "--no-controls"]) == OK
+    assert f"{FACT}: 1 of 3" in capsys.readouterr().out
+    about = {run: row["about"] for run, row in json.loads((tmp_path / "out/metrics.json").read_text()).items()
+             if run != "checksum"}  # fmt: skip
+    assert about["trained"]["trained_on"] == {"count": 1, "first": [tiny.episode(2).id]}
+    assert "trained_on" not in about["blind_ceiling"]
+    assert f"<dt>{FACT}</dt><dd>1 of 3</dd>" in (tmp_path / "out/report.html").read_text()
+    assert main(["card", str(folder / "run"), "--scores", str(tmp_path / "out"), str(folder / "out")]) == OK
+    card = (folder / "run" / "README.md").read_text()
+    assert f"3 of 3 episodes of split test; {FACT}: 1 of 3" in card
+    assert f"2 of 2 episodes of split test; {FACT}: 2 of 2" in card
+    assert main(["evaluate", "--finish", "--output", str(tmp_path / "out")]) == OK
+    assert f"{FACT}: 1 of 3" in capsys.readouterr().out
+
+
+def test_without_a_record_of_its_episodes_it_is_unknown_what_a_run_was_trained_on(tmp_path, capsys):
+    run = adapted_run.write_run(tmp_path)
+    words = ["evaluate", "--checkpoint", str(run), "--shards", str(tmp_path / "shards"), "--split", "train"]
+    assert main([*words, "--output", str(tmp_path / "out"), "--no-controls"]) == OK
+    assert f"{FACT}: unknown: the run has no episodes.parquet" in " ".join(capsys.readouterr().out.split())
+    assert "count" not in json.loads((tmp_path / "out/metrics.json").read_text())["trained"]["about"]["trained_on"]
 
 
 def test_scores_of_another_model_and_unfinished_ones_are_refused(world, tmp_path, capsys):
@@ -76,6 +108,7 @@ def test_scores_of_another_model_and_unfinished_ones_are_refused(world, tmp_path
 
 def test_a_merged_checkpoint_has_a_card_in_place_of_that_of_peft(tmp_path):
     run, merged = adapted_run.write_run(tmp_path), tmp_path / "merged"
+    record_learned(run, ["a", tiny.episode(1).id], None)
     assert main(["merge", str(run), "--output", str(merged), "--samples", "1"]) == OK
     text = (merged / "model" / "README.md").read_text()
     assert (merged / "README.md").read_text() == text
@@ -87,4 +120,5 @@ def test_a_merged_checkpoint_has_a_card_in_place_of_that_of_peft(tmp_path):
     assert main(["card", str(merged), "--scores", str(tmp_path / "out")]) == OK
     card = ModelCard((merged / "README.md").read_text())
     assert card.data.model_name == "merged"
+    assert f"{FACT}: 1 of 3" in card.text
     assert card.data.eval_results

@@ -51,11 +51,11 @@ def test_every_model_is_scored_on_every_subset_officially_and_strictly(folders, 
         scores = matrix["scores"][scorer]
         shares = {model: [cell["partial_match"] for cell in row.values()] for model, row in scores.items()}
         assert shares == {"general": [100, 0, 50], "google_apps": [100, 100, 100]}
-        assert scores["general"]["google_apps"]["intervals"]["partial_match"] == [0, 0]
+        assert scores["general"]["google_apps"]["intervals"]["partial_match"] is None  # both episodes are wrong
         assert scores["general"]["google_apps"]["step_match"] == 0
     printed = capsys.readouterr().out
     assert "Transfer: partial match by subset" in printed
-    assert "100.0 100–100" in printed
+    assert "100.0" in printed and "100–100" not in printed
 
 
 def test_the_page_has_a_heat_map_of_each_scorer_and_marks_the_own_subset(folders, tmp_path):
@@ -99,6 +99,33 @@ def test_one_name_twice_is_refused(folders, tmp_path, capsys):
 
 def test_a_single_evaluation_is_refused(folders, tmp_path, capsys):
     assert "at least two evaluations" in _refused(capsys, tmp_path, folders[0])
+
+
+DRAW = {"per_subset": 1, "subsets": ["general", "google_apps"], "seed": 3}
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "words"),
+    [
+        ({}, "all"),
+        ({"limit": 3}, "at most 3, spread evenly"),
+        (DRAW, "at most 1 a subset, drawn with seed 3, of general, google_apps"),
+        ({"subsets": ["general"]}, "all of general"),
+        ({"per_subset": 1, "limit": 1}, "at most 1 a subset, drawn with seed 0, of every subset; of these at most 1, "),
+    ],
+)
+def test_the_page_names_the_episodes_that_were_scored(shards, tmp_path, benchmark, words):
+    folders = [_evaluated(shards, tmp_path / name, name, **benchmark) for name in ("one", "other")]
+    assert _transfer(*folders, "--output", tmp_path / "out") == OK
+    facts = json.loads((tmp_path / "out/transfer.json").read_text())["facts"]
+    assert facts["episodes"].startswith(words)
+    assert words in Page((tmp_path / "out/transfer.html").read_text(encoding="utf-8")).text
+
+
+def test_another_draw_is_refused(shards, folders, tmp_path, capsys):
+    other = _evaluated(shards, tmp_path / "single", "single", **DRAW)
+    message = _refused(capsys, tmp_path, folders[0], other)
+    assert f"{folders[0]} and {other} have a different draw (None and {DRAW!r})" in message
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,11 @@ class AgentSettings(Section):
         """
         return GREY_PIXELS
 
+    @property
+    def learned_by(self) -> Path | None:
+        """The run folder whose training episodes the agent's model learned from; None for an agent without a run."""
+        return None
+
     def identity(self) -> dict[str, Any]:
         """All settings that determine the answers, as JSON values. An evaluation resumes only if they are equal.
 

@@ -28,7 +28,7 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
-from vlm_agent.agents.of_run import grey_screens_of, plan_notes, recipe_of
+from vlm_agent.agents.of_run import grey_screens_of, plan_notes, recipe_of, run_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
@@ -204,6 +204,10 @@ class EndpointSettings(AgentSettings):
     def _recipe(self) -> Recipe:
         """The recipe of the run in `as_trained`. Raises UserError for a run without chat turns."""
         return recipe_of(str(self.as_trained), ("trajectory", "elements"), "--as-trained")
+
+    @property
+    def learned_by(self) -> Path | None:
+        return None if self.as_trained is None else run_of(self.as_trained).run
 
     def identity(self) -> dict[str, Any]:
         """Excludes the address: the same model on another server is the same agent. The action language is not here,

@@ -73,6 +73,12 @@ class RunSettings(AgentSettings):
     def grey_screens(self) -> str:
         return grey_screens_of(self.recipe) or super().grey_screens
 
+    @property
+    def learned_by(self) -> Path | None:
+        from vlm_agent.models.run_layout import EMBEDDED
+
+        return None if self.run in EMBEDDED else self._trained.run
+
     def identity(self) -> dict[str, Any]:
         """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
         identity = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16}

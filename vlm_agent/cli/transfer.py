@@ -31,6 +31,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from vlm_agent.evaluation.benchmark import selection_in_words
     from vlm_agent.evaluation.transfer import read_evaluations, transfer_matrix, transfer_table, write_transfer
 
     console = make_console()
@@ -40,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     facts = {
         "evaluations": ", ".join(f"{evaluation.name}: {evaluation.folder}" for evaluation in evaluations),
         "split": data["split"],
-        "limit": "all episodes" if data["limit"] is None else f"{data['limit']} episodes",
+        "episodes": selection_in_words(data["limit"], data["draw"]),
         "shards": f"manifest {data['shards'][:12]}",
     }
     write_transfer(options.output, matrix, facts)

@@ -175,8 +175,8 @@ def _matrices(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for scorer in ("official", "strict"):
         cells: dict[tuple[str, str], list[tuple[float, bool]]] = {}
         for pair in content["pairs"]:
-            difference, (low, high) = pair[scorer]["difference"], pair[scorer]["interval"]
-            decided = low > 0 or high < 0
+            difference, interval = pair[scorer]["difference"], pair[scorer]["interval"]
+            decided = interval is not None and (interval[0] > 0 or interval[1] < 0)
             cells.setdefault((pair["second"], pair["first"]), []).append((difference, decided))
             cells.setdefault((pair["first"], pair["second"]), []).append((-difference, decided))
         rows = [

@@ -111,6 +111,18 @@ class Benchmark(Section):
         return read_groups(path)
 
 
+def selection_in_words(limit: int | None, draw: Mapping[str, Any] | None) -> str:
+    """Which episodes of a split are scored; `draw` is `Benchmark.draw`."""
+    parts = []
+    if draw:
+        count, seed = draw["per_subset"], draw["seed"]
+        number = "all" if count is None else f"at most {count:,} a subset, drawn with seed {seed},"
+        parts.append(f"{number} of {', '.join(draw['subsets']) or 'every subset'}")
+    if limit is not None:
+        parts.append(f"at most {limit:,}, spread evenly")
+    return "; of these ".join(parts) or "all"
+
+
 def read_benchmark(path: Path | None, overrides: Mapping[str, Any]) -> Benchmark:
     """The benchmark in a YAML file, or from `overrides` alone if `path` is None; `overrides` take precedence.
     A path of groups among them is one of the working folder.

@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.card_command import offline_command, online_command
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import PLAN, job
+from vlm_agent.evaluation.offline.trained_on import trained_on_fact
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
@@ -26,17 +29,14 @@ def card_scores(run: Path, folders: Sequence[Path]) -> list[Scores]:
     other files than `run` now.
     """
     digest = sha256_of(trained(run).files)
-    name = run.absolute().name
-    return [
-        _online(name, folder, digest) if _is_online(folder) else _offline(name, folder, digest) for folder in folders
-    ]
+    return [_online(run, folder, digest) if _is_online(folder) else _offline(run, folder, digest) for folder in folders]
 
 
 def _is_online(folder: Path) -> bool:
     return (folder / ONLINE).is_file() and not (folder / PLAN).exists()
 
 
-def _offline(name: str, folder: Path, digest: str) -> Scores:
+def _offline(run: Path, folder: Path, digest: str) -> Scores:
     plan = job(folder).read_plan()
     described, others = plan["described"], plan["given"]
     _check_agent(folder, described, digest)
@@ -45,16 +45,22 @@ def _offline(name: str, folder: Path, digest: str) -> Scores:
         raise DatasetError(f"{folder} is not a finished evaluation; {_DAMAGED} to complete it")
     metrics = read_checked(path, _DAMAGED)
     about = metrics[AGENT]["about"]
-    command = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", others["shards"], "--split", about["split"]]
-    command += [] if described["limit"] is None else ["--limit", str(described["limit"])]
+    command = offline_command(str(run), run.absolute().name, plan)
     return Scores(
         data=others["benchmark"] or Path(others["shards"]).absolute().name,
         split=about["split"],
-        about=f"{about['episodes']:,} of {about['episodes_in_split']:,} episodes of split {about['split']}",
+        about=_about(about),
         revision=described["shards"],
-        rows=[(_shown(run, of_run), _shares(of_run)) for run, of_run in metrics.items()],
-        command=[*command, "--output", "OUT"],
+        rows=[(_shown(name, of_run), _shares(of_run)) for name, of_run in metrics.items()],
+        command=command.words,
+        notes=command.notes,
     )
+
+
+def _about(about: Mapping[str, Any]) -> str:
+    part = f"{about['episodes']:,} of {about['episodes_in_split']:,} episodes of split {about['split']}"
+    facts = trained_on_fact(about.get("trained_on", {}), about["episodes"])
+    return "; ".join([part, *(f"{fact}: {text}" for fact, text in facts.items())])
 
 
 def _shares(of_run: Mapping[str, Any]) -> list[Share]:
@@ -68,20 +74,21 @@ def _shares(of_run: Mapping[str, Any]) -> list[Share]:
     return shares
 
 
-def _online(name: str, folder: Path, digest: str) -> Scores:
+def _online(run: Path, folder: Path, digest: str) -> Scores:
     content = read_checked(folder / ONLINE, _DAMAGED)
     about = content["about"]
     _check_agent(folder, about, digest)
-    command = ["vlm-agent", "evaluate", "--online", "--checkpoint", name, "--tasks", str(about["tasks"])]
-    command += ["--seed", str(about["seed"]), *(["--long-screens"] if about.get("long_screens") else [])]
-    rows = {run: of_run[OVERALL] for run, of_run in content["runs"].items()}
+    controls = [name for name in content["runs"] if name in CONTROLS]
+    command = online_command(str(run), run.absolute().name, about, controls)
+    rows = {name: of_run[OVERALL] for name, of_run in content["runs"].items()}
     return Scores(
         data="simulated phone",
         split=about["split"],
         about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
         revision=None,
-        rows=[(_shown(run), [Share("success", row["success"], row["interval"])]) for run, row in rows.items()],
-        command=[*command, "--output", "OUT"],
+        rows=[(_shown(name), [Share("success", row["success"], row["interval"])]) for name, row in rows.items()],
+        command=command.words,
+        notes=command.notes,
     )
 
 

@@ -21,6 +21,7 @@ from vlm_agent.models.family import family_of
 from vlm_agent.models.run_layout import BASE_FOLDER, CHECKPOINTS, TOKENIZER_FOLDER
 from vlm_agent.models.weights.adapters import choose_trained_weights, count_parameters
 from vlm_agent.models.weights.device import describe_device, model_device
+from vlm_agent.models.weights.learned import record_learned
 from vlm_agent.models.weights.origin import record_sources
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.weights.zero3 import state_for_saving, without_zero3_partitioning
@@ -174,6 +175,7 @@ def describe(console: Console, model: nn.Module, data: DataModule) -> None:
 def prepare_run_folder(run: Path, recipe: Recipe, data: DataModule) -> None:
     """Writes what agents need beside the weights, so that checkpoints can be evaluated while the run continues."""
     record_sources(run, recipe.model)
+    record_learned(run, data.learned_ids, recipe.model.base)
     claim(run, recipe)
     data.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
     forget_stop(run)

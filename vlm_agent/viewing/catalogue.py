@@ -95,8 +95,9 @@ def _evaluation(folder: Path) -> str:
 
 
 def _share(overall: Mapping[str, Any]) -> str:
-    low, high = overall["interval"]
-    return f"{overall['partial_match']:.1f} % [{low:.1f}, {high:.1f}]"
+    interval = overall["interval"]
+    shown = "" if interval is None else f" [{interval[0]:.1f}, {interval[1]:.1f}]"
+    return f"{overall['partial_match']:.1f} %{shown}"
 
 
 def _online(folder: Path) -> str:

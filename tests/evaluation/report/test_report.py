@@ -240,5 +240,5 @@ def as_shown(value, interval):
 def as_points(value, interval):
     if value is None:
         return ["–"]
-    low, high = interval
-    return [f"{value:+.1f}".replace("-", "−"), f"{low:+.1f} to {high:+.1f}".replace("-", "−")]
+    shown = [] if interval is None else [f"{interval[0]:+.1f} to {interval[1]:+.1f}"]
+    return [text.replace("-", "−") for text in (f"{value:+.1f}", *shown)]

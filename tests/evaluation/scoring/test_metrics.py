@@ -147,9 +147,39 @@ def test_intervals_hold_the_mean_repeat_and_shrink_with_episodes(world):
     assert np.ptp(overall["interval"]) < np.ptp(general["interval"])
 
 
-def test_a_subset_without_errors_has_a_zero_width_interval():
-    rows = answered(episode("a", "general", [HOME]), [HOME])
-    assert score(rows)["official"]["general"]["interval"] == [100, 100]
+@pytest.mark.parametrize("count", [1, 30])
+def test_episodes_that_do_not_differ_have_no_bootstrap_interval(count):
+    rows = [row for n in range(count) for row in answered(episode(str(n), "general", [HOME] * 2), [HOME, DONE])]
+    for row in (score(rows)["official"][name] for name in ("general", OVERALL)):
+        assert row["partial_match"] == 50 and row["episodes"] == count
+        assert row["interval"] is None
+        assert {share for share, edges in row["intervals"].items() if edges is not None} == {"complete_match"}
+
+
+@pytest.mark.parametrize(
+    ("right", "count", "low", "high"),
+    [(0, 30, 0, 11.35), (30, 30, 88.65, 100), (0, 1, 0, 79.35), (3, 10, 10.78, 60.32)],
+)
+def test_the_complete_match_has_wilsons_interval(right, count, low, high):
+    rows = [
+        row for n in range(count) for row in answered(episode(str(n), "single", [HOME]), [HOME if n < right else UP])
+    ]
+    scores = score(rows)["official"]
+    for row in (scores["single"], scores[OVERALL]):  # overall is the mean of this one subset
+        assert row["intervals"]["complete_match"] == pytest.approx([low, high], abs=0.01)
+
+
+def test_the_mean_of_two_subsets_has_a_narrower_interval_than_each():
+    rows = [
+        row
+        for subset in ("general", "single")
+        for n in range(30)
+        for row in answered(episode(f"{subset} {n}", subset, [HOME]), [DONE])
+    ]
+    scores = score(rows)["official"]
+    low, high = scores["general"]["intervals"]["complete_match"]
+    assert scores[OVERALL]["intervals"]["complete_match"] == pytest.approx([0, high / np.sqrt(2)])
+    assert low == 0
 
 
 def test_the_interval_is_that_of_the_bootstrap_in_theory():
@@ -210,7 +240,9 @@ def test_accuracy_by_episode_length(by_hand):
 
 def test_every_share_has_an_interval_around_it(world):
     rng = np.random.default_rng(4)
-    rows = answered(world, [row.gold if rng.random() < 0.6 else random_action(rng) for row in world])
+    rows = answered(
+        world, [row.gold if rng.random() < 0.6 else random_action(rng) if rng.random() < 0.8 else None for row in world]
+    )
     overall = score(rows)["official"][OVERALL]
     assert set(overall["intervals"]) == set(SHARES)
     assert overall["intervals"]["partial_match"] == overall["interval"]
@@ -222,7 +254,8 @@ def test_every_share_has_an_interval_around_it(world):
 def test_a_share_undefined_in_some_draws_is_resampled_over_the_others():
     rows = [*episode("a", "single", [UP]), *episode("b", "single", [HOME]), *episode("c", "single", [HOME])]
     row = score(answered(rows, [UP, HOME, DONE]))["official"]["single"]
-    assert row["intervals"]["swipe"] == [100, 100]
+    assert row["swipe"] == 100
+    assert row["intervals"]["swipe"] is None  # every draw with a swipe gives the same share
 
 
 def test_drawing_counts_of_kinds_is_drawing_episodes():

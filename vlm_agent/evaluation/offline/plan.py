@@ -31,7 +31,8 @@ _OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS, GREY)
 class Plan:
     """`agent` is the result of `identity.agent_identity`, `place` the agent's path or address.
 
-    `text_notes` and `label` (`run_label`) are those of the agent's settings.
+    `text_notes` and `label` (`run_label`) are those of the agent's settings, `trained_on` is the result of
+    `trained_on.trained_on`.
 
     `passes` are the runs, grouped by their shared pass over the episodes: [["trained", "constrained"], …].
     """
@@ -42,6 +43,7 @@ class Plan:
     passes: list[list[str]]
     text_notes: dict[str, str] = field(default_factory=dict)
     label: str = AGENT
+    trained_on: dict[str, Any] = field(default_factory=dict)
 
     @property
     def runs(self) -> list[str]:
@@ -85,6 +87,7 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "passes": plan.passes,
         "text_notes": plan.text_notes,
         "label": plan.label,
+        "trained_on": plan.trained_on,
     }
     job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
 
@@ -135,7 +138,8 @@ def read_plan(output: Path) -> Plan:
         )
         agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
         notes, label = others.get("text_notes", {}), others.get("label", AGENT)
-        plan = Plan(agent, others["place"], benchmark, others["passes"], notes, label)
+        counted = others.get("trained_on", {})
+        plan = Plan(agent, others["place"], benchmark, others["passes"], notes, label, counted)
     if changed := differences(identity, plan.identity()):
         raise DatasetError(f"{output}: {benchmark.shards} has changed since the start: {'; '.join(changed)}")
     return plan

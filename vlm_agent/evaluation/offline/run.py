@@ -36,6 +36,7 @@ from vlm_agent.evaluation.offline.parts import Parts, lock_output
 from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
+from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
 from vlm_agent.evaluation.published_split import compare_split
 from vlm_agent.evaluation.report import write_report
@@ -92,6 +93,7 @@ def evaluate(
         passes,
         settings.text_notes,
         settings.run_label,
+        trained_on(settings, (dataset.ids[index] for index in chosen)),
     )
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
@@ -169,7 +171,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         if cost := cost_per_episode(parts.merged_path(run)):
             scores[run]["cost"] = cost
-        scores[run]["about"] = about | _about_answers(parts, run)
+        scores[run]["about"] = about | _about_training(plan) | _about_answers(parts, run)
     gold = read_predictions(parts.merged_path(AGENT))
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
@@ -201,7 +203,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         console.print(table)
     _report_published_split(about, console)
     _report_parse_failures(plan, scores, gold, console)
-    shown_facts = [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
+    shown_facts = [trained_on_fact(plan.trained_on, about["episodes"])]
+    shown_facts += [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
     shown_facts += [_references_fact(parts), _reach_fact(reach)]
     for fact, text in (pair for facts in shown_facts for pair in facts.items()):
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
@@ -220,6 +223,10 @@ def _report_published_split(about: dict[str, Any], console: Console) -> None:
     if "published_split" in about:
         text = " ".join(split_sentences(published_tables(), about))
         console.print(f"Published numbers: {text.strip()}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _about_training(plan: Plan) -> dict[str, Any]:
+    return {"trained_on": plan.trained_on} if plan.trained_on else {}
 
 
 def _about_answers(parts: Parts, run: str) -> dict[str, Any]:
@@ -270,6 +277,7 @@ def _facts(plan: Plan, about: dict) -> dict[str, str]:
         **elements_fact(plan.agent),
         "shards": str(plan.benchmark.shards),
         "split": f"{about['split']}, {about['episodes']} of {about['episodes_in_split']} episodes",
+        **trained_on_fact(plan.trained_on, about["episodes"]),
     }
 
 

@@ -30,6 +30,7 @@ def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
     for name, by_scorer in shares.items():
         cells = [f"{_cell(by_scorer['official'], c)}\n[dim]{_cell(by_scorer['strict'], c)}[/dim]" for c in columns]
         table.add_row(name.replace("_", " "), *cells)
+    _add_episodes(table, rows)
     return table
 
 
@@ -82,6 +83,7 @@ def print_scores(console: Console, scores: Mapping, title: str) -> None:
         parts.add_row(
             _words(scorer), *(_with_interval(rows[name]["partial_match"], rows[name]["interval"]) for name in columns)
         )
+    _add_episodes(parts, scores[scorers[0]])
     console.print(parts)
     shares = _table(f"{title}: overall, %", scorers)
     overall = [scores[scorer]["overall"] for scorer in scorers]
@@ -101,6 +103,7 @@ def print_comparison(console: Console, comparison: Mapping, first: str, second: 
     for scorer in scorers:
         cells = (comparison[scorer][name]["partial_match"] for name in columns)
         table.add_row(_words(scorer), *(_with_interval(cell["difference"], cell["interval"], "+.1f") for cell in cells))
+    _add_episodes(table, comparison[scorers[0]])
     console.print(table)
     changes = _table("Steps that changed", list(_WORDS.values()))
     for scorer in scorers:
@@ -122,6 +125,11 @@ def _table_of_sets(title: str, rows: Mapping[str, Mapping]) -> Table:
     """A table with a column for each of `shown_sets`; a group without episodes says so."""
     names = shown_sets(rows)
     return _table(title, [name if rows[name]["episodes"] else f"{name}_(0_episodes)" for name in names])
+
+
+def _add_episodes(table: Table, rows: Mapping[str, Mapping]) -> None:
+    """A last row with the number of episodes, which an interval, or its absence, is read with."""
+    table.add_row(Text("episodes", "dim"), *(Text(f"{rows[name]['episodes']:,}", "dim") for name in shown_sets(rows)))
 
 
 def _with_interval(value: float | None, interval: list[float] | None, form: str = ".1f") -> Text:

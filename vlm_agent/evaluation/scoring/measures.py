@@ -4,7 +4,9 @@ An episode adds to the numerator and to the denominator, for example its right t
 right steps and 1. Therefore one bootstrap over episodes gives the interval of any share.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +26,16 @@ SHARES = (
     "typed_text",
     "parse_failures",
 )
+SHARES_OF_EPISODES = ("complete_match", "success")
+"""Shares that are proportions of episodes, here and in `aitz`. Their interval is Wilson's, which has a width where no
+episode, or every one, counts; a bootstrap has none there."""
+
 RESAMPLES = 1000
+
+_SAME = 1e-9
+"""Percents that differ by less are equal."""
+
+_QUANTILE = NormalDist().inv_cdf(0.975)
 
 Quotient = tuple[np.ndarray, np.ndarray]
 """Numerator and denominator of a share by episode, float64 (E,) each."""
@@ -90,9 +101,24 @@ def resampled(added: np.ndarray, possible: np.ndarray, seed: list[int]) -> np.nd
 
 
 def interval(percents: np.ndarray) -> list[float] | None:
-    """The 2.5 % and 97.5 % quantiles of the defined values; None without any."""
+    """The 2.5 % and 97.5 % quantiles of the defined values; None without any, and where all are equal up to rounding:
+    episodes that do not differ, or a single one, do not show how far the share may be off."""
     known = percents[~np.isnan(percents)]
-    return [float(edge) for edge in np.percentile(known, [2.5, 97.5])] if len(known) else None
+    if not len(known) or np.ptp(known) < _SAME:
+        return None
+    return [float(edge) for edge in np.percentile(known, [2.5, 97.5])]
+
+
+def interval_of_mean(parts: Sequence[tuple[float | None, list[float] | None]]) -> list[float] | None:
+    """The 95 % interval of the mean of independent proportions in percent, from the interval of each (Zou and Donner
+    2008); None if one that is defined has no interval. Of a single proportion it is that one's."""
+    known = [(value, edges) for value, edges in parts if value is not None]
+    if not known or any(edges is None for _, edges in known):
+        return None
+    values = np.array([value for value, _ in known])
+    low, high = np.array([edges for _, edges in known]).T
+    below, above = (float(np.sqrt((distance**2).sum())) / len(known) for distance in (values - low, high - values))
+    return [float(values.mean()) - below, float(values.mean()) + above]
 
 
 def mean_of(values: list[float | None]) -> float | None:
@@ -129,7 +155,9 @@ def wilson(successes: int, trials: int) -> list[float] | None:
     """The 95 % interval of a binomial proportion in percent (Wilson 1927); None without trials."""
     if not trials:
         return None
-    from scipy.stats import binomtest  # takes a second to import, and few commands need it
-
-    interval = binomtest(successes, trials).proportion_ci(method="wilson")
-    return [100 * float(interval.low), 100 * float(interval.high)]
+    share, weight = successes / trials, _QUANTILE**2 / trials
+    centre = share + weight / 2
+    half = _QUANTILE * math.sqrt(share * (1 - share) / trials + weight / trials / 4)
+    low = (centre - half) / (1 + weight) if successes else 0.0
+    high = (centre + half) / (1 + weight) if successes < trials else 1.0
+    return [100 * low, 100 * high]

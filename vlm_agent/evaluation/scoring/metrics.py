@@ -18,12 +18,16 @@ from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.measures import (
     SHARES,
+    SHARES_OF_EPISODES,
+    Quotient,
     interval,
+    interval_of_mean,
     mean_of,
     mean_resampled,
     percent,
     quotients,
     tabulate,
+    wilson,
 )
 from vlm_agent.evaluation.scoring.steps import Steps
 
@@ -42,8 +46,8 @@ def score(
     """All numbers of a run (a predictions file, or its steps), ready for JSON.
 
     The result is `{"official": {"overall": row, subset: row …, group: row …}, "strict": {the same}, …, "scorers": …,
-    "confusion": …, "by_step": …, "by_length": …}`. A row holds the percentages of `SHARES`, their 95 % `intervals` by
-    bootstrap over episodes (`interval` is that of the partial match), `episodes` and `steps`:
+    "confusion": …, "by_step": …, "by_length": …}`. A row holds the percentages of `SHARES`, their 95 % `intervals`
+    (`interval` is that of the partial match), `episodes` and `steps`:
 
     - `partial_match`: right steps / episode length, mean over episodes (AITW's score); `step_match`: over steps;
       `complete_match`: episodes without a wrong step; `goal_progress`: steps before the first wrong one / episode
@@ -55,6 +59,9 @@ def score(
     The five AITW subsets always have a row. `overall` is the mean over the subsets with episodes, which its `subsets`
     lists; each share averages the subsets in which it is defined. `groups` names additional sets of episode ids. A
     group's row covers its own episodes; ids that are not in the run are ignored.
+
+    Intervals are by bootstrap over episodes, for the complete match Wilson's. A bootstrap whose resamples are all equal
+    gives no interval, None: the episodes do not differ, or there is one.
 
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
     `kinds` has percentages of all steps by name of action (D-PoT, tables 6 and 9): `gold`, `predicted`, and for each
@@ -123,8 +130,10 @@ def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.
 def _rows(
     steps: JudgedSteps, right: np.ndarray, members: dict[str, np.ndarray], subsets: list[str], seed: int
 ) -> dict[str, dict]:
-    cells = tabulate(quotients(steps, right), members, seed)
-    rows = {name: _row(cells[name], mask, steps) for name, mask in members.items()}
+    by_share = quotients(steps, right)
+    cells = tabulate(by_share, members, seed)
+    proportions = {name: _proportions(by_share, mask) for name, mask in members.items()}
+    rows = {name: _row(cells[name], proportions[name], mask, steps) for name, mask in members.items()}
     overall = {
         share: (
             mean_of([cells[name][share][0] for name in subsets]),
@@ -132,12 +141,31 @@ def _rows(
         )
         for share in SHARES
     }
+    of_proportions = {
+        share: interval_of_mean([(cells[name][share][0], proportions[name][share]) for name in subsets])
+        for share in by_share
+        if share in SHARES_OF_EPISODES
+    }
     everywhere = np.ones(len(steps.lengths), bool)
-    return {OVERALL: _row(overall, everywhere, steps) | {"subsets": subsets}} | rows
+    return {OVERALL: _row(overall, of_proportions, everywhere, steps) | {"subsets": subsets}} | rows
 
 
-def _row(cells: dict[str, tuple[float | None, np.ndarray]], mask: np.ndarray, steps: JudgedSteps) -> dict:
-    intervals = {share: interval(draws) for share, (_, draws) in cells.items()}
+def _proportions(by_share: Mapping[str, Quotient], mask: np.ndarray) -> dict[str, list[float] | None]:
+    """The intervals of the shares that are proportions of episodes."""
+    return {
+        share: wilson(int(added[mask].sum()), int(possible[mask].sum()))
+        for share, (added, possible) in by_share.items()
+        if share in SHARES_OF_EPISODES
+    }
+
+
+def _row(
+    cells: dict[str, tuple[float | None, np.ndarray]],
+    proportions: dict[str, list[float] | None],
+    mask: np.ndarray,
+    steps: JudgedSteps,
+) -> dict:
+    intervals = {share: interval(draws) for share, (_, draws) in cells.items()} | proportions
     return {
         **{share: value for share, (value, _) in cells.items()},
         "interval": intervals["partial_match"],

@@ -10,8 +10,9 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT, with_current_keys
 from vlm_agent.evaluation.offline.plan import job
 
-_SAME = ("shards", "split", "limit", "dialect")
-"""Settings that decide the episodes and the scorers; `shards` is the digest of their manifest."""
+_SAME = ("shards", "split", "limit", "draw", "dialect")
+"""Settings that decide the episodes and the scorers; `shards` is the digest of their manifest, `draw` that of the
+benchmark (None without one)."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def read_evaluations(folders: Mapping[str, Path]) -> list[Evaluation]:
     """The evaluations by name, those named like a published subset first, in the order of the subsets.
 
     Raises DatasetError naming the folder where one is not a finished evaluation, where two hold the same agent, and
-    where shards, split, limit or dialect differ from those of the first. The shards need not be on this machine.
+    where shards, split, limit, draw or dialect differ from those of the first. The shards need not be on this machine.
     """
     evaluations = [_read(name, folder) for name, folder in folders.items()]
     if len(evaluations) < 2:

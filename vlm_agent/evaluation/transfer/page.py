@@ -54,7 +54,8 @@ def _numbers(cell: Mapping[str, Any]) -> Text:
     value, interval = cell["partial_match"], cell["intervals"]["partial_match"]
     if value is None:
         return Text("–")
-    return Text(f"{value:.1f}").append(f" {interval[0]:.0f}–{interval[1]:.0f}", "dim")
+    shown = "" if interval is None else f" {interval[0]:.0f}–{interval[1]:.0f}"
+    return Text(f"{value:.1f}").append(shown, "dim")
 
 
 def _heat_map(matrix: TransferMatrix, scorer: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Scores:
     """One evaluation. `rows`: shares of each run, the agent's first; the runs have the same columns.
 
     `about`: the split and how much of it; `revision`: the sha256 of the manifest of the shards, None for tasks on
-    simulated phones; `command`: the words that evaluate the model again.
+    simulated phones; `command`: the words that evaluate the model again; `notes`: what the files in it hold.
     """
 
     data: str
@@ -40,6 +40,7 @@ class Scores:
     revision: str | None
     rows: Sequence[tuple[str, Sequence[Share]]]
     command: Sequence[str]
+    notes: Sequence[str] = ()
 
     def markdown(self) -> str:
         columns = [f"{share.name}, %" for share in self.rows[0][1]]
@@ -51,6 +52,7 @@ class Scores:
                 f"Percentages with 95 % intervals{digest}.",
                 table(["", *columns], rows),
                 code(shlex.join(portable(list(self.command)))),
+                *(plain(note) for note in self.notes),
             ]
         )
 

@@ -3,6 +3,7 @@
 OUT/model/        a checkpoint with tokenizer; of a Qwen-VL also with a processor, for transformers and servers
 OUT/tokenizer/    and OUT/recipe.yaml: with them, evaluation and `base` accept OUT as a run folder
 OUT/merge.json    the comparison
+OUT/episodes.parquet  the episodes that the run learned from
 OUT/README.md     the model card, also in OUT/model/
 
 The adapter is added to the weights of a float base. A quantised base is dequantised first, because its adapter was
@@ -37,6 +38,7 @@ from vlm_agent.models.run_layout import FINISHED, MODEL_FOLDER, RECIPE_FILE, tra
 from vlm_agent.models.weights.adapters import merge_adapter, without_adapter
 from vlm_agent.models.weights.agreement import Agreement, compare, divergence
 from vlm_agent.models.weights.device import model_device
+from vlm_agent.models.weights.learned import copy_learned
 from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.models.weights.precision import float32_arithmetic
 from vlm_agent.recipe.run import read_recipe
@@ -144,6 +146,7 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
         tokenizer.save_pretrained(folder / MODEL_FOLDER)
         save(merged, tokenizer, folder)
         shutil.copyfile(trained(run).recipe, folder / RECIPE_FILE)
+        copy_learned(trained(run).run, folder)
         del model, merged
         written, _ = load(folder)
         after = _logits(written, batches, float32=True)

@@ -79,6 +79,11 @@ class DataModule(ABC):
         """sha256 of everything that decides the data: a resumed run must read the same."""
 
     @property
+    def learned_ids(self) -> Sequence[str] | None:
+        """The ids of the recorded episodes that the run learns from; None if they are unknown."""
+        return None
+
+    @property
     @abstractmethod
     def reads(self) -> str:
         """A short description of the data, for the console."""

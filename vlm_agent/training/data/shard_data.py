@@ -1,6 +1,7 @@
 """The data module of a run on shards."""
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +55,11 @@ class ShardDataModule(DataModule):
     def data_digest(self) -> str:
         """sha256 of the content of the shards' manifest, and of other data that the kind of sentences reads."""
         return hashlib.sha256(manifest_content(self.folder) + self.kind.digest()).hexdigest()
+
+    @property
+    def learned_ids(self) -> Sequence[str] | None:
+        ids = self.shards.ids
+        return [ids[index] for index in self.episodes]
 
     @property
     def reads(self) -> str:

@@ -12,6 +12,7 @@ RUN/base/             the base under an adapter, where it started from random we
 RUN/features.json     the features that the model reads, where the weights are an adapter
 RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
+RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/learned.py`)
 RUN/README.md         the model card; RUN/model/README.md is the same (`vlm_agent/models/card/`)
 RUN/run.json          versions, commit, data, figures; written last: it means finished
 """

@@ -15,7 +15,15 @@ import numpy as np
 
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.evaluation.scoring.judged import JudgedSteps
-from vlm_agent.evaluation.scoring.measures import Quotient, interval, percent, resampled, steps_to_first_error
+from vlm_agent.evaluation.scoring.measures import (
+    SHARES_OF_EPISODES,
+    Quotient,
+    interval,
+    percent,
+    resampled,
+    steps_to_first_error,
+    wilson,
+)
 
 AITZ_SCORERS = ("coat_point", "coat_box")
 """The dialects whose results have the table of AitZ."""
@@ -59,8 +67,8 @@ class AitzSteps:
 def aitz_rows(steps: JudgedSteps, scorers: Sequence[str], seed: int) -> dict[str, dict[str, dict]]:
     """{scorer: {measure: {"value": …, "interval": …, "of": …}}} for those of `scorers` that are in `AITZ_SCORERS`.
 
-    `value` is in percent, `interval` its 95 % by bootstrap over episodes; None if undefined. `of` is the denominator:
-    the number of steps, or of episodes.
+    `value` is in percent, `interval` its 95 % as in `metrics.score`; None if undefined. `of` is the denominator: the
+    number of steps, or of episodes.
     """
     columns = AitzSteps.of(steps)
     return {
@@ -72,11 +80,17 @@ def _row(quotients: Mapping[str, Quotient], seed: int) -> dict[str, dict]:
     return {
         measure: {
             "value": percent(*quotients[measure]),
-            "interval": interval(resampled(*quotients[measure], [seed, *f"aitz {measure}".encode()])),
+            "interval": _interval(measure, quotients[measure], seed),
             "of": int(quotients[measure][1].sum()),
         }
         for measure in MEASURES
     }
+
+
+def _interval(measure: str, quotient: Quotient, seed: int) -> list[float] | None:
+    if measure in SHARES_OF_EPISODES:
+        return wilson(int(quotient[0].sum()), int(quotient[1].sum()))
+    return interval(resampled(*quotient, [seed, *f"aitz {measure}".encode()]))
 
 
 def aitz_quotients(steps: AitzSteps, right: np.ndarray) -> dict[str, Quotient]:

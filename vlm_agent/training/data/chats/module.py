@@ -39,6 +39,11 @@ class ChatDataModule(ShardDataModule):
         return hashlib.sha256(b"chats" + self.shards.digest().encode()).hexdigest()
 
     @property
+    def learned_ids(self) -> None:
+        """Chats do not name the episodes that they were written from."""
+        return
+
+    @property
     def reads(self) -> str:
         return f"{len(self.episodes)} chats"
 
