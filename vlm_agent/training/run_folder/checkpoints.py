@@ -229,7 +229,7 @@ class Checkpoints(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._saved = time.monotonic()
         resumed = self.folder / f"checkpoint-{state.global_step}"
-        is_due = args.eval_strategy == IntervalStrategy.STEPS and state.global_step % args.eval_steps == 0
+        is_due = args.eval_strategy == IntervalStrategy.STEPS and state.global_step % state.eval_steps == 0
         is_missing = is_due and state.global_step > 0 and ranks.number() == 0 and not read_record(resumed)["validation"]
         args.eval_on_start = ranks.any_rank(is_missing)  # Trainer reads it next
         self._unvalidated = resumed if args.eval_on_start else None

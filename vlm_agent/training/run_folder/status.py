@@ -237,7 +237,7 @@ def _newest_logs(run: Path) -> Path | None:
 def _last_with(key: str, kind: type[_Line], run: Path) -> dict[str, Any]:
     """The last line of progress.jsonl with `key`, empty without one."""
     path = run / PROGRESS
-    line = next((line for line in reversed(read_progress(path)) if key in line), {})
+    line: dict[str, Any] = next((line for line in reversed(read_progress(path)) if key in line), {})
     if line:
         check_kind(json.dumps(line).encode(), kind, path, "remove the line, or restore the file from a copy of the run")
     return line
