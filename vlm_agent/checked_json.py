@@ -71,15 +71,21 @@ def read_checked(path: Path, remedy: str, kind: Any = None) -> Any:
     plain = content_of(path, remedy)
     try:
         content = json.loads(plain)
-        if kind is not None:
-            _adapter(kind).validate_json(_ESCAPED_SURROGATE.sub(rb"\\u0020", plain), strict=True)
-        return content
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path} is damaged ({error}); {remedy}") from None
+    if kind is not None:
+        check_kind(plain, kind, path, remedy)
+    return content
+
+
+def check_kind(text: bytes, kind: Any, path: Path, remedy: str) -> None:
+    """Raises DatasetError naming `path`, from which the JSON `text` is, if it is not of the type `kind`."""
+    try:
+        _adapter(kind).validate_json(_ESCAPED_SURROGATE.sub(rb"\\u0020", text), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         reason = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         raise DatasetError(f"{path} is damaged ({reason}); {remedy}") from None
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path} is damaged ({error}); {remedy}") from None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS
 from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.identity import AGENT
+from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.online.runs import RESULT, read_result
 from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
@@ -132,14 +133,14 @@ def _write_metrics(folder: Path) -> Path:
 
 def _write_summary(folder: Path) -> Path:
     parts = Parts(folder, range(3))
-    parts.write(AGENT, 0, _rows(), ["e1 step 2"], [], ["e3 step 0"], 2)
+    rows = _rows()
+    parts.write(AGENT, 0, rows, AnswerCounts(len(rows), len(rows), ["e1 step 2"], unread=["e3 step 0"], repaired=2))
     parts.merge(AGENT)
     return folder / "parts" / f"{AGENT}.json"
 
 
 def _read_summary(path: Path) -> Any:
-    parts = Parts(path.parents[1], range(3))
-    return [read(AGENT) for read in (parts.share_from_prefill, parts.unwritable, parts.unread, parts.repaired)]
+    return Parts(path.parents[1], range(3)).counts(AGENT)
 
 
 def _write_result(folder: Path) -> Path:

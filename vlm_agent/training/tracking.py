@@ -6,7 +6,8 @@ and no weights. Rank 0 alone tracks. The environment variables of a tracker set 
 
 RUN/tracking.json   {"tracker": "wandb", "run": "…", "name": "…"}: the run that a resumed training continues
 
-A tracker cannot forget steps. Those that a resumed training repeats are logged a second time, with the same losses.
+A tracker cannot forget steps. Those that a resumed training repeats are logged a second time, with the same losses
+except in the first line (`run_folder/progress.py`).
 """
 
 import os

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vlm_agent.episodes import Action, UiElement, element_at
 from vlm_agent.evaluation.scoring.dialects import verdicts
 from vlm_agent.evaluation.scoring.judged import judge_steps
-from vlm_agent.evaluation.scoring.strict import strictly_match, taps_match_strictly, touches_the_element
+from vlm_agent.evaluation.scoring.strict import strictly_match, taps_match_strictly
 from vlm_agent.geometry import TAP_DISTANCE
 
 ROW = UiElement((0.4, 0.0, 0.2, 1.0), "row")
@@ -104,11 +104,3 @@ def test_typed_text_is_compared_in_nfc():
     rows = [replace(row, predicted=predicted) for predicted in (composed, other)]
     assert [verdicts([row])["strict"].tolist() for row in rows] == [[True], [False]]
     assert [judge_steps([row]).same_text.tolist() for row in rows] == [[True], [False]]
-
-
-def test_an_element_is_touched_near_its_centre_and_its_corners():
-    box = np.array([[0.2, 0.1, 0.6, 0.8]])
-    gold = np.array([(0.5, 0.5), (0.2 - 0.13, 0.9), (0.8 + 0.13, 0.1), (0.8, 0.9 + 0.09), (0.2 - 0.15, 0.5)])
-    predicted, screen = np.full((len(gold), 2), 0.5), np.arange(len(gold))
-    found = touches_the_element(gold, predicted, np.repeat(box, len(gold), axis=0), screen)
-    assert found.tolist() == [True, True, True, True, False]

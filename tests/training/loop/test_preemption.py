@@ -9,9 +9,11 @@ import pytest
 import torch
 from helpers import tiny_trainer, two_ranks
 from helpers.tiny_trainer import STEPS, STREAM, At, send, weights
+from transformers import Trainer
 
 from vlm_agent.training.loop.preemption import STOPPED, Preemption, forget_stop
 from vlm_agent.training.run_folder.checkpoint_record import check
+from vlm_agent.training.run_folder.checkpoints import best
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +79,47 @@ def test_a_signal_during_validation_is_obeyed_after_the_next_step(tmp_path):
 def test_a_signal_stops_the_run_without_a_validation(tmp_path):
     trainer, _ = tiny_trainer.train(tmp_path, At(1, send(signal.SIGTERM)), eval_strategy="steps", eval_steps=2)
     assert not any("eval_loss" in line for line in trainer.state.log_history)
+
+
+def test_the_resumed_run_validates_where_the_signal_left_it_out(tmp_path):
+    """With the figures and the best checkpoint of an uninterrupted run."""
+    options = {"eval_strategy": "steps", "eval_steps": 3, "save_steps": 3}
+    whole, _ = tiny_trainer.train(tmp_path / "whole", **options)
+    _, preemption = tiny_trainer.train(tmp_path / "stopped", At(2, send(signal.SIGTERM)), **options)
+    assert preemption.stopped_after == 3
+    assert check(tmp_path / "stopped/checkpoints/checkpoint-3")["validation"] is None
+    resumed, _ = tiny_trainer.train(tmp_path / "stopped", **options)
+    assert _validations(resumed) == _validations(whole)
+    assert [line["step"] for line in _validations(whole)] == [3, 6]
+    for step in (3, 6):
+        records = [check(tmp_path / run / "checkpoints" / f"checkpoint-{step}") for run in ("whole", "stopped")]
+        assert records[0]["validation"] == records[1]["validation"]
+    names = {best(tmp_path / run / "checkpoints").name for run in ("whole", "stopped")}
+    assert len(names) == 1
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+@pytest.mark.parametrize("options", [{}, {"eval_strategy": "steps", "eval_steps": 2}])
+def test_a_resumed_run_validates_at_no_other_step(tmp_path, options):
+    tiny_trainer.train(tmp_path, At(2, send(signal.SIGTERM)), **options)
+    resumed, _ = tiny_trainer.train(tmp_path, **options)
+    assert [line["step"] for line in _validations(resumed)] == ([2, 4, 6] if options else [])
+
+
+def test_a_validation_before_a_kill_is_not_repeated(tmp_path):
+    options = {"eval_strategy": "steps", "eval_steps": 2}
+    with pytest.raises(KeyError):
+        tiny_trainer.train(tmp_path, At(2, _die), **options)
+    resumed, _ = tiny_trainer.train(tmp_path, **options)
+    assert [line["step"] for line in _validations(resumed)] == [2, 4, 6]
+
+
+def _die() -> None:
+    raise KeyError
+
+
+def _validations(trainer: Trainer) -> list[dict]:
+    return [line for line in trainer.state.log_history if "eval_loss" in line]
 
 
 def test_a_signal_in_the_last_step_changes_nothing(tmp_path, undisturbed):

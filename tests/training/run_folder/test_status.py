@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.errors import UserError
 from vlm_agent.training.run_folder.progress import PROGRESS, append_progress
 from vlm_agent.training.run_folder.run_lock import run_lock
 from vlm_agent.training.run_folder.status import StatusError, read_status
@@ -106,17 +107,17 @@ def test_no_figure_comes_from_a_log(folder):
 
 
 def test_an_incomplete_last_line_of_progress_is_skipped(folder):
-    folder.progress(11, 21, loss=0.5)
+    folder.progress(11, 21, loss=0.5, **SPEED)
     with (folder.path / PROGRESS).open("a") as file:
         file.write('{"step": 22, "steps": 100, "lo')
     assert (read_status(folder.path).step, read_status(folder.path).loss) == (21, 0.5)
 
 
 def test_the_eta_of_an_earlier_start_is_not_shown(folder):
-    folder.progress(11, 21, loss=0.5)
+    folder.progress(11, 21, loss=0.5, **SPEED)
     folder.event(600, "start", 20, "node1", restarts=1)
     assert read_status(folder.path).eta is None
-    folder.progress(601, 21, loss=0.5, eta_seconds=7.0)
+    folder.progress(601, 21, loss=0.5, eta_seconds=7.0, **SPEED)
     assert read_status(folder.path).eta == timedelta(seconds=7)
 
 
@@ -200,7 +201,7 @@ def test_a_finished_run_has_no_eta_and_no_error(folder):
     status = read_status(folder.path)
     assert (status.state, status.step, status.steps, status.eta, status.error) == ("finished", 100, 100, None, None)
     assert status.loss == 0.125
-    folder.progress(12, 99, loss=0.0625)
+    folder.progress(12, 99, loss=0.0625, **SPEED)
     assert (read_status(folder.path).step, read_status(folder.path).loss) == (100, 0.0625)
 
 
@@ -233,6 +234,66 @@ def test_an_incomplete_line_of_the_ledger_is_skipped(folder):
     with (folder.path / "slurm.tsv").open("a") as file:
         file.write("2026-01-01T12:0")
     assert len(read_status(folder.path).starts) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "x\ty\tz\t0\tb\tc",
+        "2026-01-01T12:02026-01-01T12:00:00+00:00\tstart\t7\t0\t0\tnode1",  # appended to an incomplete line
+        "2026-01-01T12:00:00\tstart\t7\t0\t0\tno time zone",
+        "2026-01-01T12:00:00+00:00\tstart\t7\t0\tmany\tnode1",
+        "\udcff\udcfe",
+    ],
+)
+def test_a_malformed_line_of_the_ledger_is_skipped(folder, line):
+    folder.event(0, "start", 0, "node1")
+    with (folder.path / "slurm.tsv").open("ab") as file:
+        file.write(f"{line}\n".encode(errors="surrogateescape"))
+    folder.progress(11, 21, loss=0.5, **SPEED)
+    assert [event.note for event in read_status(folder.path).starts] == ["node1"]
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"max_steps": "x", "log_history": []}', "[" * 100_000])
+def test_a_damaged_trainer_state_is_an_error_only_where_it_is_read(folder, content, capsys):
+    folder.checkpoint(10, 20)
+    path = folder.path / "checkpoints" / "checkpoint-20" / "trainer_state.json"
+    path.write_text(content)
+    assert main(["status", str(folder.path)]) == FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{path} is damaged" in line
+    folder.progress(11, 21, loss=0.5, **SPEED)
+    assert main(["status", str(folder.path)]) == OK
+    (folder.path / PROGRESS).unlink()
+    (folder.path / "run.json").write_text(json.dumps({"figures": {"steps": 100, "last_losses": {"loss": 0.125}}}))
+    path.unlink()
+    status = read_status(folder.path)
+    assert (status.state, status.step, status.loss, status.checkpoint.step) == ("finished", 100, 0.125, 20)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"loss": "x"},
+        {"steps": None},
+        {"time": "2026-01-01T12:00:00"},
+        {"eta_seconds": float("inf")},
+        {"eta_seconds": 1e300},
+        {"tokens_per_second": []},
+    ],
+)
+def test_a_line_of_progress_with_other_content_is_an_error_that_names_file_and_key(folder, damage, capsys):
+    folder.event(0, "start", 0, "node1")
+    folder.progress(11, 21, **{"loss": 0.5, **SPEED} | damage)
+    assert main(["status", str(folder.path)]) == FAILED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"{folder.path / PROGRESS} is damaged ({next(iter(damage))}: " in line
+
+
+def test_a_damaged_validation_in_progress_is_an_error_too(folder):
+    folder.progress(11, 21, eval_loss=0.5)
+    with pytest.raises(UserError, match="eval_accuracy"):
+        read_status(folder.path)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

@@ -1,6 +1,5 @@
 """Predicts every run of a plan, part by part."""
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
@@ -16,12 +15,12 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.identity import AGENT, name_in_tables
+from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
 from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts, read_episode
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
 from vlm_agent.jobs import ArrayTask
-from vlm_agent.sentences.trajectory import unwritable_line
 
 SAMPLE = 3
 """Episodes whose steps an estimate of the cost is computed from."""
@@ -120,36 +119,4 @@ def _write(
             [one.box for one in answers],
         )
     ]
-    answered = [
-        (episode, index, answer)
-        for episode, answers in zip(episodes, answers_by_episode, strict=True)
-        for index, answer in enumerate(answers)
-    ]
-    unwritable = [
-        unwritable_line(episode.id, index, episode.steps[index].action)
-        for episode, index, answer in answered
-        if answer.unwritable
-    ]
-    repaired = sum(answer.repaired for _, _, answer in answered)
-    failed, unread = (
-        [
-            f"episode {episode.id}, step {index}: {reason}"
-            for episode, index, answer in answered
-            if (reason := getattr(answer, name)) is not None
-        ]
-        for name in ("failed", "unread")
-    )
-    fenced = sum(answer.fenced for _, _, answer in answered)
-    parts.write(run, number, rows, unwritable, failed, unread, repaired, _references(answers_by_episode), fenced)
-
-
-def _references(answers_by_episode: list[list[Answer]]) -> Counter[str] | None:
-    """Counts of steps and episodes, and of those whose nearest reference has their goal; None without references."""
-    counts: Counter[str] = Counter()
-    for answers in answers_by_episode:
-        known = [answer.reference_has_goal for answer in answers if answer.reference_has_goal is not None]
-        counts["steps"] += len(known)
-        counts["episodes"] += bool(known)
-        counts["steps_with_an_identical_goal"] += sum(known)
-        counts["episodes_with_an_identical_goal"] += any(known)
-    return counts if counts["steps"] else None
+    parts.write(run, number, rows, AnswerCounts.of(episodes, answers_by_episode))

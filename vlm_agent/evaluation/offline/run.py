@@ -10,7 +10,6 @@ OUT/parts/                  predictions during the evaluation (see `parts.py`)
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -24,7 +23,12 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
+<<<<<<< HEAD
 from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, name_in_tables
+=======
+from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, name_in_tables
+from vlm_agent.evaluation.offline.answer_counts import LISTED
+>>>>>>> loop
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
     constant_predictions,
@@ -50,10 +54,13 @@ from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
 
+<<<<<<< HEAD
 METRICS = "metrics.json"
 LISTED = 20
 """Unwritable actions in metrics.json; all are counted."""
 
+=======
+>>>>>>> loop
 MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
 NEAREST_ELEMENT = "nearest_element"
 """The gold action as the agent's language writes it, if that numbers elements: always the nearest element."""
@@ -171,8 +178,13 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         if cost := cost_per_episode(parts.merged_path(run)):
             scores[run]["cost"] = cost
+<<<<<<< HEAD
         scores[run]["about"] = about | _about_training(plan) | _about_answers(parts, run)
     gold = read_predictions(parts.merged_path(AGENT))
+=======
+        scores[run]["about"] = about | parts.counts(run).in_metrics()
+    gold, counts = read_predictions(parts.merged_path(AGENT)), parts.counts(AGENT)
+>>>>>>> loop
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
@@ -187,31 +199,33 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             **_facts(plan, about),
             **controls_fact(plan.agent, plan.runs),
             **_origins_of_texts(plan, dataset, parts),
-            **_failed_fact(parts),
-            **_repaired_fact(parts),
-            **_fenced_fact(parts),
-            **_references_fact(parts),
+            **counts.facts(),
             **_reach_fact(reach),
         },
         judged=agent_steps,
         language=plan.language(),
     )
     title = f"Partial match on {benchmark.split}, %: official, strict below"
-    _report_unwritable(parts.unwritable(AGENT), console)
+    _report_unwritable(counts.unwritable, console)
     console.print(comparison_table(shown, title if benchmark.name is None else f"{benchmark.name}. {title}"))
     for table in (*aitz_tables(shown), *cost_tables(shown)):
         console.print(table)
     _report_published_split(about, console)
     _report_parse_failures(plan, scores, gold, console)
+<<<<<<< HEAD
     shown_facts = [trained_on_fact(plan.trained_on, about["episodes"])]
     shown_facts += [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
     shown_facts += [_references_fact(parts), _reach_fact(reach)]
     for fact, text in (pair for facts in shown_facts for pair in facts.items()):
+=======
+    for fact, text in (elements_fact(plan.agent) | counts.references_fact() | _reach_fact(reach)).items():
+>>>>>>> loop
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
-    _raise_for_failed({run: parts.failed(run) for run in plan.runs})
+    _raise_for_failed({run: parts.counts(run).failed for run in plan.runs})
     return scores
 
 
+<<<<<<< HEAD
 def _published_split(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
     """Only for a benchmark with published numbers."""
     if not has_published_numbers(benchmark.name):
@@ -243,6 +257,8 @@ def _about_answers(parts: Parts, run: str) -> dict[str, Any]:
     return {"settled_by_prefill": parts.share_from_prefill(run)} | {key: one for key, one in counted.items() if one}
 
 
+=======
+>>>>>>> loop
 def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
     console.print(parse_failure_table({name_in_tables(run, plan.label): scores[run] for run in plan.runs}))
     if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
@@ -281,42 +297,12 @@ def _facts(plan: Plan, about: dict) -> dict[str, str]:
     }
 
 
-def _repaired_fact(parts: Parts) -> dict[str, str]:
-    repaired, unread = parts.repaired(AGENT), parts.unread(AGENT)
-    if not repaired:
-        return {}
-    still = f"; {len(unread):,} steps without an action all the same; first: {unread[0]}" if unread else ""
-    return {"replies requested once more": f"{repaired:,}, because they could not be read{still}"}
-
-
-def _fenced_fact(parts: Parts) -> dict[str, str]:
-    fenced = parts.fenced(AGENT)
-    return {"answers in a code fence": f"{fenced:,}, read as their content"} if fenced else {}
-
-
-def _failed_fact(parts: Parts) -> dict[str, str]:
-    failed = parts.failed(AGENT)
-    return {"failed steps": f"{len(failed):,}, counted as wrong; first: {failed[0]}"} if failed else {}
-
-
 def _reach(gold: list[Prediction], language: ActionLanguage, benchmark: Benchmark) -> dict[str, dict]:
     """The score of the gold actions in a language that numbers elements, with the taps that it cannot write."""
     if not language.numbers_elements:
         return {}
     scores = score(written_in(language, gold), benchmark.episode_groups(), scorers=benchmark.scorers)
     return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}
-
-
-def _references_fact(parts: Parts) -> dict[str, str]:
-    counts = parts.references(AGENT)
-    if not counts:
-        return {}
-    shares = [
-        f"{counts.get(f'{of}_with_an_identical_goal', 0):,} of {counts[of]:,} {of} "
-        f"({100 * counts.get(f'{of}_with_an_identical_goal', 0) / counts[of]:.1f} %)"
-        for of in ("steps", "episodes")
-    ]
-    return {"nearest reference with an identical goal": ", ".join(shares)}
 
 
 def _reach_fact(reach: dict[str, dict]) -> dict[str, str]:

@@ -20,9 +20,9 @@ from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import Prediction, predictions_for
 from vlm_agent.evaluation.scoring import aitw_matcher
 from vlm_agent.evaluation.scoring.aitz.rules import boxes_match, texts_match
+from vlm_agent.evaluation.scoring.d_pot import box_matches_tap, touches_the_element
 from vlm_agent.evaluation.scoring.steps import StepTable
-from vlm_agent.evaluation.scoring.strict import FIVE_POINTS as POINTS_OF_A_BOX
-from vlm_agent.evaluation.scoring.strict import same_element, touches_the_element
+from vlm_agent.evaluation.scoring.strict import same_element
 from vlm_agent.geometry import COAT_VERTICAL_SHARE, boxes_at, directions
 
 Rule = Callable[[StepTable, np.ndarray], np.ndarray]
@@ -129,36 +129,8 @@ def _five_points(table: StepTable, rows: np.ndarray) -> np.ndarray:
 
 def _any_point_of_the_box(table: StepTable, rows: np.ndarray) -> np.ndarray:
     """D-PoT's published rule for clicks. A tap without a predicted box stands for the smallest element under it, or for
-    itself.
-
-    The published code enlarges elements in float64 and compares in float32; the official matcher does both in float32.
-    A verdict on the edge of an enlarged element depends on it.
-    """
-    gold, box = table.gold.touch[rows], _answered_boxes(table, rows)
-    right = _lie_between(gold, box[:, :2], box[:, :2] + box[:, 2:])
-    elements, place = table.boxes.listed(rows)
-    low, high = _enlarged(elements)
-    tap = gold.astype(np.float32)
-    around_tap = np.flatnonzero(_lie_between(tap[place], low, high))
-    low, high, place = low[around_tap], high[around_tap], place[around_tap]
-    for share in POINTS_OF_A_BOX:
-        point = (box[:, :2] + np.array(share) * box[:, 2:]).astype(np.float32)
-        right[aitw_matcher.within(tap, point, aitw_matcher.MATCH_DISTANCE)] = True
-        right[place[_lie_between(point[place], low, high)]] = True
-    return right
-
-
-def _enlarged(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """First and last corners, float32 (P, 2) each, of boxes float64 (P, 4), as the official rule enlarges them."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        growth = aitw_matcher.BOX_GROWTH * boxes[:, 2:]
-        low = np.maximum(0, boxes[:, :2] - growth / 2).astype(np.float32)
-        return low, low + np.minimum(1, boxes[:, 2:] + growth).astype(np.float32)
-
-
-def _lie_between(points: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """bool (P,): whether each point lies between two corners, edges included; all are (P, 2)."""
-    return np.asarray(((points >= low) & (points <= high)).all(axis=1))
+    itself."""
+    return box_matches_tap(table.gold.touch[rows], _answered_boxes(table, rows), *table.boxes.listed(rows))
 
 
 def _answered_boxes(table: StepTable, rows: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.episodes import KINDS_WITH_TEXT, Action, ActionKind, UiElement, element_at, is_same_text
-from vlm_agent.evaluation.scoring.aitw_matcher import MATCH_DISTANCE
 from vlm_agent.geometry import TAP_DISTANCE, boxes_at
 
 
@@ -63,24 +62,3 @@ def same_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, scr
 def is_near(dy: Any, dx: Any) -> Any:
     """Whether two taps outside every element match; bit-identical for numbers and arrays."""
     return dy * dy + dx * dx <= TAP_DISTANCE * TAP_DISTANCE
-
-
-FIVE_POINTS = ((0, 0), (0, 1), (1, 0), (1, 1), (0.5, 0.5))
-"""The corners of a box and its centre, (y, x) as shares of its height and width (D-PoT, appendix A.3)."""
-
-
-def touches_the_element(gold: np.ndarray, predicted: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> np.ndarray:
-    """Whether the element under the predicted tap contains the gold tap, or has a corner or its centre near it.
-
-    Returns bool (R,). A predicted tap outside every element is compared itself. Near means within `MATCH_DISTANCE`.
-    """
-    found = boxes_at(predicted, boxes, screen)
-    box = np.column_stack([predicted, np.zeros_like(predicted)])
-    box[found >= 0] = boxes[found[found >= 0]]
-    offset = gold - box[:, :2]
-    size = box[:, 2:]
-    right = ((offset >= 0) & (gold <= box[:, :2] + size)).all(axis=1)
-    for share in FIVE_POINTS:
-        dy, dx = (offset - np.array(share) * size).T
-        right |= np.hypot(dy, dx) <= MATCH_DISTANCE
-    return right

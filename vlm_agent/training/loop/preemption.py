@@ -56,7 +56,7 @@ class Preemption(TrainerCallback):
         if number and state.global_step < state.max_steps:
             self.received, self.stopped_after = signal.Signals(number), state.global_step
             control.should_save = control.should_training_stop = True
-            # The sender of the signal may not wait for a validation.
+            # The sender of the signal may not wait for a validation; the resumed run begins with it (`Checkpoints`).
             control.should_evaluate = False
 
     def report(self, run: Path) -> str:

@@ -46,8 +46,12 @@ def seal(checkpoint: Path, step: int, packs: int, identity: Mapping, validation:
         "validation": None if validation is None else dict(validation),
         "files": {name: {"bytes": size, "sha256": sums[name]} for name, size in sizes.items()},
     }
-    with atomic_write(checkpoint / RECORD) as temporary:
-        temporary.write_text(json.dumps(record | {"checksum": _checksum(record)}, indent=1), encoding="utf-8")
+    _write(checkpoint, record)
+
+
+def record_validation(checkpoint: Path, validation: Mapping) -> None:
+    """Adds the metrics of a validation to the record of a complete checkpoint. Called by rank 0."""
+    _write(checkpoint, read_record(checkpoint) | {"validation": dict(validation)})
 
 
 def read_record(checkpoint: Path) -> dict:
@@ -107,6 +111,11 @@ def _record_of_present_files(checkpoint: Path) -> tuple[dict, str | None]:
 
 def _files(checkpoint: Path) -> list[Path]:
     return sorted(path for path in checkpoint.rglob("*") if path.is_file() and path != checkpoint / RECORD)
+
+
+def _write(checkpoint: Path, record: dict) -> None:
+    with atomic_write(checkpoint / RECORD) as temporary:
+        temporary.write_text(json.dumps(record | {"checksum": _checksum(record)}, indent=1), encoding="utf-8")
 
 
 def _checksum(record: dict) -> str:

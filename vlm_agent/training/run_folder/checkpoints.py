@@ -16,14 +16,21 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vlm_agent.errors import TrainingError
 from vlm_agent.recipe.earlier_keys import in_current_terms
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import NEWEST_KEPT
 from vlm_agent.training.loop import ranks
-from vlm_agent.training.run_folder.checkpoint_record import RECORD, DamagedError, check, read_record, seal
+from vlm_agent.training.run_folder.checkpoint_record import (
+    RECORD,
+    DamagedError,
+    check,
+    read_record,
+    record_validation,
+    seal,
+)
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _SET_ASIDE = re.compile(r"checkpoint-(\d+)\.damaged(-\d+)?")
@@ -202,7 +209,7 @@ def _step(checkpoint: Path) -> int:
 
 class Checkpoints(TrainerCallback):
     """Seals each checkpoint that Trainer writes. Requests one when a validation is the best so far, and when the newest
-    is `save_seconds` old."""
+    is `save_seconds` old. A run that a signal stopped before the validation at its step resumes with it."""
 
     def __init__(
         self,
@@ -217,9 +224,15 @@ class Checkpoints(TrainerCallback):
         self.newest, self.save_seconds = newest, save_seconds
         self._saved = time.monotonic()
         self._validated: tuple[int, dict] | None = None
+        self._unvalidated: Path | None = None
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._saved = time.monotonic()
+        resumed = self.folder / f"checkpoint-{state.global_step}"
+        is_due = args.eval_strategy == IntervalStrategy.STEPS and state.global_step % state.eval_steps == 0
+        is_missing = is_due and state.global_step > 0 and ranks.number() == 0 and not read_record(resumed)["validation"]
+        args.eval_on_start = ranks.any_rank(is_missing)  # Trainer reads it next
+        self._unvalidated = resumed if args.eval_on_start else None
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Rank 0's clock decides, because a save is a collective."""
@@ -234,6 +247,11 @@ class Checkpoints(TrainerCallback):
     ) -> None:
         metrics = reported["metrics"]
         self._validated = (state.global_step, dict(metrics))
+        if self._unvalidated is not None:
+            if ranks.number() == 0:
+                record_validation(self._unvalidated, metrics)
+            self._unvalidated = None
+            return
         if ranks.any_rank(ranks.number() == 0 and is_better(self.folder, metrics)):
             control.should_save = True
 

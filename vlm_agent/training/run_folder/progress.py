@@ -7,7 +7,8 @@
 
 `seconds` counts from the last start and `eta_seconds` is computed at the speed since then. `loop/meter.py` and
 `loop/validation.py` define the other figures. A resumed run drops the lines after its checkpoint and appends the steps
-that it repeats, so that no step occurs twice.
+that it repeats, so that no step occurs twice. Its first line is a mean over the steps since the checkpoint: if the
+checkpoint lies between two log steps, losses and speed of that line differ from those of an uninterrupted run.
 """
 
 import json

@@ -8,10 +8,10 @@ RUN/merge.json                              the folder is the result of `vlm-age
 RUN/slurm.tsv                               every start and end of its Slurm jobs (`slurm/common.sh`)
 RUN/stopped                                 a signal stopped the run, and everything is saved
 
-Figures come from these files alone. A run of an earlier version has no progress.jsonl; its step and loss are those of
-the newest checkpoint's `trainer_state.json`, and its ETA follows from the times of its checkpoints. The logs below
-RUN/logs (`slurm/train.sbatch`) are searched only for an error message to quote, because a process that is killed from
-outside writes nothing else.
+Figures come from these files alone. An unfinished run of an earlier version has no progress.jsonl; its step and loss
+are those of the newest checkpoint's `trainer_state.json`, and its ETA follows from the times of its checkpoints. The
+logs below RUN/logs (`slurm/train.sbatch`) are searched only for an error message to quote, because a process that is
+killed from outside writes nothing else.
 """
 
 import json
@@ -20,9 +20,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from vlm_agent.checked_json import read_checked
+from pydantic import AwareDatetime, Field
+
+from vlm_agent.checked_json import check_kind, read_checked
 from vlm_agent.errors import UserError
 from vlm_agent.training.run_folder.checkpoint_record import RECORD
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
@@ -60,11 +62,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A complete checkpoint after `step` steps; `state`: the content of Trainer's `trainer_state.json`."""
+    """A complete checkpoint after `step` steps."""
 
     step: int
     time: datetime
-    state: dict
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,44 @@ class Status:
 
 
 @dataclass
+class _Line:
+    """What a line of progress.jsonl must hold."""
+
+    step: int
+    steps: int
+    time: AwareDatetime
+    eta_seconds: Annotated[float, Field(ge=0, le=timedelta.max.total_seconds())]
+
+
+@dataclass
+class _LogStep(_Line):
+    loss: float
+    tokens_per_second: float
+    actions_per_second: float
+    data_wait: float
+    memory_gib: float
+
+
+@dataclass
+class _Validation(_Line):
+    eval_loss: float
+    eval_accuracy: float
+
+
+@dataclass
+class _LoggedLoss:
+    loss: float | None = None
+
+
+@dataclass
+class _TrainerState:
+    """What trainer_state.json must hold."""
+
+    max_steps: int
+    log_history: list[_LoggedLoss]
+
+
+@dataclass
 class _Figures:
     steps: int
     last_losses: dict[str, float] = field(default_factory=dict)
@@ -110,13 +149,12 @@ class _Merged:
 
 
 def read_status(run: Path) -> Status:
-    """Raises StatusError where `run` is not a run folder."""
+    """Raises StatusError where `run` is not a run folder, DatasetError naming a damaged file of it."""
     if not any((run / name).exists() for name in (_FINISHED, _RECIPE, LEDGER, _CHECKPOINTS)):
         raise StatusError(f"{run} is no run folder: it has no {_RECIPE}, {LEDGER} or {_CHECKPOINTS}")
     finished = (run / _FINISHED).exists()
     events, checkpoints, logs = _events(run), _whole_checkpoints(run), _newest_logs(run)
-    progress = read_progress(run / PROGRESS)
-    figures = _last_with(progress, "loss")
+    figures, validation = _last_with("loss", _LogStep, run), _last_with("eval_loss", _Validation, run)
     if finished:
         record = read_checked(run / _FINISHED, _REMEDY, _Finished)["figures"]
         step = steps = record["steps"]
@@ -124,7 +162,7 @@ def read_status(run: Path) -> Status:
     elif figures:
         step, steps, loss, eta = figures["step"], figures["steps"], figures["loss"], _eta(figures, events)
     else:
-        step, steps, loss, eta = _from_checkpoints(checkpoints, events)
+        step, steps, loss, eta = _from_checkpoints(run, checkpoints, events)
     return Status(
         state=_state(run, finished, events),
         step=step,
@@ -132,7 +170,7 @@ def read_status(run: Path) -> Status:
         loss=loss,
         eta=eta,
         figures=figures,
-        validation=_last_with(progress, "eval_loss"),
+        validation=validation,
         checkpoint=checkpoints[-1] if checkpoints else None,
         starts=tuple(event for event in events if event.name == "start"),
         last_write=_last_written(run),
@@ -166,10 +204,18 @@ def _events(run: Path) -> list[Event]:
     path = run / LEDGER
     if not path.is_file():
         return []
-    fields = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
-    # A node that died while it wrote leaves an incomplete line.
-    whole = [line for line in fields if len(line) == 6]
-    return [Event(datetime.fromisoformat(time), name, job, int(done), note) for time, name, job, _, done, note in whole]
+    return [event for line in path.read_text("utf-8", errors="replace").splitlines() if (event := _event(line))]
+
+
+def _event(line: str) -> Event | None:
+    """None for a malformed line: a node that died while it wrote leaves an incomplete one, to which others append."""
+    fields = line.split("\t")
+    if len(fields) != 6:
+        return None
+    with suppress(ValueError):
+        time, done = datetime.fromisoformat(fields[0]), int(fields[4])
+        return None if time.tzinfo is None else Event(time, fields[1], fields[2], done, fields[5])
+    return None
 
 
 def _whole_checkpoints(run: Path) -> list[Checkpoint]:
@@ -180,8 +226,7 @@ def _whole_checkpoints(run: Path) -> list[Checkpoint]:
         # A running training removes old checkpoints meanwhile.
         with suppress(FileNotFoundError):
             if number.isdecimal():
-                state = json.loads((record.parent / _TRAINER_STATE).read_text(encoding="utf-8"))
-                found.append(Checkpoint(int(number), _written(record), state))
+                found.append(Checkpoint(int(number), _written(record)))
     return sorted(found, key=lambda checkpoint: checkpoint.step)
 
 
@@ -189,8 +234,13 @@ def _newest_logs(run: Path) -> Path | None:
     return max((run / LOGS).glob("*/"), key=lambda folder: folder.stat().st_mtime, default=None)
 
 
-def _last_with(progress: list[dict[str, Any]], key: str) -> dict[str, Any]:
-    return next((line for line in reversed(progress) if key in line), {})
+def _last_with(key: str, kind: type[_Line], run: Path) -> dict[str, Any]:
+    """The last line of progress.jsonl with `key`, empty without one."""
+    path = run / PROGRESS
+    line: dict[str, Any] = next((line for line in reversed(read_progress(path)) if key in line), {})
+    if line:
+        check_kind(json.dumps(line).encode(), kind, path, "remove the line, or restore the file from a copy of the run")
+    return line
 
 
 def _eta(figures: dict[str, Any], events: list[Event]) -> timedelta | None:
@@ -202,14 +252,16 @@ def _eta(figures: dict[str, Any], events: list[Event]) -> timedelta | None:
 
 
 def _from_checkpoints(
-    checkpoints: list[Checkpoint], events: list[Event]
+    run: Path, checkpoints: list[Checkpoint], events: list[Event]
 ) -> tuple[int | None, int | None, float | None, timedelta | None]:
     """(step, steps, loss, ETA) of a run without progress.jsonl."""
     if not checkpoints:
         return None, None, None, None
     newest = checkpoints[-1]
-    losses = [line["loss"] for line in newest.state["log_history"] if "loss" in line]
-    steps = newest.state["max_steps"]
+    path = run / _CHECKPOINTS / f"checkpoint-{newest.step}" / _TRAINER_STATE
+    state = read_checked(path, "run the same training again, which replaces the checkpoint", _TrainerState)
+    losses = [line["loss"] for line in state["log_history"] if "loss" in line]
+    steps = state["max_steps"]
     return newest.step, steps, losses[-1] if losses else None, _eta_from_checkpoints(events, checkpoints, steps)
 
 

@@ -1,0 +1,146 @@
+"""What an evaluation counts about the answers of a run, beside their scores."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vlm_agent.agents import Answer
+from vlm_agent.checked_json import parsing, read_checked
+from vlm_agent.episodes import Episode
+from vlm_agent.sentences.trajectory import unwritable_line
+
+LISTED = 20
+"""Unwritable actions in metrics.json; all are counted."""
+
+
+@dataclass(frozen=True)
+class AnswerCounts:
+    """Counts of the answers of one part of a run, or of all; the fields are the keys of their JSON file.
+
+    `steps`: answers. `settled`: those that needed no decoding; None if the agent does not report it. `unwritable`: a
+    line for each demonstrated action that the agent's tokenizer cannot write. `failed`: a line for each step that the
+    agent failed to answer; its prediction is a wrong answer. `unread`: a line for each step whose replies could not be
+    read. `references`: counts of steps and episodes, and of those whose nearest reference has their goal; empty for an
+    agent without references. `fenced`: actions that were read from a code fence. `repaired`: replies that were
+    requested once more.
+    """
+
+    steps: int
+    settled: int | None
+    unwritable: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    references: dict[str, int] = field(default_factory=dict)
+    fenced: int = 0
+    repaired: int = 0
+
+    @classmethod
+    def of(cls, episodes: Sequence[Episode], answers_by_episode: Sequence[Sequence[Answer]]) -> "AnswerCounts":
+        """The counts of the answers to every step of `episodes`."""
+        answered = [
+            (episode, index, answer)
+            for episode, answers in zip(episodes, answers_by_episode, strict=True)
+            for index, answer in enumerate(answers)
+        ]
+        from_prefill = [answer.usage.from_prefill for _, _, answer in answered]
+        failed, unread = (
+            [
+                f"episode {episode.id}, step {index}: {reason}"
+                for episode, index, answer in answered
+                if (reason := getattr(answer, name)) is not None
+            ]
+            for name in ("failed", "unread")
+        )
+        return cls(
+            steps=len(answered),
+            settled=None if None in from_prefill else sum(map(bool, from_prefill)),
+            unwritable=[
+                unwritable_line(episode.id, index, episode.steps[index].action)
+                for episode, index, answer in answered
+                if answer.unwritable
+            ],
+            failed=failed,
+            unread=unread,
+            references=_references(answers_by_episode),
+            fenced=sum(answer.fenced for _, _, answer in answered),
+            repaired=sum(answer.repaired for _, _, answer in answered),
+        )
+
+    def __add__(self, other: "AnswerCounts") -> "AnswerCounts":
+        return AnswerCounts(
+            steps=self.steps + other.steps,
+            settled=None if self.settled is None or other.settled is None else self.settled + other.settled,
+            unwritable=self.unwritable + other.unwritable,
+            failed=self.failed + other.failed,
+            unread=self.unread + other.unread,
+            references=dict(Counter(self.references) + Counter(other.references)),
+            fenced=self.fenced + other.fenced,
+            repaired=self.repaired + other.repaired,
+        )
+
+    @property
+    def share_from_prefill(self) -> float | None:
+        """The share of steps that needed no decoding; None if the agent does not report it."""
+        return None if self.settled is None else self.settled / self.steps
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of the file; optional counts of 0 are omitted."""
+        return {key: count for key, count in asdict(self).items() if count or key in ("steps", "settled")}
+
+    def in_metrics(self) -> dict[str, Any]:
+        """What `metrics.json` says about the answers; counts of 0 are omitted."""
+        unwritable = {"count": len(self.unwritable), "first": self.unwritable[:LISTED]} if self.unwritable else None
+        counted = {
+            "unwritable_actions": unwritable,
+            "failed_steps": self.failed,
+            "unread_steps": self.unread,
+            "repaired_replies": self.repaired,
+            "fenced_answers": self.fenced,
+            "references": self.references,
+        }
+        return {"settled_by_prefill": self.share_from_prefill} | {key: one for key, one in counted.items() if one}
+
+    def facts(self) -> dict[str, str]:
+        """Lines at the top of the report, for counts that are not 0."""
+        return dict(self._facts()) | self.references_fact()
+
+    def references_fact(self) -> dict[str, str]:
+        """The line about references, empty for an agent without them."""
+        if not self.references:
+            return {}
+        shares = []
+        for of in ("steps", "episodes"):
+            same, total = self.references.get(f"{of}_with_an_identical_goal", 0), self.references[of]
+            shares.append(f"{same:,} of {total:,} {of} ({100 * same / total:.1f} %)")
+        return {"nearest reference with an identical goal": ", ".join(shares)}
+
+    def _facts(self) -> Iterator[tuple[str, str]]:
+        if self.failed:
+            yield "failed steps", f"{len(self.failed):,}, counted as wrong; first: {self.failed[0]}"
+        if self.repaired:
+            unread, still = self.unread, ""
+            if unread:
+                still = f"; {len(unread):,} steps without an action all the same; first: {unread[0]}"
+            yield "replies requested once more", f"{self.repaired:,}, because they could not be read{still}"
+        if self.fenced:
+            yield "answers in a code fence", f"{self.fenced:,}, read as their content"
+
+
+def read_counts(path: Path, remedy: str) -> AnswerCounts:
+    """The counts in a JSON file of this version or an earlier one. Raises DatasetError naming a damaged file."""
+    content = read_checked(path, remedy, AnswerCounts)
+    with parsing(path, remedy):
+        return AnswerCounts(**content)
+
+
+def _references(answers_by_episode: Sequence[Sequence[Answer]]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for answers in answers_by_episode:
+        known = [answer.reference_has_goal for answer in answers if answer.reference_has_goal is not None]
+        counts["steps"] += len(known)
+        counts["episodes"] += bool(known)
+        counts["steps_with_an_identical_goal"] += sum(known)
+        counts["episodes_with_an_identical_goal"] += any(known)
+    return dict(counts) if counts["steps"] else {}
