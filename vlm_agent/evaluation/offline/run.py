@@ -10,6 +10,7 @@ OUT/parts/                  predictions during the evaluation (see `parts.py`)
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -23,12 +24,8 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-<<<<<<< HEAD
 from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, name_in_tables
-=======
-from vlm_agent.evaluation.identity import AGENT, agent_identity, elements_fact, name_in_tables
 from vlm_agent.evaluation.offline.answer_counts import LISTED
->>>>>>> loop
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
     constant_predictions,
@@ -54,13 +51,7 @@ from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
 
-<<<<<<< HEAD
 METRICS = "metrics.json"
-LISTED = 20
-"""Unwritable actions in metrics.json; all are counted."""
-
-=======
->>>>>>> loop
 MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
 NEAREST_ELEMENT = "nearest_element"
 """The gold action as the agent's language writes it, if that numbers elements: always the nearest element."""
@@ -178,13 +169,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         if cost := cost_per_episode(parts.merged_path(run)):
             scores[run]["cost"] = cost
-<<<<<<< HEAD
-        scores[run]["about"] = about | _about_training(plan) | _about_answers(parts, run)
-    gold = read_predictions(parts.merged_path(AGENT))
-=======
-        scores[run]["about"] = about | parts.counts(run).in_metrics()
+        scores[run]["about"] = about | _about_training(plan) | parts.counts(run).in_metrics()
     gold, counts = read_predictions(parts.merged_path(AGENT)), parts.counts(AGENT)
->>>>>>> loop
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
@@ -212,20 +198,15 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         console.print(table)
     _report_published_split(about, console)
     _report_parse_failures(plan, scores, gold, console)
-<<<<<<< HEAD
     shown_facts = [trained_on_fact(plan.trained_on, about["episodes"])]
     shown_facts += [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
-    shown_facts += [_references_fact(parts), _reach_fact(reach)]
+    shown_facts += [counts.references_fact(), _reach_fact(reach)]
     for fact, text in (pair for facts in shown_facts for pair in facts.items()):
-=======
-    for fact, text in (elements_fact(plan.agent) | counts.references_fact() | _reach_fact(reach)).items():
->>>>>>> loop
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.counts(run).failed for run in plan.runs})
     return scores
 
 
-<<<<<<< HEAD
 def _published_split(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
     """Only for a benchmark with published numbers."""
     if not has_published_numbers(benchmark.name):
@@ -243,22 +224,6 @@ def _about_training(plan: Plan) -> dict[str, Any]:
     return {"trained_on": plan.trained_on} if plan.trained_on else {}
 
 
-def _about_answers(parts: Parts, run: str) -> dict[str, Any]:
-    """What `metrics.json` says about the answers of a merged run; counts of 0 are omitted."""
-    unwritable = parts.unwritable(run)
-    counted = {
-        "unwritable_actions": {"count": len(unwritable), "first": unwritable[:LISTED]} if unwritable else None,
-        "failed_steps": parts.failed(run),
-        "unread_steps": parts.unread(run),
-        "repaired_replies": parts.repaired(run),
-        "fenced_answers": parts.fenced(run),
-        "references": parts.references(run),
-    }
-    return {"settled_by_prefill": parts.share_from_prefill(run)} | {key: one for key, one in counted.items() if one}
-
-
-=======
->>>>>>> loop
 def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
     console.print(parse_failure_table({name_in_tables(run, plan.label): scores[run] for run in plan.runs}))
     if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
