@@ -10,6 +10,7 @@ from typing import Any
 
 from vlm_agent.agents.controls import controls_of
 from vlm_agent.agents.loading import agent_settings
+from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT, READ_ELEMENTS
 from vlm_agent.recipe.shipped import label, shipped_files
 from vlm_agent.recipe.yaml_file import read_mapping
@@ -80,7 +81,7 @@ def _shipped(name: str, draw: Mapping[str, Any] | None) -> str | None:
     from vlm_agent.evaluation.benchmark import Benchmark
 
     for path in shipped_files():
-        if path.parent.name == "eval" and (content := read_mapping(path, ValueError)).get("name") == name:
+        if path.parent.name == "eval" and (content := read_mapping(path, DatasetError)).get("name") == name:
             return label(path) if Benchmark.model_validate(content).draw == (draw or {}) else None
     return None
 
