@@ -216,7 +216,8 @@ class Log:
             "| place | change | noticed by |",
             "|---|---|---|",
         ]
-        last = {one["id"]: one for one in results}.values()
+        # The last one that noticed it, if any did: a later run of mirrored test files alone may not notice it.
+        last = {one["id"]: one for one in sorted(results, key=lambda one: one["killed_by"] is not None)}.values()
         for result in sorted(last, key=lambda one: (one["killed_by"] is not None, one["id"])):
             place = ":".join(result["id"].split(":")[:2])
             change = result["change"].replace("|", "\\|")
