@@ -82,6 +82,19 @@ def test_the_agent_gets_its_history_and_declares_the_end(tmp_path):
     assert screen.pixels[0, 0, 0] == 2
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_turn_says_whether_its_action_changed_the_screen(tmp_path, frozen):
+    class Pages(Phone):
+        def screenshot(self):
+            return 100 * super().screenshot()
+
+    agent = ListAgent([*TAPS[:2], Action.complete()])
+    run(tmp_path / "trace", agent, Pages(frozen=frozen))
+    assert [[turn.changed for turn in history] for _, history, _ in agent.inputs] == [
+        [], [not frozen], [not frozen] * 2
+    ]  # fmt: skip
+
+
 def test_current_and_earlier_screens_have_elements_and_activity(tmp_path):
     class PhoneWithElements(Phone):
         def elements(self):

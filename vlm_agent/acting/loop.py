@@ -19,12 +19,9 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceError
-from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement
+from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, below_status_bar, is_same_screen
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
-
-_STATUS_BAR = 20
-"""The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +130,9 @@ class _Run:
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
         screen = Screen(pixels, elements, self.device.activity)
+        if self.history:  # the effect of the last action, before a control hides the screens
+            last = self.history[-1]
+            self.history[-1] = replace(last, changed=not is_same_screen(last.screen, screen))
         screen_time = time.perf_counter()
         answer = self.agent.act(self.goal, tuple(self.history), screen)
         seconds = {"screen": screen_time - start, "agent": time.perf_counter() - screen_time}
@@ -174,8 +174,7 @@ class _Run:
         return NO_ACTION, f"{self.unparsed_in_a_row} consecutive answers were not actions"
 
     def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
-        below_status_bar = np.ascontiguousarray(pixels[len(pixels) // _STATUS_BAR :])
-        key = (hashlib.sha256(below_status_bar.data).digest(), action)
+        key = (hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest(), action)
         self.repetitions[key] += 1
         if self.repetitions[key] < self.limits.repeats:
             return None

@@ -81,6 +81,9 @@ class Turn:
     `answer` is None in a demonstration, where `action` is the demonstrated one. `thoughts`: the thought before the
     action and its description (`think` and `action` of `CoatTexts`), of the answer or of the demonstration; None
     without them. `in_doubt`: the connection broke, so that the action may or may not have been executed.
+
+    `changed`: whether the action changed the phone's screen, from what the phone showed and not what a control shows
+    of it; None if unknown, as in a demonstration, where the next screen is not the effect of an own action.
     """
 
     screen: Screen
@@ -88,6 +91,7 @@ class Turn:
     action: Action
     thoughts: CoatTexts | None = None
     in_doubt: bool = False
+    changed: bool | None = None
 
 
 class Agent(Protocol):
