@@ -43,6 +43,11 @@ def is_broken_connection(error: Exception) -> bool:
     )
 
 
+def was_sent(error: Exception) -> bool:
+    """Whether the whole request was sent before its reply failed to arrive, so that a server may answer and bill it."""
+    return isinstance(error.__cause__, (httpx2.ReadTimeout, httpx2.ReadError, httpx2.RemoteProtocolError))
+
+
 def _bound(response: httpx2.Response) -> None:
     if isinstance(response.stream, httpx2.SyncByteStream):  # always so with a synchronous client
         response.stream = _BoundedStream(response.stream)
