@@ -23,13 +23,15 @@ from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, below_statu
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
 
+_SAME_AGAIN = "the answer was not an action, and the screen is as it was: the same prompt would get the same answer"
+
 
 @dataclass(frozen=True)
 class Limits:
     """Limits of a run.
 
     A run stops after `steps` steps, when the same action on the same screen occurs for the `repeats`-th time, and after
-    `unparsed` consecutive answers that are not actions.
+    `unparsed` consecutive answers that are not actions, each on another screen: on the same one it stops at once.
     """
 
     steps: int = 30
@@ -111,7 +113,8 @@ class _Run:
     history: list[Turn] = field(default_factory=list)
     steps: int = 0
     unparsed: int = 0
-    unparsed_in_a_row: int = 0
+    unread: list[Screen] = field(default_factory=list)
+    """The screens since the last action, each with an answer that was not an action."""
     in_doubt: int = 0
     tokens: list[tuple[int, int] | None] = field(default_factory=list)
     calls: list[int | None] = field(default_factory=list)
@@ -133,6 +136,8 @@ class _Run:
         if self.history:  # the effect of the last action, before a control hides the screens
             last = self.history[-1]
             self.history[-1] = replace(last, changed=not is_same_screen(last.screen, screen))
+        if any(_are_equal(screen, other) for other in self.unread):
+            return NO_ACTION, _SAME_AGAIN  # an agent has no other input
         screen_time = time.perf_counter()
         answer = self.agent.act(self.goal, tuple(self.history), screen)
         seconds = {"screen": screen_time - start, "agent": time.perf_counter() - screen_time}
@@ -153,8 +158,8 @@ class _Run:
             self.trace.outcome(number, WITHHELD)
             return STOPPED, "stopped by a key"
         if answer.action is None:
-            return self._no_action(number)
-        self.unparsed_in_a_row = 0
+            return self._no_action(number, screen)
+        self.unread.clear()
         refusal = self._loop(pixels, answer.action)
         if refusal is None:
             refusal = self.guard.refusal(Proposal(number, self.goal, screen.activity, elements, answer.action))
@@ -165,13 +170,13 @@ class _Run:
         self.history.append(Turn(screen, answer, answer.action, answer.thoughts, is_in_doubt))
         return (answer.action.name, "") if answer.action.is_status else None
 
-    def _no_action(self, number: int) -> tuple[str, str] | None:
+    def _no_action(self, number: int, screen: Screen) -> tuple[str, str] | None:
         self.trace.outcome(number, UNPARSED)
         self.unparsed += 1
-        self.unparsed_in_a_row += 1
-        if self.unparsed_in_a_row < self.limits.unparsed:
+        self.unread.append(screen)
+        if len(self.unread) < self.limits.unparsed:
             return None
-        return NO_ACTION, f"{self.unparsed_in_a_row} consecutive answers were not actions"
+        return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions"
 
     def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
         key = (hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest(), action)
@@ -211,3 +216,11 @@ class _Run:
         counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
         self.trace.end(reason, message, **counts, tokens=tokens, seconds=ending.seconds)
         return ending
+
+
+def _are_equal(first: Screen, second: Screen) -> bool:
+    """Whether an agent sees the same, to the pixel."""
+    return np.array_equal(first.pixels, second.pixels) and (first.elements, first.activity) == (
+        second.elements,
+        second.activity,
+    )

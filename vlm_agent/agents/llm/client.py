@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 KEY = "OPENAI_API_KEY"
 
 _TRANSIENT = {408, 409, 425, 429, *range(500, 600)} - {501, 505}
-"""Statuses of a server that is busy or failed. 520 to 530 are those of proxies, 529 is an overloaded model; only with 501
-and 505 does a server state that it will never answer such a request."""
+"""Statuses of a server that is busy or failed. 520 to 530 are those of proxies, 529 is an overloaded model; only with
+501 and 505 does a server state that it will never answer such a request."""
+
 _LONGEST_WAIT = 60.0
 _MOST_TOKENS = 1 << 32  # A larger count cannot be one, and sums of such counts do not fit into a file of predictions.
 _MESSAGE_CHARACTERS = 300  # of a server's error message
