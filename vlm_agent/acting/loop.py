@@ -46,7 +46,8 @@ class Ending:
     `reason`: complete or impossible if the agent declared it, otherwise the limit or guard that stopped the run (see
     `guard.py`). `steps`: the number of answers; `unparsed` of them were not actions, and `in_doubt` of the actions may
     or may not have been executed. `tokens`: (read, written) in total, `calls`: requests to a model; None if the agent
-    does not count them. `seconds`: seconds of screen, agent and action.
+    does not count them. `seconds`: seconds of screen, agent and action, of a reply from disk those until it was
+    received.
     """
 
     reason: str
@@ -133,14 +134,15 @@ class _Run:
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
         screen = Screen(pixels, elements, self.device.activity)
+        seconds = {"screen": time.perf_counter() - start}
         if self.history:  # the effect of the last action, before a control hides the screens
             last = self.history[-1]
             self.history[-1] = replace(last, changed=not is_same_screen(last.screen, screen))
         if any(_are_equal(screen, other) for other in self.unread):
             return NO_ACTION, _SAME_AGAIN  # an agent has no other input
-        screen_time = time.perf_counter()
+        start = time.perf_counter()
         answer = self.agent.act(self.goal, tuple(self.history), screen)
-        seconds = {"screen": screen_time - start, "agent": time.perf_counter() - screen_time}
+        seconds["agent"] = time.perf_counter() - start + answer.seconds_on_disk
         if answer.failed is not None:
             raise NoAnswerError(answer.failed)
         for part, duration in seconds.items():

@@ -80,7 +80,15 @@ class EndpointAgent:
         action, box = self.language.decode(lines.action, screen), self.language.predicted_box(lines.action, screen)
         fenced = content is not None and action is not None
         return Answer(
-            completion.text, action, lines.thoughts, lines.plan, box=box, usage=usage, step=lines.step, fenced=fenced
+            completion.text,
+            action,
+            lines.thoughts,
+            lines.plan,
+            box=box,
+            usage=usage,
+            step=lines.step,
+            fenced=fenced,
+            seconds_on_disk=completion.seconds_on_disk,
         )
 
     def without_sight(self) -> "EndpointAgent | None":

@@ -139,7 +139,7 @@ class Calls:
                     return self._ask(path, marker, messages, max_tokens)
         with self._lock:
             self._totals.reused += 1
-        return reply
+        return replace(reply, from_disk=True)
 
     def stop(self) -> None:
         """Sends no further request, not even a repeated one, so that threads end with the reply that they wait for.

@@ -59,13 +59,19 @@ class _TransientError(Exception):
 class Completion:
     """`text`: "" if the model returned none. `tokens`: (prompt, completion), None if the server does not report them.
 
-    `calls`: the number of requests, retries included. `seconds`: wall time, with the waits between them.
+    `calls`: the number of requests, retries included. `seconds`: wall time, with the waits between them. `from_disk`:
+    the reply was on disk (`Calls`), so that nothing waited for it.
     """
 
     text: str
     tokens: Tokens | None = None
     calls: int = 1
     seconds: float | None = field(default=None, compare=False)
+    from_disk: bool = field(default=False, compare=False)
+
+    @property
+    def seconds_on_disk(self) -> float:
+        return self.seconds if self.from_disk and self.seconds is not None else 0.0
 
 
 def _at_once() -> None:
