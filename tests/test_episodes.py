@@ -1,6 +1,7 @@
 """The nouns refuse what cannot be, and draw AITW's lines where AITW draws them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,9 +16,11 @@ from vlm_agent.episodes import (
     Action,
     ActionKind,
     Episode,
+    Screen,
     Step,
     UiElement,
     element_at,
+    is_same_screen,
     shown_action_names,
 )
 from vlm_agent.geometry import TAP_DISTANCE, aitw_distance
@@ -172,6 +175,33 @@ def test_an_elements_edges_belong_to_it():
     assert all(element.contains((y, x)) for y in (0.25, 0.75) for x in (0.25, 0.75))
     assert not element.contains((0.2499, 0.5))
     assert element.centre_yx == (0.5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "is_same"),
+    [
+        (slice(0, 8), slice(None), True),  # the clock
+        (slice(50, 53), slice(0, 1), True),  # a cursor
+        (slice(50, 54), slice(0, 4), False),  # a check box
+    ],
+)
+def test_clock_and_cursor_leave_a_screen_as_it_was_but_a_check_box_does_not(rows, columns, is_same):
+    before = np.zeros((200, 100, 3), np.uint8)
+    after = before.copy()
+    after[rows, columns] = 200
+    assert is_same_screen(Screen(before), Screen(after)) is is_same_screen(Screen(after), Screen(before)) is is_same
+
+
+def test_screens_of_other_sizes_differ_and_noise_of_compression_is_no_change():
+    grey = np.full((40, 20, 3), 128, np.uint8)
+    assert is_same_screen(Screen(grey), Screen(grey + 24)) and not is_same_screen(Screen(grey), Screen(grey + 25))
+    assert not is_same_screen(Screen(grey), Screen(grey[:39]))
+
+
+def test_screens_without_pixels_are_compared_by_their_elements():
+    shown = Screen(None, (UiElement((0, 0, 1, 1), "Wi-Fi"),))
+    assert is_same_screen(shown, replace(shown)) and not is_same_screen(shown, Screen(None, ()))
+    assert not is_same_screen(shown, replace(shown, pixels=np.zeros((40, 20, 3), np.uint8)))
 
 
 def test_a_step_without_pixels_has_no_size_and_an_episode_is_as_long_as_its_steps():

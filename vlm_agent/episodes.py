@@ -55,6 +55,19 @@ KINDS_WITH_TOUCH = (ActionKind.DUAL_POINT, ActionKind.LONG_PRESS)
 KINDS_WITH_TEXT = (ActionKind.TYPE, ActionKind.OPEN_APP, ActionKind.ANSWER)
 """The types with a text: what is typed, the name of the app, the answer to the user."""
 
+_STATUS_BAR = 20
+"""The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
+
+_CHANGED_SHARE = 1 / 5000
+"""A screen counts as unchanged if at most this share of its pixels differs: a cursor blinks, a check box is larger.
+
+VisionTasker's published code compares structural similarity (above 0.90, and above 0.97 around the element), by which
+a switch in a long list may count as unchanged.
+"""
+
+_CHANGED_LEVELS = 24
+"""Colour levels by which a pixel must differ to count as changed: a screenshot may be compressed."""
+
 
 def is_same_text(first: str, second: str) -> bool:
     """Whether two texts are equal up to Unicode normalisation (NFC): an accented letter is one character or two."""
@@ -301,6 +314,27 @@ class Screen:
     activity: str = ""
     texts: ScreenTexts | None = None
     plan: PlanTexts | None = None
+
+
+def below_status_bar(pixels: np.ndarray) -> np.ndarray:
+    """A view of uint8 (height, width, 3) without the status bar, whose clock changes by itself."""
+    return pixels[len(pixels) // _STATUS_BAR :]
+
+
+def is_same_screen(first: Screen, second: Screen) -> bool:
+    """Whether two screens show the same, but for status bar, blinking cursor and noise of compression.
+
+    Without pixels, elements are compared.
+    """
+    if first.pixels is None or second.pixels is None:
+        return first.pixels is second.pixels and first.elements == second.elements
+    if first.pixels.shape != second.pixels.shape:
+        return False
+    before, after = below_status_bar(first.pixels), below_status_bar(second.pixels)
+    if np.array_equal(before, after):
+        return True
+    differs = np.abs(before.astype(np.int16) - after).max(axis=2, initial=0) > _CHANGED_LEVELS
+    return bool(differs.sum() <= _CHANGED_SHARE * differs.size)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,8 @@ from helpers.chat_server import Reply, completion, serving
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.agents.endpoint import EndpointAgent
 from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.agents.loading import agent_settings
+from vlm_agent.datasets.sources.traces import read_trace
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.online.runs import play
 from vlm_agent.evaluation.online.tasks import online_tasks
@@ -32,7 +34,25 @@ def test_a_served_model_whose_answers_are_not_actions_is_stopped(tmp_path):
     with serving(lambda *_: Reply("I would rather not")) as (url, requests):
         agent = EndpointAgent(ChatEndpoint(url, "model"), LANGUAGE)
         result = play("served", lambda _: agent, online_tasks(1, 0)[0], tmp_path / "t")
-    assert (result["reason"], result["unparsed"], len(requests)) == ("unparsed", 3, 3)
+    assert (result["reason"], result["unparsed"], result["calls"], len(requests)) == ("unparsed", 1, 1, 1)
+
+
+@pytest.mark.parametrize("kind", ["endpoint", "coat"])
+def test_the_seconds_of_a_run_are_those_of_its_replies_also_where_they_are_read_from_disk(tmp_path, kind):
+    """The server waits half a second before each reply, so a step with its reply cannot have less."""
+    texts = {"endpoint": "press home", "coat": '{"ACTION": "press_home"}'}
+    with serving(lambda *_: Reply(texts[kind], wait=0.5)) as (url, requests):
+        file = tmp_path / "agent.yaml"
+        file.write_text(f"agent: {kind}\nendpoint: {url}\nmodel: m\ncalls: {tmp_path / 'calls'}\n")
+        results = []
+        for name in ("first", "again"):
+            agent = agent_settings(str(file)).load()
+            results.append(play(name, lambda _, agent=agent: agent, online_tasks(1, 0)[0], tmp_path / name))
+    first, again = results
+    assert len(requests) == first["calls"] == again["calls"] and first["tokens"] == again["tokens"]
+    assert min(first["seconds"]["agent"], again["seconds"]["agent"]) >= 0.5 * len(requests) > 0
+    steps = zip(read_trace(tmp_path / "first").steps, read_trace(tmp_path / "again").steps, strict=True)
+    assert all(min(one.seconds["agent"], other.seconds["agent"]) >= 0.5 for one, other in steps)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,17 @@ class Phone:
             raise fault
 
 
+class FlickeringPhone(Phone):
+    """A phone whose screen changes by itself, as a clock does, so that no two inputs of the agent are equal."""
+
+    seen = 0
+
+    def screenshot(self):
+        screen = super().screenshot()
+        screen[0, 0] = self.seen = self.seen + 1
+        return screen
+
+
 def run(folder, agent, phone, limits=Limits(), guard=FREELY, **options):  # noqa: B008 (frozen)
     with TraceWriter(folder, Heading("1", "open the settings", "teller", "test")) as trace:
         return act(agent, phone, "open the settings", trace, guard, limits, **options)
@@ -80,6 +91,19 @@ def test_the_agent_gets_its_history_and_declares_the_end(tmp_path):
     assert [turn.answer.text for turn in history] == ["answer 1", "answer 2"]
     assert [turn.screen.pixels[0, 0, 0] for turn in history] == [0, 1]
     assert screen.pixels[0, 0, 0] == 2
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_turn_says_whether_its_action_changed_the_screen(tmp_path, frozen):
+    class Pages(Phone):
+        def screenshot(self):
+            return 100 * super().screenshot()
+
+    agent = ListAgent([*TAPS[:2], Action.complete()])
+    run(tmp_path / "trace", agent, Pages(frozen=frozen))
+    assert [[turn.changed for turn in history] for _, history, _ in agent.inputs] == [
+        [], [not frozen], [not frozen] * 2
+    ]  # fmt: skip
 
 
 def test_current_and_earlier_screens_have_elements_and_activity(tmp_path):
@@ -104,7 +128,7 @@ def test_an_agent_that_fails_to_answer_ends_the_run_and_the_trace_records_it(tmp
 
 def test_the_trace_is_the_executed_episode(tmp_path):
     agent = ListAgent([TAPS[0], None, TAPS[1], Action.complete()])
-    run(tmp_path / "trace", agent, Phone())
+    run(tmp_path / "trace", agent, FlickeringPhone())
     trace = read_trace(tmp_path / "trace")
     assert [step.outcome for step in trace.steps] == ["done", "unparsed", "done", "done"]
     assert [step.answer for step in trace.steps] == [f"answer {number}" for number in range(1, 5)]
@@ -112,7 +136,7 @@ def test_the_trace_is_the_executed_episode(tmp_path):
     assert trace.end["unparsed"] == 1
     episode = trace.episode()
     assert [step.action for step in episode.steps] == [*TAPS[:2], Action.complete()]
-    assert [step.screenshot[0, 0, 0] for step in episode.steps] == [0, 1, 2]
+    assert [step.screenshot[-1, 0, 0] for step in episode.steps] == [0, 1, 2]
     assert {step.activity for step in episode.steps} == {"org.shop/.Home"}
 
 
@@ -146,10 +170,33 @@ def test_screens_that_differ_only_in_the_status_bar_are_equal(tmp_path):
 
 
 def test_a_run_stops_after_consecutive_answers_that_are_not_actions(tmp_path):
-    phone = Phone()
+    phone = FlickeringPhone()
     ending = run(tmp_path / "a", ListAgent([None, None, TAPS[0], None, None, None]), phone, Limits(unparsed=3))
     assert (ending.reason, ending.unparsed, ending.steps) == ("unparsed", 5, 6)
     assert phone.done == [TAPS[0]]
+
+
+def test_the_same_is_not_asked_again_after_an_answer_that_is_not_an_action(tmp_path):
+    agent, phone = ListAgent([TAPS[0], None]), Phone()
+    ending = run(tmp_path / "trace", agent, phone, Limits(unparsed=3))
+    assert (ending.reason, ending.unparsed, ending.steps, len(agent.inputs)) == ("unparsed", 1, 2, 2)
+    assert (ending.tokens, ending.calls) == ((200, 6), 2)
+    assert ending.message == (
+        "the answer was not an action, and the screen is as it was: the same prompt would get the same answer"
+    )
+    assert read_trace(tmp_path / "trace").end["message"] == ending.message
+
+
+def test_elements_and_activity_that_change_are_another_question(tmp_path):
+    class Loading(Phone):
+        asked = 0
+
+        def elements(self):
+            self.asked += 1
+            return (UiElement((0, 0, 1, 1), "loading" if self.asked == 1 else "loaded"),)
+
+    agent = ListAgent([None, Action.complete()])
+    assert run(tmp_path / "trace", agent, Loading()).reason == "complete"
 
 
 def test_an_action_in_doubt_is_not_repeated(tmp_path):
@@ -230,7 +277,7 @@ def test_no_text_of_an_answer_can_corrupt_the_trace(tmp_path):
     text = 'line\nbreak "quote" \ud800 \x1b[2J \u202e ' + "x" * 20_000
     agent = ListAgent([None])
     agent.act = lambda *_: Answer(text, None)
-    run(tmp_path / "trace", agent, Phone())
+    run(tmp_path / "trace", agent, FlickeringPhone())
     trace = read_trace(tmp_path / "trace")
     assert len(trace.steps) == 3
     assert trace.steps[0].answer == text[:10_000].replace("\ud800", "?")

@@ -8,11 +8,15 @@ import pytest
 from helpers import tiny
 from helpers.chat_server import Reply, serving
 
+from vlm_agent.acting.guard import Guard
+from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.cli import FAILED, OK, main
-from vlm_agent.episodes import CoatTexts, Episode, UiElement
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import Heading
+from vlm_agent.episodes import Action, CoatTexts, Episode, UiElement
 
 SHOWN = tiny.episode(1)
 AGENTS = {
@@ -81,6 +85,56 @@ def test_under_grey_screens_no_request_depends_on_what_a_screen_shows(tmp_path, 
     assert grey == prompts(tmp_path, name, changed(SHOWN), "grey_screens")
     assert grey != prompts(tmp_path, name, SHOWN, None) != prompts(tmp_path, name, changed(SHOWN), None)
     assert "Clear cart" not in str(grey)
+
+
+class Phone:
+    """Its pages follow one another with each action, or with none if it is `frozen`."""
+
+    activity = "org.shop/.Page"
+
+    def __init__(self, frozen: bool) -> None:
+        self.frozen, self.page = frozen, 0
+
+    def screenshot(self) -> np.ndarray:
+        return np.full((200, 100, 3), 40 * self.page, np.uint8)
+
+    def elements(self) -> tuple[UiElement, ...]:
+        return (UiElement((0.1, 0.1, 0.8, 0.8), f"Page {self.page}"),)
+
+    def perform(self, action: Action) -> None:
+        self.page += not self.frozen
+
+
+ACTING = {
+    "vision_tasker": (
+        {"agent": "vision_tasker", "screen": "html"},
+        '{"action": "press", "key": "back"}',
+        ("nothing changed", "still the same"),
+    ),
+    "planner": (
+        {"agent": "dynamic_planning", "mode": "reflexion", "feedback": "screen", "screen": "html"},
+        '{"action_type": "navigate_back"}',
+        ("did not change the screen",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACTING)
+@pytest.mark.parametrize("control", [None, "grey_screens"])
+def test_whether_an_action_changed_the_screen_is_said_as_it_was_under_grey_screens_too(tmp_path, name, control):
+    settings, answer, sentences = ACTING[name]
+    for frozen in (False, True):
+        with serving(lambda *_: Reply(answer)) as (url, requests):
+            folder = tmp_path / str(frozen)
+            file = tmp_path / f"{frozen}.yaml"
+            file.write_text(json.dumps(settings | {"endpoint": url, "model": "m", "calls": str(folder)}))
+            agent = agent_settings(str(file)).load()
+            agent = agent if control is None else controlled(agent, CONTROLS[control])
+            with TraceWriter(folder / "trace", Heading("1", "go on", "agent", "phone")) as trace:
+                act(agent, Phone(frozen), "go on", trace, Guard(allow_purchases=True), Limits(steps=3, repeats=9))
+        texts = [str(request.body["messages"][-1]) for request in requests]
+        for sentence in sentences:
+            assert sentence not in texts[0] and (sentence in texts[-1]) is frozen
 
 
 def test_reports_say_what_grey_screens_hide_and_an_evaluation_that_hid_something_else_is_not_resumed(tmp_path, capsys):

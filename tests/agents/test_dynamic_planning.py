@@ -155,16 +155,15 @@ def test_reflexion_with_gold_feedback_asks_again_where_the_recorded_action_diffe
 
 def test_on_a_phone_reflexion_names_the_actions_that_left_the_screen_unchanged(tmp_path):
     screen, other = EPISODE.steps[0].screen, EPISODE.steps[1].screen
-    clock = replace(screen, pixels=screen.pixels.copy())
-    clock.pixels[:3] = 0  # the status bar
-    past = [Turn(shown, Answer("", action), action) for shown, action in (
-        (other, Action.press("back")), (screen, Action.press("home")), (clock, Action.tap(0.625, 0.5))
+    past = [Turn(shown, Answer("", action), action, changed=changed) for shown, action, changed in (
+        (other, Action.press("back"), True), (screen, Action.press("home"), False),
+        (screen, Action.tap(0.625, 0.5), False)
     )]  # fmt: skip
     model = Model()
     with serving(model) as (url, _):
         reflexion = agent(url, tmp_path, mode="reflexion", feedback="screen")
         reflexion.act("goal", past, screen)
-        reflexion.act("goal", past, other)
+        reflexion.act("goal", [*past[:2], replace(past[2], changed=True)], other)
         with pytest.raises(UserError, match="needs a phone"):
             reflexion.answer_episodes([EPISODE])
     first, second = (text_of(messages[-1]) for messages in model.of("action"))

@@ -16,9 +16,10 @@ from vlm_agent.agents import NoAnswerError, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
 from vlm_agent.agents.llm.client import ChatEndpoint, Completion, EndpointError
+from vlm_agent.agents.loading import agent_settings
 from vlm_agent.datasets.shards.images import decode_screen
 from vlm_agent.episodes import Action
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.online import evaluate_online
@@ -239,3 +240,13 @@ def test_replies_in_two_action_languages_do_not_mix_in_a_shared_folder_of_calls(
 def evaluated_in_language(folder, bins: int) -> None:
     settings = EndpointSettings(endpoint="http://localhost:1", model="vlm", action_language={"bins": bins})
     evaluate(settings, Benchmark(shards=folder / "shards", split="test"), folder / "out", Console(file=StringIO()))
+
+
+def test_a_language_of_numbers_that_no_prompt_shows_is_refused_and_the_agent_that_shows_them_is_named(tmp_path):
+    settings = {"endpoint": "http://localhost:1", "model": "vlm", "action_language": {"name": "element_index"}}
+    file = tmp_path / "agent.yaml"
+    file.write_text(json.dumps({"agent": "endpoint"} | settings))
+    with pytest.raises(UserError, match=r"element_index.*agent: dynamic_planning.*mode: none"):
+        agent_settings(str(file))
+    file.write_text(json.dumps({"agent": "dynamic_planning", "mode": "none", "screen": "picture"} | settings))
+    assert agent_settings(str(file)).language.build().numbers_elements

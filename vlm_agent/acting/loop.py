@@ -19,12 +19,11 @@ from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
 from vlm_agent.devices.errors import ActionInDoubtError, DeviceError
-from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement
+from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, below_status_bar, is_same_screen
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
 
-_STATUS_BAR = 20
-"""The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
+_SAME_AGAIN = "the answer was not an action, and the screen is as it was: the same prompt would get the same answer"
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Limits:
     """Limits of a run.
 
     A run stops after `steps` steps, when the same action on the same screen occurs for the `repeats`-th time, and after
-    `unparsed` consecutive answers that are not actions.
+    `unparsed` consecutive answers that are not actions, each on another screen: on the same one it stops at once.
     """
 
     steps: int = 30
@@ -47,7 +46,8 @@ class Ending:
     `reason`: complete or impossible if the agent declared it, otherwise the limit or guard that stopped the run (see
     `guard.py`). `steps`: the number of answers; `unparsed` of them were not actions, and `in_doubt` of the actions may
     or may not have been executed. `tokens`: (read, written) in total, `calls`: requests to a model; None if the agent
-    does not count them. `seconds`: seconds of screen, agent and action.
+    does not count them. `seconds`: seconds of screen, agent and action, of a reply from disk those until it was
+    received.
     """
 
     reason: str
@@ -114,7 +114,8 @@ class _Run:
     history: list[Turn] = field(default_factory=list)
     steps: int = 0
     unparsed: int = 0
-    unparsed_in_a_row: int = 0
+    unread: list[Screen] = field(default_factory=list)
+    """The screens since the last action, each with an answer that was not an action."""
     in_doubt: int = 0
     tokens: list[tuple[int, int] | None] = field(default_factory=list)
     calls: list[int | None] = field(default_factory=list)
@@ -133,9 +134,15 @@ class _Run:
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
         screen = Screen(pixels, elements, self.device.activity)
-        screen_time = time.perf_counter()
+        seconds = {"screen": time.perf_counter() - start}
+        if self.history:  # the effect of the last action, before a control hides the screens
+            last = self.history[-1]
+            self.history[-1] = replace(last, changed=not is_same_screen(last.screen, screen))
+        if any(_are_equal(screen, other) for other in self.unread):
+            return NO_ACTION, _SAME_AGAIN  # an agent has no other input
+        start = time.perf_counter()
         answer = self.agent.act(self.goal, tuple(self.history), screen)
-        seconds = {"screen": screen_time - start, "agent": time.perf_counter() - screen_time}
+        seconds["agent"] = time.perf_counter() - start + answer.seconds_on_disk
         if answer.failed is not None:
             raise NoAnswerError(answer.failed)
         for part, duration in seconds.items():
@@ -153,8 +160,8 @@ class _Run:
             self.trace.outcome(number, WITHHELD)
             return STOPPED, "stopped by a key"
         if answer.action is None:
-            return self._no_action(number)
-        self.unparsed_in_a_row = 0
+            return self._no_action(number, screen)
+        self.unread.clear()
         refusal = self._loop(pixels, answer.action)
         if refusal is None:
             refusal = self.guard.refusal(Proposal(number, self.goal, screen.activity, elements, answer.action))
@@ -165,17 +172,16 @@ class _Run:
         self.history.append(Turn(screen, answer, answer.action, answer.thoughts, is_in_doubt))
         return (answer.action.name, "") if answer.action.is_status else None
 
-    def _no_action(self, number: int) -> tuple[str, str] | None:
+    def _no_action(self, number: int, screen: Screen) -> tuple[str, str] | None:
         self.trace.outcome(number, UNPARSED)
         self.unparsed += 1
-        self.unparsed_in_a_row += 1
-        if self.unparsed_in_a_row < self.limits.unparsed:
+        self.unread.append(screen)
+        if len(self.unread) < self.limits.unparsed:
             return None
-        return NO_ACTION, f"{self.unparsed_in_a_row} consecutive answers were not actions"
+        return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions"
 
     def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
-        below_status_bar = np.ascontiguousarray(pixels[len(pixels) // _STATUS_BAR :])
-        key = (hashlib.sha256(below_status_bar.data).digest(), action)
+        key = (hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest(), action)
         self.repetitions[key] += 1
         if self.repetitions[key] < self.limits.repeats:
             return None
@@ -212,3 +218,11 @@ class _Run:
         counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
         self.trace.end(reason, message, **counts, tokens=tokens, seconds=ending.seconds)
         return ending
+
+
+def _are_equal(first: Screen, second: Screen) -> bool:
+    """Whether an agent sees the same, to the pixel."""
+    return np.array_equal(first.pixels, second.pixels) and (first.elements, first.activity) == (
+        second.elements,
+        second.activity,
+    )

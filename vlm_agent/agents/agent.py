@@ -55,7 +55,8 @@ class Answer:
     the step has no action. `reference_has_goal`: whether the nearest episode that the agent saw as an example has the
     same goal; None for an agent without such examples. `part`: an agent may take several actions from one reply of its
     model; the place of this action among them, 0 for the one for which the model was asked. `fenced`: the action was
-    read from a markdown code fence.
+    read from a markdown code fence. `seconds_on_disk`: the seconds of those replies that were read from disk, so that
+    nothing waited for them now; part of `usage.seconds`.
     """
 
     text: str
@@ -72,6 +73,7 @@ class Answer:
     step: str | None = None
     part: int = field(default=0, compare=False)
     fenced: bool = field(default=False, compare=False)
+    seconds_on_disk: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ class Turn:
     `answer` is None in a demonstration, where `action` is the demonstrated one. `thoughts`: the thought before the
     action and its description (`think` and `action` of `CoatTexts`), of the answer or of the demonstration; None
     without them. `in_doubt`: the connection broke, so that the action may or may not have been executed.
+
+    `changed`: whether the action changed the phone's screen, from what the phone showed and not what a control shows
+    of it; None if unknown, as in a demonstration, where the next screen is not the effect of an own action.
     """
 
     screen: Screen
@@ -88,6 +93,7 @@ class Turn:
     action: Action
     thoughts: CoatTexts | None = None
     in_doubt: bool = False
+    changed: bool | None = None
 
 
 class Agent(Protocol):

@@ -80,7 +80,15 @@ class EndpointAgent:
         action, box = self.language.decode(lines.action, screen), self.language.predicted_box(lines.action, screen)
         fenced = content is not None and action is not None
         return Answer(
-            completion.text, action, lines.thoughts, lines.plan, box=box, usage=usage, step=lines.step, fenced=fenced
+            completion.text,
+            action,
+            lines.thoughts,
+            lines.plan,
+            box=box,
+            usage=usage,
+            step=lines.step,
+            fenced=fenced,
+            seconds_on_disk=completion.seconds_on_disk,
         )
 
     def without_sight(self) -> "EndpointAgent | None":
@@ -133,8 +141,9 @@ def _pixels(screen: Screen) -> np.ndarray:
 class EndpointSettings(AgentSettings):
     """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server.
 
-    `past_screens`: the number of earlier screens in the prompt. `max_tokens`: limit of an answer. `concurrency`:
-    concurrent calls. The API key is read from the environment variable OPENAI_API_KEY.
+    `action_language`: one that does not write numbers of elements, which these prompts do not show. `past_screens`: the
+    number of earlier screens in the prompt. `max_tokens`: limit of an answer. `concurrency`: concurrent calls. The API
+    key is read from the environment variable OPENAI_API_KEY.
 
     `as_trained`: the run folder of the served model. The messages are then the turns of its training, with all earlier
     screens; action language, limit of an answer and control are those of the run.
@@ -163,6 +172,11 @@ class EndpointSettings(AgentSettings):
         fixed = [key for key in ("action_language", "past_screens", "max_tokens") if key in self.model_fields_set]
         if self.as_trained is not None and fixed:
             raise ValueError(f"remove {fixed[0]}; with as_trained it is that of the run")
+        if self.as_trained is None and self.action_language.build().numbers_elements:
+            raise ValueError(
+                f"action_language {self.action_language.name} writes numbers of elements, which the prompts of this "
+                "agent do not show; use agent: dynamic_planning with mode: none, which shows them, or another language"
+            )
         return self
 
     @property

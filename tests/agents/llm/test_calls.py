@@ -120,6 +120,58 @@ def test_the_cost_never_exceeds_the_limit_and_a_higher_limit_continues(tmp_path)
     assert len(requests) == 5
 
 
+IN_PARTS = json.dumps(
+    {
+        "choices": [{"message": {"content": [{"type": "text", "text": "tap"}]}}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 10},
+    }
+).encode()
+UNUSABLE = {
+    "content of another kind": (Reply(IN_PARTS), 10),
+    "content of another kind, without usage": (Reply([{"type": "text"}]), 16),
+    "broken off": (Reply("tap", cut=True), 16),
+    "too late": (Reply("tap", wait=0.6), 16),
+    "busy": (Reply(b"busy", 503), 0),
+    "of something else": (Reply(b"<html>log in</html>"), 0),
+}
+"""A reply that cannot be used, and the tokens that it costs: those that it states, or else at most `max_tokens`."""
+
+
+@pytest.mark.parametrize("fault", UNUSABLE)
+def test_replies_that_cannot_be_used_and_may_be_billed_count_now_and_for_later_commands(tmp_path, fault):
+    bad, tokens = UNUSABLE[fault]
+    price = Price(read=0, written=1_000_000)
+    with serving(lambda n, body: bad if n < 3 else reply()) as (url, requests):
+
+        def calls() -> Calls:
+            return Calls(ChatEndpoint(url, "vlm", 0.3, 2, lambda seconds: None), tmp_path, CallLimits(price=price))
+
+        first = calls()
+        with pytest.raises(CallError):
+            first.completion(ask("a"), 16)
+        assert f"cost {amount(2.0 * tokens)}" in first.spending()
+        assert ("2 replies of no use" in first.spending()) is bool(tokens)
+        second = calls()
+        second.completion(ask("a"), 16)
+        assert f"cost {amount(10.0 + tokens)}" in second.spending()
+        for later in (second, calls()):
+            assert tokens == 0 or f"cost with earlier commands {amount(10.0 + 3 * tokens)}" in later.spending()
+    assert len(requests) == 4
+    assert not list(tmp_path.rglob("*.asked"))
+
+
+@pytest.mark.parametrize("fault", [fault for fault, (_, tokens) in UNUSABLE.items() if tokens])
+def test_no_attempt_exceeds_the_limit_of_cost(tmp_path, fault):
+    bad, tokens = UNUSABLE[fault]
+    limits = CallLimits(price=Price(read=0, written=1_000_000), max_cost=2 * tokens + 16)
+    with serving(lambda n, body: bad) as (url, requests):
+        for number in range(2):
+            calls = Calls(ChatEndpoint(url, "vlm", 0.3, 9, lambda seconds: None), tmp_path, limits)
+            with pytest.raises(CostLimitError, match=f"cost {amount(3.0 * tokens)} of at most"):
+                calls.completion(ask(str(number)), 16)
+    assert len(requests) == 3
+
+
 def test_concurrent_calls_reserve_their_cost(tmp_path):
     """Replies of 10 tokens; four at once, of up to 20 tokens each, could cost 80, so only two fit into 45."""
     meeting = threading.Barrier(2, timeout=10)

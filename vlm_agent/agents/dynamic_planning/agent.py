@@ -27,7 +27,6 @@ from vlm_agent.agents.llm.references.nearest import References
 from vlm_agent.agents.llm.references.sources import Reference
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.agents.llm.steps.repair import RepairedCalls
-from vlm_agent.agents.llm.steps.unchanged import is_same
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
@@ -293,7 +292,7 @@ class DynamicPlanningAgent(PromptedAgent):
             messages += self._earlier_rounds(situation.goal, situation.history)
         paragraphs = self._memory(situation.history) if self.mode.first == "nothing" else {}
         if self.feedback == "screen":
-            paragraphs |= {"unchanged": _actions_without_effect(situation.history, situation.screen)}
+            paragraphs |= {"unchanged": _actions_without_effect(situation.history)}
         question = self.prompts.action_question
         return [
             *messages,
@@ -359,11 +358,11 @@ def _picture(screen: Screen, with_marks: bool) -> np.ndarray:
     return numbered(pixels, screen.elements or ()) if with_marks else pixels
 
 
-def _actions_without_effect(history: Sequence[Turn], screen: Screen) -> str:
+def _actions_without_effect(history: Sequence[Turn]) -> str:
     """The last actions, in words, since which the screen has not changed; empty if the last one changed it."""
     tried: list[str] = []
     for turn in reversed(history):
-        if not is_same(turn.screen, screen):
+        if turn.changed is not False:
             break
         tried.insert(0, action_in_words(turn.action, turn.screen))
     return ", then ".join(tried)

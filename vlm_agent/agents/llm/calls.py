@@ -7,8 +7,9 @@ A request is sent once: its reply is read from disk when the same model is asked
 later one. Models are the same if their names are, and the digests of their weights where these are known.
 
     FOLDER/3f/3f09….json     the reply to the request with that SHA-256, written before the reply is used
-    FOLDER/3f/3f09….asked    exists while the request is under way, and is locked by the thread that asks. After a kill
-                             it shows that a reply was lost, which may have been paid for
+    FOLDER/3f/3f09….asked    exists while the request is under way, and is locked by the thread that asks. Later it
+                             holds what replies of no use have cost: those that a killed process lost, and those that
+                             broke off, came too late, or were no completion
 
 Neither file holds the API key.
 """
@@ -27,7 +28,7 @@ from typing import Any, TextIO
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, Completion, EndpointError
+from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, Completion, EndpointError, Tokens
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import UserError
@@ -83,16 +84,19 @@ class Pace:
 
 @dataclass
 class _Totals:
-    """`spent`: calls of this process. `before`: calls of earlier processes, lost replies included. `reserved`: calls
-    under way, at most. `reused`: replies from disk. `repeated`: requests beyond the first of a call. `estimated`: calls
-    whose tokens the server did not report. `lost`: replies that a killed process received or waited for, and did not
-    write, and those that were discarded. `failed`: calls; `failures` of them since the last reply."""
+    """`spent`: requests of this process that were answered or may be billed. `before`: those of earlier processes, lost
+    replies included. `reserved`: calls under way, at most. `reused`: replies from disk. `repeated`: requests beyond the
+    first of a call. `unusable`: requests that may be billed, and whose replies were refused or did not arrive.
+    `estimated`: requests whose tokens the server did not report. `lost`: replies that a killed process received or
+    waited for, and did not write, and those that were of no use to earlier commands. `failed`: calls; `failures` of
+    them since the last reply."""
 
     before: Expense = field(default=Expense())
     spent: Expense = field(default=Expense())
     reserved: Expense = field(default=Expense())
     reused: int = 0
     repeated: int = 0
+    unusable: int = 0
     estimated: int = 0
     lost: int = 0
     failed: int = 0
@@ -135,7 +139,7 @@ class Calls:
                     return self._ask(path, marker, messages, max_tokens)
         with self._lock:
             self._totals.reused += 1
-        return reply
+        return replace(reply, from_disk=True)
 
     def stop(self) -> None:
         """Sends no further request, not even a repeated one, so that threads end with the reply that they wait for.
@@ -159,8 +163,7 @@ class Calls:
         path = self.path(messages, max_tokens)
         with _asking(path.with_suffix(MARKER)) as marker:
             if path.exists():
-                paid = _read(path)["paid"]
-                _write_marker(marker, _Marker(self.chat.model, 1, paid["read"], paid["written"]))
+                _write_marker(marker, self.chat.model, Expense(**_read(path)["paid"]))
                 path.unlink()
 
     def expected(self, messages: Sequence[Mapping[str, Any]], max_tokens: int, written: int) -> Expense:
@@ -177,6 +180,7 @@ class Calls:
             "replies from disk": totals.reused,
             "requests repeated": totals.repeated,
             "calls failed": totals.failed,
+            "replies of no use, counted in the cost" if price is not None else "replies of no use": totals.unusable,
             "calls with estimated tokens": totals.estimated,
             "earlier replies lost or of no use": totals.lost,
         }
@@ -193,20 +197,34 @@ class Calls:
         self.pace()
         if self._stopped.is_set():
             raise EndpointError("the command has been stopped; run it again to continue")
+        with self._lock:  # replies of no use cost money that the call did not reserve
+            self._check_cost()
 
     def _ask(self, path: Path, marker: TextIO, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
         expected = Expense(1, estimated_tokens(messages), max_tokens)
-        lost = _read_marker(marker)
+        model, earlier = self.chat.model, _read_marker(marker).expense
+        lost = earlier
+
+        def unusable(tokens: Tokens | None) -> None:
+            nonlocal lost
+            paid = Expense(1, *(tokens or (expected.read, expected.written)))
+            lost += paid
+            _write_marker(marker, model, lost + expected)
+            with self._lock:
+                self._totals.spent += paid
+                self._totals.unusable += 1
+                self._totals.estimated += tokens is None
+
         self._reserve(expected)
         try:
-            _write_marker(marker, _Marker(self.chat.model, lost.replies + 1, expected.read, expected.written))
+            _write_marker(marker, model, lost + expected)
             try:
-                reply = self._request(messages, max_tokens)
-            except EndpointError:
-                _write_marker(marker, lost)
+                reply = self._request(messages, max_tokens, unusable)
+            except (EndpointError, CostLimitError):
+                _write_marker(marker, model, lost)
                 raise
             paid = Expense(1, *(reply.tokens or (expected.read, text_tokens(reply.text))))
-            _write_reply(path, self.chat.model, reply, paid, lost.expense)
+            _write_reply(path, model, reply, paid, lost)
             path.with_suffix(MARKER).unlink(missing_ok=True)
         finally:
             with self._lock:
@@ -215,27 +233,33 @@ class Calls:
             self._totals.spent += paid
             self._totals.repeated += reply.calls - 1
             self._totals.estimated += reply.tokens is None
-            self._totals.lost += lost.replies
+            self._totals.lost += earlier.calls
             self._totals.failures = 0
         return reply
 
     def _reserve(self, expected: Expense) -> None:
         with self._lock:
-            totals, limits = self._totals, self.limits
-            if limits.max_cost is not None and limits.price is not None:
-                paid = totals.before + totals.spent
-                if (paid + totals.reserved + expected).money(limits.price) > limits.max_cost:
-                    raise CostLimitError(
-                        f"the calls in {self.folder} have cost {amount(paid.money(limits.price))} of at most "
-                        f"{amount(limits.max_cost)}, and the next one could exceed the limit; every reply is on disk: "
-                        "run the same command again with a higher --max-cost to continue"
-                    )
-            totals.reserved += expected
+            self._check_cost(expected)
+            self._totals.reserved += expected
 
-    def _request(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
+    def _check_cost(self, further: Expense = Expense()) -> None:  # noqa: B008 (frozen)
+        totals, limits = self._totals, self.limits
+        if limits.max_cost is None or limits.price is None:
+            return
+        paid = totals.before + totals.spent
+        if (paid + totals.reserved + further).money(limits.price) > limits.max_cost:
+            raise CostLimitError(
+                f"the calls in {self.folder} have cost {amount(paid.money(limits.price))} of at most "
+                f"{amount(limits.max_cost)}, and the next one could exceed the limit; every reply is on disk: "
+                "run the same command again with a higher --max-cost to continue"
+            )
+
+    def _request(
+        self, messages: Sequence[Mapping[str, Any]], max_tokens: int, unusable: Callable[[Tokens | None], None]
+    ) -> Completion:
         is_running = self._totals.spent.calls > 0
         try:
-            return _without_key(self.chat.completion(messages, max_tokens, is_running))
+            return _without_key(self.chat.completion(messages, max_tokens, is_running, unusable))
         except CallError as error:
             with self._lock:
                 self._totals.failed += 1
@@ -251,8 +275,8 @@ class Calls:
 
 @dataclass(frozen=True)
 class _Marker:
-    """A request under way, or its replies that were lost or discarded. `read` and `written`: tokens of one of them,
-    estimated where it was lost."""
+    """A request under way, and its replies that were lost, of no use or discarded. `read` and `written`: tokens of all
+    of them, estimated where the server did not state them."""
 
     model: str = ""
     replies: int = 0
@@ -261,7 +285,7 @@ class _Marker:
 
     @property
     def expense(self) -> Expense:
-        return Expense(1, self.read, self.written).times(self.replies)
+        return Expense(self.replies, self.read, self.written)
 
 
 @dataclass
@@ -298,11 +322,11 @@ def _marker(text: str) -> _Marker:
         return _Marker()
 
 
-def _write_marker(file: TextIO, marker: _Marker) -> None:
+def _write_marker(file: TextIO, model: str, paid: Expense) -> None:
     file.seek(0)
     file.truncate()
-    if marker.replies:
-        file.write(json.dumps(vars(marker)))
+    if paid.calls:
+        file.write(json.dumps(vars(_Marker(model, paid.calls, paid.read, paid.written))))
     file.flush()
 
 

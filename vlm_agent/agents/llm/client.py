@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 KEY = "OPENAI_API_KEY"
 
-_TRANSIENT = {408, 429, 500, 502, 503, 504}
+_TRANSIENT = {408, 409, 425, 429, *range(500, 600)} - {501, 505}
+"""Statuses of a server that is busy or failed. 520 to 530 are those of proxies, 529 is an overloaded model; only with
+501 and 505 does a server state that it will never answer such a request."""
+
 _LONGEST_WAIT = 60.0
 _MOST_TOKENS = 1 << 32  # A larger count cannot be one, and sums of such counts do not fit into a file of predictions.
 _MESSAGE_CHARACTERS = 300  # of a server's error message
@@ -35,28 +38,47 @@ class CallError(EndpointError):
     """The endpoint refused or failed this request; another request may succeed."""
 
 
-class _TransientError(Exception):
-    """Another attempt may succeed. `wait`: seconds until then, if the server named them (`Retry-After`)."""
+Tokens = tuple[int, int]
+"""(prompt, completion), as the server counts them."""
 
-    def __init__(self, message: str, wait: float | None = None) -> None:
+
+class _TransientError(Exception):
+    """Another attempt may succeed. `wait`: seconds until then, if the server named them (`Retry-After`).
+
+    `billed`: whether the model may have answered, so that the request may cost money; `tokens`: if they are known.
+    """
+
+    def __init__(
+        self, message: str, wait: float | None = None, billed: bool = False, tokens: Tokens | None = None
+    ) -> None:
         super().__init__(message)
-        self.wait = wait
+        self.wait, self.billed, self.tokens = wait, billed, tokens
 
 
 @dataclass(frozen=True)
 class Completion:
     """`text`: "" if the model returned none. `tokens`: (prompt, completion), None if the server does not report them.
 
-    `calls`: the number of requests, retries included. `seconds`: wall time, with the waits between them.
+    `calls`: the number of requests, retries included. `seconds`: wall time, with the waits between them. `from_disk`:
+    the reply was on disk (`Calls`), so that nothing waited for it.
     """
 
     text: str
-    tokens: tuple[int, int] | None = None
+    tokens: Tokens | None = None
     calls: int = 1
     seconds: float | None = field(default=None, compare=False)
+    from_disk: bool = field(default=False, compare=False)
+
+    @property
+    def seconds_on_disk(self) -> float:
+        return self.seconds if self.from_disk and self.seconds is not None else 0.0
 
 
 def _at_once() -> None:
+    pass
+
+
+def _uncounted(_: Tokens | None) -> None:
     pass
 
 
@@ -90,13 +112,20 @@ class ChatEndpoint:
         return self.completion(messages, max_tokens).text
 
     def completion(
-        self, messages: Sequence[Mapping[str, Any]], max_tokens: int, is_running: bool = False
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        max_tokens: int,
+        is_running: bool = False,
+        unusable: Callable[[Tokens | None], None] = _uncounted,
     ) -> Completion:
         """The model's reply at temperature 0.
 
         `is_running`: the server has answered before, so that one that cannot be reached may be restarting, and the
-        request is repeated. Raises CallError if the endpoint refuses this request or keeps failing, EndpointError if it
-        cannot be reached, has no such model, or rejects the key.
+        request is repeated. `unusable` is called after each request that the server may bill and whose reply was
+        refused, broke off, or came too late, with the tokens that this reply states, else None.
+
+        Raises CallError if the endpoint refuses this request or keeps failing, EndpointError if it cannot be reached,
+        has no such model, or rejects the key.
         """
         start = time.perf_counter()
         for attempt in range(1, self.attempts + 1):
@@ -105,6 +134,8 @@ class ChatEndpoint:
                 completion = _completion(self._post(messages, max_tokens, is_running), attempt)
                 return replace(completion, seconds=time.perf_counter() - start)
             except _TransientError as error:
+                if error.billed:
+                    unusable(error.tokens)
                 if attempt == self.attempts:
                     raise CallError(f"{self._address}: {error}, {attempt} times") from None
                 wait = min(2.0 ** (attempt - 1) if error.wait is None else error.wait, _LONGEST_WAIT)
@@ -184,7 +215,7 @@ class ChatEndpoint:
         """The body of the response. Raises _TransientError or EndpointError."""
         from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-        from vlm_agent.agents.llm.http import headers, is_broken_connection
+        from vlm_agent.agents.llm.http import headers, is_broken_connection, was_sent
 
         try:
             # The raw response, because other servers than OpenAI's omit or add headers and fields.
@@ -197,11 +228,12 @@ class ChatEndpoint:
             )
         except APIStatusError as error:
             raise self._refused(error) from None
-        except APITimeoutError:
-            raise _TransientError("no response in time") from None
+        except APITimeoutError as error:
+            raise _TransientError("no response in time", billed=was_sent(error)) from None
         except APIConnectionError as error:
             if is_broken_connection(error):
-                raise _TransientError(f"the connection broke ({type(error.__cause__).__name__})") from None
+                message = f"the connection broke ({type(error.__cause__).__name__})"
+                raise _TransientError(message, billed=was_sent(error)) from None
             if is_running:
                 raise _TransientError(f"the server cannot be reached any more ({error.__cause__})") from None
             raise EndpointError(
@@ -225,17 +257,20 @@ class ChatEndpoint:
 
 
 def _completion(body: bytes, calls: int) -> Completion:
+    tokens = None
     try:
         content = json.loads(body)
+        tokens = _tokens(content.get("usage"))
         text = content["choices"][0]["message"].get("content")
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        raise _TransientError(f"the response is not a chat completion: {_shown(body)}") from None
+        message = f"the response is not a chat completion: {_shown(body)}"
+        raise _TransientError(message, billed=tokens is not None, tokens=tokens) from None
     if text is not None and not isinstance(text, str):
-        raise _TransientError("the content of the completion is not text")
-    return Completion("" if text is None else text, _tokens(content.get("usage")), calls)
+        raise _TransientError("the content of the completion is not text", billed=True, tokens=tokens)
+    return Completion("" if text is None else text, tokens, calls)
 
 
-def _tokens(usage: object) -> tuple[int, int] | None:
+def _tokens(usage: object) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
     prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))

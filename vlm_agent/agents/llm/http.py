@@ -44,6 +44,11 @@ def is_broken_connection(error: Exception) -> bool:
     )
 
 
+def was_sent(error: Exception) -> bool:
+    """Whether the whole request was sent before its reply failed to arrive, so that a server may answer and bill it."""
+    return isinstance(error.__cause__, (httpx2.ReadTimeout, httpx2.ReadError, httpx2.RemoteProtocolError))
+
+
 _PLAIN = "identity"
 
 

@@ -105,6 +105,9 @@ class Replies:
             sum(seconds) if replies and len(seconds) == len(replies) else None,
         )
 
+    def seconds_on_disk(self) -> float:
+        return sum(reply.seconds_on_disk for reply in self.counted)
+
 
 @dataclass(frozen=True)
 class PromptedAgent:
@@ -143,7 +146,7 @@ class PromptedAgent:
         """`answer(replies)` with its usage, or the failed answer of a step whose call failed."""
         replies = Replies(self.calls, self.rehearsed)
         try:
-            return replace(answer(replies), usage=replies.usage())
+            return replace(answer(replies), usage=replies.usage(), seconds_on_disk=replies.seconds_on_disk())
         except CallError as error:
             return Answer("", None, failed=str(error))  # the cost of a whole step is unknown
 

@@ -65,7 +65,7 @@ class VisionTaskerAgent(PromptedAgent):
     def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
         example = None if self.nearest is None else self.nearest(goal)
         calls, shown = RepairedCalls(replies, self.prompts, self.max_tokens), self.show(screen)
-        messages = self.messages(goal, history, screen, shown, example)
+        messages = self.messages(goal, history, shown, example)
         try:
             answer = calls.read(messages, lambda text: self.read(text, shown), _TYPICAL, _TOKENS)
         except UnreadReplyError as error:
@@ -118,15 +118,15 @@ class VisionTaskerAgent(PromptedAgent):
         return Answer(last.text, action, thoughts, box=box, usage=_NO_COST, part=part)
 
     def messages(
-        self, goal: str, history: Sequence[Turn], screen: Screen, shown: ShownScreen, example: Example | None
+        self, goal: str, history: Sequence[Turn], shown: ShownScreen, example: Example | None
     ) -> list[dict[str, Any]]:
         """A line break in a goal or a demonstration cannot begin a paragraph."""
         prompts = self.prompts
-        same = lines_without_effect(prompts, history, screen, shown, self.show)
+        same = lines_without_effect(prompts, history, shown, self.show)
         paragraphs = {
             "goal": one_line(goal),
             "examples": "" if example is None else _example(prompts, example),
-            "actions": numbered_lines(history_lines(prompts, history, screen, self.show)),
+            "actions": numbered_lines(history_lines(prompts, history, self.show)),
             "unchanged": "; ".join(same),
             self.shown if self.shown != "marks" else "words": shown.description,
         }

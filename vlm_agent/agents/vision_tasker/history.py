@@ -3,19 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from vlm_agent.agents.agent import Turn
-from vlm_agent.agents.llm.steps.unchanged import is_same
 from vlm_agent.agents.vision_tasker.prompts import Prompts
 from vlm_agent.agents.vision_tasker.reading import Call
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.episodes import Action, ActionKind, Screen
 from vlm_agent.sentences.html import one_line
-
-CHANGED_SHARE = 1 / 5000
-"""A screen counts as unchanged if at most this share of its pixels differs: a cursor blinks, a check box is larger.
-
-VisionTasker's published code compares structural similarity (above 0.90, and above 0.97 around the element), by which
-a switch in a long list may count as unchanged.
-"""
 
 _BUTTONS = {ActionKind.PRESS_BACK: "back", ActionKind.PRESS_HOME: "home", ActionKind.PRESS_ENTER: "enter"}
 
@@ -55,28 +47,26 @@ def action_line(prompts: Prompts, action: Action, shown: Callable[[], ShownScree
     return _type_line(prompts, one_line(action.text)) if action.text else prompts.line_other
 
 
-def history_lines(
-    prompts: Prompts, history: Sequence[Turn], screen: Screen, show: Callable[[Screen], ShownScreen]
-) -> list[str]:
+def history_lines(prompts: Prompts, history: Sequence[Turn], show: Callable[[Screen], ShownScreen]) -> list[str]:
     """A line for each earlier answer of the agent, whatever actions it took, and for each demonstrated action.
 
     The line of an answer after which the screen was the same says so.
     """
     lines = []
-    for turns, after in _calls(history, screen):
+    for turns in _calls(history):
         line = _line(prompts, turns, show)
-        lines.append(f"{line} {prompts.no_effect}" if _changed_nothing(turns, after) else line)
+        lines.append(f"{line} {prompts.no_effect}" if _changed_nothing(turns) else line)
     return lines
 
 
 def lines_without_effect(
-    prompts: Prompts, history: Sequence[Turn], screen: Screen, shown: ShownScreen, show: Callable[[Screen], ShownScreen]
+    prompts: Prompts, history: Sequence[Turn], shown: ShownScreen, show: Callable[[Screen], ShownScreen]
 ) -> list[str]:
     """The agent's last answers since which the screen has not changed, with the number that a touched element has now;
     none if the last one changed it. `shown`: the current screen."""
     lines: list[str] = []
-    for turns, after in reversed(_calls(history, screen)):
-        if not _changed_nothing(turns, after):
+    for turns in reversed(_calls(history)):
+        if not _changed_nothing(turns):
             break
         action, line = turns[0].action, _line(prompts, turns, show)
         touches = action.is_tap or action.kind is ActionKind.LONG_PRESS
@@ -85,25 +75,19 @@ def lines_without_effect(
     return lines
 
 
-def _calls(history: Sequence[Turn], screen: Screen) -> list[tuple[list[Turn], Screen]]:
-    """The turns of each answer of the model, and the screen after them. A demonstrated action is by itself."""
+def _calls(history: Sequence[Turn]) -> list[list[Turn]]:
+    """The turns of each answer of the model. A demonstrated action is by itself."""
     calls: list[list[Turn]] = []
     for turn in history:
         if turn.answer is not None and turn.answer.part and calls:
             calls[-1].append(turn)
         else:
             calls.append([turn])
-    after = [*(turns[0].screen for turns in calls[1:]), screen]
-    return list(zip(calls, after, strict=False))  # without calls, nothing
+    return calls
 
 
-def _changed_nothing(turns: Sequence[Turn], after: Screen) -> bool:
-    """Whether no action of an own answer changed the screen. What a recorded screen shows next is not its effect."""
-    screens = [*(turn.screen for turn in turns[1:]), after]
-    return all(
-        turn.answer is not None and is_same(turn.screen, following, CHANGED_SHARE)
-        for turn, following in zip(turns, screens, strict=True)
-    )
+def _changed_nothing(turns: Sequence[Turn]) -> bool:
+    return all(turn.changed is False for turn in turns)
 
 
 def _line(prompts: Prompts, turns: Sequence[Turn], show: Callable[[Screen], ShownScreen]) -> str:

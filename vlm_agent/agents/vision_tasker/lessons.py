@@ -6,13 +6,14 @@ on no element is left out: the model could not name it. Histories are the record
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from vlm_agent.agents.agent import Answer, Turn
 from vlm_agent.agents.lessons import Lesson, lesson
 from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
-from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, recorded_screen
+from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, is_same_screen, recorded_screen
 
 if TYPE_CHECKING:
     from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
@@ -24,13 +25,15 @@ def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode]) -> Itera
         history: list[Turn] = []
         for number, step in enumerate(episode.steps):
             screen = recorded_screen(episode, number)
+            if history:
+                history[-1] = replace(history[-1], changed=not is_same_screen(history[-1].screen, screen))
             shown = agent.show(screen)
             reply = reply_of(step.action, shown)
             answer = Answer("", step.action)
             if reply is not None:
                 try:
                     answer = agent.read(reply, shown)
-                    yield lesson(agent.messages(episode.goal, history, screen, shown, None), reply)
+                    yield lesson(agent.messages(episode.goal, history, shown, None), reply)
                 except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
                     reply = None
             history.append(Turn(screen, answer, step.action, answer.thoughts))

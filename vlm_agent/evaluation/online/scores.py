@@ -19,6 +19,7 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
     - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_said` (written tokens), `calls`.
+      A reply from disk costs what it did when it was received, so a repeated task costs as much as a new one.
 
     The overall row averages tasks, not subsets. A ratio or mean without a denominator is None.
     """
