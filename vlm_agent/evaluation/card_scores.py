@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.checked_json import read_checked
+from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.plan import PLAN, job
@@ -38,23 +38,28 @@ def _is_online(folder: Path) -> bool:
 
 def _offline(name: str, folder: Path, digest: str) -> Scores:
     plan = job(folder).read_plan()
-    described, others = plan["described"], plan["given"]
-    _check_agent(folder, described, digest)
+    with job(folder).parsing_plan():
+        described, others = plan["described"], plan["given"]
+        _check_agent(folder, described, digest)
+        command = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", others["shards"]]
+        command += ["--split", described["split"]]
+        command += [] if described["limit"] is None else ["--limit", str(described["limit"])]
+        data = others["benchmark"] or Path(others["shards"]).absolute().name
+        revision = described["shards"]
     path = folder / "metrics.json"
     if not path.is_file():
         raise DatasetError(f"{folder} is not a finished evaluation; {_DAMAGED} to complete it")
     metrics = read_checked(path, _DAMAGED)
-    about = metrics[AGENT]["about"]
-    command = ["vlm-agent", "evaluate", "--checkpoint", name, "--shards", others["shards"], "--split", about["split"]]
-    command += [] if described["limit"] is None else ["--limit", str(described["limit"])]
-    return Scores(
-        data=others["benchmark"] or Path(others["shards"]).absolute().name,
-        split=about["split"],
-        about=f"{about['episodes']:,} of {about['episodes_in_split']:,} episodes of split {about['split']}",
-        revision=described["shards"],
-        rows=[(_shown(run, of_run), _shares(of_run)) for run, of_run in metrics.items()],
-        command=[*command, "--output", "OUT"],
-    )
+    with parsing(path, _DAMAGED):
+        about = metrics[AGENT]["about"]
+        return Scores(
+            data=data,
+            split=about["split"],
+            about=f"{about['episodes']:,} of {about['episodes_in_split']:,} episodes of split {about['split']}",
+            revision=revision,
+            rows=[(_shown(run, of_run), _shares(of_run)) for run, of_run in metrics.items()],
+            command=[*command, "--output", "OUT"],
+        )
 
 
 def _shares(of_run: Mapping[str, Any]) -> list[Share]:
@@ -70,19 +75,20 @@ def _shares(of_run: Mapping[str, Any]) -> list[Share]:
 
 def _online(name: str, folder: Path, digest: str) -> Scores:
     content = read_checked(folder / ONLINE, _DAMAGED)
-    about = content["about"]
-    _check_agent(folder, about, digest)
-    command = ["vlm-agent", "evaluate", "--online", "--checkpoint", name, "--tasks", str(about["tasks"])]
-    command += ["--seed", str(about["seed"]), *(["--long-screens"] if about.get("long_screens") else [])]
-    rows = {run: of_run[OVERALL] for run, of_run in content["runs"].items()}
-    return Scores(
-        data="simulated phone",
-        split=about["split"],
-        about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
-        revision=None,
-        rows=[(_shown(run), [Share("success", row["success"], row["interval"])]) for run, row in rows.items()],
-        command=[*command, "--output", "OUT"],
-    )
+    with parsing(folder / ONLINE, _DAMAGED):
+        about = content["about"]
+        _check_agent(folder, about, digest)
+        command = ["vlm-agent", "evaluate", "--online", "--checkpoint", name, "--tasks", str(about["tasks"])]
+        command += ["--seed", str(about["seed"]), *(["--long-screens"] if about.get("long_screens") else [])]
+        rows = {run: of_run[OVERALL] for run, of_run in content["runs"].items()}
+        return Scores(
+            data="simulated phone",
+            split=about["split"],
+            about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
+            revision=None,
+            rows=[(_shown(run), [Share("success", row["success"], row["interval"])]) for run, row in rows.items()],
+            command=[*command, "--output", "OUT"],
+        )
 
 
 def _shown(run: str, of_run: Mapping[str, Any] | None = None) -> str:
