@@ -10,6 +10,7 @@ import pytest
 from vlm_agent import demo
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.demo import MARKER, DemoError, claim
+from vlm_agent.errors import DatasetError
 from vlm_agent.peak_memory import PeakMemory
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -39,6 +40,20 @@ def test_the_quick_demo_runs_every_stage(tmp_path):
         for scorer in ("official", "strict"):
             assert set(summary[run][scorer]) == {"overall", *SUBSETS, "memory_goals"}
             assert 0 <= summary[run][scorer]["overall"] <= 100
+
+
+@pytest.mark.parametrize("content", [{}, [], {"tasks": [{}], "runs": []}, {"tasks": [], "runs": {"trained": {}}}])
+def test_results_of_another_shape_are_refused_with_their_name_and_a_remedy(tmp_path, content):
+    readers = {"online/online.json": (demo._success, demo._trace_to_draw), "evaluation/metrics.json": (demo._scores,)}
+    for name, reads in readers.items():
+        (tmp_path / name).parent.mkdir()
+        wrong = [1] if name.startswith("evaluation") else content  # an empty object is an evaluation without runs
+        (tmp_path / name).write_text(json.dumps(wrong))
+        for read in reads:
+            folder = tmp_path / "online" if read is demo._trace_to_draw else tmp_path
+            with pytest.raises(DatasetError, match=r"is damaged .*run the demo again") as refused:
+                read(folder)
+            assert str(tmp_path / name) in str(refused.value)
 
 
 def test_a_folder_with_other_files_is_refused(tmp_path):

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 
-from vlm_agent.checked_json import read_checked
+from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, ONLINE
@@ -158,29 +158,35 @@ def _episode_to_draw(shards: Path, aitw: Path) -> str:
 
 def _trace_to_draw(online: Path) -> Path:
     """The agent's longest successful task; without any success, its shortest task."""
-    runs = [task["runs"][AGENT] for task in read_checked(online / ONLINE, _REMEDY)["tasks"]]
-    successes = [run for run in runs if run["success"]]
-    chosen = max(successes, key=lambda run: run["steps"]) if successes else min(runs, key=lambda run: run["steps"])
-    return online / chosen["trace"]
+    content = read_checked(online / ONLINE, _REMEDY)
+    with parsing(online / ONLINE, _REMEDY):
+        runs = [task["runs"][AGENT] for task in content["tasks"]]
+        successes = [run for run in runs if run["success"]]
+        chosen = max(successes, key=lambda run: run["steps"]) if successes else min(runs, key=lambda run: run["steps"])
+        return online / chosen["trace"]
 
 
 def _success(output: Path) -> dict[str, dict]:
     """{run: {success: percent, interval: [percent, percent]}}, two decimals."""
-    runs = read_checked(output / "online" / ONLINE, _REMEDY)["runs"]
-    rows = {run: rows["overall"] for run, rows in runs.items()}
-    return {
-        run: {"success": round(row["success"], 2), "interval": [round(edge, 2) for edge in row["interval"]]}
-        for run, row in rows.items()
-    }
+    path = output / "online" / ONLINE
+    content = read_checked(path, _REMEDY)
+    with parsing(path, _REMEDY):
+        rows = {run: rows["overall"] for run, rows in content["runs"].items()}
+        return {
+            run: {"success": round(row["success"], 2), "interval": [round(edge, 2) for edge in row["interval"]]}
+            for run, row in rows.items()
+        }
 
 
 def _scores(output: Path) -> dict[str, dict]:
     """{run: {scorer: {overall, subset …, memory_goals: percent}}}, two decimals."""
-    metrics = read_checked(output / "evaluation" / "metrics.json", _REMEDY)
-    return {
-        run: {
-            scorer: {name: None if share is None else round(share, 2) for name, share in shares.items()}
-            for scorer, shares in headline(scores).items()
+    path = output / "evaluation" / "metrics.json"
+    metrics = read_checked(path, _REMEDY)
+    with parsing(path, _REMEDY):
+        return {
+            run: {
+                scorer: {name: None if share is None else round(share, 2) for name, share in shares.items()}
+                for scorer, shares in headline(scores).items()
+            }
+            for run, scores in metrics.items()
         }
-        for run, scores in metrics.items()
-    }

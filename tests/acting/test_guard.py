@@ -3,7 +3,6 @@
 import pytest
 
 from vlm_agent.acting.guard import OUTSIDE, PURCHASE, REFUSED, Guard, Proposal
-from vlm_agent.devices.android import is_launcher
 from vlm_agent.episodes import Action, UiElement
 
 ORDER = (UiElement((0.4, 0.4, 0.2, 0.2), "Place order"),)
@@ -64,19 +63,25 @@ def test_with_confirm_all_every_action_except_status_needs_one_confirmation():
         ("org.shopping/.Cart", False),
         ("org.mail/.Inbox", True),
         ("org.mail/.Settings", False),
+        ("org.mail/org.mail.Inbox", True),
+        ("org.pay/org.pay.Sheet", True),
+        ("org.pay/org.other.Sheet", False),
         ("org.launcher/.Home", True),
-        ("com.google.android.apps.nexuslauncher/.NexusLauncherActivity", True),
+        ("com.launchergames/.Pay", False),
+        ("com.bank.home/.Transfer", False),
         ("", False),
     ],
 )
 def test_actions_outside_the_permitted_apps_are_refused(activity, is_allowed):
-    guard = Guard(apps=["org.shop", "org.mail/.Inbox"])
+    guard = Guard(apps=["org.shop", "org.mail/.Inbox", "org.pay/.Sheet"], launcher="org.launcher")
     assert (reason(guard, proposal(activity=activity)) is None) is is_allowed
     assert reason(guard, proposal(Action.swipe((0.8, 0.5), (0.2, 0.5)), activity)) == (None if is_allowed else OUTSIDE)
     for button in ("back", "home"):
         assert reason(guard, proposal(Action.press(button), activity)) is None
 
 
-def test_a_package_that_ends_in_home_is_a_launcher_and_one_that_contains_it_is_not():
-    assert is_launcher("com.miui.home")
-    assert not is_launcher("com.homedepot")
+def test_on_a_phone_whose_launcher_is_unknown_only_the_permitted_apps_are_allowed():
+    guard = Guard(apps=["org.shop/org.shop.Cart"])
+    assert reason(guard, proposal(activity="org.launcher/.Home")) == OUTSIDE
+    assert reason(guard, proposal(activity="")) == OUTSIDE
+    assert reason(guard, proposal(activity="org.shop/.Cart")) is None

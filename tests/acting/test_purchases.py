@@ -1,5 +1,7 @@
 """Actions that could spend money are detected by the texts on the screen, the activity and the typed text."""
 
+import unicodedata
+
 import pytest
 
 from vlm_agent.acting.purchases import NEAR, purchase_reason
@@ -61,6 +63,41 @@ def test_chinese_words_are_detected_within_a_text(text, is_screen):
     assert (on(element, action=Action.tap(0.9, 0.9)) is not None) == is_screen
     assert purchase_reason(Action.tap(0.5, 0.5), f"帮我{text}", "", None) is not None
     assert on(UiElement((0.4, 0.4, 0.2, 0.2), "我的收藏")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "S’abonner",
+            "Confirmer l’achat",
+            "Confirmer l\u02bcachat",
+            "ＢＵＹ",
+            "￥1,200 を支払う",
+            "Zahlungs\u00adpflichtig bestellen",
+        ),
+        *(unicodedata.normalize("NFD", text) for text in ("Réserver", "Método de pago", "SATIN AL", "결제하기")),
+        *(
+            "Buy\u200bnow",
+            "Go Premium",
+            "Start subscription",
+            "Transfer",
+            "Send $50",
+            "Acquista ora",
+            "Paga",
+            "Assinar",
+        ),
+        *("Afrekenen", "Kup teraz", "Купить", "購入する", "구매하기"),
+    ],
+)
+def test_words_are_detected_in_the_spelling_and_languages_of_phones(text):
+    assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is not None
+
+
+def test_a_swipe_that_begins_on_a_purchase_button_is_detected():
+    slide = UiElement((0.8, 0.1, 0.1, 0.8), "Slide to pay")
+    assert "Slide to pay" in on(slide, action=Action.swipe((0.85, 0.15), (0.85, 0.85)))
+    assert on(slide, action=Action.swipe((0.5, 0.5), (0.85, 0.5))) is None
 
 
 @pytest.mark.parametrize("text", ["Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering"])

@@ -34,6 +34,7 @@ from PIL import Image
 
 from vlm_agent.devices.long_screen import LongScreen, stitch
 from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.devices.simulated_phone.apps.launcher import LAUNCHER
 from vlm_agent.episodes import Action, UiElement
 
 PHOTOS = Path(__file__).resolve().parents[2].parent / "shared/data/stitching"
@@ -126,7 +127,7 @@ def measure(phone: SimulatedPhone, rng: random.Random) -> Result:
         if action.is_tap:
             hit.append(key_at(phone, action))
 
-    device = LongScreen(phone, limit=50, record=record, warn=warnings.append)
+    device = LongScreen(phone, limit=50, launcher=LAUNCHER, record=record, warn=warnings.append)
     start = time.process_time()
     picture = device.screenshot()
     seconds = time.process_time() - start

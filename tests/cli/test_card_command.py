@@ -1,6 +1,7 @@
 """Model cards by the commands: train writes one, evaluate leaves it, card adds scores, merge writes its own."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,35 @@ def test_scores_of_another_model_and_unfinished_ones_are_refused(world, tmp_path
     (tmp_path / "none").mkdir()
     assert main(["card", str(folder / "run"), "--scores", str(tmp_path / "none")]) == FAILED
     assert "does not hold an evaluation" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        *(("metrics.json", content) for content in ({}, {"trained": {"about": []}}, {"trained": 7}, [1])),
+        *(("plan.json", content) for content in ({"described": {"agent": {}}}, {"described": [], "given": {}})),
+    ],
+)
+def test_files_of_another_shape_are_refused_with_their_name(world, tmp_path, capsys, name, content):
+    folder, _ = world
+    out = shutil.copytree(folder / "out", tmp_path / "out")
+    (out / name).write_text(json.dumps(content))
+    capsys.readouterr()
+    assert main(["card", str(folder / "run"), "--scores", str(out)]) == FAILED
+    error = capsys.readouterr().err
+    assert str(out / name) in error and "damaged" in error
+    assert "run the same evaluate command again" in error or "start again" in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_an_online_file_of_another_shape_is_refused_with_its_name(world, tmp_path, capsys):
+    folder, _ = world
+    for content in ({}, {"about": {}, "runs": {}}, {"about": {"agent": None}, "runs": {}}, []):
+        (tmp_path / "online.json").write_text(json.dumps(content))
+        capsys.readouterr()
+        assert main(["card", str(folder / "run"), "--scores", str(tmp_path)]) == FAILED
+        error = capsys.readouterr().err
+        assert f"{tmp_path / 'online.json'} is damaged" in error and "evaluate" in error
 
 
 def test_a_merged_checkpoint_has_a_card_in_place_of_that_of_peft(tmp_path):

@@ -1,6 +1,7 @@
 """Card numbers in texts."""
 
 import random
+import unicodedata
 
 import pytest
 
@@ -67,6 +68,20 @@ def test_other_texts_stay(text):
     ],
 )
 def test_names_of_fields_for_secrets(name):
+    assert names_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            unicodedata.normalize("NFD", name)
+            for name in ("Contraseña", "Código de seguridad", "비밀번호", "パスワード")
+        ),
+        *("ＰＩＮ", "ﾊﾟｽﾜｰﾄﾞ", "ŞİFRE", "KART NUMARASI", "Pass\u00adwort", "ПАРОЛЬ"),
+    ],
+)
+def test_names_of_fields_for_secrets_in_any_spelling_of_unicode(name):
     assert names_secret(name)
 
 

@@ -62,6 +62,17 @@ def test_the_start_page_lists_every_kind_with_its_headline(server):
     assert "damaged (Expecting" in page
 
 
+def test_a_served_model_is_listed_by_the_name_that_its_evaluation_records(output, server):
+    plan = {"described": {"runs": ["trained", "grey_screens"]}, "given": {"label": "a served model"}}
+    (output / "evaluation" / "plan.json").write_text(json.dumps(plan))
+    about = {"about": {"label": "another served model"}, "runs": {"trained": {"overall": {"successes": 7, "tasks": 9}}}}
+    (output / "online" / "online.json").write_text(json.dumps(about))
+    page = request(server, "GET", "/")[2].decode()
+    assert "a served model: 67.5 %" in page
+    assert "another served model: 7 of 9" in page
+    assert "trained: " not in page
+
+
 def test_hostile_texts_are_escaped(server):
     for path in ("/", "/trace/online/agent/00000"):
         status, _, page = request(server, "GET", path)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vlm_agent.acting.purchases import purchase_reason
-from vlm_agent.devices.android import is_launcher
+from vlm_agent.devices.android import short_component
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 PURCHASE, OUTSIDE, REFUSED = "purchase", "outside_apps", "refused"
@@ -35,19 +35,21 @@ class Guard:
 
     `ask`: asks a person a question and returns whether the answer is yes. Without it, every action that needs
     confirmation is refused. `confirm_all`: every action except a status action needs confirmation. `allow_purchases`:
-    actions that could spend money need no confirmation.
+    actions that could spend money need no confirmation. `launcher`: the package of the phone's home screen; None if it
+    is not known.
     """
 
     ask: Callable[[str], bool] | None = None
     confirm_all: bool = False
     apps: Sequence[str] | None = None
     allow_purchases: bool = False
+    launcher: str | None = None
 
     def refusal(self, proposal: Proposal) -> tuple[str, str] | None:
         """(reason, message) if the action is refused, else None."""
         if proposal.action.is_status:
             return None
-        if self.apps is not None and not _is_inside(proposal, self.apps):
+        if self.apps is not None and not _is_inside(proposal, self.apps, self.launcher):
             activity = proposal.activity or "an app of unknown name"
             return OUTSIDE, f"{activity} is not one of the permitted apps: {', '.join(self.apps)}"
         purchase = None
@@ -65,8 +67,9 @@ class Guard:
         return self.ask is not None and self.ask(question)
 
 
-def _is_inside(proposal: Proposal, apps: Sequence[str]) -> bool:
+def _is_inside(proposal: Proposal, apps: Sequence[str], launcher: str | None) -> bool:
     if proposal.action.kind in _LEAVING:
         return True
     package = proposal.activity.partition("/")[0]
-    return is_launcher(package) or package in apps or proposal.activity in apps
+    activity = short_component(proposal.activity)
+    return package == launcher or package in apps or activity in map(short_component, apps)

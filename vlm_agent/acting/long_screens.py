@@ -33,4 +33,4 @@ def long_screen(
         refusal = (silent if own.looks else guard).refusal(proposal)
         return None if refusal is None else refusal[1]
 
-    return LongScreen(device, permit=permit, record=trace.device_action, warn=warn)
+    return LongScreen(device, launcher=guard.launcher, permit=permit, record=trace.device_action, warn=warn)

@@ -1,49 +1,72 @@
 """Detects actions that could spend money, by the words on the screen.
 
 This filter gives no guarantee. It reads the activity, the texts on the screen and the typed text. It misses buttons
-without text, and languages that are not in the lists below.
+without text, prices alone, words that are not in the lists below, and other languages.
 """
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
-from vlm_agent.episodes import Action, ActionKind, UiElement
+from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement
+from vlm_agent.texts.folding import fold
 from vlm_agent.texts.secrets import has_card
 
 ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
 """Parts of an activity's name. On such a screen every action could spend money."""
 
 SCREENS = (
+    # English
     *("card number", "confirm and pay", "confirm order", "confirm purchase", "cvc", "cvv", "expiry date", "pay by"),
     *("pay now", "pay with", "payment details", "payment method", "place order", "place your order", "review order"),
+    # German
     *("jetzt bezahlen", "kartennummer", "kostenpflichtig bestellen", "zahlungsart", "zahlungspflichtig bestellen"),
-    *("confirmar compra", "método de pago", "número de tarjeta", "realizar pedido"),
-    *("confirmer l'achat", "mode de paiement", "numéro de carte", "passer la commande"),
+    *("confirmar compra", "método de pago", "número de tarjeta", "realizar pedido"),  # Spanish
+    *("confirmer l'achat", "mode de paiement", "numéro de carte", "passer la commande"),  # French
+    *("conferma ordine", "metodo di pagamento", "numero di carta"),  # Italian
+    *("finalizar compra", "forma de pagamento", "método de pagamento", "número do cartão"),  # Portuguese
+    *("betaalmethode", "kaartnummer"),  # Dutch
+    *("metoda płatności", "numer karty"),  # Polish
+    *("номер карты", "способ оплаты"),  # Russian
+    *("kart numarası", "ödeme yöntemi"),  # Turkish
 )
 """Words in a text on the screen. On such a screen every action could spend money."""
 
 BUTTONS = (
-    *("book now", "buy", "check out", "checkout", "donate", "order", "order now", "pay", "proceed to checkout"),
-    *("purchase", "rent", "reserve", "send money", "start free trial", "subscribe", "top up", "upgrade"),
-    *("abonnieren", "bestellen", "bezahlen", "buchen", "jetzt kaufen", "kaufen", "zur kasse"),
-    *("abonar", "comprar", "comprar ahora", "pagar", "reservar", "suscribirse"),
-    *("acheter", "commander", "payer", "réserver", "s'abonner"),
+    # English
+    *("book now", "buy", "check out", "checkout", "donate", "order", "order now", "pay", "premium"),
+    *("proceed to checkout", "purchase", "rent", "reserve", "send $", "send £", "send €", "send money"),
+    *("start free trial", "subscribe", "subscription", "top up", "transfer", "upgrade"),
+    *("abonnieren", "bestellen", "bezahlen", "buchen", "jetzt kaufen", "kaufen", "zur kasse"),  # German
+    *("abonar", "comprar", "comprar ahora", "pagar", "reservar", "suscribirse"),  # Spanish
+    *("acheter", "commander", "payer", "réserver", "s'abonner"),  # French
+    *("abbonati", "acquista", "compra", "ordina ora", "paga", "prenota"),  # Italian
+    *("assinar", "comprar agora", "fazer pedido"),  # Portuguese
+    *("afrekenen", "betalen", "kopen"),  # Dutch
+    *("kup", "zamów", "zapłać"),  # Polish
+    *("заказать", "купить", "оплатить"),  # Russian
+    *("satın al", "öde"),  # Turkish
 )
-"""Words in the text of a tapped element, or in the goal if the phone reports no elements."""
+"""Words in the text of a touched element, or in the goal if the phone reports no elements."""
 
-CHINESE_SCREENS = (
-    *("付款方式", "支付方式", "确认支付", "确认付款", "确认订单"),
+UNSPACED_SCREENS = (
+    *("付款方式", "支付方式", "确认支付", "确认付款", "确认订单"),  # Chinese
     *("提交订单", "收银台", "银行卡号", "支付密码"),
+    *("支払い方法", "注文を確定"),  # Japanese
+    *("결제수단", "카드번호"),  # Korean
 )
-CHINESE_BUTTONS = (
-    *("购买", "支付", "付款", "下单", "结算", "充值", "续费", "预订", "打赏", "转账", "开通会员"),
+UNSPACED_BUTTONS = (
+    *("购买", "支付", "付款", "下单", "结算", "充值", "续费", "预订", "打赏", "转账", "开通会员"),  # Chinese
     *("抢购", "订购", "购票", "买单", "结账", "红包", "提现"),
     *("購買", "下單", "結帳", "結算", "訂購", "買單", "轉帳", "儲值", "預訂"),
+    *("支払う", "注文する", "購入"),  # Japanese
+    *("결제하기", "구매", "주문하기"),  # Korean
 )
-"""The same in Chinese, as parts of a text, because it has no spaces between words. They also name harmless things."""
+"""The same in Chinese, Japanese and Korean, as parts of a text, because words need not have spaces between them. They
+also name harmless things."""
 
 NEAR = 0.02
-"""The margin around an element in which a tap counts as a tap on it, in screen fractions.
+"""The margin around an element in which a touch counts as a touch of it, in screen fractions.
 
 A button is larger than its text.
 """
@@ -59,7 +82,7 @@ _HARMLESS = (
 )
 """Action kinds that do not touch or fill in anything on the screen."""
 
-_WORDS = re.compile(r"[\w']+")
+_WORDS = re.compile(r"[\w']+|[$£€]")
 
 
 def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence[UiElement] | None) -> str | None:
@@ -75,7 +98,7 @@ def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence
     if has_card(action.text):
         return "the typed text looks like a card number"
     if not elements:
-        word = _word_in(goal, (*BUTTONS, *SCREENS), (*CHINESE_BUTTONS, *CHINESE_SCREENS))
+        word = _word_in(goal, (*BUTTONS, *SCREENS), (*UNSPACED_BUTTONS, *UNSPACED_SCREENS))
         return (
             None
             if word is None
@@ -85,22 +108,29 @@ def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence
 
 
 def _reason_by_elements(action: Action, elements: Sequence[UiElement]) -> str | None:
-    touches = action.is_tap or action.kind is ActionKind.LONG_PRESS
+    # A swipe counts by where it begins: "Slide to pay". A page that is scrolled by such a button asks, too.
+    touches = action.kind in KINDS_WITH_TOUCH
     for element in elements:
-        if _word_in(element.text, SCREENS, CHINESE_SCREENS) is not None:
+        if _word_in(element.text, SCREENS, UNSPACED_SCREENS) is not None:
             return f"the screen shows {element.text[:80]!r}"
-        is_button = _word_in(element.text, BUTTONS, CHINESE_BUTTONS) is not None
+        is_button = _word_in(element.text, BUTTONS, UNSPACED_BUTTONS) is not None
         if touches and is_button and _is_near(element, action.touch_yx):
-            return f"the tapped element is {element.text[:80]!r}"
+            return f"the touched element is {element.text[:80]!r}"
     return None
 
 
 def _word_in(text: str, words: Sequence[str], parts: Sequence[str]) -> str | None:
-    """The first of `words` that `text` contains as whole words, in any case, or else of `parts` that it contains."""
-    normalised = " ".join(("", *_WORDS.findall(text.casefold()), ""))
-    found = next((word for word in words if f" {word} " in normalised), None)
-    without_spaces = "".join(text.split())
-    return found or next((part for part in parts if part in without_spaces), None)
+    """The first of `words` that `text` contains as whole words, in any spelling of `fold`, or else of `parts` that it
+    contains."""
+    spaced = _spaced(text)
+    found = next((word for word in words if _spaced(word) in spaced), None)
+    without_spaces = "".join(fold(text).split())
+    return found or next((part for part in parts if fold(part) in without_spaces), None)
+
+
+@lru_cache(maxsize=1024)
+def _spaced(text: str) -> str:
+    return " ".join(("", *_WORDS.findall(fold(text)), ""))
 
 
 def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:

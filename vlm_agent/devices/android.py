@@ -7,6 +7,7 @@ KEYBOARD_BROADCAST = "ADB_INPUT_B64"
 """The intent action of this broadcast. Its extra `msg` is the text, encoded in UTF-8 and base64."""
 
 
-def is_launcher(package: str) -> bool:
-    """Whether the package is a launcher, by its name: the launchers of nearly all manufacturers contain these words."""
-    return "launcher" in package.casefold() or package.endswith(".home")
+def short_component(component: str) -> str:
+    """`package/.Class` for `package/package.Class`, as Android shortens it."""
+    package, _, name = component.partition("/")
+    return f"{package}/{name.removeprefix(package)}" if name.startswith(f"{package}.") else component

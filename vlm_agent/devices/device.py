@@ -71,6 +71,7 @@ class OpenedDevice:
     `name` identifies it in traces. `task` is the task that it is set up for, or None. `replay_address` is the task's
     address if the device is deterministic, that is, if the same actions always produce the same screens; otherwise
     None. `packages` lists the packages of the apps that the phone has or can install; None if it cannot tell.
+    `launcher` is the package of the home screen; None if it is not known.
     """
 
     device: Device
@@ -78,6 +79,7 @@ class OpenedDevice:
     task: DeviceTask | None = None
     replay_address: str | None = None
     packages: Callable[[], Collection[str]] | None = None
+    launcher: str | None = None
 
 
 @dataclass(frozen=True)

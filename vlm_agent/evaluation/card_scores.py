@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.agents.controls import CONTROLS
-from vlm_agent.checked_json import read_checked
+from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.card_command import offline_command, online_command
 from vlm_agent.evaluation.identity import AGENT
@@ -38,23 +38,27 @@ def _is_online(folder: Path) -> bool:
 
 def _offline(run: Path, folder: Path, digest: str) -> Scores:
     plan = job(folder).read_plan()
-    described, others = plan["described"], plan["given"]
-    _check_agent(folder, described, digest)
+    with job(folder).parsing_plan():
+        described, others = plan["described"], plan["given"]
+        _check_agent(folder, described, digest)
+        command = offline_command(str(run), run.absolute().name, plan)
+        data = others["benchmark"] or Path(others["shards"]).absolute().name
+        revision = described["shards"]
     path = folder / "metrics.json"
     if not path.is_file():
         raise DatasetError(f"{folder} is not a finished evaluation; {_DAMAGED} to complete it")
     metrics = read_checked(path, _DAMAGED)
-    about = metrics[AGENT]["about"]
-    command = offline_command(str(run), run.absolute().name, plan)
-    return Scores(
-        data=others["benchmark"] or Path(others["shards"]).absolute().name,
-        split=about["split"],
-        about=_about(about),
-        revision=described["shards"],
-        rows=[(_shown(name, of_run), _shares(of_run)) for name, of_run in metrics.items()],
-        command=command.words,
-        notes=command.notes,
-    )
+    with parsing(path, _DAMAGED):
+        about = metrics[AGENT]["about"]
+        return Scores(
+            data=data,
+            split=about["split"],
+            about=_about(about),
+            revision=revision,
+            rows=[(_shown(name, of_run), _shares(of_run)) for name, of_run in metrics.items()],
+            command=command.words,
+            notes=command.notes,
+        )
 
 
 def _about(about: Mapping[str, Any]) -> str:
@@ -76,20 +80,21 @@ def _shares(of_run: Mapping[str, Any]) -> list[Share]:
 
 def _online(run: Path, folder: Path, digest: str) -> Scores:
     content = read_checked(folder / ONLINE, _DAMAGED)
-    about = content["about"]
-    _check_agent(folder, about, digest)
-    controls = [name for name in content["runs"] if name in CONTROLS]
-    command = online_command(str(run), run.absolute().name, about, controls)
-    rows = {name: of_run[OVERALL] for name, of_run in content["runs"].items()}
-    return Scores(
-        data="simulated phone",
-        split=about["split"],
-        about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
-        revision=None,
-        rows=[(_shown(name), [Share("success", row["success"], row["interval"])]) for name, row in rows.items()],
-        command=command.words,
-        notes=command.notes,
-    )
+    with parsing(folder / ONLINE, _DAMAGED):
+        about = content["about"]
+        _check_agent(folder, about, digest)
+        controls = [name for name in content["runs"] if name in CONTROLS]
+        command = online_command(str(run), run.absolute().name, about, controls)
+        rows = {name: of_run[OVERALL] for name, of_run in content["runs"].items()}
+        return Scores(
+            data="simulated phone",
+            split=about["split"],
+            about=f"{about['tasks']:,} tasks of split {about['split']}, seed {about['seed']}",
+            revision=None,
+            rows=[(_shown(name), [Share("success", row["success"], row["interval"])]) for name, row in rows.items()],
+            command=command.words,
+            notes=command.notes,
+        )
 
 
 def _shown(run: str, of_run: Mapping[str, Any] | None = None) -> str:

@@ -21,8 +21,10 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
+from vlm_agent.texts.folding import fold
 
 MASK = "•" * 8
 """Replaces a secret, of whatever length."""
@@ -41,7 +43,7 @@ WORDS = (
     *("пароль", "пин-код", "номер карты"),
     *("şifre", "parola", "kart numarası"),
 )
-"""Whole words in the name of a field for passwords or card numbers, in any case."""
+"""Whole words in the name of a field for passwords or card numbers, in any spelling of `fold`."""
 
 UNSPACED_WORDS = (
     *("密码", "密碼", "口令", "卡号", "卡號", "安全码", "安全碼"),
@@ -106,10 +108,8 @@ def names_secret(text: str) -> bool:
     """Whether the name of a field says that its content is a secret; also True for a content shown as dots."""
     if len(text) >= 2 and set(text.replace(" ", "")) <= _DOTS:
         return True
-    words = _spaced(text)
-    return any(f" {' '.join(_PIECE.findall(word))} " in words for word in WORDS) or any(
-        word in text for word in UNSPACED_WORDS
-    )
+    words, folded = _spaced(text), fold(text)
+    return any(_spaced(word) in words for word in WORDS) or any(fold(word) in folded for word in UNSPACED_WORDS)
 
 
 @dataclass(frozen=True)
@@ -191,8 +191,9 @@ def _has_name(elements: Iterable[UiElement]) -> bool:
     return any(names_secret(element.text) for element in elements)
 
 
+@lru_cache(maxsize=1024)
 def _spaced(text: str) -> str:
-    return " ".join(("", *_PIECE.findall(text.casefold()), ""))
+    return " ".join(("", *_PIECE.findall(fold(text)), ""))
 
 
 def _is_secret_activity(activity: str) -> bool:

@@ -14,6 +14,8 @@ from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.sources.traces import HEADING, read_trace
 from vlm_agent.drawing.trace_steps import outcomes_in_words
 from vlm_agent.errors import UserError
+from vlm_agent.evaluation.identity import AGENT, name_in_tables
+from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
 from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE
 from vlm_agent.models.run_layout import trained
 from vlm_agent.training.run_folder.status import read_status
@@ -90,7 +92,8 @@ def _evaluation(folder: Path) -> str:
     for run, scores in runs.items():
         scorers = [scores[scorer]["overall"] for scorer in ("official", "strict") if scorer in scores]
         if scorers:
-            lines.append(f"{_words(run)}: " + ", ".join(map(_share, scorers)))
+            name = recorded_name(folder / predictions_name(run)) or run
+            lines.append(f"{_words(name)}: " + ", ".join(map(_share, scorers)))
     return "\n".join(lines)
 
 
@@ -101,8 +104,9 @@ def _share(overall: Mapping[str, Any]) -> str:
 
 
 def _online(folder: Path) -> str:
-    runs = read_checked(folder / "online.json", _REMEDY)["runs"]
-    overall = {run: scores["overall"] for run, scores in runs.items()}
+    content = read_checked(folder / "online.json", _REMEDY)
+    label = content.get("about", {}).get("label", AGENT)  # earlier versions did not record it
+    overall = {name_in_tables(run, label): scores["overall"] for run, scores in content["runs"].items()}
     return "\n".join(
         ["success", *(f"{_words(run)}: {score['successes']} of {score['tasks']}" for run, score in overall.items())]
     )

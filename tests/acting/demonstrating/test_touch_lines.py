@@ -95,10 +95,65 @@ def test_a_text_that_was_never_read_is_not_invented():
     assert lines_of(Observed(actions, screen())).lines == ("tap 'Search'", "type a text into 'Search'")
 
 
-def test_touches_whose_screen_was_not_read_are_points_and_counted():
+def test_touches_whose_screen_was_not_read_have_no_point_and_are_counted():
     found = lines_of(Observed([ObservedAction(tap(0), None), ObservedAction(tap(1), MENU)]))
-    assert found.lines == ("tap the point (500, 40)", "tap 'Install' (1 of 2)")
+    assert found.lines == ("tap an unknown point", "tap 'Install' (1 of 2)")
     assert found.unread == 1
+
+
+FAST = [ObservedAction(Action.tap(y, x), None) for y, x in [(0.8, 0.2), (0.72, 0.25), (0.88, 0.45), (0.5, 0.35)]]
+"""Keys that are tapped faster than the screen is read."""
+
+
+@pytest.mark.parametrize("shown", [None, "hi7-go"], ids=["password", "plain"])
+def test_a_password_typed_faster_than_the_screen_is_read_is_masked(shown):
+    form = screen(row(1, "Password"), row(5, "Sign in"))
+    typed = screen(row(1, "Password"), row(5, "Sign in"), keyboard=True, typing=TypingField("Password", shown))
+    found = lines_of(Observed([ObservedAction(tap(1), form), *FAST, ObservedAction(tap(5), typed)], typed))
+    assert found.lines == ("tap 'Password'", f"type '{MASK}' into 'Password'", "tap 'Sign in'")
+    assert (found.masked, found.unread) == (1, 0)
+
+
+def test_fast_touches_after_a_pin_page_are_masked():
+    page = screen(row(1, "Enter your PIN"))
+    found = lines_of(Observed([ObservedAction(tap(3), page), *FAST], screen(row(0, "Welcome"))))
+    assert found.lines == ("tap the point (500, 340)", f"type '{MASK}'")
+
+
+@pytest.mark.parametrize("touches", [1, 4])
+def test_a_pin_on_a_page_that_was_never_read_leaves_neither_its_points_nor_its_length(touches):
+    before, after = screen(row(0, "Log in")), ObservedAction(tap(0), screen(row(0, "Welcome")))
+    found = lines_of(Observed([ObservedAction(tap(0), before), *FAST[:touches], after]))
+    assert found.lines == ("tap 'Log in'", "tap an unknown point", "tap 'Welcome'")
+    assert found.unread == touches
+
+
+@pytest.mark.parametrize("name", ["Password", ""])
+def test_keys_that_may_have_moved_to_a_password_are_masked(name):
+    """The keyboard's key for the next field was not read; the phone shows the password as plain text."""
+    form = (row(0, "Email"), row(1, "Password"))
+    email = screen(*form, keyboard=True, typing=TypingField("Email", ""))
+    later = screen(*form, keyboard=True, typing=TypingField(name, "hi7"))
+    actions = [ObservedAction(tap(0), screen(*form)), ObservedAction(Action.tap(0.8, 0.5), email), *FAST[:3]]
+    found = lines_of(Observed([*actions, ObservedAction(Action.press("back"), later)], later))
+    assert found.lines == ("tap 'Email'", f"type '{MASK}' into 'Email'", "press back")
+    assert found.secrets.mask("hi7-go hi7") == f"{MASK}-go {MASK}"
+
+
+def test_after_a_touch_that_was_not_read_the_field_is_unknown():
+    form = screen(row(0, "Email"), row(1, "Password"))
+    later = screen(row(0, "Email"), row(1, "Password"), keyboard=True, typing=TypingField("", "hi7"))
+    keys = [ObservedAction(Action.tap(0.8, 0.5), later)] * 2
+    found = lines_of(Observed([ObservedAction(tap(0), form), ObservedAction(tap(1), None), *keys], later))
+    assert found.lines == ("tap 'Email'", "tap an unknown point", f"type '{MASK}'")
+
+
+def test_a_search_typed_faster_than_the_screen_is_read_keeps_its_text():
+    form = (row(0, "Search"), row(2, "Password manager"))
+    empty, full = (screen(*form, keyboard=True, typing=TypingField("Search", text)) for text in ("", "pizza"))
+    actions = [ObservedAction(tap(0), screen(*form)), ObservedAction(Action.tap(0.8, 0.5), empty), *FAST[:3]]
+    found = lines_of(Observed([*actions, ObservedAction(Action.press("back"), full)], full))
+    assert found.lines == ("tap 'Search'", "type 'pizza' into 'Search'", "press back")
 
 
 @pytest.mark.parametrize("name", ["Password", "Passwort", "密码", "パスワード", "Mot de passe", "Card number", "CVC"])

@@ -295,7 +295,7 @@ def test_a_drawer_that_stays_open_is_shown_with_a_warning():
 
 def test_a_launcher_is_never_scrolled():
     phone = PagePhone(lines(800), activity="com.android.launcher3/.Launcher")
-    assert len(shown(phone)[0]) == HEIGHT
+    assert len(shown(phone, launcher="com.android.launcher3")[0]) == HEIGHT
     assert phone.done == []
 
 

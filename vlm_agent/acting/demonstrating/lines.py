@@ -3,18 +3,22 @@
     tap 'Settings'            tap the search icon       swipe up            press back
     tap 'Install' (2 of 10)   tap the point (310, 75)   swipe up 3 times    press enter
     long press 'Photo'        type 'pizza' into 'Search'                    open the app 'Clock'
+    tap an unknown point
 
 A touch is named by the smallest element that contains it, or else by the nearest one within `NEAR`; without one by its
 point, (x, y) in thousandths of the screen. Touches on the phone's keyboard become the text that the field has
 afterwards. Secrets (`texts/secrets.py`) are masked here, before anything is stored.
+
+A touch whose screen was not read may be a key of a PIN or a password, on a page that was never read. Its point is not
+stored, and several in a row are one line, because their number would be the length of the secret.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
-from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
-from vlm_agent.texts.secrets import MASK, Focus, Secrets
+from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
+from vlm_agent.texts.secrets import MASK, Focus, Secrets, names_secret
 
 NEAR = 0.03
 """In screen heights or widths. A button is larger than its text."""
@@ -24,6 +28,7 @@ KEYBOARD_TOP = 0.6
 
 LONGEST_NAME = 80
 _TYPED_UNSEEN = "a text"
+_UNREAD = "an unknown point"
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,9 @@ class _Writer:
         if one.screen is not None:
             self.focus = self.focus.after(action, one.screen.activity, one.screen.elements)
             self.reported = self.reported.after(action, one.screen.activity, one.screen.reported)
+        elif action.kind in KINDS_WITH_TOUCH:
+            # The touch may have moved to any field.
+            self.focus, self.reported = Focus(), Focus()
 
     def end_typing(self) -> None:
         typing, self.typing = self.typing, None
@@ -94,7 +102,7 @@ class _Writer:
             return
         text = typing.direct if typing.by_keys is None else typing.by_keys
         into = f" into {_quoted(typing.name)}" if typing.name else ""
-        if typing.is_secret or self.focus.is_secret(text, self.focus.activity, self.focus.elements):
+        if typing.is_secret or self._is_secret_at_focus(text):
             self.secrets.add(text, continues=False)
             self.masked += 1
             self._write(f"type '{MASK}'{into}")
@@ -117,6 +125,9 @@ class _Writer:
             typing.keys += 1
         if typing.keys and after is not None and after.typing is not None and after.typing.text is not None:
             typing.by_keys = after.typing.text
+            if screen is None and after.typing.name != typing.name:
+                # The unread keys may have moved to another field.
+                typing.is_secret |= _may_be_secret(after)
 
     def _is_secret(self, text: str, screen: ObservedScreen) -> bool:
         """Whether `text`, typed on the screen, is a secret."""
@@ -126,13 +137,17 @@ class _Writer:
             text, screen.activity, screen.reported
         )
 
+    def _is_secret_at_focus(self, text: str) -> bool:
+        """Whether `text`, typed into the field that was touched last, is a secret."""
+        return any(focus.is_secret(text, focus.activity, focus.elements) for focus in (self.focus, self.reported))
+
     def _is_key_of_secret(self, one: ObservedAction) -> bool:
         """Whether a tap types a part of a secret where `_is_key` expects no keyboard: on the digits of an app, or on
         the keyboard of a wide screen. The name or the place of the key would be a part of the secret, too."""
         if not one.action.is_tap:
             return False
         if one.screen is None:
-            return self.typing is not None and self.typing.is_secret
+            return self._is_secret_at_focus("") or (self.typing is not None and self.typing.is_secret)
         if not self._is_secret("", one.screen):
             return False
         touched = element_at(one.screen.elements or (), one.action.touch_yx)
@@ -145,10 +160,11 @@ class _Writer:
         if action.is_swipe:
             return f"swipe {action.direction}"
         if action.is_tap or action.kind is ActionKind.LONG_PRESS:
+            verb = "tap" if action.is_tap else "long press"
             if one.screen is None:
                 self.unread += 1
-            verb = "tap" if action.is_tap else "long press"
-            return f"{verb} {touched_name(action, () if one.screen is None else one.screen.elements or ())}"
+                return f"{verb} {_UNREAD}"
+            return f"{verb} {touched_name(action, one.screen.elements or ())}"
         if action.kind is ActionKind.OPEN_APP:
             return f"open the app {_quoted(action.text)}"
         if action.kind is ActionKind.ANSWER:
@@ -156,13 +172,22 @@ class _Writer:
         return f"press {action.name}"
 
     def _write(self, line: str) -> None:
-        """Adds a line; the same swipe several times in a row is one line."""
+        """Adds a line; the same swipe several times in a row is one line, and so are unread touches."""
+        if line.endswith(_UNREAD) and self.lines and self.lines[-1] == line:
+            return
         if line.startswith("swipe ") and self.lines and self.swipes and self.lines[-1].startswith(line):
             self.swipes += 1
             self.lines[-1] = f"{line} {self.swipes} times"
             return
         self.swipes = 1 if line.startswith("swipe ") else 0
         self.lines.append(line)
+
+
+def _may_be_secret(screen: ObservedScreen) -> bool:
+    """Whether the text of the field with the focus may be a secret, if nothing is known of the touches before."""
+    name = "" if screen.typing is None else screen.typing.name
+    elements = (*(screen.elements or ()), *screen.reported)
+    return names_secret(name) or Focus().is_secret("", screen.activity, elements)
 
 
 def touched_name(action: Action, elements: Sequence[UiElement]) -> str:

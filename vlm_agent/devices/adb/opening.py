@@ -11,7 +11,7 @@ def _open(serial: str | None) -> Iterator[OpenedDevice]:
     from vlm_agent.devices.adb.phone import AdbPhone
 
     with AdbPhone(serial) as phone:
-        yield OpenedDevice(phone, phone.serial, packages=phone.packages)
+        yield OpenedDevice(phone, phone.serial, packages=phone.packages, launcher=phone.launcher())
 
 
 def _parse(serial: str | None) -> DeviceAddress | None:

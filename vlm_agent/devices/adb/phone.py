@@ -28,6 +28,7 @@ from vlm_agent.devices.adb.apps import (
 )
 from vlm_agent.devices.adb.commands import Words, long_press, press, swipe, tap, type_by_broadcast, type_by_keys
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
+from vlm_agent.devices.adb.foreground import HOME_COMMAND, read_activity, read_launcher
 from vlm_agent.devices.adb.link import AdbLink
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError, ScreenOffError
@@ -39,7 +40,6 @@ WAIT_SECONDS = 1.0
 _PNG = b"\x89PNG"
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
 _KEYGUARD = re.compile(r"KeyguardStateMonitor\s+mIsShowing=true")
-_FOCUS = re.compile(r"mCurrentFocus=Window\{\S+ \S+ (\S+)\}")
 
 
 class AdbPhone:
@@ -171,6 +171,13 @@ class AdbPhone:
         """The names of all packages on the phone."""
         return read_packages(self._link.ask(PACKAGES_COMMAND).decode(errors="replace"))
 
+    def launcher(self) -> str | None:
+        """The package of the phone's home screen; None if the user has not chosen one of several."""
+        try:
+            return read_launcher(self.ask(*HOME_COMMAND))
+        except RefusedError:
+            return None
+
     def _open_app(self, name: str) -> None:
         listing = self._link.ask(LIST_COMMAND).decode(errors="replace")
         component = find_component(name, read_components(listing))
@@ -214,8 +221,7 @@ class AdbPhone:
             raise LockedError(
                 f"{self.serial} is locked; unlock it, and turn off its screen lock while an agent uses it"
             )
-        focus = _FOCUS.search(state)
-        self.activity = "" if focus is None else focus[1]
+        self.activity = read_activity(state)
 
     def _stable_capture(self) -> bytes:
         """PNG of the screen once it is stable, or at the time limit."""

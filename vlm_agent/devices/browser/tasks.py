@@ -13,7 +13,7 @@ from vlm_agent.devices.errors import DeviceError
 if TYPE_CHECKING:
     from vlm_agent.devices.browser.phone import BrowserPhone
 
-SITES = ("shop", "settings")
+LAUNCHER, SITES = "launcher", ("shop", "settings")
 SUBSETS = {"shop": "web_shopping", "settings": "general"}
 """Site → the most similar subset of Android in the Wild."""
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.devices.android import is_launcher
 from vlm_agent.devices.device import Device
 from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError
 from vlm_agent.devices.long_screen.matching import Scroll, measure_scroll, profile
@@ -89,12 +88,12 @@ class LongScreen:
     Taps, long presses and swipes sideways are in fractions of the tall picture. Swipes up and down are in fractions of
     the screen: they scroll the page from where it is. Elements are those of the whole picture.
 
-    `limit`: the height of the tallest picture, in screens. `permit` is asked before every action that the device
-    performs by itself, and before the agent's actions on a tall picture. It returns why an action is not permitted, or
-    None: a page is not scrolled then, and an action of the agent raises NotPermittedError. `record` is called before
-    every action on the phone that is not the agent's own as it is. `warn` gets a message for the user: if a page does
-    not come back, if it is taller than `limit`, or if something beyond the screen cannot be brought into view; then
-    ActionInDoubtError is raised and nothing is touched.
+    `limit`: the height of the tallest picture, in screens. `launcher`: the package of the phone's home screen. `permit`
+    is asked before every action that the device performs by itself, and before the agent's actions on a tall picture.
+    It returns why an action is not permitted, or None: a page is not scrolled then, and an action of the agent raises
+    NotPermittedError. `record` is called before every action on the phone that is not the agent's own as it is. `warn`
+    gets a message for the user: if a page does not come back, if it is taller than `limit`, or if something beyond the
+    screen cannot be brought into view; then ActionInDoubtError is raised and nothing is touched.
 
     A launcher is never scrolled, because a swipe up opens its drawer; nor is a screen that did something else before.
     """
@@ -103,11 +102,12 @@ class LongScreen:
         self,
         device: Device,
         limit: float = LIMIT,
+        launcher: str | None = None,
         permit: Callable[[OwnAction], str | None] = permit_all,
         record: Callable[[Action], None] = record_nothing,
         warn: Callable[[str], None] = _LOG.warning,
     ) -> None:
-        self._device, self._limit = device, limit
+        self._device, self._limit, self._launcher = device, limit, launcher
         self._permit, self._record, self._warn = permit, record, warn
         self._unscrollable: set[bytes] = set()
         self._warned: set[str] = set()
@@ -140,7 +140,7 @@ class LongScreen:
         """
         self._tall = None
         first = self._look()
-        if first.digest in self._unscrollable or is_launcher(first.activity.partition("/")[0]):
+        if first.digest in self._unscrollable or first.activity.partition("/")[0] == self._launcher:
             return first.pixels
         shots, scrolls = self._look_down(first)
         if not scrolls:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from vlm_agent.devices.device import DeviceAddress, DeviceKind, OpenedDevice
 from vlm_agent.devices.simulated_phone.app import package_of
+from vlm_agent.devices.simulated_phone.apps.launcher import LAUNCHER
 from vlm_agent.devices.simulated_phone.phone import SimulatedPhone
 from vlm_agent.devices.simulated_phone.tasks import sample_task
 
@@ -24,7 +25,7 @@ def _packages(phone: SimulatedPhone) -> list[str]:
 @contextmanager
 def _open_plain() -> Iterator[OpenedDevice]:
     phone = SimulatedPhone(0)
-    yield OpenedDevice(phone, _name(phone), packages=lambda: _packages(phone))
+    yield OpenedDevice(phone, _name(phone), packages=lambda: _packages(phone), launcher=LAUNCHER)
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def _open_task(subset: str, split: str, seed: int) -> Iterator[OpenedDevice]:
     task = sample_task(subset, split, seed)
     phone = SimulatedPhone(task.seed)
     task.set_up(phone)
-    yield OpenedDevice(phone, _name(phone), task, f"{subset}/{split}/{seed}", lambda: _packages(phone))
+    yield OpenedDevice(phone, _name(phone), task, f"{subset}/{split}/{seed}", lambda: _packages(phone), LAUNCHER)
 
 
 def _parse(which: str | None) -> DeviceAddress | None:

@@ -115,7 +115,7 @@ def evaluate_online(
             console,
             readers,
         )
-        content = _content(attempts, runs, {"agent": settings.display_name, **identity, "tasks": tasks})
+        content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": tasks})
         write_checked(output / ONLINE, content)
     shown = {name_in_tables(run, settings.run_label): rows for run, rows in content["runs"].items()}
     console.print(*online_tables(shown))

@@ -20,6 +20,7 @@ from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
+from vlm_agent.devices.simulated_phone.apps.launcher import LAUNCHER
 from vlm_agent.episodes import Action
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
 
@@ -69,7 +70,7 @@ def play(
     heading = Heading(f"{run} {address}", goal.goal, run, name, goal.subset, *replay)
     limits = Limits(allowed_steps(len(actions)))
     with TraceWriter(folder, heading) as trace:
-        guard = Guard(allow_purchases=True)  # nothing can be bought on a simulated phone
+        guard = Guard(allow_purchases=True, launcher=LAUNCHER)  # nothing can be bought on a simulated phone
         device: Device = phone if reader is None or run in BASELINES else ReadElements(phone, reader)
         device = long_screen(device, goal.goal, trace, guard) if long_screens else device
         ending = act(player(actions), device, goal.goal, trace, guard, limits)

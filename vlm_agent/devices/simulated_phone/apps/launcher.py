@@ -11,6 +11,9 @@ from vlm_agent.devices.simulated_phone.drawing.theme import Colour, mix
 from vlm_agent.devices.simulated_phone.drawing.tiles import Cell, Grid
 from vlm_agent.devices.simulated_phone.drawing.widgets import Field, Header, Row, Space
 
+LAUNCHER = "org.launcher"
+"""Its package."""
+
 WHITE = (255, 255, 255)
 COLUMNS, ROWS = 4, 4
 DRAWER_ROWS = 5
@@ -184,4 +187,4 @@ class Launcher(App):
         return True
 
     def activity(self) -> str:
-        return f"org.launcher/.{self.route.name.title()}"
+        return f"{LAUNCHER}/.{self.route.name.title()}"

@@ -17,9 +17,9 @@ from vlm_agent.devices.simulated_phone.apps import APP_CLASSES
 from vlm_agent.devices.simulated_phone.apps.browser import Browser
 from vlm_agent.episodes import Action
 
-LAUNCHER = "android.intent.category.LAUNCHER"
+LAUNCHER, HOME = "android.intent.category.LAUNCHER", "android.intent.category.HOME"
 
-_MAIN, _VIEW, _HOME = "android.intent.action.MAIN", "android.intent.action.VIEW", "android.intent.category.HOME"
+_MAIN, _VIEW = "android.intent.action.MAIN", "android.intent.action.VIEW"
 _SETTINGS = "android.settings.SETTINGS"
 
 _NO_ADDRESS = ("http://", "https://")
@@ -92,7 +92,7 @@ def _resolved(handset: Handset, intent: Intent) -> Callable[[], None]:
             raise ToolError(
                 f"Starting: {intent}\nError type 3\nError: Activity class {{{intent.component}}} does not exist."
             )
-    elif intent.action == _MAIN and intent.categories == [_HOME]:
+    elif intent.action == _MAIN and intent.categories == [HOME]:
         return lambda: _perform(handset, Action.press("home"))
     elif intent.action == _VIEW and intent.package in ("", package_of(_BROWSER)):
         address = _address(intent.data)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from vlm_agent.devices.adb_daemon.handset import USUAL_KEYBOARD, Handset
 from vlm_agent.devices.adb_daemon.shell.session import Call, Result, ToolError, output
-from vlm_agent.devices.adb_daemon.shell.tools.activities import LAUNCHER, installed_app, launcher_activity
+from vlm_agent.devices.adb_daemon.shell.tools.activities import HOME, LAUNCHER, installed_app, launcher_activity
 from vlm_agent.devices.simulated_phone.app import package_of
+from vlm_agent.devices.simulated_phone.apps.launcher import LAUNCHER as HOME_SCREEN
 from vlm_agent.devices.simulated_phone.words import APPS
 
 
@@ -83,9 +84,12 @@ _PRIORITY = "  priority=0 preferredOrder=0 match=0x108000 isDefault=false"
 
 
 def _resolve_activity(handset: Handset, words: list[str]) -> Result:
-    """`resolve-activity --brief [-a ACTION] [-c CATEGORY] PACKAGE`: the launcher's activity of a package."""
+    """`resolve-activity --brief [-a ACTION] [-c CATEGORY] PACKAGE`: the launcher's activity of a package; with the
+    category HOME, and without a package, that of the launcher."""
     if "--brief" not in words:
         raise ToolError("Error: the simulated phone offers resolve-activity --brief")
+    if HOME in words:
+        return output(f"{_PRIORITY.strip()}\n{HOME_SCREEN}/.Home")
     app = installed_app(handset, words[-1])
     if app is None:
         return Result(b"No activity found\n", status=1)
