@@ -109,7 +109,7 @@ def test_a_conversion_with_bad_records_has_a_status_of_its_own_and_keeps_the_goo
         (["evaluate", "--checkpoint", "{tmp}", "--shards", "{tmp}", "--output", "{tmp}/out"], "manifest.json"),
         (
             ["evaluate", "--checkpoint", "r", "--shards", "s", "--output", "o", "--groups", "{tmp}/none.json"],
-            "none.json is missing; name a JSON file of groups",
+            "none.json is missing; name a JSON file that maps",
         ),
         (["demo", "--output", "{tmp}"], "is not the output of a demo"),
     ],
