@@ -221,8 +221,7 @@ class _Run:
 
 
 def _are_equal(first: Screen, second: Screen) -> bool:
-    """Whether an agent sees the same, to the pixel."""
-    return np.array_equal(first.pixels, second.pixels) and (first.elements, first.activity) == (
-        second.elements,
-        second.activity,
-    )
+    """Whether an agent sees the same, to the pixel. Screens of a device have pixels."""
+    if first.pixels is None or second.pixels is None or not np.array_equal(first.pixels, second.pixels):
+        return False
+    return (first.elements, first.activity) == (second.elements, second.activity)
