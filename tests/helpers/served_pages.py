@@ -26,7 +26,7 @@ def exchange(
     server: BaseServer, method: str, path: str, headers: Mapping[str, str | None], content: bytes
 ) -> tuple[int, dict[str, str], bytes]:
     """(status, headers, body) of the response. A header that is None is not sent, Host included."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=120)
     connection.putrequest(method, path, skip_host=True)
     for name, value in headers.items():
         if value is not None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import numpy as np
@@ -186,6 +187,31 @@ def test_without_an_agent_the_page_says_how_to_choose_one(output):
 def test_a_folder_that_does_not_exist_is_an_error(tmp_path, capsys):
     assert main(["view", str(tmp_path / "none")]) == FAILED
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_questions_leave_no_file_and_a_second_reply_is_marked_as_read_from_disk(output, tmp_path):
+    """Both where the command runs and in OUT, which may be another's."""
+    (here := tmp_path / "here").mkdir()
+    before = sorted(output.rglob("*"))
+    with serving(lambda *_: Reply('{"ACTION": "press_home"}')) as (url, requests):
+        agent = tmp_path / "agent.yaml"
+        agent.write_text(f"agent: coat\nendpoint: {url}\nmodel: m\n")
+        command = [sys.executable, "-m", "vlm_agent.cli", "view", str(output), "--agent", str(agent)]
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=here)
+        try:
+            host, token = re.search(r"http://(\S+)/\?token=(\S+)", process.stdout.readline()).groups()
+            headers = {"Host": host, "X-Page-Token": token, "Content-Length": str(len(picture()))}
+            there = SimpleNamespace(server_address=("127.0.0.1", int(host.partition(":")[2])))
+            replies = [exchange(there, "POST", "/ask?goal=go%20home", headers, picture()) for _ in range(2)]
+            answers = [json.loads(body) for _, _, body in replies]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == INTERRUPTED
+        finally:
+            process.kill()
+    assert [answer["from_disk"] for answer in answers] == [False, True] and len(requests) == 1
+    assert [answer["action"] for answer in answers] == ["press home"] * 2
+    assert (sorted(output.rglob("*")), list(here.iterdir())) == (before, [])
 
 
 def test_ctrl_c_ends_the_command_with_its_status(output):

@@ -45,7 +45,8 @@ class Asking:
     def ask(self, goal: str, picture: bytes) -> dict[str, Any]:
         """The answer as JSON values; `picture` in it is a data URI of the screen with the action.
 
-        `seconds` is wall time without loading; `tokens` is (read, written) or None. The history is empty. Raises
+        `seconds` is wall time without loading; `tokens` is (read, written) or None. `from_disk`: a served model was
+        asked the same before, and seconds and tokens include those of that request. The history is empty. Raises
         UserError.
         """
         goal = goal.strip()
@@ -60,7 +61,7 @@ class Asking:
                 self._agent = load_agent(self._settings, self._console, readers)
             start = time.monotonic()
             answer = self._agent.act(goal, (), Screen(pixels))
-            seconds = time.monotonic() - start
+            seconds = time.monotonic() - start + answer.seconds_on_disk
         if answer.failed is not None:
             raise QuestionError(f"The agent could not answer: {answer.failed}")
         action, drawn = "no action could be read from the answer", pixels
@@ -75,6 +76,7 @@ class Asking:
             "action": action,
             "seconds": round(seconds, 2),
             "tokens": answer.usage.tokens,
+            "from_disk": answer.seconds_on_disk > 0,
             "picture": "data:image/png;base64," + base64.b64encode(encode_png(drawn)).decode(),
         }
 

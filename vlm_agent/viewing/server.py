@@ -13,6 +13,7 @@ import io
 import json
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -52,8 +53,13 @@ def view(output: Path, agent: str | None, port: int, console: Console) -> None:
         raise UserError(f"{output} is not a folder; name the output folder of a command")
     if agent is None:
         agent = next((str(run) for run in trained_runs(output)), None)
-    asking = None if agent is None else Asking(agent_settings(agent), console)
-    with ViewServer(output, asking, port) as server, stopped_by_signals():
+    settings = None if agent is None else agent_settings(agent)
+    with ExitStack() as stack:
+        # Viewing writes nothing to OUT or the working folder; for replies to be kept, an agent file names a folder.
+        replies = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="vlm-agent-view-")))
+        asking = None if settings is None else Asking(settings.in_output(replies), console)
+        server = stack.enter_context(ViewServer(output, asking, port))
+        stack.enter_context(stopped_by_signals())
         console.print(
             f"View of {output}: open {server.address} in a browser on this machine; Ctrl-C ends it",
             highlight=False,

@@ -24,6 +24,7 @@ function show(reply) {
   for (const [name, text] of Object.entries(reply.thoughts)) row(name === "think" ? "thought" : name, text);
   if (reply.plan.length) row("plan", reply.plan.join("\n"));
   row("seconds", String(reply.seconds));
+  if (reply.from_disk) row("reply", "from disk; seconds and tokens are those of the request that was sent");
   row("tokens", reply.tokens ? `${reply.tokens[0]} read, ${reply.tokens[1]} written` : "unknown");
   find("drawn").src = reply.picture;
   find("result").hidden = false;
