@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.comparison.evaluated import read_metrics, read_online, read_parameters
+from vlm_agent.comparison.evaluated import read_metrics, read_online, read_origin, read_parameters
 from vlm_agent.comparison.records import Records
 from vlm_agent.comparison.results import results_of
 from vlm_agent.comparison.settings import ComparisonError
@@ -121,3 +121,16 @@ def test_a_line_that_a_kill_cut_costs_no_later_line(tmp_path):
     path.write_text('{"comm')
     records.add(one, command="vlm-agent evaluate")
     assert records.by_stage([one])[one.name]["killed"]
+
+
+def test_the_origin_of_a_run_is_its_hardware_and_commit_as_far_as_it_records_them(tmp_path):
+    for record, words in (
+        (
+            {"figures": {"hardware": "device: CPU, 2 threads"}, "commit": "7d5d2f0ccd8e"},
+            "CPU, 2 threads; commit 7d5d2f0",
+        ),
+        ({"figures": {"hardware": "device: CPU, 2 threads"}, "commit": None}, "CPU, 2 threads"),
+        ({"figures": {}}, ""),
+    ):
+        (tmp_path / RUN).write_text(json.dumps(record))
+        assert read_origin(tmp_path) == words

@@ -78,11 +78,13 @@ class _Online:
 @dataclass
 class _Figures:
     parameters: dict[str, int] = field(default_factory=dict)
+    hardware: str | None = None
 
 
 @dataclass
 class _Trained:
     figures: _Figures
+    commit: str | None = None
 
 
 def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
@@ -99,8 +101,21 @@ def read_online(folder: Path) -> dict[str, dict[str, Any]]:
 
 def read_parameters(run: Path) -> int | None:
     """Of the model of a run, an adapter with its base; None for a run of an earlier version, which counted none."""
-    counts = read_checked(run / FINISHED, "restore it, or train the run again", _Trained)["figures"].get("parameters")
+    counts = _read_run(run)["figures"].get("parameters")
     return None if counts is None else sum(counts.values())
+
+
+def read_origin(run: Path) -> str:
+    """The hardware and the commit on which a run was trained, in words, as far as the run records them."""
+    record = _read_run(run)
+    commit = record.get("commit")
+    parts = [record["figures"].get("hardware"), None if commit is None else f"commit {commit[:7]}"]
+    return "; ".join(part.removeprefix("device: ") for part in parts if part)
+
+
+def _read_run(run: Path) -> dict[str, Any]:
+    record: dict[str, Any] = read_checked(run / FINISHED, "restore it, or train the run again", _Trained)
+    return record
 
 
 def _with_runs(path: Path, runs: dict[str, Any], *names: str) -> dict[str, Any]:

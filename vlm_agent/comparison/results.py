@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.comparison.evaluated import read_metrics, read_online, read_parameters
+from vlm_agent.comparison.evaluated import read_metrics, read_online, read_origin, read_parameters
 from vlm_agent.comparison.settings import SERVED, Contestant
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
 from vlm_agent.evaluation.identity import AGENT
@@ -31,9 +31,9 @@ def results_of(
     """The content of `comparison.json`.
 
     `agents`: by key, who it is, its `kind` (`run_label` of its settings) and its `rows` by seed: `figures` and
-    `intervals` in percent, `controls`, `costs`. `baselines`: figures without a model. `pairs`: differences of every two
-    agents with the same seed, with 95 % intervals of a bootstrap over episodes. `dividing`: the steps about which most
-    agents disagree, with the verdicts.
+    `intervals` in percent, `controls`, `costs`, and the hardware and commit that the model was `trained on`.
+    `baselines`: figures without a model. `pairs`: differences of every two agents with the same seed, with 95 %
+    intervals of a bootstrap over episodes. `dividing`: the steps about which most agents disagree, with the verdicts.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -104,6 +104,7 @@ def _row(
     success = {"success": online["success"]}, {"success": online["interval"]}
     figures, intervals = _figures(metrics[AGENT])
     training = ran.get(name_of(TRAIN, SERVED if agent.served else key, seed), {})
+    run = _run(stages, key, agent, seed)
     return {
         "figures": figures | success[0],
         "intervals": intervals | success[1],
@@ -115,9 +116,10 @@ def _row(
         "costs": _costs(metrics[AGENT], online)
         | {
             "peak memory, GB": ran.get(name_of(OFFLINE, key, seed), {}).get("peak_gb"),
-            "parameters": _parameters(stages, key, agent, seed),
+            "parameters": None if run is None else read_parameters(run),
             "training, s": training.get("seconds"),
         },
+        "trained on": "" if run is None else read_origin(run),
     }
 
 
@@ -148,12 +150,11 @@ def _costs(scores: Mapping[str, Any], online: Mapping[str, Any]) -> dict[str, fl
     }
 
 
-def _parameters(stages: Stages, key: str, agent: Contestant, seed: int) -> int | None:
-    """Of the model of a run, an adapter with its base; None for a model on the user's server."""
+def _run(stages: Stages, key: str, agent: Contestant, seed: int) -> Path | None:
+    """The run whose model answers; None for a model on the user's server."""
     if agent.is_prompted and not (agent.served and stages.is_served_here):
         return None
-    run = stages.layout.of("runs", SERVED, seed) if agent.is_prompted else stages.layout.run(key, agent, seed)
-    return read_parameters(run)
+    return stages.layout.of("runs", SERVED, seed) if agent.is_prompted else stages.layout.run(key, agent, seed)
 
 
 def _baselines(stages: Stages, finished: Mapping[tuple[str, int], Path]) -> dict[str, Any]:
