@@ -80,12 +80,18 @@ def read_checked(path: Path, remedy: str, kind: Any = None) -> Any:
 
 def check_kind(text: bytes, kind: Any, path: Path, remedy: str) -> None:
     """Raises DatasetError naming `path`, from which the JSON `text` is, if it is not of the type `kind`."""
+    if (reason := kind_problem(text, kind)) is not None:
+        raise DatasetError(f"{path} is damaged ({reason}); {remedy}")
+
+
+def kind_problem(text: bytes, kind: Any) -> str | None:
+    """Why the JSON `text` is not of the type `kind`: the first key that is wrong, and how; None if it is."""
     try:
         _adapter(kind).validate_json(_ESCAPED_SURROGATE.sub(rb"\\u0020", text), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        reason = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
-        raise DatasetError(f"{path} is damaged ({reason}); {remedy}") from None
+        return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+    return None
 
 
 @contextmanager

@@ -36,7 +36,7 @@ AGENTS = {
 
 
 def changed(episode: Episode) -> Episode:
-    """The same actions on screens of which nothing is the same but the size."""
+    """The same actions on other screens of the same size."""
     other = (UiElement((0.3, 0.3, 0.2, 0.2), "Elsewhere"),)
     steps = [
         replace(
@@ -130,8 +130,8 @@ def test_whether_an_action_changed_the_screen_is_said_as_it_was_under_grey_scree
             file.write_text(json.dumps(settings | {"endpoint": url, "model": "m", "calls": str(folder)}))
             agent = agent_settings(str(file)).load()
             agent = agent if control is None else controlled(agent, CONTROLS[control])
-            with TraceWriter(folder / "trace", Heading("1", "go on", "agent", "phone")) as trace:
-                act(agent, Phone(frozen), "go on", trace, Guard(allow_purchases=True), Limits(steps=3, repeats=9))
+            with TraceWriter(folder / "trace", Heading("1", "look around", "agent", "phone")) as trace:
+                act(agent, Phone(frozen), "look around", trace, Guard(allow_purchases=True), Limits(steps=3, repeats=9))
         texts = [str(request.body["messages"][-1]) for request in requests]
         for sentence in sentences:
             assert sentence not in texts[0] and (sentence in texts[-1]) is frozen

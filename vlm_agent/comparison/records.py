@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pydantic import TypeAdapter, ValidationError
-
+from vlm_agent.checked_json import kind_problem
 from vlm_agent.comparison.settings import ComparisonError
 from vlm_agent.comparison.stages import Stage
 from vlm_agent.files import file_lock
@@ -120,12 +119,8 @@ def _read(path: Path, number: int, line: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     kind = _End if isinstance(content, dict) and "status" in content else _Start
-    try:
-        TypeAdapter(kind).validate_json(line, strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        reason = ": ".join((".".join(map(str, first["loc"])), first["msg"]))
+    if (reason := kind_problem(line.encode(), kind)) is not None:
         raise ComparisonError(
             f"{path}, line {number}, is no line of this version ({reason}); remove this line; the stage then runs again"
-        ) from None
+        )
     return cast(dict[str, Any], content)
