@@ -351,8 +351,9 @@ def test_unused_weights_are_searched_for_only_if_there_can_be_some(shards, tmp_p
     assert arguments(Recipe(**content), tmp_path, 1).ddp_find_unused_parameters == searched
 
 
-def test_no_rank_exits_while_rank_0_saves_the_finished_run(shards, tmp_path):
-    """A launcher would end rank 0 some time after the others are gone."""
+def test_no_rank_exits_while_rank_0_saves_the_finished_run_and_no_thread_outlives_its_group(shards, tmp_path):
+    """A launcher would end rank 0 some time after the others are gone. A Trainer that is alive when its rank leaves
+    keeps the process group: its threads and the end of the interpreter can then wait for each other forever."""
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(tiny.recipe(shards, tmp_path / "run")))
     printed = two_ranks.run(
         tmp_path,
@@ -367,7 +368,16 @@ def slow(*arguments):
     time.sleep(2)
     genuine(*arguments)
 module.save = slow
+
+leave = ranks.leave
+def leave_and_look():
+    assert gloo_threads()
+    leave()
+    assert not gloo_threads()
+ranks.leave = leave_and_look
+
 module.train(read_recipe(folder / "recipe.yaml"), Console())
+ranks.leave = leave
 assert (folder / "run" / "run.json").is_file()
 print("all is saved")
 """,

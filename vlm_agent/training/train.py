@@ -56,11 +56,14 @@ def train(recipe: Recipe, console: Console) -> Path:
         return run
     lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
     with Preemption() as preemption, lock:
-        return _train(recipe, console, preemption)
+        _train(recipe, run, console, preemption)
+        ranks.leave()  # here, where nothing refers to the Trainer any more
+        if preemption.stopped_after is not None:
+            raise Stopped(preemption.report(run))
+    return run
 
 
-def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
-    run = Path(recipe.output)
+def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) -> None:
     hardware = f"{describe_device(model_device())}, {os.environ.get('WORLD_SIZE', '1')} rank(s)"
     if is_first_rank():
         console.print(hardware, highlight=False)
@@ -113,10 +116,6 @@ def _train(recipe: Recipe, console: Console, preemption: Preemption) -> Path:
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is None:
         finish(run, recipe, data, trainer, time.monotonic() - started, parameters, hardware, console)
-    ranks.leave()
-    if preemption.stopped_after is not None:
-        raise Stopped(preemption.report(run))
-    return run
 
 
 def is_first_rank() -> bool:

@@ -10,12 +10,6 @@ def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):
         """
 import vlm_agent.training.train  # imports most of what a training run imports
 
-
-def gloo_threads():
-    names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
-    return [name for name in names if "gloo" in name]
-
-
 assert ranks.gathered([str(rank)]) == ["0", "1"]
 before = gloo_threads()
 ranks.leave()

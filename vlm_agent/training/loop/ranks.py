@@ -3,6 +3,7 @@
 Every function but `count` and `number` is a collective: all ranks must call it in the same order, or all of them hang.
 """
 
+import gc
 from datetime import timedelta
 from typing import TypeVar
 
@@ -37,10 +38,13 @@ def leave() -> None:
     A launcher ends the remaining ranks some minutes after the first exit, so a rank may not exit while another one
     still saves. Destroying the group ends gloo's threads: one that releases a tensor while the interpreter shuts down
     aborts the process ("terminate called without an active exception", PyTorch #179291). The threads end only when
-    nothing refers to the group any more.
+    nothing refers to the group any more. A DDP model refers to it, so the caller drops its Trainer before; its cycles
+    are collected here. Where DDP's reducer is the last to refer to the group, it waits for the threads with the GIL
+    held, and a thread that waits for the GIL to release a tensor never ends: the rank hangs at its exit.
     """
     wait()
     if _is_distributed():
+        gc.collect()
         distributed.destroy_process_group()
 
 
