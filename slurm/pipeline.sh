@@ -19,7 +19,7 @@
 # of those that it needs; agents and seeds are independent. The last job, `report`, runs when all others have ended.
 #
 #   --dry-run  print the submissions
-#   --nodes N  training nodes (default: NODES of slurm/site.sh)
+#   --nodes N  training nodes (default: NODES of slurm/site.sh); not with compare, whose stages have one GPU each
 #
 # When a job fails, the jobs that wait for it are cancelled, and slurm/logs/failed-ID.out shows which job failed and why.
 # Run the same command again without the finished stages to resume.
@@ -40,12 +40,12 @@ default() {
 }
 
 read_command() {
-    local stage=""
+    local stage="" nodes=""
     dry_run="" convert=() features=() train=() evaluate=() compare=() stages=()
     while [ $# -gt 0 ]; do
         case $1 in
             --dry-run) dry_run=1 ;;
-            --nodes) NODES=${2:?--nodes needs a number} && shift ;;
+            --nodes) NODES=${2:?--nodes needs a number} nodes=$2 && shift ;;
             --help | -h) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' slurm/pipeline.sh && exit ;;
             *) break ;;
         esac
@@ -69,6 +69,10 @@ read_command() {
         if [ $# -eq 1 ]; then fail "a stage must follow \`then\`"; fi
         [ $# -eq 0 ] || shift
     done
+    if [ "${#compare[@]}" -gt 0 ] && [ -n "$nodes" ]; then
+        fail "each stage of compare is one process on one GPU, so --nodes has no effect; train a model that needs more by" \
+            "\`slurm/pipeline.sh --nodes $nodes train\` and name it as \`run:\` in the comparison file"
+    fi
     [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, features, train, evaluate or compare (see --help)"
 }
 

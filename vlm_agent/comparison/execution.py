@@ -30,6 +30,9 @@ from vlm_agent.recipe.yaml_file import read_mapping
 _INTERRUPTED = 130
 """The status of a command after Ctrl-C."""
 
+_NOT_SERVED = 1
+"""The status of a stage whose server does not start."""
+
 _SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 """Those that Slurm sends to a job that it ends."""
 
@@ -83,20 +86,32 @@ class Runner:
         self._raise_stopped()
         if stage.anew is not None and self.records.was_started(stage) and stage.anew.exists():
             shutil.rmtree(stage.anew)
-        if stage.served is not None:
-            self._serve(stage.served, self.records.log(stage).with_suffix(".server.log"))
+        if stage.served is not None and not self._serve(stage, stage.served):
+            return _NOT_SERVED
         if stage.prompts:
             self._write_agent_file(stage)
         return self._run(stage, about)
 
-    def _serve(self, run: Path, log: Path) -> None:
+    def _serve(self, stage: Stage, run: Path) -> bool:
+        """Whether the run is served. If its server does not start, the stage has failed, and others may still run."""
         if run == self._served:
-            return
-        from vlm_agent.serving import free_port, served_model
+            return True
+        from vlm_agent.serving import ServingError, free_port, served_model
 
         self._server.close()
-        self._endpoint = Endpoint(*self._server.enter_context(served_model(run, log, free_port())))
+        self._served = None
+        log, began = self.records.log(stage).with_suffix(".server.log"), time.monotonic()
+        try:
+            self._endpoint = Endpoint(*self._server.enter_context(served_model(run, log, free_port())))
+        except ServingError as error:
+            self.console.print(f"{stage.name}: {error}", markup=False, highlight=False, soft_wrap=True)
+            with self.records.log(stage).open("ab") as file:  # its folder has the log of the server
+                file.write(f"{error}\n".encode())
+            self.records.add(stage, command=f"transformers serve {run}")
+            self.records.add(stage, status=_NOT_SERVED, seconds=round(time.monotonic() - began, 1), peak_gb=0.0)
+            return False
         self._served = run
+        return True
 
     def _write_agent_file(self, stage: Stage) -> None:
         """The agent file of the comparison with its overrides and, where a model is served, its address. A server has
