@@ -66,6 +66,14 @@ def test_the_list_shows_kind_state_needs_and_output_and_writes_nothing(command, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_seed_can_be_added_to_a_comparison_whose_stages_stay_done(command, tmp_path, capsys):
+    assert main(command("--stage", "train-one-0")) == OK
+    before = listed(lambda *more: command("--seeds", "0", "1", *more), capsys)
+    assert [before[f"train-one-{seed}"][1] for seed in (0, 1)] == ["done", "open"]
+    assert main(command("--seeds", "0", "1", "--stage", "train-one-1")) == OK
+    assert listed(command, capsys)["train-one-0"][1] == "done"
+
+
 def test_stages_at_once_and_the_same_stage_twice_at_once_run_once_each(command, tmp_path, capsys):
     names = ("train-one-0", "train-one-0", "train-other-0")
     processes = [start(command("--stage", name)) for name in names]

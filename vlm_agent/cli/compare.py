@@ -33,7 +33,8 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="with --shards: their benchmark file (default: all episodes of the split test)",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help="seeds of training, in place of the file's")
+    seeds_help = "seeds of training, in place of the file's; more can be added to the same output later"
+    parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help=seeds_help)
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only tests that all stages run")
     parser.add_argument(
         "--endpoint", metavar="URL", help="a served model for prompted agents, in place of the one that is trained"

@@ -1,6 +1,6 @@
 """Runs a comparison, or one stage of it; killed at any time, the same command resumes.
 
-OUT/plan.json           the comparison file and its sizes; another one is refused
+OUT/plan.json           the comparison file without its seeds, and its sizes; another one is refused
 OUT/stages/             what ran: command, status, seconds, peak memory of each stage (records.py)
 OUT/logs/               the output of each stage
 OUT/comparison.json     the table and everything on the page
@@ -97,9 +97,10 @@ def _job(stages: Stages) -> Job:
 
 
 def _plan(stages: Stages) -> dict[str, Any]:
+    """Without seeds: every stage of an agent has one, so more can be added to a comparison."""
     shards, endpoint = stages.layout.user_shards, stages.endpoint
     return {
-        "comparison": stages.comparison.model_dump(mode="json"),
+        "comparison": stages.comparison.model_dump(mode="json", exclude={"seeds"}),
         "quick": stages.quick,
         "shards": None if shards is None else str(shards),
         "benchmark": None if shards is None else str(stages.layout.user_benchmark),
