@@ -39,7 +39,7 @@ from ablation.records import Records
 from ablation.runs import ROOT, about
 from ablation.tables import show_rows
 from rich.console import Console
-from served_modes.execution import Work
+from served_modes.execution import Work, kind_of
 from served_modes.figures import (
     baseline_rows,
     difference_to,
@@ -54,6 +54,8 @@ from served_modes.modes import (
     MODES,
     RECIPE,
     SMOLLM2,
+    agent_of,
+    data,
     digest_of,
     evaluations,
     of_smollm2,
@@ -64,7 +66,6 @@ from served_modes.modes import (
 )
 from served_modes.smollm2 import source_folder, weights_of, write_served
 
-from vlm_agent.comparison.settings import SERVED
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stage, Stages
 from vlm_agent.errors import Stopped, UserError
 from vlm_agent.evaluation.offline.run import MOST_FREQUENT
@@ -91,11 +92,12 @@ class Benchmark:
 
     def key(self, stage: Stage) -> str:
         """Names a row in records."""
-        sizes = {OFFLINE: f"{self.options.episodes} episodes", ONLINE: f"online, {self.options.tasks} tasks"}
-        agent = str(stage.owner and stage.owner[0])
-        if agent.startswith(SMOLLM2):
-            return f"{digest_of(self.options)}/{agent}, {self.options.smollm2_episodes} episodes"
-        return f"{digest_of(self.options)}/{agent}, {sizes[stage.kind]}"
+        sizes = {
+            OFFLINE: f"{self.options.episodes} episodes",
+            ONLINE: f"online, {self.options.tasks} tasks",
+            SMOLLM2: f"{self.options.smollm2_episodes} episodes",
+        }
+        return f"{digest_of(self.options)}/{agent_of(stage)}, {sizes[kind_of(stage)]}"
 
     def wanted(self) -> list[tuple[Stages, Stage]]:
         """The evaluations of this command, in their order."""
@@ -115,19 +117,23 @@ class Benchmark:
 
     def _complete(self, open_ones: list[tuple[Stages, Stage]]) -> None:
         (d_pot,) = evaluations(self.stages, [D_POT], (OFFLINE,))
-        if any(stage.kind == OFFLINE and stage.served != self.options.output / SMOLLM2 for _, stage in open_ones):
+        kinds = {kind_of(stage) for _, stage in open_ones}
+        if OFFLINE in kinds:
             # Differences are to its predictions, which a record does not hold.
             open_ones = [(self.stages, d_pot), *(one for one in open_ones if one[1].name != d_pot.name)]
-        before = [(self.stages, stage) for stage in preparation(self.stages)]
+        needed = data(self.stages) if kinds == {SMOLLM2} else preparation(self.stages)
+        before = [(self.stages, stage) for stage in needed]
         work = Work(self.options, self.console, [*before, *open_ones])
         for stages, stage in before:
             if not work.complete(stages, stage):
                 raise UserError(f"{work.failed[stage.name]}; run the same command again to retry")
         for stages, stage in open_ones:
-            if stage.served == self.options.output / SMOLLM2:
-                write_served(source_folder(self.options.smollm2), stage.served)
+            if kind_of(stage) == SMOLLM2:
+                write_served(source_folder(self.options.smollm2), self.options.output / SMOLLM2)
             if work.complete(stages, stage):
                 self._record(stage, d_pot)
+            elif stage.name == d_pot.name:
+                break
         if work.failed:
             lines = "\n".join(f"  {why}" for why in work.failed.values())
             raise UserError(f"some stages have no result; run the same command again to retry:\n{lines}")
@@ -142,7 +148,7 @@ class Benchmark:
             return {"runs": online_row(stage.output)}
         log = self.options.output / "logs" / f"{stage.name}.server.log"
         row = offline_row(stage.output, log)
-        if stage.served == self.options.output / SMOLLM2:
+        if kind_of(stage) == SMOLLM2:
             return row | {"weights": weights_of(source_folder(self.options.smollm2))}
         if stage.name != d_pot.name:
             return row | {"d_pot minus it": difference_to(d_pot.output, stage.output)}
@@ -162,8 +168,7 @@ class Benchmark:
             if not row and done.is_done(stage) and (stage.kind == ONLINE or done.is_done(d_pot)):
                 row = self._row(stage, d_pot)
             if row:
-                agent = stage.owner[0]
-                found[SMOLLM2 if agent.startswith(SMOLLM2) else stage.kind][agent] = row
+                found[kind_of(stage)][agent_of(stage)] = row
         in_order = {mode: found[OFFLINE][mode] for mode in MODES if mode in found[OFFLINE]}
         return found | {OFFLINE: in_order}
 
@@ -172,7 +177,7 @@ def main() -> int:
     options = parse()
     benchmark = Benchmark(options, Console(soft_wrap=True))
     sizes = {name: getattr(options, name) for name in ("episodes", "tasks", "smollm2_episodes")}
-    record = about(options) | plan_of(options) | {"trained": str(SERVED)}
+    record = about(options) | plan_of(options)
     try:
         Job(options.output, "a benchmark of modes").write_or_verify_plan(plan_of(options) | sizes)
         record |= benchmark.run()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from served_modes.modes import MODES, SMOLLM2
+from served_modes.modes import MODES, SMOLLM2, agent_of
 from vlm_agent.comparison.execution import Runner
 from vlm_agent.comparison.records import Records
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stage, Stages
@@ -98,6 +98,6 @@ def units_of(stage: Stage, options: Namespace) -> float:
         SMOLLM2: options.smollm2_episodes,
     }
     of_mode = 1.0
-    if stage.kind in (OFFLINE, ONLINE) and stage.owner is not None:
-        of_mode = MODES[stage.owner[0].removeprefix(f"{SMOLLM2}_")].calls
+    if stage.kind in (OFFLINE, ONLINE):
+        of_mode = MODES[agent_of(stage).removeprefix(f"{SMOLLM2}_")].calls
     return sizes[kind_of(stage)] * of_mode

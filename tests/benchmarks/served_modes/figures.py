@@ -70,12 +70,13 @@ def difference_to_most_frequent(d_pot: Path, shards: Path) -> dict[str, dict[str
 
 
 def _difference(other: JudgedSteps, d_pot: Path) -> dict[str, dict[str, Any]]:
+    """`interval` is None where a subset has too few episodes for one."""
     found = compare(other, judge_steps(d_pot / "predictions.parquet", SCORERS), scorers=SCORERS)
     shares = {scorer: found[scorer]["overall"]["partial_match"] for scorer in SCORERS}
     return {
         scorer: {
             "difference": round(share["difference"], 2),
-            "interval": [round(edge, 2) for edge in share["interval"]],
+            "interval": share["interval"] and [round(edge, 2) for edge in share["interval"]],
         }
         for scorer, share in shares.items()
     }
@@ -158,11 +159,14 @@ def online_rows(rows: Mapping[str, Row]) -> list[dict[str, Any]]:
 
 
 def _compared(key: str, row: Row) -> dict[str, Any]:
-    words = {
-        scorer: f"{one['difference']:+.1f} [{one['interval'][0]:.1f}, {one['interval'][1]:.1f}]"
-        for scorer, one in row.items()
-    }
-    return {"other": MODES[key].name if key in MODES else key.replace("_", " ")} | words
+    name = MODES[key].name if key in MODES else key.replace("_", " ")
+    return {"other": name} | {scorer: _with_interval(one) for scorer, one in row.items()}
+
+
+def _with_interval(found: Row) -> str:
+    interval = found["interval"]
+    edges = "" if interval is None else f" [{interval[0]:.1f}, {interval[1]:.1f}]"
+    return f"{found['difference']:+.1f}{edges}"
 
 
 def _share(row: Row, scorer: str, of: str = "overall") -> str | None:

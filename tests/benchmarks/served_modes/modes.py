@@ -101,16 +101,26 @@ def chats_stage(stages: Stages) -> Stage:
     return Stage("chats", tuple(map(str, words)))
 
 
+def data(stages: Stages) -> list[Stage]:
+    return [stage for stage in stages if stage.name in ("simulate", "convert")]
+
+
 def preparation(stages: Stages) -> list[Stage]:
     """Data, chats and training."""
-    found = [stage for stage in stages if stage.kind == TRAIN or stage.name in ("simulate", "convert")]
-    return [*found[:-1], chats_stage(stages), found[-1]]
+    return [*data(stages), chats_stage(stages), *(stage for stage in stages if stage.kind == TRAIN)]
+
+
+def agent_of(stage: Stage) -> str:
+    """The agent that an evaluation is of."""
+    if stage.owner is None:
+        raise AssertionError(f"{stage.name} is of several agents")
+    return stage.owner[0]
 
 
 def evaluations(stages: Stages, modes: list[str], kinds: tuple[str, ...]) -> list[Stage]:
     """d_pot first, because the differences of the others are to it."""
     order = sorted(modes, key=lambda mode: mode != D_POT)
-    found = {(stage.kind, stage.owner[0]): stage for stage in stages if stage.owner and stage.kind in (OFFLINE, ONLINE)}
+    found = {(stage.kind, agent_of(stage)): stage for stage in stages if stage.kind in (OFFLINE, ONLINE)}
     wanted = [(kind, mode) for kind in kinds for mode in order if kind == OFFLINE or mode in PLAYED]
     return [found[one] for one in wanted]
 
