@@ -20,7 +20,7 @@ from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stage, Stages
 
 CHATS = Path(__file__).resolve().parents[1] / "planner_chats.py"
 
-SECONDS = {"simulate": 0.1, "convert": 0.05, "chats": 0.3, TRAIN: 1.0, OFFLINE: 2.0, ONLINE: 2.0, SMOLLM2: 200.0}
+SECONDS = {"simulate": 0.2, "convert": 0.05, "chats": 0.1, TRAIN: 1.25, OFFLINE: 1.2, ONLINE: 3.0, SMOLLM2: 200.0}
 """Of a unit of work, before a stage of its kind has finished: an episode, a step of training, an episode's requests."""
 
 
