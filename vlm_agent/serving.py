@@ -18,8 +18,19 @@ from vlm_agent.models.run_layout import MODEL_FOLDER
 START_SECONDS = 300
 """Time for the server to import its libraries and to load the model."""
 
-# torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that this declares.
-_TRANSFORMERS = "import vlm_agent.models; from transformers.cli.transformers import main; main()"
+# torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that vlm_agent.models
+# declares. The log has the time at which each request was received and answered, which the server does not report.
+_TRANSFORMERS = """\
+import vlm_agent.models
+from transformers.cli.transformers import main
+from transformers.utils import logging
+from uvicorn.config import LOGGING_CONFIG
+
+logging.enable_explicit_format()
+access = LOGGING_CONFIG["formatters"]["access"]
+access["fmt"] = "%(asctime)s " + access["fmt"]
+main()
+"""
 
 
 class ServingError(UserError):
@@ -30,8 +41,8 @@ class ServingError(UserError):
 def served_model(run: Path, log: Path, port: int | None = None) -> Iterator[tuple[str, str]]:
     """Serves the model of a finished run; yields (base URL, name of the model on the server).
 
-    The extra `serving` is needed. Output of the server is appended to `log`. Raises ServingError if it does not answer
-    within `START_SECONDS`.
+    The extra `serving` is needed. Output of the server is appended to `log`, with the times of requests and responses.
+    Raises ServingError if it does not answer within `START_SECONDS`.
     """
     port, model = free_port() if port is None else port, str(run / MODEL_FOLDER)
     command = [sys.executable, "-c", _TRANSFORMERS, "serve", model, "--host", "127.0.0.1", "--port", str(port)]

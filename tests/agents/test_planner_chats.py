@@ -99,3 +99,14 @@ def test_the_command_writes_chats_that_training_reads(tmp_path, capsys):
     assert json.loads(one[0].splitlines()[0])["messages"][-1]["role"] == "assistant"
     assert main(["--shards", str(tiny.write_shards(tmp_path / "bare", [tiny.episode()])), "--output", "x"]) == 1
     assert "has no plan" in capsys.readouterr().err
+
+
+def test_a_limit_takes_episodes_from_the_whole_split(tmp_path):
+    """Shards hold one subset after the other."""
+    steps = tuple(replace(step, screenshot=np.full((8, 4, 3), 128, np.uint8)) for step in EPISODES[0].steps[:1])
+    episodes = [Episode(str(number), "general", f"goal {number}", steps) for number in range(4)]
+    shards = tiny.write_shards(tmp_path / "shards", episodes)
+    assert main(["--shards", str(shards), "--output", str(tmp_path), "--modes", "none", "--limit", "2"]) == 0
+    first, second = (json.loads(line)["messages"] for line in (tmp_path / "none.jsonl").read_text().splitlines())
+    assert "goal 0" in str(first)
+    assert "goal 2" in str(second)

@@ -1,31 +1,25 @@
 """A tiny text model behind `transformers serve`, over HTTP: the run's own answers, and every mode of the planner."""
 
-import os
-import signal
-import socket
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
 from helpers import tiny, tiny_text
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from served_modes.server_log import request_seconds
+
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.endpoint import EndpointSettings
+from vlm_agent.agents.llm.client import ChatEndpoint
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import main
-from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.serving import served_model
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 180
-# torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that this declares.
-_TRANSFORMERS = "import vlm_agent.models; from transformers.cli.transformers import main; main()"
 EPISODES = [tiny_text.episode(number) for number in range(2)]
 SETTINGS = {"react": {"rounds": 1}, "few_shot": {"examples": 1}, "reflexion": {"feedback": "own"}}
 
@@ -43,38 +37,16 @@ def run(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(run, tmp_path_factory):
+def log(tmp_path_factory) -> Path:
+    """The server's."""
+    return tmp_path_factory.mktemp("log") / "server.log"
+
+
+@pytest.fixture(scope="module")
+def server(run, log):
     """(URL, name of the model) of a server on loopback."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-c", _TRANSFORMERS, "serve", run / MODEL_FOLDER, "--device", "cpu"]
-    command += ["--host", "127.0.0.1", "--port", str(port)]
-    log = tmp_path_factory.mktemp("log") / "server.log"
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    with log.open("w") as file:
-        process = subprocess.Popen(
-            list(map(str, command)), stdout=file, stderr=subprocess.STDOUT, env=environment, start_new_session=True
-        )
-    try:
-        _wait(f"http://127.0.0.1:{port}/health", process, log)
-        yield f"http://127.0.0.1:{port}/v1", str(run / MODEL_FOLDER)
-    finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(30)
-
-
-def _wait(url: str, process: subprocess.Popen, log: Path) -> None:
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        assert process.poll() is None, log.read_text()
-        try:
-            with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 (our own address)
-                if reply.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise AssertionError(log.read_text())
+    with served_model(run, log) as endpoint:
+        yield endpoint
 
 
 def test_the_server_has_the_answers_and_token_counts_of_the_run(run, server):
@@ -98,3 +70,13 @@ def test_every_mode_of_the_planner_plays_against_the_server(mode, server, tmp_pa
     assert all(answer.failed is None for answer in answers)
     assert answers[0].usage.calls
     assert all(answer.action is not None or answer.unread for answer in answers)
+
+
+def test_the_log_has_the_seconds_of_each_request(server, log):
+    url, name = server
+    before = len(request_seconds(log))
+    chat = ChatEndpoint(url, name)
+    seconds = [chat.completion([{"role": "user", "content": "hello"}], max_tokens=8).seconds for _ in range(2)]
+    logged = request_seconds(log)[before:]
+    assert len(logged) == 2
+    assert all(0 <= ours <= whole + 0.002 for ours, whole in zip(logged, seconds, strict=True))

@@ -47,11 +47,17 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--split", default="train")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for MODE.jsonl")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE")
-    parser.add_argument("--limit", type=int, metavar="N", help="episodes (default: all)")
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="N",
+        help="episodes, spread evenly over the split, whose shards hold one subset after the other (default: all)",
+    )
     options = parser.parse_args(words)
     try:
         shards = ShardDataset(options.shards, split=options.split)
-        episodes = [shards.without_pixels(number) for number in range(len(shards))[: options.limit]]
+        count = len(shards) if options.limit is None else min(options.limit, len(shards))
+        episodes = [shards.without_pixels(number * len(shards) // count) for number in range(count)]
         for mode in options.modes:
             chats = chats_of(mode, episodes)
             path = options.output / f"{mode}.jsonl"

@@ -1,0 +1,1 @@
+"""The modes, stages and figures of tests/benchmarks/planner_modes.py."""

@@ -1,0 +1,91 @@
+"""The modes of tests/benchmarks/planner_modes.py are those of the agent files, and its seconds those of the log."""
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+from served_modes.modes import (
+    MODES,
+    PLAYED,
+    RECIPE,
+    ROOT,
+    digest_of,
+    evaluations,
+    of_smollm2,
+    preparation,
+    stages_of,
+)
+from served_modes.server_log import request_seconds
+
+from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
+from vlm_agent.comparison.stages import OFFLINE, ONLINE
+
+SIZES = {"simulated": 60, "chats": 6, "steps": 4, "episodes": 2, "tasks": 1, "smollm2_episodes": 1, "max_tokens": 24}
+OPTIONS = Namespace(output=Path("out"), recipe=RECIPE, encoder="encoder", **SIZES)
+STAGES = stages_of(OPTIONS)
+
+
+def settings_of(mode: str) -> DynamicPlanningSettings:
+    agent = STAGES.comparison.agents[mode]
+    return DynamicPlanningSettings(**yaml.safe_load(agent.agent.read_text()) | agent.overrides)
+
+
+def test_every_agent_file_of_the_planner_is_a_mode():
+    files = {path.stem for path in (ROOT / "eval/agents").glob("planner_*.yaml")}
+    assert {mode.file for mode in MODES.values()} == files
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_mode_is_that_of_its_agent_file_and_reads_html(mode):
+    settings = settings_of(mode)
+    assert mode.startswith(settings.mode)
+    assert (settings.screen, settings.concurrency, settings.past) == ("html", 1, "own")
+    assert (settings.references is not None) == (mode == "d_pot_references")
+    if settings.mode == "react":
+        assert mode == f"react_{settings.rounds}"
+
+
+def test_the_model_learns_the_chats_that_are_written_before():
+    simulate, convert, chats, train = preparation(STAGES)
+    assert (simulate.name, convert.name) == ("simulate", "convert")
+    assert str(chats.output) == train.words[train.words.index("--data.chats") + 1]
+
+
+def test_every_mode_is_scored_on_the_same_episodes_after_d_pot_and_two_play_online():
+    stages = evaluations(STAGES, list(MODES), (OFFLINE, ONLINE))
+    offline = [stage for stage in stages if stage.kind == OFFLINE]
+    assert [stage.owner[0] for stage in offline] == ["d_pot", *(mode for mode in MODES if mode != "d_pot")]
+    assert len({stage.words[: stage.words.index("--agent")] for stage in offline}) == 1
+    assert {stage.owner[0] for stage in stages if stage.kind == ONLINE} == set(PLAYED)
+
+
+def test_smollm2_writes_beside_the_trained_model():
+    folders = [stage.output for stages in (STAGES, of_smollm2(OPTIONS)) for stage in stages if stage.kind == OFFLINE]
+    assert len(set(folders)) == len(MODES) + len(PLAYED)
+
+
+@pytest.mark.parametrize("change", [{"steps": 5}, {"chats": 7}, {"simulated": 61}, {"max_tokens": 25}])
+def test_figures_of_another_model_are_recorded_apart(change):
+    assert digest_of(Namespace(**vars(OPTIONS) | change)) != digest_of(OPTIONS)
+
+
+RECEIVED = "[WARNING|chat_completion.py:122] 2026-01-02 03:04:{} >> [Request received] Model: m, CB: False\n"
+ANSWERED = '2026-01-02 03:04:{} INFO:     127.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+HEALTH = '2026-01-02 03:04:{} INFO:     127.0.0.1:5 - "GET /health HTTP/1.1" 200 OK\n'
+
+
+def test_a_request_lasts_from_its_line_to_that_of_its_response(tmp_path):
+    log = tmp_path / "server.log"
+    lines = [HEALTH.format("01,000"), RECEIVED.format("02,000"), HEALTH.format("03,000"), ANSWERED.format("04,250")]
+    log.write_text("".join(lines) + RECEIVED.format("05,000") + ANSWERED.format("05,125"))
+    assert request_seconds(log) == [2.25, 0.125]
+
+
+def test_a_request_that_a_kill_left_without_a_response_is_not_counted(tmp_path):
+    log = tmp_path / "server.log"
+    log.write_text(RECEIVED.format("02,000") + RECEIVED.format("08,000") + ANSWERED.format("09,000"))
+    assert request_seconds(log) == [1.0]
