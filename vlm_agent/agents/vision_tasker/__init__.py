@@ -5,9 +5,9 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from vlm_agent.agents.lessons import Lesson
 from vlm_agent.agents.llm.demonstrations import (
@@ -37,6 +37,9 @@ class VisionTaskerSettings(PromptedSettings):
 
     `demonstrations`: a store that `vlm-agent record` writes. The prompt has the demonstration whose goal is nearest by
     `encoder`: `words` counts common words; any other name is a sentence encoder, a folder or an installed package.
+
+    `demonstrated_chats`: the share of episodes in whose chats for training (`vlm-agent chats`) the prompts have the
+    demonstration, 0 to 1. A digest of its id chooses an episode. The store must not hold these episodes themselves.
     """
 
     agent: str = "vision_tasker"
@@ -45,12 +48,14 @@ class VisionTaskerSettings(PromptedSettings):
     readers: Readers = Readers()
     demonstrations: str | None = None
     encoder: str = WORDS
+    demonstrated_chats: Annotated[float, Field(ge=0, le=1)] = 0.0
     max_tokens: PositiveInt = 300
 
     @model_validator(mode="after")
     def _has_demonstrations(self) -> Self:
-        if self.demonstrations is None and "encoder" in self.model_fields_set:
-            raise ValueError("encoder is for demonstrations; set demonstrations, or remove it")
+        for name in ("encoder", "demonstrated_chats"):
+            if self.demonstrations is None and name in self.model_fields_set:
+                raise ValueError(f"{name} is for demonstrations; set demonstrations, or remove it")
         return self
 
     @property
@@ -111,10 +116,10 @@ class VisionTaskerSettings(PromptedSettings):
         )
 
     def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
-        """Without demonstrations in the prompts."""
+        """With demonstrations in the prompts of the share `demonstrated_chats` of episodes."""
         from vlm_agent.agents.vision_tasker.lessons import lessons_of
 
-        return lessons_of(self.load(), episodes)
+        return lessons_of(self.load(), episodes, self.demonstrated_chats)
 
     def _nearest(self) -> Callable[[str], Demonstration | None] | None:
         """The demonstration nearest to a goal, looked up once for each goal; None without demonstrations."""

@@ -4,6 +4,7 @@ A tap is written with the number of the smallest element under the finger, as th
 on no element is left out: the model could not name it. Histories are the recorded actions in the agent's own words.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
 
 
-def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode]) -> Iterator[Lesson]:
-    """A lesson for each step that can be named."""
+def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode], demonstrated: float = 0.0) -> Iterator[Lesson]:
+    """A lesson for each step that can be named. `demonstrated`: the share of episodes whose prompts have the agent's
+    demonstration, 0 to 1."""
     for episode in episodes:
+        nearest = agent.nearest if _place(episode) < demonstrated else None
+        example = None if nearest is None else nearest(episode.goal)
         history: list[Turn] = []
         for number, step in enumerate(episode.steps):
             screen = recorded_screen(episode, number)
@@ -33,10 +37,16 @@ def lessons_of(agent: "VisionTaskerAgent", episodes: Iterable[Episode]) -> Itera
             if reply is not None:
                 try:
                     answer = agent.read(reply, shown)
-                    yield lesson(agent.messages(episode.goal, history, shown, None), reply)
+                    yield lesson(agent.messages(episode.goal, history, shown, example), reply)
                 except UnreadReplyError:  # the element is covered by others, so its number cannot be touched
                     reply = None
             history.append(Turn(screen, answer, step.action, answer.thoughts))
+
+
+def _place(episode: Episode) -> float:
+    """In [0, 1), uniform over ids: the same for an episode whichever others are read beside it."""
+    digest = hashlib.sha256(f"demonstration {episode.id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def reply_of(action: Action, shown: ShownScreen) -> str | None:

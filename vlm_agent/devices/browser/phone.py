@@ -73,11 +73,15 @@ class BrowserPhone:
                 context.close()
             self.blocked, self._faults, self._elements = [], [], None
             self.status, self.answer = None, None
-            self._page = open_page(self._browser, make_world(seed), self.blocked, self._faults)
+            self._page = open_page(self._browser, self.world(seed), self.blocked, self._faults)
             self._session = self._page.context.new_cdp_session(self._page)
             if site is not None:
                 self._go(site)
             self._settle()
+
+    def world(self, seed: int) -> dict:
+        """The contents of the pages (`make_world`); a phone with others overrides it."""
+        return make_world(seed)
 
     @property
     def size(self) -> tuple[int, int]:

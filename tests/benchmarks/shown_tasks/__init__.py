@@ -1,0 +1,1 @@
+"""What tests/benchmarks/demonstrations.py measures: tasks that failed, again with a demonstration."""
