@@ -19,7 +19,8 @@ Parts:
              out of reach of any planner (see screen_questions.py). Tokens of what is shown of a screen, by the
              tokenizer of FOLDER (default: the embedded base's)
     runs     official and strict scores; `next element`: of the expert's taps those that the agent answers with a tap on
-             the same widget of the phone; tokens an episode; differences paired by seed
+             the same widget of the phone; `action type`: the right kind of action; `no action`: replies that are none;
+             tokens an episode; differences paired by seed
     online   success on simulated phones of the same size, the first seed
 
 Texts of screens are kept in --output/texts by the picture's digest, chats and runs below --output; killed commands

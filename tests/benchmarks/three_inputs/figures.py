@@ -25,6 +25,8 @@ NEXT = "next element"
 SCORES = {
     "official": ("official", "overall", "partial_match"),
     "strict": ("strict", "overall", "partial_match"),
+    "action type": ("official", "overall", "action_type"),
+    "no action": ("official", "overall", "parse_failures"),
     "tokens read": ("cost", "tokens_read"),
     "tokens written": ("cost", "tokens_written"),
 }
