@@ -89,7 +89,7 @@ MODES = {
         mode(f"--checkpoint r --shards s --output y {PARTS}", SCORING, "benchmark"),
         mode(
             "--online --checkpoint r --output y",
-            f"tasks seed long_screens workers no_controls controls elements {OF_AGENT} {COST}",
+            f"tasks seed size long_screens workers no_controls controls elements {OF_AGENT} {COST}",
         ),
         mode("--finish --output y"),
     ],
@@ -110,7 +110,7 @@ MODES = {
         mode("x --report p.html --shards s", "dialect against groups output episodes"),
     ],
     "transfer": [mode("x --output y")],
-    "chats": [mode("x --agent a --output y.jsonl", "split limit")],
+    "chats": [mode("x --agent a --output y.jsonl", "split limit elements")],
     "compare": [
         mode("x --output y", "shards seeds quick list_stages stage report"),
         mode("x --output y --shards s", "benchmark seeds quick list_stages stage report"),

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from vlm_agent.cli.agent_options import add_elements_option, chosen_readers
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
 from vlm_agent.console import make_console
 
@@ -24,15 +25,19 @@ def add(commands: Commands) -> None:
     parser.add_argument("--agent", required=True, metavar="FILE", help="the file of an agent that prompts a model")
     parser.add_argument("--split", default="train", metavar="NAME", help="the split to read (default train)")
     parser.add_argument("--limit", type=count, metavar="N", help="at most N episodes, spread evenly over the split")
+    add_elements_option(parser)
     parser.add_argument("--output", type=file_name(".jsonl"), required=True, metavar="FILE", help="the file to write")
 
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.agents.lessons import write_lessons
     from vlm_agent.agents.loading import agent_settings
+    from vlm_agent.agents.read_screens import ReadEpisodes, ScreenReader
     from vlm_agent.datasets.shards.dataset import ShardDataset
 
     settings = agent_settings(options.agent)
     dataset = ShardDataset(options.shards, split=options.split)
-    write_lessons(options.output, settings, dataset, options.limit, make_console())
+    readers = chosen_readers(options, settings)
+    episodes = dataset if readers is None else ReadEpisodes(dataset, ScreenReader.of(readers))
+    write_lessons(options.output, settings, episodes, options.limit, make_console())
     return OK

@@ -12,7 +12,7 @@ from vlm_agent.cli.agent_options import (
     chosen_agent,
     chosen_readers,
 )
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file, size
 from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ test split that `simulate` writes with the same seed. Writes online.json and a t
   vlm-agent inspect OUT/trained/00012 --animate task.gif"""
 
 
-_ONLINE = ("tasks", "seed", "long_screens")
+_ONLINE = ("tasks", "seed", "size", "long_screens")
 _OFFLINE = (
     *("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count", "constrained"),
     *("batch_tokens", "batch_size", "concurrency", "plans", "past"),  # on phones, an agent answers one step at a time
@@ -151,6 +151,9 @@ def _add_online(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tasks", type=count, metavar="N", help="number of tasks (default 100)")
     parser.add_argument("--seed", type=_count_or_0, metavar="S", help="the tasks of `simulate --seed S` (default 0)")
     parser.add_argument(
+        "--size", type=size, metavar="HxW", help="size of the phones' screens in pixels (default 448x208)"
+    )
+    parser.add_argument(
         "--long-screens", action="store_true", help="--online: show the agent each page as one tall picture"
     )
 
@@ -185,7 +188,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_online(options: argparse.Namespace) -> int:
     from vlm_agent.evaluation.online import evaluate_online
 
-    values = {name: getattr(options, name) for name in ("tasks", "seed", "workers")}
+    values = {name: getattr(options, name) for name in ("tasks", "seed", "size", "workers")}
     values = {name: value for name, value in values.items() if value is not None}
     values["long_screens"] = options.long_screens
     settings = _agent(options)

@@ -120,6 +120,22 @@ def test_an_evaluation_with_read_elements_is_another_evaluation_and_its_report_s
     assert main(["evaluate", "--finish", "--output", str(output)]) == OK
 
 
+def test_chats_have_the_elements_that_are_read(tmp_path, read):
+    shards = tiny.write_shards(tmp_path / "shards", [EPISODE], "train")
+    path = tmp_path / "agent.yaml"
+    settings = {"agent": "vision_tasker", "screen": "html", "endpoint": "http://a:1", "model": "m"}
+    path.write_text(json.dumps(settings | {"readers": WITHOUT_MODELS}))
+    prompts = {}
+    for elements in ("read", "phone"):
+        output = tmp_path / f"{elements}.jsonl"
+        command = ["chats", str(shards), "--agent", str(path), "--elements", elements, "--output", str(output)]
+        assert main(command) == OK
+        chats = [json.loads(line)["messages"] for line in output.read_text().splitlines()]
+        prompts[elements] = [chat[1]["content"] for chat in chats]
+    assert prompts["read"] and all("read " in one and "Clear cart" not in one for one in prompts["read"])
+    assert prompts["phone"] and all("read " not in one and "Clear cart" in one for one in prompts["phone"])
+
+
 def test_gold_feedback_is_by_the_elements_of_the_data_set(read):
     judged = []
 

@@ -108,6 +108,21 @@ def test_the_history_has_actions_alone_in_the_agents_words(step):
     assert len(model.asked) == 1 and len(model.asked[0]) == 2
 
 
+def test_without_history_every_prompt_is_that_of_a_first_step(step, tmp_path):
+    _, first = step(tap(2))
+    past = [turn(first, changed=False)]
+    for shows, is_first in ((False, True), (True, False)):
+        ours = agent("http://a:1", tmp_path, history=shows)
+        shown = ours.show(Screen(pixels(0)))
+        assert (ours.messages("goal", past, shown, None) == ours.messages("goal", [], shown, None)) is is_first
+
+
+def test_an_agent_without_history_is_another_agent():
+    settings = [VisionTaskerSettings(endpoint="http://a:1", model="m", history=history) for history in (True, False)]
+    identities = [one.identity() for one in settings]
+    assert identities[1] == identities[0] | {"history": False} != identities[0]
+
+
 def test_chinese_prompts_words_and_lines(step):
     model, answer = step("｛“action”：“点击”，“element”：２｝", goal="打开无线网", prompt_language="zh")
     assert model.paragraphs()[0] == "任务：打开无线网"

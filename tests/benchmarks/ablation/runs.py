@@ -133,14 +133,18 @@ class Run:
         return known[name]
 
     def _online(self, tasks: int) -> list[dict]:
+        return [
+            {"run": name, "success": overall["success"], "interval": [round(edge, 1) for edge in overall["interval"]]}
+            for name, overall in ((name, row["overall"]) for name, row in self._play(tasks).items())
+        ]
+
+    def _play(self, tasks: int) -> Mapping[str, dict]:
+        """The scores of each run of the online evaluation."""
         overrides = {"bf16": True} if has_bf16() else {}
         settings = agent_settings(checkpoint=str(self.trained), overrides=overrides)
         quiet = Console(file=StringIO())
-        content = evaluate_online(settings, self.folder / "online", quiet, tasks=tasks, controls=False)
-        return [
-            {"run": name, "success": overall["success"], "interval": [round(edge, 1) for edge in overall["interval"]]}
-            for name, overall in ((name, row["overall"]) for name, row in content["runs"].items())
-        ]
+        content: dict = evaluate_online(settings, self.folder / "online", quiet, tasks=tasks, controls=False)
+        return content["runs"]
 
     def _timed(self, stage: str, *words) -> None:
         start = time.monotonic()

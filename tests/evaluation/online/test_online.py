@@ -205,6 +205,15 @@ def test_a_folder_with_another_evaluation_is_refused(tmp_path, options, agent, n
         )
 
 
+def test_phones_of_another_size_are_another_evaluation(tmp_path):
+    content = evaluate(tmp_path / "out", tasks=1, size=(896, 416))
+    trace = read_trace(tmp_path / "out" / content["tasks"][0]["runs"][AGENT]["trace"])
+    assert trace.screen(trace.steps[0]).shape == (896, 416, 3)
+    assert content["runs"][EXPERT]["overall"]["success"] == 100
+    with pytest.raises(DatasetError, match="size"):
+        evaluate(tmp_path / "out", tasks=1)
+
+
 def test_a_folder_with_other_files_is_not_changed(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(DatasetError, match="does not hold an online evaluation"):

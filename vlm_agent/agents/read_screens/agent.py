@@ -22,6 +22,7 @@ from vlm_agent.agents.agent import (
     preparation_of,
 )
 from vlm_agent.agents.controls import TextAgent
+from vlm_agent.agents.lessons import Episodes
 from vlm_agent.agents.read_screens.reader import ScreenReader
 from vlm_agent.episodes import Episode, Screen, Step
 
@@ -93,6 +94,20 @@ class ReadingPreparation:
 
     def __call__(self, episode: Episode) -> Any:
         return self.preparation(read_episode(episode, self.reader))
+
+
+@dataclass(frozen=True)
+class ReadEpisodes:
+    """`episodes` with the elements of their screens read from the pixels, an episode at a time."""
+
+    episodes: Episodes
+    reader: ScreenReader
+
+    def __len__(self) -> int:
+        return len(self.episodes)
+
+    def __getitem__(self, index: int) -> Episode:
+        return read_episode(self.episodes[index], self.reader)
 
 
 def read_episode(episode: Episode, reader: ScreenReader) -> Episode:

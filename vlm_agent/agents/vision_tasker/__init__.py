@@ -33,7 +33,8 @@ class VisionTaskerSettings(PromptedSettings):
     """`screen`: the screen in words, read from its pixels by `readers`; as HTML of its elements; or as a picture with
     their numbers. Elements are those of the phone or data set, or with `--elements read` those of `readers`.
 
-    `prompt_language`: of prompts and words. `prompts`: a file to use in place of its own prompts.
+    `prompt_language`: of prompts and words. `prompts`: a file to use in place of its own prompts. `history`: False
+    leaves earlier actions out of the prompts, as in the paper's table 2.
 
     `demonstrations`: a store that `vlm-agent record` writes. The prompt has the demonstration whose goal is nearest by
     `encoder`: `words` counts common words; any other name is a sentence encoder, a folder or an installed package.
@@ -46,6 +47,7 @@ class VisionTaskerSettings(PromptedSettings):
     screen: Shown = "words"
     prompt_language: PromptLanguage = "en"
     readers: Readers = Readers()
+    history: bool = True
     demonstrations: str | None = None
     encoder: str = WORDS
     demonstrated_chats: Annotated[float, Field(ge=0, le=1)] = 0.0
@@ -61,7 +63,8 @@ class VisionTaskerSettings(PromptedSettings):
     @property
     def display_name(self) -> str:
         shown = "" if self.demonstrations is None else ", shown the nearest demonstration"
-        return f"{self.model} at {self.endpoint}, {_IN_WORDS[self.screen]}{shown}"
+        past = "" if self.history else ", no history"
+        return f"{self.model} at {self.endpoint}, {_IN_WORDS[self.screen]}{past}{shown}"
 
     @property
     def reads_elements(self) -> bool:
@@ -95,6 +98,8 @@ class VisionTaskerSettings(PromptedSettings):
             from vlm_agent.agents.read_screens.reader import readers_identity
 
             identity["readers"] = readers_identity(self.readers)
+        if not self.history:
+            identity["history"] = False
         if self.demonstrations is not None:
             store = self._store(self.demonstrations)
             identity["demonstrations"] = {"content": store.digest(), "encoder": goal_encoder_digest(self.encoder)}
@@ -112,6 +117,7 @@ class VisionTaskerSettings(PromptedSettings):
             self.prompt_language,
             self._nearest(),
             self.max_tokens,
+            self.history,
             workers=self.concurrency,
         )
 

@@ -47,7 +47,8 @@ class Example(Protocol):
 class VisionTaskerAgent(PromptedAgent):
     """`reader`: reads screens in words. `shown`: the screen as words, as HTML of its elements, or as a picture with
     their numbers. `language`: of the words and of `prompts`. `nearest`: the demonstration nearest to a goal, None for
-    none. `max_tokens`: limit of a reply.
+    none. `max_tokens`: limit of a reply. `shows_history`: False leaves earlier actions out of the prompts; what follows
+    from the last answer without a call is still done.
     """
 
     prompts: Prompts
@@ -56,6 +57,7 @@ class VisionTaskerAgent(PromptedAgent):
     language: PromptLanguage = "en"
     nearest: Callable[[str], Example | None] | None = None
     max_tokens: int = 300
+    shows_history: bool = True
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
         history, screen = self.visible(history, screen)
@@ -121,7 +123,7 @@ class VisionTaskerAgent(PromptedAgent):
         self, goal: str, history: Sequence[Turn], shown: ShownScreen, example: Example | None
     ) -> list[dict[str, Any]]:
         """A line break in a goal or a demonstration cannot begin a paragraph."""
-        prompts = self.prompts
+        prompts, history = self.prompts, history if self.shows_history else ()
         same = lines_without_effect(prompts, history, shown, self.show)
         paragraphs = {
             "goal": one_line(goal),

@@ -80,6 +80,7 @@ def evaluate_online(
     workers: int = 1,
     long_screens: bool = False,
     readers: Readers | None = None,
+    size: tuple[int, int] = SIZE,
 ) -> dict:
     """Scores an agent on the first `tasks` tasks of `seed`, and under its `controls` (all, none or those named).
 
@@ -87,7 +88,7 @@ def evaluate_online(
     parallel; except for `cost`, the results do not depend on their number. Finished tasks in `output` are kept.
 
     `long_screens`: the agent sees each page as one tall picture. `readers`: the elements of screens are read from
-    pixels.
+    pixels. `size`: (height, width) of the phones' screens in pixels.
 
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
     else.
@@ -98,7 +99,7 @@ def evaluate_online(
         **agent_identity(settings, readers, runs),
         "split": SPLIT,
         "seed": seed,
-        "size": list(SIZE),
+        "size": list(size),
         "runs": runs,
         # Omitted by default, so that evaluations of versions without long screens can be resumed.
         **({"long_screens": True} if long_screens else {}),
@@ -106,7 +107,8 @@ def evaluate_online(
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity, identity_differences)
     reader = None if readers is None else ScreenReader.of(readers)
-    attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in online_tasks(tasks, seed)]
+    played = online_tasks(tasks, seed, size)
+    attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in played]
     with job.locked():
         _play(
             settings.in_output(output),

@@ -1,0 +1,1 @@
+"""The inputs and figures of tests/benchmarks/screen_inputs.py."""
