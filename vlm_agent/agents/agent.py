@@ -337,7 +337,7 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: b
         steps.append(
             Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, coat, plan=_plan_of(turn))
         )
-    return Episode("", "", goal, tuple(steps))
+    return Episode(screen.episode, "", goal, tuple(steps))
 
 
 def _plan_of(turn: Turn) -> PlanTexts | None:

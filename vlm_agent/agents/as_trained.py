@@ -6,10 +6,10 @@
     user       the next screen
     …
 
-With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action. With
-`data.past_screens`, the steps in words follow the goal. A text model has goal and words as messages of the system, and
-each screen as HTML (`sentences/html.py`). Each of its lines is a message, because training tokenises it alone. Plans of
-`data.plan` stand where they do in training.
+With `data.coat`, the lines that are read precede each screen, and the thoughts precede each action. The references of
+`data.references` follow the goal, then, with `data.past_screens`, the steps in words. A text model has goal, references
+and words as messages of the system, and each screen as HTML (`sentences/html.py`). Each of its lines is a message,
+because training tokenises it alone. Plans of `data.plan` stand where they do in training.
 
 All earlier screens that the model reads are sent, resized as in training, so that the image processor of the server
 does not resize them again with another filter.
@@ -48,7 +48,8 @@ def trained_messages(
         raise UserError(NO_ELEMENTS)
     shown = 0 if sentences.past is None else sentences.past.first_shown(len(history))
     episode = episode_of(goal, history, screen, bool(sentences.thoughts.parts.read))
-    before = [template.goal.format(goal=goal), *sentences.lines_before(episode, len(history))]
+    references = sentences.references.lines(goal, episode.id)
+    before = [template.goal.format(goal=goal), *references, *sentences.lines_before(episode, len(history))]
     system = before if sentences.as_html else [template.system]
     messages: list[dict[str, Any]] = [{"role": "system", "content": text} for text in system]
     opening = "" if sentences.as_html else "".join(before)

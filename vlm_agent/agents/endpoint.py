@@ -28,11 +28,12 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint
-from vlm_agent.agents.of_run import grey_screens_of, plan_notes, recipe_of, run_of
+from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_notes_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
 from vlm_agent.recipe.run import Recipe
+from vlm_agent.sentences.references import NO_REFERENCES
 from vlm_agent.sentences.thoughts import AnswerLines, LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
@@ -79,6 +80,7 @@ class EndpointAgent:
             lines = self.sentences.thoughts.read_answer(text)
         action, box = self.language.decode(lines.action, screen), self.language.predicted_box(lines.action, screen)
         fenced = content is not None and action is not None
+        references = NO_REFERENCES if self.sentences is None else self.sentences.references
         return Answer(
             completion.text,
             action,
@@ -86,6 +88,7 @@ class EndpointAgent:
             lines.plan,
             box=box,
             usage=usage,
+            reference_has_goal=references.has_goal(goal, screen.episode),
             step=lines.step,
             fenced=fenced,
             seconds_on_disk=completion.seconds_on_disk,
@@ -200,7 +203,7 @@ class EndpointSettings(AgentSettings):
     @property
     def text_notes(self) -> dict[str, str]:
         """With `as_trained`, those of the run."""
-        return {} if self.as_trained is None else plan_notes(self._recipe.data.plan)
+        return {} if self.as_trained is None else text_notes_of(self._recipe.data)
 
     @property
     def reads_elements(self) -> bool:
@@ -252,7 +255,9 @@ class EndpointSettings(AgentSettings):
             return EndpointAgent(
                 chat, language, self.past_screens, self.max_tokens, self.concurrency, code_fences=self.code_fences
             )
+        from vlm_agent.agents.llm.references.of_run import references_of_run
         from vlm_agent.models.build import load_sentences
+        from vlm_agent.models.run_layout import trained
 
         data = self._recipe.data
         if data.plan.is_static:
@@ -261,6 +266,8 @@ class EndpointSettings(AgentSettings):
                 "not support; evaluate the run itself, or train with data.plan.plan: learned"
             )
         sentences = load_sentences(Path(self.as_trained), language, LineThoughts.of(data), past_of(data))
+        references = references_of_run(trained(Path(self.as_trained)).references, data.references)
+        sentences = replace(sentences, references=references)
         limit = sentences.max_answer_tokens
         agent = EndpointAgent(
             chat,

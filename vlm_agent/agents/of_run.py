@@ -9,7 +9,7 @@ from vlm_agent.agents.agent import Agent, AgentSettings
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
-from vlm_agent.recipe.plan import PlanRecipe
+from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class RunSettings(AgentSettings):
 
     @property
     def text_notes(self) -> dict[str, str]:
-        """What `data.plan` has the run read."""
-        return plan_notes(self.recipe.data.plan)
+        """What `data.plan` and `data.references` have the run read."""
+        return text_notes_of(self.recipe.data)
 
     @property
     def reads_elements(self) -> bool:
@@ -103,12 +103,17 @@ class RunSettings(AgentSettings):
         raise NotImplementedError
 
 
-def plan_notes(plan: PlanRecipe) -> dict[str, str]:
-    """Lines of the report on the plans and steps that an agent of a run reads."""
+def text_notes_of(data: DataRecipe) -> dict[str, str]:
+    """Lines of the report on the plans, steps and references that an agent of a run reads."""
+    plan, references = data.plan, data.references
     notes = {_PLAN_NAMES[part]: _RECORDED_PLAN for part in plan.read}
     if plan.is_static:
         notes["plans"] = "the agent's own, of the first step"
-    return notes | ({"earlier steps": _RECORDED_STEPS} if plan.step != "off" else {})
+    if plan.step != "off":
+        notes["earlier steps"] = _RECORDED_STEPS
+    if references is not None:
+        notes["references"] = f"{references.count} training episodes of the run, nearest by {references.encoder}"
+    return notes
 
 
 def grey_screens_of(recipe: Recipe) -> str | None:

@@ -1,7 +1,8 @@
 """The layout of a trained model on disk: a finished run, or a checkpoint of an unfinished one.
 
 RUN/recipe.yaml, RUN/sources.json (what the base was read from), RUN/tokenizer/, RUN/base/ (of an adapter on random
-weights), RUN/features.json (of an adapter on a model that reads screen features), RUN/model/ once the run is finished;
+weights), RUN/features.json (of an adapter on a model that reads screen features), RUN/references.parquet (of a run with
+`data.references`), RUN/model/ once the run is finished;
 RUN/checkpoints/checkpoint-N/ holds what RUN/model/ would hold after N steps.
 
 Pretrained models that come with the package: a recipe says `base: phone_vlm_tiny` and nothing is downloaded.
@@ -23,6 +24,7 @@ BASE_FOLDER = "base"
 TOKENIZER_FOLDER = "tokenizer"
 RECIPE_FILE = "recipe.yaml"
 FEATURES_FILE = "features.json"
+REFERENCES_FILE = "references.parquet"
 CHECKPOINTS = "checkpoints"
 FINISHED = "run.json"
 
@@ -53,13 +55,18 @@ class Trained:
         return self.run / FEATURES_FILE
 
     @property
+    def references(self) -> Path:
+        """The demonstrations that the sentences of the run refer to (`data.references`)."""
+        return self.run / REFERENCES_FILE
+
+    @property
     def files(self) -> list[Path]:
         """Every file that the output of the model depends on, in a fixed order."""
         weights = [path for path in self.weights.glob("*") if path.suffix in (".safetensors", ".json")]
         decisive = [path for path in weights if path.name.removesuffix(".index.json").endswith(_DECISIVE)]
         others = [path for part in (self.base, self.tokenizer) for path in part.rglob("*") if path.is_file()]
-        features = [self.features] if self.features.is_file() else []
-        return [self.recipe, *features, *sorted(decisive), *sorted(others)]
+        optional = [path for path in (self.features, self.references) if path.is_file()]
+        return [self.recipe, *optional, *sorted(decisive), *sorted(others)]
 
 
 _DECISIVE = (".safetensors", "config.json")

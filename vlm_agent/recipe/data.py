@@ -17,6 +17,7 @@ from pydantic import (
 
 from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.recipe.plan import PlanRecipe
+from vlm_agent.recipe.references import ReferencesRecipe
 from vlm_agent.settings import Section
 
 _WITH_DRAWN = ("drawn", "workers")
@@ -41,7 +42,7 @@ class SentenceOptions:
 
 
 SENTENCES: dict[str, SentenceOptions] = {
-    "trajectory": SentenceOptions(keys=("history", "past_screens", "plan")),
+    "trajectory": SentenceOptions(keys=("history", "past_screens", "plan", "references")),
     "elements": SentenceOptions(
         controls=False,
         coat=False,
@@ -120,6 +121,7 @@ class DataRecipe(Section):
     screens with their actions, the current screen and its action. `history`: how many earlier steps are in words; None
     (`all`): all that are not shown. A row holds as many steps as `batch_size` episodes have on average.
     `coat`: the texts of Chain-of-Action-Thought, all off by default. `plan`: with trajectories, those of a planner.
+    `references`: with trajectories, demonstrations with similar goals that are read after the goal; None: none.
     `max_tokens`: the longest sentence; a longer trajectory is split into windows. None: `training.batch_tokens`, or no
     limit without it. `mixture`: the fraction of a subset's episodes to use, 1 for a subset without an entry. `limit`:
     at most this many episodes. `workers`: processes that prepare screens; 0: the training process prepares them.
@@ -142,6 +144,7 @@ class DataRecipe(Section):
     control: Literal["grey_screens", "no_history", "shuffled_results"] | None = None
     coat: CoatRecipe = CoatRecipe()
     plan: PlanRecipe = PlanRecipe()
+    references: ReferencesRecipe | None = None
     max_tokens: PositiveInt | None = None
     mixture: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(default_factory=dict)
     limit: PositiveInt | None = None
@@ -226,13 +229,13 @@ class DataRecipe(Section):
     @model_serializer(mode="wrap")
     def _allowed_keys(self, serialise: SerializerFunctionWrapHandler) -> dict:
         """Omits the keys that `drawn` or the kind of sentences excludes, so that a saved recipe is valid, and `coat`
-        and `plan` without a part and keys that are None for all, so that it equals the recipe of an earlier version."""
+        and `plan` without a part and `_ABSENT_IF_NONE`, so that it equals the recipe of an earlier version."""
         content = serialise(self)
         if not self.coat.is_on:
             content.pop("coat", None)
         if not self.plan.is_on:
             content.pop("plan", None)
-        content = {key: content[key] for key in content if content[key] is not None or key not in _ALL_IF_NONE}
+        content = {key: content[key] for key in content if content[key] is not None or key not in _ABSENT_IF_NONE}
         if allowed := self.sentence_options.alone:
             return {key: content[key] for key in content if key in allowed}
         if self.drawn is not None:
@@ -241,7 +244,7 @@ class DataRecipe(Section):
         return {key: content[key] for key in content if key not in excluded}
 
 
-_ALL_IF_NONE = ("history", "past_screens")
+_ABSENT_IF_NONE = ("history", "past_screens", "references")
 
 
 def _keys_of_others(sentences: str) -> set[str]:

@@ -10,7 +10,8 @@ The target of a swipe is the element that it brings into view, derived in hindsi
 know it in advance, so a target may be supervised but is never part of a history, where a swipe is written without it
 (`TrajectorySentences.build`).
 
-With `data.coat` and `data.plan`, texts are around the screens and before the actions (`thoughts/`).
+With `data.coat` and `data.plan`, texts are around the screens and before the actions (`thoughts/`); with
+`data.references`, demonstrations follow the goal (`references.py`).
 
 With `data.past_screens`, each step is a sentence (`windows.Past`):
 
@@ -45,6 +46,7 @@ from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.html import one_line, screen_html
 from vlm_agent.sentences.image_sizes import ScreenRule
+from vlm_agent.sentences.references import NO_REFERENCES, ReferenceLines
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 from vlm_agent.sentences.thoughts import LineThoughts, texts_at
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
@@ -61,7 +63,8 @@ class TrajectorySentences:
     `as_html`: a screen is its elements as text (`html.screen_html`) in place of visual tokens. `grey`: every screen is
     replaced by a grey one, and as text by an empty one (the control without vision). `thoughts`: the texts of
     `data.coat`.
-    `past`: what a step knows of earlier ones; None: everything, in whole trajectories.
+    `past`: what a step knows of earlier ones; None: everything, in whole trajectories. `references`: the demonstrations
+    after the goal.
 
     An action is writable if its tokens decode to the same text, up to Unicode normalisation (NFC, which Qwen's
     tokenizers apply). The model cannot output an action that is not writable. Such an action stays in the history as
@@ -76,6 +79,7 @@ class TrajectorySentences:
     thoughts: LineThoughts = NO_THOUGHTS
     as_html: bool = False
     past: Past | None = None
+    references: ReferenceLines = NO_REFERENCES
 
     def __post_init__(self) -> None:
         if self.thoughts.before_action and "\n" not in self.text(self.ids("a\n") + self.ids("b")):
@@ -104,7 +108,7 @@ class TrajectorySentences:
         swipe, has no loss.
         """
         sentence = Sentence()
-        sentence.read(self.goal_ids(episode.goal))
+        sentence.read(self.opening_ids(episode))
         steps = episode.steps[first:last]
         names_targets = with_swipe_targets and self.language.name_swipe_targets
         targets = swipe_targets(steps) if names_targets else [None] * len(steps)
@@ -149,7 +153,7 @@ class TrajectorySentences:
         if self.past is None:
             return self.build(episode, last=number)
         sentence = Sentence()
-        sentence.read(self.goal_ids(episode.goal))
+        sentence.read(self.opening_ids(episode))
         sentence.read(self._line_ids(self.lines_before(episode, number)))
         for shown in range(self.past.first_shown(number), number):
             self._add_past(sentence, episode, shown)
@@ -259,6 +263,10 @@ class TrajectorySentences:
             return self.marks(turn + self.template.before_screen)
         texts = [token for line in lines for token in self.ids(line)]
         return self.marks(turn) + texts + self.marks(self.template.before_screen)
+
+    def opening_ids(self, episode: Episode) -> list[int]:
+        """The tokens that every sentence of the episode begins with: its goal and its references."""
+        return self.goal_ids(episode.goal) + self._line_ids(self.references.lines(episode.goal, episode.id))
 
     def goal_ids(self, goal: str) -> list[int]:
         """The tokens of the sentence's start and of the goal."""

@@ -175,6 +175,7 @@ def prepare_run_folder(run: Path, recipe: Recipe, data: DataModule) -> None:
     """Writes what agents need beside the weights, so that checkpoints can be evaluated while the run continues."""
     record_sources(run, recipe.model)
     record_learned(run, data.learned_ids, recipe.model.base)
+    data.record(run)
     claim(run, recipe)
     data.tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
     forget_stop(run)

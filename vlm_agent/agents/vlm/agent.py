@@ -22,6 +22,7 @@ from vlm_agent.agents.decoding.greedy import (
     decode_sentence,
     most_likely,
 )
+from vlm_agent.agents.llm.references.of_run import references_of_run
 from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
 from vlm_agent.episodes import Episode, PlanTexts, Screen, without_pixels
 from vlm_agent.errors import UserError
@@ -75,6 +76,8 @@ class VlmAgent:
         family_of(model.config).use_masked_attention(without_adapter(model))
         language, thoughts = recipe.action_language.build(), LineThoughts.of(recipe.data)
         sentences = processor_of(model.config).sentences(tokenizer, language, thoughts, past_of(recipe.data))
+        references = references_of_run(trained(run).references, recipe.data.references)
+        sentences = replace(sentences, references=references)
         return cls(model, tokenizer, sentences, bf16, constrained, batch_tokens)
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:
@@ -87,7 +90,7 @@ class VlmAgent:
         with torch.inference_mode(), self._precision():
             ids = decode_sentence(self._decoder, sentence, agent._choice, agent._limits)
         usage = Usage(len(sentence), len(ids), calls=1, seconds=time.perf_counter() - start)
-        return agent._answer(ids, screen, usage)
+        return agent._answer(ids, screen, usage, has_goal=self.sentences.references.has_goal(goal, episode.id))
 
     def without_sight(self) -> "VlmAgent | None":
         """The agent with an empty screen in place of each; None for a model that sees pixels, which a control greys."""
@@ -144,7 +147,7 @@ class VlmAgent:
             for line in self.sentences.thoughts.plans.static(PlanTexts(plan))
             for token in self.sentences.ids(line)
         ]
-        at, rest = len(self.sentences.goal_ids(prepared.episode.goal)), prepared.part(1, None)
+        at, rest = len(self.sentences.opening_ids(prepared.episode)), prepared.part(1, None)
         return replace(rest, sentences=[sentence.with_read(at, ids) for sentence in rest.sentences])
 
     def _with_own_plan(self, episode: Episode, history: Sequence[Turn]) -> Episode:
@@ -192,16 +195,27 @@ class VlmAgent:
                 step.screen,
                 Usage(start, len(answer.ids), from_prefill=answer.from_prefill),
                 not self.sentences.is_writable(self.sentences.language.encode(step.action, step.screen)),
+                prepared.has_goal,
             )
             for step, (start, answer) in zip(prepared.episode.steps, answers, strict=True)
         ]
 
-    def _answer(self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False) -> Answer:
+    def _answer(
+        self, ids: list[int], screen: Screen, usage: Usage, unwritable: bool = False, has_goal: bool | None = None
+    ) -> Answer:
         text = self.sentences.text(ids)
         lines, language = self.sentences.thoughts.read_answer(text), self.sentences.language
         action, box = language.decode(lines.action, screen), language.predicted_box(lines.action, screen)
         return Answer(
-            text, action, lines.thoughts, lines.plan, box=box, usage=usage, unwritable=unwritable, step=lines.step
+            text,
+            action,
+            lines.thoughts,
+            lines.plan,
+            box=box,
+            usage=usage,
+            unwritable=unwritable,
+            reference_has_goal=has_goal,
+            step=lines.step,
         )
 
     @property
@@ -234,15 +248,17 @@ class VlmAgent:
 
 @dataclass(frozen=True)
 class PreparedEpisode:
-    """An episode without pixels, and its sentences: one, or one a step."""
+    """An episode without pixels, and its sentences: one, or one a step. `has_goal`: whether a reference has its goal;
+    None without references."""
 
     episode: Episode
     sentences: list[Sentence]
+    has_goal: bool | None = None
 
     def part(self, first: int, last: int | None) -> "PreparedEpisode":
         """Steps `first` … `last`-1, of an episode with a sentence a step."""
         episode = replace(self.episode, steps=self.episode.steps[first:last])
-        return PreparedEpisode(episode, self.sentences[first:last])
+        return replace(self, episode=episode, sentences=self.sentences[first:last])
 
 
 @dataclass(frozen=True)
@@ -250,7 +266,8 @@ class VlmPreparation:
     sentences: TrajectorySentences
 
     def __call__(self, episode: Episode) -> PreparedEpisode:
-        return PreparedEpisode(without_pixels(episode), self.sentences.sentences_of(episode))
+        has_goal = self.sentences.references.has_goal(episode.goal, episode.id)
+        return PreparedEpisode(without_pixels(episode), self.sentences.sentences_of(episode), has_goal)
 
 
 def batches(lengths: Sequence[int], budget: int) -> list[list[int]]:

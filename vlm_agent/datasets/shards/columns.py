@@ -29,6 +29,7 @@ class Columns:
     `plan`: str objects (S,), the lines of plans of a sentence, by their place (`training/data/thoughts/plans.py`), or
     None.
     `elements`: from `listed_elements`, or None.
+    `references`: str objects (E, K), lines of other episodes in a sentence (`training/data/references.py`), or None.
     """
 
     subset: np.ndarray
@@ -45,6 +46,7 @@ class Columns:
     coat: Mapping[str, np.ndarray] | None = None
     plan: Mapping[tuple[str, str, str], np.ndarray] | None = None
     elements: pa.ChunkedArray | None = None
+    references: np.ndarray | None = None
 
     @cached_property
     def subsets(self) -> list[str]:

@@ -147,6 +147,8 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
         save(merged, tokenizer, folder)
         shutil.copyfile(trained(run).recipe, folder / RECIPE_FILE)
         copy_learned(trained(run).run, folder)
+        if (references := trained(run).references).is_file():
+            shutil.copyfile(references, folder / references.name)
         del model, merged
         written, _ = load(folder)
         after = _logits(written, batches, float32=True)

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from transformers import PretrainedConfig, PreTrainedTokenizerBase
@@ -122,6 +123,10 @@ class DataModule(ABC):
         """Adds to the model's configuration what is known from the data, in place."""
         return
 
+    def record(self, run: Path) -> None:
+        """Writes into the run folder what agents need of the data."""
+        return
+
     @cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
         tokenizer = build_tokenizer(self.recipe.model, self.vocabulary())
@@ -141,7 +146,11 @@ class DataModule(ABC):
     def sentences(self) -> TrajectorySentences:
         data, language = self.recipe.data, self.recipe.action_language.build()
         sentences = self.processor.sentences(self.tokenizer, language, LineThoughts.of(data), past_of(data))
-        return replace(sentences, grey=data.control == "grey_screens")
+        return self.with_references(replace(sentences, grey=data.control == "grey_screens"))
+
+    def with_references(self, sentences: TrajectorySentences) -> TrajectorySentences:
+        """With the demonstrations that `data.references` asks for."""
+        return sentences
 
     @property
     def sentences_per_row(self) -> int:

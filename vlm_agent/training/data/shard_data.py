@@ -13,8 +13,10 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
+from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.training.data.data_module import DataModule, Note, Unwritable
 from vlm_agent.training.data.drawn_data import DrawnDataModule
+from vlm_agent.training.data.references import with_references
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS, SentenceKind, Writer
 from vlm_agent.training.data.stream import RowOrder, RowSize, RowStream, chosen_episodes
 from vlm_agent.training.data.vocabulary import vocabulary_of
@@ -99,6 +101,12 @@ class ShardDataModule(DataModule):
 
     def complete(self, config: PretrainedConfig) -> None:
         self.kind.complete(config)
+
+    def record(self, run: Path) -> None:
+        self.kind.record(run)
+
+    def with_references(self, sentences: TrajectorySentences) -> TrajectorySentences:
+        return with_references(sentences, self.recipe.data.references, self.shards, self.episodes)
 
     @cached_property
     def order(self) -> RowOrder:

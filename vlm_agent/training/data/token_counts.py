@@ -34,6 +34,7 @@ from vlm_agent.sentences.windows import past_of
 from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.html import html_lengths
+from vlm_agent.training.data.references import reference_lines, with_references
 from vlm_agent.training.data.stream import chosen_episodes
 from vlm_agent.training.data.text_lengths import TextLengths, text_lengths
 from vlm_agent.training.data.thoughts import (
@@ -139,6 +140,8 @@ def columns_for(
     plans = sentences.thoughts.plans if isinstance(sentences, TrajectorySentences) else NO_PLANS
     if plans.parts.is_on:
         columns = replace(columns, plan=plan_lines(dataset, episodes, columns, plans, control))
+    if isinstance(sentences, TrajectorySentences) and sentences.references.digest:
+        columns = replace(columns, references=reference_lines(dataset, episodes, columns, sentences))
     return columns
 
 
@@ -159,6 +162,9 @@ def count_tokens(
     else:
         lengths = cache.lengths(sentences, texts.digest(), len(texts), texts.measure)
     goal, action, is_writable = texts.spread(lengths)
+    if columns.references is not None:
+        read = count_segments(columns.references.ravel(), str, sentences, cache)
+        goal += read.reshape(columns.references.shape).sum(1)
     screen = _screen_tokens(columns, sentences, cache)
     coat = count_texts(columns, sentences, lines.segment, cache)
     action += coat.learned
@@ -206,7 +212,17 @@ def recipe_sentences(recipe: Recipe) -> TrajectorySentences:
     """
     tokenizer = build_tokenizer(recipe.model, _words(recipe))
     processor, language = processor_of(configuration_of(recipe.model, tokenizer)), recipe.action_language.build()
-    return processor.sentences(tokenizer, language, LineThoughts.of(recipe.data), past_of(recipe.data))
+    sentences = processor.sentences(tokenizer, language, LineThoughts.of(recipe.data), past_of(recipe.data))
+    if recipe.data.references is None:
+        return sentences
+    shards = _shards(recipe)
+    return with_references(sentences, recipe.data.references, shards, chosen_episodes(shards, recipe.data))
+
+
+def _shards(recipe: Recipe) -> ShardDataset:
+    if recipe.data.shards is None:
+        raise RecipeError("data.shards is missing")
+    return ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
 
 
 def _words(recipe: Recipe) -> Vocabulary:
@@ -214,9 +230,7 @@ def _words(recipe: Recipe) -> Vocabulary:
         return Vocabulary(recipe.action_language.build().vocabulary(), texts=())
     if recipe.data.drawn is not None:
         return vocabulary_of_drawn(recipe.action_language.build().vocabulary(), recipe.data.drawn)
-    if recipe.data.shards is None:
-        raise RecipeError("data.shards is missing")
-    shards = ShardDataset(Path(recipe.data.shards), split=recipe.data.split)
+    shards = _shards(recipe)
     return vocabulary_of(recipe, shards, chosen_episodes(shards, recipe.data))
 
 

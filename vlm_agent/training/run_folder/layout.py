@@ -10,6 +10,7 @@ RUN/stopped           only after a stop signal: after which step, and how to res
 RUN/model/            the trained weights (an adapter where LoRA was used), RUN/tokenizer/ beside them
 RUN/base/             the base under an adapter, where it started from random weights
 RUN/features.json     the features that the model reads, where the weights are an adapter
+RUN/references.parquet  only with `data.references`: the demonstrations that sentences read
 RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: output of each rank
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
 RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/learned.py`)

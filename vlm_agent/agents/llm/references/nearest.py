@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class References:
     """`count` episodes with the nearest goals, all different (in `normalise`), from the nearest on.
 
     `digest`: of the encoder, `folder`: where the vectors of goals are kept, from the first use on; None: nowhere.
-    `captions`: those that this process knows, by episode.
+    `captions`: those that this process knows, by episode. `known`: `vectors`, where they need not be computed. Pickles.
     """
 
     source: ReferenceSource
@@ -37,6 +37,7 @@ class References:
     digest: str = ""
     folder: Path | None = None
     captions: dict[str, str] = field(default_factory=dict)
+    known: np.ndarray | None = field(default=None, repr=False, compare=False)
     _found: dict[tuple[str, str], list[Reference]] = field(default_factory=dict, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
@@ -44,7 +45,7 @@ class References:
         """`without`: the id of an episode that is left out, the one that is answered. Fewer than `count` if there are
         no more."""
         with self._lock:
-            key = (goal, without)
+            key = (goal, without if without in self._ids else "")
             if key not in self._found:
                 self._found[key] = [self.source.read(number) for number in self._numbers(goal, without)]
             return self._found[key]
@@ -57,7 +58,7 @@ class References:
         return any(normalise(found.goal) == normalise(goal) for found in self.nearest(goal, without))
 
     def _numbers(self, goal: str, without: str) -> list[int]:
-        similarity = np.round(self._vectors @ self.encoder.encode([goal])[0], _DECIMALS)
+        similarity = np.round(self.vectors @ self._vector(goal), _DECIMALS)
         numbers: list[int] = []
         for place in np.argsort(-similarity, kind="stable").tolist():
             of_goal = (number for number in self._episodes[place] if self.source.ids[number] != without)
@@ -66,17 +67,39 @@ class References:
                 break
         return numbers
 
+    def _vector(self, goal: str) -> np.ndarray:
+        """float32 (D,)"""
+        place = self._places.get(goal)
+        return self.encoder.encode([goal])[0] if place is None else self.vectors[place]
+
     @cached_property
-    def _vectors(self) -> np.ndarray:
+    def vectors(self) -> np.ndarray:
         """float32 (G, D), of `distinct_goals`."""
+        if self.known is not None:
+            return self.known
         goals = distinct_goals(self.source)
         if self.folder is None:
             return self.encoder.encode(goals)
         return stored_vectors(self.encoder, self.digest, goals, self.folder)
 
     @cached_property
+    def _places(self) -> dict[str, int]:
+        return {goal: place for place, goal in enumerate(distinct_goals(self.source))}
+
+    @cached_property
+    def _ids(self) -> frozenset[str]:
+        return frozenset(self.source.ids)
+
+    @cached_property
     def _episodes(self) -> list[list[int]]:
         return list(_by_goal(self.source).values())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = Lock()
 
 
 def distinct_goals(source: ReferenceSource) -> list[str]:

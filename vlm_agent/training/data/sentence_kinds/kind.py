@@ -4,6 +4,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from transformers import PretrainedConfig
@@ -83,6 +84,10 @@ class SentenceKind(ABC):
 
     def complete(self, config: PretrainedConfig) -> None:
         """Adds to the model's configuration what is known from the data, in place."""
+        return
+
+    def record(self, run: Path) -> None:
+        """Writes into the run folder what agents need of the data."""
         return
 
     def sentences_per_row(self, batch_size: int) -> int:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from vlm_agent.sentences.trajectory import WORDS_HEADING, TrajectorySentences, u
 from vlm_agent.sentences.windows import PastTokens, TooLongError, Window, single_steps, steps_after_past, windows
 from vlm_agent.training.data.count_cache import CountCache, cache_folder
 from vlm_agent.training.data.data_module import LISTED, Note, Unwritable
+from vlm_agent.training.data.references import note_on_identical_goals
 from vlm_agent.training.data.sentence_kinds.kind import EMPTY_CELLS_NAMED, SentenceKind
 from vlm_agent.training.data.sentence_kinds.trajectory_pass import TrajectoryPass, count_trajectories, seen_sizes
 from vlm_agent.training.data.stream import Item
@@ -67,8 +69,16 @@ class TrajectoryKind(SentenceKind):
         found = {"thoughts": ("coat", data.coat.max_tokens, counts.thoughts)}
         if counts.plans is not None:
             found["plans"] = ("plan", data.plan.max_tokens, counts.plans)
-        notes = (_note_on_long(name, *about) for name, about in found.items())
-        return [note for note in notes if note is not None]
+        notes = [note for name, about in found.items() if (note := _note_on_long(name, *about)) is not None]
+        if data.references is not None:
+            notes.append(note_on_identical_goals(self.run.sentences, self.shards, self.episodes))
+        return notes
+
+    def digest(self) -> bytes:
+        return self.run.sentences.references.digest
+
+    def record(self, run: Path) -> None:
+        self.run.sentences.references.write(run)
 
     def items(self, shards: ShardDataset, episodes: Sequence[int]) -> list[Item]:
         counts = self.token_counts if shards is self.shards else self._counted(shards, sorted(episodes))
@@ -105,7 +115,8 @@ class TrajectoryKind(SentenceKind):
 
     @property
     def _further_remedy(self) -> str:
-        return "" if self.run.sentences.past is None else ", data.past_screens or data.history"
+        of_past = "" if self.run.sentences.past is None else ", data.past_screens or data.history"
+        return of_past + ("" if self.run.recipe.data.references is None else ", or data.references.max_actions")
 
     def _check_context(self, episode_id: str, tokens: int) -> None:
         """Longer sentences run without an error, and the model predicts worse without a sign of it."""

@@ -1,0 +1,55 @@
+"""The references of a run's sentences (`data.references`), from the shards that it learns from."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from vlm_agent.agents.llm.references.of_run import RunReferences, first_of_goals
+from vlm_agent.agents.llm.references.sources import Reference
+from vlm_agent.datasets.shards.columns import Columns
+from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.recipe.references import ReferencesRecipe
+from vlm_agent.sentences.trajectory import TrajectorySentences
+from vlm_agent.training.data.data_module import Note
+
+
+def with_references(
+    sentences: TrajectorySentences, settings: ReferencesRecipe | None, shards: ShardDataset, episodes: Sequence[int]
+) -> TrajectorySentences:
+    """`episodes`: numbers of those of the run, in ascending order. Raises EncoderError without the encoder."""
+    if settings is None:
+        return sentences
+    goals = shards.table(["goal"], episodes)["goal"].to_pylist()
+    rows = []
+    for number, index in enumerate(first_of_goals(goals)):
+        episode = shards.without_pixels(episodes[index])
+        words = tuple(sentences.in_words(step).rstrip("\n") for step in episode.steps[: settings.max_actions])
+        rows.append(Reference(number, episode.id, episode.goal, words))
+    return replace(sentences, references=RunReferences.of(rows, settings))
+
+
+def reference_lines(
+    dataset: ShardDataset, episodes: Sequence[int] | None, columns: Columns, sentences: TrajectorySentences
+) -> np.ndarray:
+    """str objects (E, K), the lines of each episode, empty where it has fewer than K. `episodes`: numbers in ascending
+    order; None: all."""
+    ids = dataset.ids if episodes is None else [dataset.ids[number] for number in episodes]
+    lines = [sentences.references.lines(goal, one) for goal, one in zip(columns.goal.tolist(), ids, strict=True)]
+    most = max(map(len, lines), default=0)
+    found = np.full((len(lines), most), "", object)
+    for row, of_episode in enumerate(lines):
+        found[row, : len(of_episode)] = of_episode
+    return found
+
+
+def note_on_identical_goals(sentences: TrajectorySentences, shards: ShardDataset, episodes: Sequence[int]) -> Note:
+    """How many episodes of the run have a reference with their own goal."""
+    goals = shards.table(["goal"], episodes)["goal"].to_pylist()
+    ids = [shards.ids[number] for number in episodes]
+    same = sum(bool(sentences.references.has_goal(goal, one)) for goal, one in zip(goals, ids, strict=True))
+    text = (
+        f"{same:,} of {len(ids):,} episodes ({100 * same / len(ids):.1f} %) have a reference with an identical goal "
+        "(data.references)"
+    )
+    return Note("references", text, {"episodes": len(ids), "with_an_identical_goal": same})
