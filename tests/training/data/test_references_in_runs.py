@@ -242,7 +242,7 @@ def test_evaluate_reports_the_share_of_identical_goals(run, tmp_path, capsys):
     shards = tiny.write_shards(tmp_path / "shards", TEST, "test")
     words = ["--agent", str(run), "--shards", str(shards), "--output", str(tmp_path / "out"), "--no-controls"]
     assert main(["evaluate", *words]) == OK
-    counts = read_checked(tmp_path / "out" / "metrics.json", "")["trained"]["references"]
+    counts = read_checked(tmp_path / "out" / "metrics.json", "")["trained"]["about"]["references"]
     assert (counts["episodes"], counts["episodes_with_an_identical_goal"]) == (2, 1)
     assert "nearest reference with an identical goal" in capsys.readouterr().out
     assert "2 training episodes of the run, nearest by" in (tmp_path / "out" / "report.html").read_text()
