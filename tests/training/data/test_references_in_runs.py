@@ -255,7 +255,7 @@ def test_references_are_part_of_the_identity_of_an_agent(run, tmp_path):
     assert before == VlmSettings(run=str(run)).identity()
     (copy / REFERENCES_FILE).write_bytes((copy / REFERENCES_FILE).read_bytes() + b" ")
     assert VlmSettings(run=str(copy)).identity() != before
-    with pytest.raises(DatasetError, match=r"references\.parquet is damaged"):
+    with pytest.raises(DatasetError, match=r"references\.parquet cannot be read .*; restore it"):
         VlmAgent.from_run(copy)
     (copy / REFERENCES_FILE).unlink()
     with pytest.raises(DatasetError, match=r"references\.parquet"):
