@@ -242,7 +242,7 @@ def test_evaluate_reports_the_share_of_identical_goals(run, tmp_path, capsys):
     shards = tiny.write_shards(tmp_path / "shards", TEST, "test")
     words = ["--agent", str(run), "--shards", str(shards), "--output", str(tmp_path / "out"), "--no-controls"]
     assert main(["evaluate", *words]) == OK
-    counts = read_checked(tmp_path / "out" / "metrics.json", "")["trained"]["references"]
+    counts = read_checked(tmp_path / "out" / "metrics.json", "")["trained"]["about"]["references"]
     assert (counts["episodes"], counts["episodes_with_an_identical_goal"]) == (2, 1)
     assert "nearest reference with an identical goal" in capsys.readouterr().out
     assert "2 training episodes of the run, nearest by" in (tmp_path / "out" / "report.html").read_text()
@@ -255,7 +255,7 @@ def test_references_are_part_of_the_identity_of_an_agent(run, tmp_path):
     assert before == VlmSettings(run=str(run)).identity()
     (copy / REFERENCES_FILE).write_bytes((copy / REFERENCES_FILE).read_bytes() + b" ")
     assert VlmSettings(run=str(copy)).identity() != before
-    with pytest.raises(DatasetError, match=r"references\.parquet is damaged"):
+    with pytest.raises(DatasetError, match=r"references\.parquet cannot be read .*; restore it"):
         VlmAgent.from_run(copy)
     (copy / REFERENCES_FILE).unlink()
     with pytest.raises(DatasetError, match=r"references\.parquet"):

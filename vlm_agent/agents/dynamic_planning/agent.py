@@ -24,7 +24,7 @@ from vlm_agent.agents.dynamic_planning.reading import read_action, read_descript
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_lines, pixels_of, system, user
 from vlm_agent.agents.llm.references.nearest import References
-from vlm_agent.agents.llm.references.sources import Reference
+from vlm_agent.agents.llm.references.sources import Reference, ReferenceSource
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
 from vlm_agent.agents.llm.steps.repair import RepairedCalls
 from vlm_agent.drawing.marks import numbered
@@ -99,7 +99,7 @@ class DynamicPlanningAgent(PromptedAgent):
     plans: Plans | None = None
     max_tokens: int = 300
     judge: Judge | None = None
-    references: References | None = None
+    references: References[ReferenceSource] | None = None
 
     def judged_by(self, judge: Judge) -> Self:
         return replace(self, judge=judge)
@@ -229,7 +229,9 @@ class DynamicPlanningAgent(PromptedAgent):
         ]
         return self.prompts.fill("references", references="\n\n".join(shown)) if shown else ""
 
-    def _caption(self, references: References, reference: Reference, calls: RepairedCalls, counts: bool) -> str:
+    def _caption(
+        self, references: References[ReferenceSource], reference: Reference, calls: RepairedCalls, counts: bool
+    ) -> str:
         """The model's words for the first screen of an episode. A step that does not count it reads it from memory, or
         from disk."""
         known = references.captions.get(reference.id)

@@ -14,6 +14,7 @@ from vlm_agent.settings import Section
 
 if TYPE_CHECKING:
     from vlm_agent.agents.llm.references.nearest import References
+    from vlm_agent.agents.llm.references.sources import ReferenceSource
 
 
 class ReferenceSettings(Section):
@@ -59,7 +60,7 @@ class ReferenceSettings(Section):
         digest = self._source().digest()
         return {"source": source, "content": digest, "encoder": encoder_digest(self.encoder), "count": self.count}
 
-    def load(self, folder: Path) -> "References":
+    def load(self, folder: Path) -> "References[ReferenceSource]":
         """`folder`: where the vectors of goals are kept."""
         from vlm_agent.agents.llm.references.encoder import SentenceEncoder, encoder_digest
         from vlm_agent.agents.llm.references.nearest import References

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from vlm_agent.agents.llm.references.sources import Reference, ReferenceSource
+from vlm_agent.agents.llm.references.sources import GoalSource, Reference
 from vlm_agent.console import Progress, make_console
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.files import atomic_write
@@ -19,19 +19,22 @@ _DECIMALS = 5
 """Of similarities. Goals that are as near up to rounding come in their order, whatever the processor."""
 
 
+SourceT = TypeVar("SourceT", bound=GoalSource)
+
+
 class Encoder(Protocol):
     def encode(self, texts: Sequence[str]) -> np.ndarray: ...
 
 
 @dataclass
-class References:
+class References(Generic[SourceT]):
     """`count` episodes with the nearest goals, all different (in `normalise`), from the nearest on.
 
     `digest`: of the encoder, `folder`: where the vectors of goals are kept, from the first use on; None: nowhere.
     `captions`: those that this process knows, by episode. `known`: `vectors`, where they need not be computed. Pickles.
     """
 
-    source: ReferenceSource
+    source: SourceT
     encoder: Encoder
     count: int = 2
     digest: str = ""
@@ -61,7 +64,7 @@ class References:
         similarity = np.round(self.vectors @ self._vector(goal), _DECIMALS)
         numbers: list[int] = []
         for place in np.argsort(-similarity, kind="stable").tolist():
-            of_goal = (number for number in self._episodes[place] if self.source.ids[number] != without)
+            of_goal = (number for number in self.episodes[place] if self.source.ids[number] != without)
             numbers += [number for number in (next(of_goal, None),) if number is not None]
             if len(numbers) == self.count:
                 break
@@ -91,7 +94,8 @@ class References:
         return frozenset(self.source.ids)
 
     @cached_property
-    def _episodes(self) -> list[list[int]]:
+    def episodes(self) -> list[list[int]]:
+        """The numbers of the episodes with each of `distinct_goals`."""
         return list(_by_goal(self.source).values())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -102,7 +106,7 @@ class References:
         self._lock = Lock()
 
 
-def distinct_goals(source: ReferenceSource) -> list[str]:
+def distinct_goals(source: GoalSource) -> list[str]:
     """A goal as written for each different one (in `normalise`), in order of appearance."""
     return [source.goals[numbers[0]] for numbers in _by_goal(source).values()]
 
@@ -141,7 +145,7 @@ def _encoded(encoder: Encoder, goals: Sequence[str]) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _by_goal(source: ReferenceSource) -> dict[str, list[int]]:
+def _by_goal(source: GoalSource) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for number, goal in enumerate(source.goals):
         found.setdefault(normalise(goal), []).append(number)

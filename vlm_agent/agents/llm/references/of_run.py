@@ -34,7 +34,7 @@ _REMEDY = "restore it from a copy of the run, or train again"
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """A `ReferenceSource` in memory."""
+    """A `GoalSource` in memory."""
 
     rows: Sequence[Reference]
 
@@ -69,9 +69,9 @@ class NamedEncoder:
 
 @dataclass(frozen=True)
 class RunReferences(ReferenceLines):
-    """`nearest`: with a `Demonstrations` as its source."""
+    """The lines of the `nearest` demonstrations of a run."""
 
-    nearest: References
+    nearest: References[Demonstrations]
 
     @classmethod
     def of(cls, rows: Sequence[Reference], settings: ReferencesRecipe) -> "RunReferences":
@@ -90,14 +90,13 @@ class RunReferences(ReferenceLines):
         return self.nearest.digest.encode()
 
     def write(self, run: Path) -> None:
-        source, vectors = self.nearest.source, iter(self.nearest.vectors.tolist())
-        rows, seen = [source.read(number) for number in range(len(source.ids))], set[str]()
-        first = [not (normalise(row.goal) in seen or seen.add(normalise(row.goal))) for row in rows]
+        rows, vectors = self.nearest.source.rows, iter(self.nearest.vectors.tolist())
+        first = {numbers[0] for numbers in self.nearest.episodes}
         columns = {
             "episode_id": [row.id for row in rows],
             "goal": [row.goal for row in rows],
             "actions": [list(row.actions) for row in rows],
-            "vector": [next(vectors) if is_first else None for is_first in first],
+            "vector": [next(vectors) if number in first else None for number in range(len(rows))],
         }
         schema = _SCHEMA.with_metadata({_ENCODER: self.digest})
         with (

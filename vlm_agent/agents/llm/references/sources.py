@@ -36,7 +36,7 @@ class Reference:
     actions: tuple[str, ...]
 
 
-class ReferenceSource(Protocol):
+class GoalSource(Protocol):
     """Episodes by number; `ids` and `goals` are of all of them."""
 
     @property
@@ -47,6 +47,10 @@ class ReferenceSource(Protocol):
 
     @abstractmethod
     def read(self, number: int) -> Reference: ...
+
+
+class ReferenceSource(GoalSource, Protocol):
+    """Episodes with screens."""
 
     @abstractmethod
     def first_screen(self, number: int) -> Screen: ...
