@@ -8,6 +8,7 @@ import yaml
 from helpers import served_qwen, tiny
 from helpers.adapted_run import write_run as write_llama_run
 from helpers.chat_server import Reply, serving
+from helpers.references import TwoReferences
 from helpers.thoughts import ALL, with_texts
 from safetensors.torch import load_file, save_file
 
@@ -23,6 +24,7 @@ from vlm_agent.evaluation.predictions import read_predictions
 from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import MODEL_FOLDER
 from vlm_agent.sentences import SCREEN_TOKEN
+from vlm_agent.sentences.references import NO_REFERENCES
 from vlm_agent.sentences.thoughts import LineThoughts
 
 EPISODE = served_qwen.EPISODES[1]
@@ -54,9 +56,10 @@ def test_the_messages_are_the_turns_of_training(run):
     assert [part["type"] for part in messages[3]["content"]] == ["image_url"]
 
 
-def test_with_texts_the_servers_prompt_has_the_tokens_of_training(run, server):
+@pytest.mark.parametrize("references", [NO_REFERENCES, TwoReferences()], ids=["", "references"])
+def test_with_texts_the_servers_prompt_has_the_tokens_of_training(run, server, references):
     episode = with_texts(EPISODE)
-    sentences = load_sentences(run, tiny.LANGUAGE, LineThoughts(ALL))
+    sentences = replace(load_sentences(run, tiny.LANGUAGE, LineThoughts(ALL)), references=references)
     image = server.model.config.image_token_id
     for number in range(len(episode)):
         history, screen = demonstrated(episode, number), recorded_screen(episode, number)
@@ -65,6 +68,7 @@ def test_with_texts_the_servers_prompt_has_the_tokens_of_training(run, server):
         ours = sentences.prompt(replace(episode, steps=episode.steps[: number + 1])).input_ids
         assert [SCREEN_TOKEN if id_ == image else id_ for id_ in theirs] == ours
         assert f"Screen: screen-{number}" in str(messages[-1]) and f"result-{number}" not in str(messages)
+        assert str(messages).count("Similar: ") == len(references.lines(episode.goal, episode.id))
 
 
 def test_an_answer_with_thoughts_is_split(run):
