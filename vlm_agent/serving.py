@@ -20,7 +20,13 @@ START_SECONDS = 300
 
 # torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that vlm_agent.models
 # declares. The log has the time at which each request was received and answered, which the server does not report.
+# Standard input ends with the process that serves, also where that one is killed: a server alone would keep its GPU.
 _TRANSFORMERS = """\
+import os
+import threading
+
+threading.Thread(target=lambda: os.read(0, 1) or os._exit(1), daemon=True).start()
+
 import vlm_agent.models
 from transformers.cli.transformers import main
 from transformers.utils import logging
@@ -42,7 +48,8 @@ def served_model(run: Path, log: Path, port: int | None = None) -> Iterator[tupl
     """Serves the model of a finished run; yields (base URL, name of the model on the server).
 
     The extra `serving` is needed. Output of the server is appended to `log`, with the times of requests and responses.
-    Raises ServingError if it does not answer within `START_SECONDS`.
+    The server ends with the block, or with this process. Raises ServingError if it does not answer within
+    `START_SECONDS`.
     """
     port, model = free_port() if port is None else port, str(run / MODEL_FOLDER)
     command = [sys.executable, "-c", _TRANSFORMERS, "serve", model, "--host", "127.0.0.1", "--port", str(port)]
@@ -50,7 +57,7 @@ def served_model(run: Path, log: Path, port: int | None = None) -> Iterator[tupl
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         process = subprocess.Popen(  # noqa: S603 (fixed arguments, no shell)
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=environment, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=file, stderr=file, env=environment, start_new_session=True
         )
     try:
         _wait(f"http://127.0.0.1:{port}/health", process, log)
@@ -63,6 +70,8 @@ def served_model(run: Path, log: Path, port: int | None = None) -> Iterator[tupl
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
 
 
 def free_port() -> int:

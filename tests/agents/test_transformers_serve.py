@@ -1,6 +1,9 @@
 """A tiny text model behind `transformers serve`, over HTTP: the run's own answers, and every mode of the planner."""
 
+import socket
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -80,3 +83,26 @@ def test_the_log_has_the_seconds_of_each_request(server, log):
     logged = request_seconds(log)[before:]
     assert len(logged) == 2
     assert all(0 <= ours <= whole + 0.002 for ours, whole in zip(logged, seconds, strict=True))
+
+
+def test_the_server_ends_with_a_process_that_is_killed(run, tmp_path):
+    """A server alone would keep its memory, on a GPU most of it."""
+    code = f"""import pathlib, time
+from vlm_agent.serving import served_model
+with served_model(pathlib.Path({str(run)!r}), pathlib.Path({str(tmp_path / "log")!r})) as (url, _):
+    print(url, flush=True)
+    time.sleep(1000)"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as serving:
+        url = serving.stdout.readline().strip()
+        port = int(url.split(":")[2].split("/")[0])
+        assert _is_open(port)
+        serving.kill()
+    end = time.monotonic() + 30
+    while _is_open(port) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not _is_open(port)
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as link:
+        return link.connect_ex(("127.0.0.1", port)) == 0

@@ -74,7 +74,12 @@ def decoded_ids(agent: VlmAgent, monkeypatch, run) -> tuple[list, list]:
     """The result of `run(agent)`, and the token ids of each answer."""
     ids = []
     plain = VlmAgent._answer
-    monkeypatch.setattr(VlmAgent, "_answer", lambda self, new, *rest: (ids.append(new), plain(self, new, *rest))[1])
+
+    def answer(self, new, *rest, **named):
+        ids.append(new)
+        return plain(self, new, *rest, **named)
+
+    monkeypatch.setattr(VlmAgent, "_answer", answer)
     answers = run(agent)
     monkeypatch.undo()
     return answers, ids
