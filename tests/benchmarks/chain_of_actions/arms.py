@@ -9,6 +9,7 @@ from ablation.figures import FLOOR, floor
 from ablation.runs import ROOT, Run, folder_name, recipe_digest, stored_features
 
 from chain_of_actions.figures import FIGURES
+from vlm_agent.datasets.sources.aitw import SUBSETS
 
 RECIPE, DEMO = ROOT / "recipes/auto_ui_tiny.yaml", ROOT / "recipes/phone_vlm_tiny_lora.yaml"
 
@@ -38,8 +39,6 @@ ARMS = {
     "new word embeddings": Arm(("--model.word_embeddings", "null")),
     "demo's agent": Arm(recipe=DEMO, own_steps=True),
 }
-
-SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
 
 
 def _mixture_of(subset: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ablation.runs import ROOT, Run, folder_name, recipe_digest
 
+from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import read_recipe
 
@@ -72,7 +73,6 @@ TABLE_7 = {
 }
 TABLES = {5: TABLE_5, 7: TABLE_7}
 
-SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
 TRAINED_ON = "google_apps"
 _ONLY = "{" + ", ".join(f"{subset}: {int(subset == TRAINED_ON)}" for subset in SUBSETS) + "}"
 

@@ -11,6 +11,7 @@ from served_modes.modes import D_POT, MODES, REACT
 from served_modes.server_log import request_seconds
 from vlm_agent.comparison.evaluated import read_metrics, read_online
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.baselines import constant_predictions, most_frequent_action
 from vlm_agent.evaluation.offline.run import MOST_FREQUENT, NEAREST_ELEMENT
@@ -19,7 +20,6 @@ from vlm_agent.evaluation.scoring.comparison import compare
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 
 SCORERS = ("official", "strict", "d_pot")
-SUBSETS = ("general", "google_apps", "install", "single", "web_shopping")
 BASELINES = (MOST_FREQUENT, NEAREST_ELEMENT)
 _KEPT = [(scorer, row) for scorer in SCORERS for row in ("overall", *SUBSETS)] + [("cost",), ("kinds",)]
 

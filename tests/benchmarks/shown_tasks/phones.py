@@ -37,7 +37,7 @@ class Start:
 
 
 class Phones(Protocol):
-    """`opened`: a function from the number of a task to its start, of which only the last one is in use."""
+    """`opened`: a function from the number of a task to its start. Only the last start is in use."""
 
     @property
     def name(self) -> str: ...
