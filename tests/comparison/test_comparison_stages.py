@@ -66,6 +66,18 @@ def test_a_stage_needs_those_that_write_what_it_reads_and_agents_do_not_need_eac
     assert found["offline-d_pot-0"] == {"simulate", "convert", "train-served-0"}
 
 
+def test_an_agent_that_reads_pixels_has_the_same_demonstrations_and_tasks_on_larger_screens():
+    found, words = needs((0, 1)), {stage.name: " ".join(stage.words) for stage in stages((0, 1))}
+    assert words["simulate_x2"].replace("aitw_x2", "aitw").replace(" --scale 2", "") == words["simulate"]
+    assert found["chats-vision_tasker-1"] == {"convert_x2"}
+    assert found["offline-vision_tasker-0"] == {"simulate", "convert_x2", "train-served-0"}
+    assert "--groups out/data/aitw/groups.json" in words["offline-vision_tasker-0"]
+    assert "--size 896x416" in words["online-vision_tasker-0"]
+    assert not any("_x2" in one or "--size" in one for name, one in words.items() if "llama_vit" in name)
+    of_user = [" ".join(stage.words) for stage in stages(shards=Path("aitw"))]
+    assert not any("_x2" in one for one in of_user) and sum("--size 896x416" in one for one in of_user) == 1
+
+
 def test_on_shards_of_the_user_trainings_need_nothing():
     found = needs((0,), Path("out"))  # a folder that contains the comparison's, as "." may
     assert found["train-llama_vit-0"] == found["train-qwen_vl-0"] == set()
@@ -90,7 +102,8 @@ def test_stages_that_may_run_at_once_write_different_agent_files():
 
 def test_stages_in_which_a_model_runs_need_a_gpu():
     on_cpus = {stage.name for stage in stages() if not stage.gpu}
-    assert on_cpus == {"simulate", "convert", "chats-d_pot-0", "chats-vision_tasker-0"}
+    data = {"simulate", "convert", "simulate_x2", "convert_x2"}
+    assert on_cpus == data | {"chats-d_pot-0", "chats-vision_tasker-0"}
 
 
 def test_shards_of_the_user_replace_the_simulated_ones():

@@ -41,6 +41,15 @@ def test_every_file_that_a_shipped_comparison_names_is_found_from_any_folder(pat
         assert find_shipped(file).is_file(), file
 
 
+def test_overrides_of_an_agent_file_may_name_the_folder_of_the_comparison(tmp_path):
+    overrides = {"readers": {"text": {"name": "rapidocr", "cache": "{output}/ocr"}}, "concurrency": 2}
+    asks = {"name": "Asks", "agent": "a.yaml", "overrides": overrides}
+    comparison = read_comparison(written(tmp_path, agents=TWO | {"asks": asks}), {})
+    content = comparison.agents["asks"].agent_settings({"model": "m", "concurrency": 8}, Path("out"))
+    cached = {"text": {"name": "rapidocr", "cache": "out/ocr"}}
+    assert content == {"model": "m", "concurrency": 2, "readers": cached}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -59,6 +68,7 @@ def test_every_file_that_a_shipped_comparison_names_is_found_from_any_folder(pat
             "the file has no section served",
         ),
         ({"agents": TWO | {"two": TWO["two"] | {"overrides": {"a": 1}}}}, "a finished run has no overrides"),
+        ({"agents": TWO | {"two": TWO["two"] | {"scale": 0}}}, "agents.two.scale"),
         ({"episods": 3}, "unknown key episods"),
     ],
 )

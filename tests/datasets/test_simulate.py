@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import json
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,23 @@ def test_without_thoughts_the_data_are_what_they_were_before_the_option_existed(
         contents.update(str(path.relative_to(tmp_path / "data")).encode())
         contents.update(gzip.decompress(path.read_bytes()) if path.suffix != ".json" else path.read_bytes())
     assert contents.hexdigest() == "7f952f4535b8d4c59b10d640f5cdbec0ee0f63ec60d959ab528abb27d007a998"
+
+
+def test_the_scale_changes_only_pixels(tmp_path):
+    shards = []
+    for scale in (1, 2):
+        data, shard = tmp_path / f"data_{scale}", tmp_path / f"shards_{scale}"
+        words = ("--episodes", "6", "--thoughts", "--size", "112x64", "--scale", str(scale))
+        assert main(["simulate", "--output", str(data), *words]) == 0
+        convert("aitw", [data], shard, [data / "splits.json"], quiet(), workers=1)
+        shards.append(ShardDataset(shard))
+    assert len(shards[0]) == len(shards[1])
+    for number in range(len(shards[0])):
+        plain, scaled = (dataset[number] for dataset in shards)
+        assert (plain.id, plain.goal) == (scaled.id, scaled.goal)
+        for one, other in zip(plain.steps, scaled.steps, strict=True):
+            assert one.size == (112, 64) and other.size == (224, 128)
+            assert astuple(replace(one, screenshot=None)) == astuple(replace(other, screenshot=None))
 
 
 def test_thoughts_pass_from_the_expert_through_records_to_shards(tmp_path):

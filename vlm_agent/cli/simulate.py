@@ -23,6 +23,13 @@ def add(commands: Commands) -> None:
         "--size", type=size, nargs="+", metavar="HxW", help="screen sizes in pixels to choose from (default 448x208)"
     )
     parser.add_argument(
+        "--scale",
+        type=count,
+        default=1,
+        metavar="N",
+        help="render screens at N times their size, with the same actions and annotations (default 1); 2 for OCR",
+    )
+    parser.add_argument(
         "--thoughts",
         action="store_true",
         help="write with each step the four texts of CoAT (docs/coat.md) and the expert's plan (docs/d_pot.md)",
@@ -41,5 +48,6 @@ def run(options: argparse.Namespace) -> int:
         workers=options.workers,
         console=make_console(),
         thoughts=options.thoughts,
+        scale=options.scale,
     )
     return OK

@@ -119,7 +119,8 @@ class Runner:
         agent = self.stages.comparison.agents[stage.prompts]
         if agent.agent is None:
             raise AssertionError(f"the stage {stage.name} prompts an agent without an agent file")
-        content = read_mapping(find_shipped(agent.agent), ComparisonError) | agent.overrides
+        shipped = read_mapping(find_shipped(agent.agent), ComparisonError)
+        content = agent.agent_settings(shipped, self.stages.layout.output)
         endpoint = self.stages.endpoint if stage.served is None else self._endpoint
         if agent.served and endpoint is not None:
             content |= {"endpoint": endpoint.url, "model": endpoint.model}

@@ -45,9 +45,11 @@ class Sizes(Section):
 class Contestant(Section):
     """An agent of the comparison: exactly one of a finished `run`, a `recipe` to train first, and an `agent` file.
 
-    `overrides`: keys of the recipe, or settings of the agent file. `served`: the agent file prompts the model of the
-    comparison's `served`, in place of its own endpoint. `controls`: those that the evaluation also scores. `note`: a
-    sentence beside the row.
+    `overrides`: keys of the recipe, or settings of the agent file; in the strings of the latter, `{output}` is the
+    folder of the comparison. `served`: the agent file prompts the model of the comparison's `served`, in place of its
+    own endpoint. `scale`: screens of simulated phones are rendered at this multiple of their size, so that an agent can
+    read their texts; steps and tasks stay the same, and shards of the user are not changed. `controls`: those that the
+    evaluation also scores. `note`: a sentence beside the row.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Contestant(Section):
     agent: Path | None = None
     overrides: dict[str, Any] = {}  # noqa: RUF012 (pydantic copies it)
     served: bool = False
+    scale: PositiveInt = 1
     controls: list[str] = []  # noqa: RUF012 (pydantic copies it)
     note: str = ""
 
@@ -73,6 +76,10 @@ class Contestant(Section):
     @property
     def is_prompted(self) -> bool:
         return self.agent is not None
+
+    def agent_settings(self, content: Mapping[str, Any], output: Path) -> dict[str, Any]:
+        """The `content` of the agent file with the overrides, for the comparison in `output`."""
+        return dict(content) | {name: _with_output(value, str(output)) for name, value in self.overrides.items()}
 
 
 class Served(Section):
@@ -114,6 +121,12 @@ class Comparison(Section):
             if agent.served and self.served is None:
                 raise ValueError(f"agents.{key}: served is true, but the file has no section served")
         return self
+
+
+def _with_output(value: Any, output: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_output(one, output) for name, one in value.items()}
+    return value.replace("{output}", output) if isinstance(value, str) else value
 
 
 def read_comparison(path: Path, overrides: Mapping[str, Any]) -> Comparison:

@@ -1,6 +1,7 @@
 """The stages of a comparison: commands that a user could type, in their order.
 
-OUT/data/           simulated demonstrations (aitw/) and their shards (shards/), where no shards are named
+OUT/data/           simulated demonstrations (aitw/) and their shards (shards/), where no shards are named; with screens
+                    at N times their size aitw_xN/ and shards_xN/
 OUT/features/       stored features of screens, by agent
 OUT/agents/         agent files of prompted agents, one for each stage that reads it
 OUT/chats/          what the served model learns: a file of chats for each prompted agent
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.comparison.settings import SERVED, Comparison, Contestant, Endpoint, Sizes
+from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.evaluation.offline.run import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.recipe.run import read_recipe
@@ -27,6 +29,10 @@ TRAIN, OFFLINE, ONLINE = "train", "offline", "online"
 RESULTS = {TRAIN: "run.json", OFFLINE: METRICS, ONLINE: ONLINE_FILE}
 """By kind, the file in the output folder that marks the stage as complete. The first is `run_layout.FINISHED`, whose
 import takes seconds."""
+
+
+def scaled(name: str, scale: int) -> str:
+    return name if scale == 1 else f"{name}_x{scale}"
 
 
 def name_of(kind: str, key: str, seed: int) -> str:
@@ -82,13 +88,20 @@ class Layout:
     user_shards: Path | None = None
     user_benchmark: Path | None = None
 
+    def simulated(self, name: str, scale: int) -> Path:
+        """The folder `name` of simulated demonstrations at a scale of screens."""
+        return self.output / "data" / scaled(name, scale)
+
     @property
     def shards(self) -> Path:
-        return self.output / "data/shards" if self.user_shards is None else self.user_shards
+        return self.shards_at(1)
+
+    def shards_at(self, scale: int) -> Path:
+        return self.simulated("shards", scale) if self.user_shards is None else self.user_shards
 
     @property
     def groups(self) -> Path | None:
-        return self.output / "data/aitw/groups.json" if self.user_shards is None else None
+        return self.simulated("aitw", 1) / "groups.json" if self.user_shards is None else None
 
     def benchmark(self, simulated: Path) -> Path | None:
         """The benchmark file; `simulated`: that of simulated demonstrations."""
@@ -138,13 +151,13 @@ class Stages:
         for key, agent in self.comparison.agents.items():
             for seed in self.seeds_of(agent):
                 if agent.recipe is not None:
-                    yield from self._training(key, agent.recipe, agent.overrides, seed)
+                    yield from self._training(key, agent.recipe, agent.overrides, seed, agent.scale)
                 if not agent.is_prompted:
                     yield from self._evaluations(key, agent, seed)
         prompted = {key: agent for key, agent in self.comparison.agents.items() if agent.is_prompted}
         for seed in self.comparison.seeds:
             if self.is_served_here:
-                yield from self._served_model([key for key, agent in prompted.items() if agent.served], seed)
+                yield from self._served_model({key: agent for key, agent in prompted.items() if agent.served}, seed)
             for key, agent in prompted.items():
                 if seed in self.seeds_of(agent):
                     yield from self._evaluations(key, agent, seed)
@@ -159,31 +172,30 @@ class Stages:
         return self.comparison.seeds if depends else self.comparison.seeds[:1]
 
     def _data(self) -> Iterator[Stage]:
+        """The same demonstrations once for each scale of screens. Baselines and the page use scale 1."""
         if self.layout.user_shards is not None:
             return
-        aitw, shards = self.layout.output / "data/aitw", self.layout.shards
-        words: tuple[Any, ...] = (
-            "simulate",
-            "--thoughts",
-            "--output",
-            aitw,
-            "--episodes",
-            self.sizes.simulated,
-            "--seed",
-            0,
-        )
-        yield Stage("simulate", _text(words), anew=aitw)
-        words = ("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
-        yield Stage("convert", _text(words))
+        for scale in sorted({1, *(agent.scale for agent in self.comparison.agents.values())}):
+            yield from self._simulated(scale)
 
-    def _training(self, key: str, recipe: Path, overrides: Mapping[str, Any], seed: int) -> Iterator[Stage]:
-        path, shards = find_shipped(recipe), self.layout.shards
+    def _simulated(self, scale: int) -> Iterator[Stage]:
+        aitw, shards = self.layout.simulated("aitw", scale), self.layout.shards_at(scale)
+        words: tuple[Any, ...] = ("simulate", "--thoughts", "--output", aitw, "--episodes", self.sizes.simulated)
+        words += ("--seed", 0, *(() if scale == 1 else ("--scale", scale)))
+        yield Stage(scaled("simulate", scale), _text(words), anew=aitw)
+        words = ("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
+        yield Stage(scaled("convert", scale), _text(words))
+
+    def _training(
+        self, key: str, recipe: Path, overrides: Mapping[str, Any], seed: int, scale: int = 1
+    ) -> Iterator[Stage]:
+        path, shards = find_shipped(recipe), self.layout.shards_at(scale)
         changes = [*(dict(overrides) | self.sizes.training).items()]
         extra: list[Any] = []
         settings = read_recipe(path, {name: json.dumps(value) for name, value in changes})
         chosen = settings.model.features
         if settings.data.features is not None and chosen is not None:
-            name = f"{Path(chosen.extractor).name}_{chosen.form}"
+            name = scaled(f"{Path(chosen.extractor).name}_{chosen.form}", scale)
             stored = self.layout.output / "features" / name
             extractor = ("--extractor", chosen.extractor, "--form", chosen.form)
             words: tuple[Any, ...] = ("features", shards, *extractor, "--output", stored)
@@ -198,14 +210,14 @@ class Stages:
         words = ("train", "--config", path, "--output", output, "--seed", seed, *extra, *keys)
         yield Stage(name_of(TRAIN, key, seed), _text(words), TRAIN, (key, seed), gpu=True)
 
-    def _served_model(self, prompted: list[str], seed: int) -> Iterator[Stage]:
+    def _served_model(self, prompted: Mapping[str, Contestant], seed: int) -> Iterator[Stage]:
         served = self.comparison.served
         if served is None:
             raise AssertionError("a comparison file with agents that are served has the section served")
         folder = self.layout.of("chats", SERVED, seed)
-        for key in prompted:
-            name = name_of("chats", key, seed)
-            words: tuple[Any, ...] = ("chats", self.layout.shards, "--agent", self.layout.agent_file(name))
+        for key, agent in prompted.items():
+            name, shards = name_of("chats", key, seed), self.layout.shards_at(agent.scale)
+            words: tuple[Any, ...] = ("chats", shards, "--agent", self.layout.agent_file(name))
             words = (*words, "--limit", self.sizes.chats, "--output", folder / f"{key}.jsonl")
             yield Stage(name, _text(words), prompts=key)
         yield from self._training(SERVED, served.recipe, served.overrides, seed)
@@ -214,11 +226,14 @@ class Stages:
         controls = ["--controls", *agent.controls] if agent.controls else ["--no-controls"]
         benchmark = self.layout.benchmark(self.comparison.benchmark)
         data: list[Any] = [] if benchmark is None else ["--benchmark", find_shipped(benchmark)]
-        data += ["--shards", self.layout.shards]
+        data += ["--shards", self.layout.shards_at(agent.scale)]
         if self.layout.groups is not None:
             data += ["--groups", self.layout.groups]
         yield self._evaluation(OFFLINE, key, agent, seed, [*data, "--limit", self.sizes.episodes, *controls])
         tasks = ["--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--no-controls"]
+        if agent.scale != 1:
+            height, width = (agent.scale * side for side in SIZE)
+            tasks += ["--size", f"{height}x{width}"]
         yield self._evaluation(ONLINE, key, agent, seed, ["--online", *tasks])
 
     def _evaluation(self, kind: str, key: str, agent: Contestant, seed: int, options: list[Any]) -> Stage:

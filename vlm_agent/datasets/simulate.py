@@ -41,15 +41,16 @@ def subset_of(number: int) -> str:
 
 
 def simulate_episode(
-    seed: int, split: str, size: tuple[int, int] = SIZE, thoughts: bool = False
+    seed: int, split: str, size: tuple[int, int] = SIZE, thoughts: bool = False, scale: int = 1
 ) -> tuple[Episode, Task]:
     """One demonstration and the task it solves; `size` is (height, width). The same arguments give the same episode.
 
-    `thoughts`: whether its steps have the four texts of CoAT and plans; nothing else depends on it.
+    `thoughts`: whether its steps have the four texts of CoAT and plans; nothing else depends on it. `scale`: screens
+    are rendered at this multiple of `size`; only their pixels depend on it.
     """
     number = phone_seed(seed, split)
     task = sample_task(subset_of(number), split, number)
-    phone = SimulatedPhone(number, size)
+    phone = SimulatedPhone(number, size, scale=scale)
     task.set_up(phone)
     steps = task.solve(phone, thoughts=thoughts)
     device = f"simulated_{size[1]}x{size[0]}"
@@ -58,11 +59,13 @@ def simulate_episode(
 
 @dataclass(frozen=True)
 class _File:
-    """A file to write: its path, the (seed, split, size) of its episodes in order, and whether steps have texts."""
+    """A file to write: its path, the (seed, split, size) of its episodes in order, whether steps have texts, and the
+    scale of screens."""
 
     path: Path
     episodes: tuple[tuple[int, str, tuple[int, int]], ...]
     thoughts: bool
+    scale: int
 
 
 def simulate(
@@ -74,13 +77,15 @@ def simulate(
     workers: int | None = None,
     console: Console | None = None,
     thoughts: bool = False,
+    scale: int = 1,
 ) -> None:
     """Writes `episodes` demonstrations as AITW TFRecords, `<subset>/<subset>-00000-of-0000N`.
 
     Also writes `splits.json` (label → episode ids) and `groups.json` (`memory_goals`: the ids of episodes whose goal
     requires memory). `splits` is the fraction of each split, `sizes` the (height, width) pairs to choose from. The same
     arguments produce the same bytes for any number of `workers` (None: one per core). `thoughts`: each step has the
-    four texts of CoAT and a plan; without it, the bytes have no trace of them. `output` appears only when it is
+    four texts of CoAT and a plan; without it, the bytes have no trace of them. `scale`: screens are rendered at this
+    multiple of their size; actions and annotations are the same at every scale. `output` appears only when it is
     complete.
 
     Raises DatasetError if `output` exists and is not an empty folder, and for invalid numbers or splits.
@@ -90,7 +95,7 @@ def simulate(
     start = time.monotonic()
     plan = list(_plan(episodes, seed, splits, tuple(sizes)))
     with atomic_folder(output) as folder:
-        files = _files(folder, plan, thoughts)
+        files = _files(folder, plan, thoughts, scale)
         steps, memory = _write_all(files, workers or len(os.sched_getaffinity(0)), console)
         labels = {
             split: [str(phone_seed(number, label)) for number, label, _ in plan if label == split] for split in splits
@@ -130,14 +135,15 @@ def _plan(episodes: int, seed: int, splits: Mapping[str, float], sizes: tuple) -
         done = until
 
 
-def _files(folder: Path, plan: list[tuple], thoughts: bool) -> list[_File]:
+def _files(folder: Path, plan: list[tuple], thoughts: bool, scale: int) -> list[_File]:
     """The plan divided into files of one subset each. The order depends only on the plan."""
     files = []
     for subset in SUBSETS:
         rows = [row for row in plan if subset_of(phone_seed(row[0], row[1])) == subset]
         parts = [tuple(rows[at : at + EPISODES_A_FILE]) for at in range(0, len(rows), EPISODES_A_FILE)]
         for index, part in enumerate(parts):
-            files.append(_File(folder / subset / f"{subset}-{index:05d}-of-{len(parts):05d}", part, thoughts))
+            path = folder / subset / f"{subset}-{index:05d}-of-{len(parts):05d}"
+            files.append(_File(path, part, thoughts, scale))
     return files
 
 
@@ -171,7 +177,7 @@ def _write_file(file: _File) -> tuple[int, int, list[str]]:
 
     def episodes() -> Iterator[Episode]:
         for seed, split, size in file.episodes:
-            episode, task = simulate_episode(seed, split, size, file.thoughts)
+            episode, task = simulate_episode(seed, split, size, file.thoughts, file.scale)
             if task.memory:
                 memory.append(episode.id)
             yield episode

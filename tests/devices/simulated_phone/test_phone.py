@@ -170,6 +170,31 @@ def test_status_actions_are_recorded_and_change_no_screen():
     np.testing.assert_array_equal(phone.screenshot(), before)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_the_scale_of_screenshots_changes_their_pixels_and_nothing_else(seed):
+    plain, scaled = SimulatedPhone(seed), SimulatedPhone(seed, scale=2)
+    rng = random.Random(seed)
+    for _ in range(40):
+        small, large = plain.screenshot(), scaled.screenshot()
+        assert small.shape == (448, 208, 3) and large.shape == (896, 416, 3)
+        assert plain.elements() == scaled.elements() and plain.widgets() == scaled.widgets()
+        halved = large.reshape(448, 2, 208, 2, 3).mean((1, 3))
+        assert np.abs(halved - small).mean() < 8  # the same picture but for edges of letters and icons
+        action = _any_action(plain, rng)
+        plain.perform(action)
+        scaled.perform(action)
+
+
+def _any_action(phone: SimulatedPhone, rng: random.Random) -> Action:
+    """Taps of targets, and long swipes, which scroll to the end of a page."""
+    targets = [target.aim for target in phone.canvas().targets]
+    if targets and rng.random() < 0.6:
+        left, top, right, bottom = rng.choice(targets)
+        return Action.tap((top + bottom) / 2 / phone.size[0], (left + right) / 2 / phone.size[1])
+    end = rng.choice(((0.2, 0.5), (0.9, 0.5), (0.6, 0.1), (0.6, 0.9)))
+    return Action.swipe((0.6, 0.5), end) if rng.random() < 0.8 else Action.press("back")
+
+
 def test_a_screen_too_small_to_draw_on_is_refused():
     with pytest.raises(UserError, match="64 pixels"):
         SimulatedPhone(0, (448, 20))

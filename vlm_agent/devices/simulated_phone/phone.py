@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from PIL import Image
 
 from vlm_agent.devices.errors import DeviceError
 from vlm_agent.devices.simulated_phone import chrome
@@ -57,15 +58,22 @@ def random_popup(app: str, rng: random.Random, shuffle_buttons: bool = False) ->
 class SimulatedPhone:
     """A deterministic Android phone: the same seed and actions give the same pixels.
 
-    `size`: (height, width) in pixels, 64 or more. `theme`: by default sampled from the seed. `perform` accepts every
-    action on every screen and never raises. Raises DeviceError for a smaller `size`.
+    `size`: (height, width) in pixels, 64 or more. `theme`: by default sampled from the seed. `scale`: screenshots are
+    rendered at this multiple of `size`, where small texts are readable; annotations, targets and the effects of actions
+    do not depend on it. `perform` accepts every action on every screen and never raises. Raises DeviceError for a
+    smaller `size` or a `scale` below 1.
     """
 
-    def __init__(self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None) -> None:
+    def __init__(
+        self, seed: int, size: tuple[int, int] = (448, 208), theme: Theme | None = None, scale: int = 1
+    ) -> None:
         if min(size) < 64:
             raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
+        if scale < 1:
+            raise DeviceError(f"scale is {scale}; it must be 1 or greater")
         self.seed = seed
         self.size = (size[0], size[1])
+        self.scale = scale
         self._theme_override = theme
         self.reset()
 
@@ -104,8 +112,9 @@ class SimulatedPhone:
     # The Device interface
 
     def screenshot(self) -> np.ndarray:
-        """uint8 (height, width, 3), RGB."""
-        return np.array(self.canvas().image)
+        """uint8 (scale × height, scale × width, 3), RGB."""
+        canvas = self.canvas()
+        return np.array(canvas.image if self.scale == 1 else self._magnified())
 
     def perform(self, action: Action) -> None:
         """Performs one action; see `Device.perform`.
@@ -152,15 +161,24 @@ class SimulatedPhone:
     def canvas(self) -> Canvas:
         """The current screen, cached until the next action or `changed()`."""
         if self._canvas is None:
-            self._canvas = self._draw()
+            self._canvas = self._draw(self.size)
         return self._canvas
+
+    def _magnified(self) -> Image.Image:
+        """The screen at `scale`. Drawing clamps the scroll position by limits that depend on the rounding to pixels, so
+        the state of the smaller drawing is restored."""
+        route = self.app(self.front).route
+        kept = route.scroll, route.limit
+        canvas = self._draw((self.scale * self.size[0], self.scale * self.size[1]))
+        route.scroll, route.limit = kept
+        return canvas.image
 
     def changed(self) -> None:
         """Discard the cached screen; call it after changing the phone's state directly."""
         self._canvas = None
 
-    def _draw(self) -> Canvas:
-        canvas = Canvas(self.size, self.theme)
+    def _draw(self, size: tuple[int, int]) -> Canvas:
+        canvas = Canvas(size, self.theme)
         app = self.app(self.front)
         bottom = canvas.h - chrome.navigation_height(canvas)
         typing = self.focus is not None
@@ -171,7 +189,7 @@ class SimulatedPhone:
             draw_dialog(canvas, self._popup_widgets(self.popup), self.popup.sheet, bottom)
         if self.shade:
             chrome.shade(canvas, self)
-        ground = None if self.at_home else _pixel(canvas, min(self.size[0] - 1, canvas.px(bottom) - 1))
+        ground = None if self.at_home else _pixel(canvas, min(size[0] - 1, canvas.px(bottom) - 1))
         if self.at_home and app.route.name == "drawer":
             ground = mix(self.theme.background, (0, 0, 0), 0.02)
         chrome.navigation_bar(canvas, self, ground)
