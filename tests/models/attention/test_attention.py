@@ -162,6 +162,21 @@ def test_a_mask_of_padding_is_kept(name):
     assert torch.allclose(padded[:1, 2:], alone, atol=1e-5)
 
 
+@pytest.mark.parametrize("autocast", [False, True])
+def test_on_a_cpu_bfloat16_attends_in_float32_also_under_autocast(autocast):
+    """PyTorch's bfloat16 kernel is slower there, and less exact."""
+    rng = torch.Generator().manual_seed(0)
+    parts = [torch.randn(1, 2, 40, 16, generator=rng, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
+    bounds = attention.Bounds.on(torch.device("cpu"), np.array([0, 25, 40]))
+    module = torch.nn.Module()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found = within_sentences(module, *parts, None, bounds)[0]
+    exact = within_sentences(module, *(part.detach().float() for part in parts), None, bounds)[0]
+    assert found.dtype == torch.bfloat16
+    assert torch.equal(found, exact.bfloat16())
+    assert all(gradient.dtype == torch.bfloat16 for gradient in torch.autograd.grad(found.sum(), parts))
+
+
 def test_several_tokens_behind_a_cache_need_a_mask():
     query, key = torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 9, 4)
     with pytest.raises(ValueError, match="need a mask"):
