@@ -1,6 +1,6 @@
 """Runs a comparison, or one stage of it; killed at any time, the same command resumes.
 
-OUT/plan.json           the comparison file without its seeds, and its sizes; another one is refused
+OUT/plan.json, plans/   what decides the results; another comparison is refused (plan.py)
 OUT/stages/             what ran: command, status, seconds, peak memory of each stage (records.py)
 OUT/logs/               the output of each stage
 OUT/comparison.json     the table and everything on the page
@@ -13,12 +13,12 @@ from typing import Any
 
 from rich.console import Console
 
+from vlm_agent.comparison import plan
 from vlm_agent.comparison.execution import Runner
 from vlm_agent.comparison.records import Records
 from vlm_agent.comparison.settings import ComparisonError
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stage, Stages
 from vlm_agent.files import write_json
-from vlm_agent.jobs import Job
 
 JSON, PAGE = "comparison.json", "comparison.html"
 
@@ -32,8 +32,8 @@ def compare(stages: Stages, console: Console) -> dict[str, Any]:
     Raises ComparisonError at the end if some agents have no result; all others are compared. DatasetError if the folder
     holds another comparison, or another process writes to it. Stopped after SIGTERM or SIGUSR1.
     """
-    job = _job(stages)
-    job.write_or_verify_plan(_plan(stages))
+    plan.write_or_verify(stages)
+    job = plan.job_of(stages)
     records, all_stages = Records(stages.layout.output), stages.with_needs()
     with job.locked(), Runner(stages, records, console) as runner:
         for number, (stage, needs) in enumerate(all_stages, 1):
@@ -54,9 +54,9 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
     if name not in all_stages:
         raise ComparisonError(f"the comparison has no stage {name}; it has {', '.join(all_stages)}")
     stage, needs = all_stages[name]
-    job, records = _job(stages), Records(stages.layout.output)
+    job, records = plan.job_of(stages), Records(stages.layout.output)
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    job.write_or_verify_plan(_plan(stages))
+    plan.write_or_verify(stages)
     with job.locked(shared=True), Runner(stages, records, console) as runner, records.locked(stage, say):
         if records.is_done(stage):
             say(f"{name} is done; nothing to do")
@@ -69,9 +69,8 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
 
 def report(stages: Stages, console: Console) -> dict[str, Any]:
     """Writes the table of what is done, without running a stage; returns and raises as `compare` does."""
-    job = _job(stages)
-    job.write_or_verify_plan(_plan(stages))
-    with job.locked(shared=True):
+    plan.write_or_verify(stages)
+    with plan.job_of(stages).locked(shared=True):
         return _write_results(stages, stages.with_needs(), Records(stages.layout.output), console)
 
 
@@ -81,31 +80,12 @@ def listing(stages: Stages) -> Iterator[str]:
 
     Writes nothing. Raises DatasetError if the folder holds another comparison.
     """
-    job = _job(stages)
-    job.check_folder()
-    if job.plan_path.exists():
-        job.write_or_verify_plan(_plan(stages))
+    plan.verify(stages)
     records = Records(stages.layout.output)
     for stage, needs in stages.with_needs():
         names = ",".join(needed.name for needed in needs) or "-"
         state = "done" if records.is_done(stage) else "open"
         yield "\t".join((stage.name, "gpu" if stage.gpu else "cpu", state, names, str(stage.output)))
-
-
-def _job(stages: Stages) -> Job:
-    return Job(stages.layout.output, "a comparison")
-
-
-def _plan(stages: Stages) -> dict[str, Any]:
-    """Without seeds: every stage of an agent has one, so more can be added to a comparison."""
-    shards, endpoint = stages.layout.user_shards, stages.endpoint
-    return {
-        "comparison": stages.comparison.model_dump(mode="json", exclude={"seeds"}),
-        "quick": stages.quick,
-        "shards": None if shards is None else str(shards),
-        "benchmark": None if shards is None else str(stages.layout.user_benchmark),
-        "served_model": None if endpoint is None else endpoint.model,
-    }
 
 
 def _write_results(stages: Stages, all_stages: Needs, records: Records, console: Console) -> dict[str, Any]:

@@ -1,0 +1,59 @@
+"""The folder of a comparison accepts more agents and seeds, and refuses what would mix two comparisons."""
+
+from pathlib import Path
+
+import pytest
+
+from vlm_agent.comparison import plan
+from vlm_agent.comparison.settings import Comparison, Endpoint
+from vlm_agent.comparison.stages import Layout, Stages
+from vlm_agent.errors import DatasetError
+
+SIZES = {"simulated": 4, "episodes": 2, "tasks": 1}
+TRAINED = {"one": {"name": "One", "recipe": "recipes/one.yaml"}, "two": {"name": "Two", "recipe": "recipes/two.yaml"}}
+ASKS = {"name": "Asks", "agent": "asks.yaml", "served": True}
+OWN = Endpoint("http://localhost:1/v1", "m")
+
+
+def stages(output: Path, agents: dict, endpoint: Endpoint | None = None, **changes) -> Stages:
+    content = {"name": "n", "benchmark": "b.yaml", "sizes": SIZES, "quick": SIZES, "served": {"recipe": "s.yaml"}}
+    return Stages(Comparison(agents=agents, **content | changes), Layout(output), endpoint=endpoint)
+
+
+@pytest.mark.parametrize("endpoint", [None, OWN])
+def test_agents_can_be_added_and_left_out_and_renamed(tmp_path, endpoint):
+    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS}, endpoint))
+    more = {"three": {"name": "Three", "run": "runs/three"}, "one": TRAINED["one"] | {"name": "First", "note": "n"}}
+    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS} | more, endpoint, seeds=[0, 1]))
+    plan.write_or_verify(stages(tmp_path, {"asks": ASKS, "one": TRAINED["one"]}, endpoint))
+
+
+def test_an_agent_that_was_added_is_compared_from_then_on(tmp_path):
+    plan.write_or_verify(stages(tmp_path, TRAINED))
+    for scale in (2, 3):
+        with_three = stages(tmp_path, TRAINED | {"three": TRAINED["one"] | {"scale": scale}})
+        if scale == 2:
+            plan.write_or_verify(with_three)
+            continue
+        for check in (plan.write_or_verify, plan.verify):
+            with pytest.raises(DatasetError, match=r"the agent three of a comparison.*\n  scale was 2, and is 3"):
+                check(with_three)
+
+
+def test_an_agent_that_prompts_the_served_model_cannot_be_added_because_that_model_learned_from_all_of_them(tmp_path):
+    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS}))
+    with pytest.raises(DatasetError, match=r'served_agents was \["asks"\], and is \["also", "asks"\]'):
+        plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS, "also": ASKS}))
+
+
+def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
+    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS}, OWN))
+    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS, "also": ASKS}, OWN))
+
+
+def test_verifying_writes_nothing(tmp_path):
+    plan.verify(stages(tmp_path / "out", TRAINED))
+    assert not (tmp_path / "out").exists()
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    plan.verify(stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"]}))
+    assert sorted(path.name for path in (tmp_path / "out/plans").iterdir()) == ["one", "two"]
