@@ -112,7 +112,7 @@ def test_evaluate_online(loaded, agent_file, tmp_path):
     assert own[1].answers[0].startswith("open ")
     assert [call.grey for call in agent.calls] == [False] * 2 + [True] * 2 + [False] * len(no_history)
     assert all(call.answers == [] for call in no_history)
-    assert content["runs"]["trained"]["overall"]["cost"]["tokens_said"] == 2
+    assert content["runs"]["trained"]["overall"]["cost"]["tokens_written"] == 2
 
 
 def test_act(loaded, agent_file, tmp_path):

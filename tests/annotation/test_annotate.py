@@ -392,6 +392,13 @@ def test_the_name_of_an_element_is_read_from_a_reply(reply, name):
     assert element_name(reply) == name
 
 
+@pytest.mark.parametrize(
+    ("reply", "name"), [("Touch ID", "Touch ID"), ("touch id.", "touch id"), ("Touch Face ID", "Face ID")]
+)
+def test_a_text_on_the_screen_is_a_name_as_it_is(reply, name):
+    assert element_name(reply, ["Settings", "Touch  ID"]) == name
+
+
 def test_wrong_combinations_of_options_are_refused(shards, tmp_path):
     for arguments in (
         ["annotate", str(shards)],

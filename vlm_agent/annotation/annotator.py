@@ -13,7 +13,7 @@ has the same texts as an uninterrupted one.
 """
 
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 
 from vlm_agent.agents.llm.client import CallError
@@ -133,7 +133,8 @@ class Annotator:
         step = episode.steps[number]
         if not touches_element(step.action):
             return describe_action(step.action), "template"
-        name = self._reply("action", self.prompts.touched(step), lambda reply: element_name(clean_text(reply)))
+        texts = [element.text for element in step.elements]
+        name = self._reply("action", self.prompts.touched(step), lambda reply: element_name(clean_text(reply), texts))
         return describe_action(step.action, name), "model"
 
     def _think(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> tuple[str, str]:
@@ -206,9 +207,14 @@ _JOINERS = "\u200c\u200d"  # change how letters and emoji are drawn, and are par
 _OPENINGS = ("click on ", "click ", "tap on ", "tap ", "touch ", "long press ", "press ", "the marked element is ")
 
 
-def element_name(text: str) -> str:
-    """The words for an element in a reply: without a verb before it, a period or quotation marks around it."""
+def element_name(text: str, on_screen: Iterable[str] = ()) -> str:
+    """The words for an element in a reply: without a verb before it, a period or quotation marks around it.
+
+    `on_screen`: texts of elements, which are names as they are: "Touch ID" begins with no verb.
+    """
     name = text.strip(" .")
+    if name.casefold() in {" ".join(one.split()).strip(" .").casefold() for one in on_screen}:
+        return name
     for opening in _OPENINGS:
         if name.casefold().startswith(opening):
             name = name[len(opening) :]

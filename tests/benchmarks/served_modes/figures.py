@@ -150,7 +150,7 @@ def online_rows(rows: Mapping[str, Row]) -> list[dict[str, Any]]:
             "steps": _number(overall["steps"], ".1f"),
             **{
                 title: _number(overall["cost"].get(key), ",.1f")
-                for key, title in (("tokens_read", "tokens read"), ("tokens_said", "written"), ("calls", "calls"))
+                for key, title in (("tokens_read", "tokens read"), ("tokens_written", "written"), ("calls", "calls"))
             },
             "seconds a step": _number(overall["cost"].get("seconds_a_step"), ".2f"),
         }

@@ -40,7 +40,7 @@ def test_steps_are_compared_with_the_experts_for_completed_tasks():
 
 def test_cost_is_a_mean_over_tasks():
     cost = online_scores([result(True, steps=3), result(True, steps=3, tokens=[30, 4])])["overall"]["cost"]
-    assert cost == {"seconds": 1.5, "seconds_a_step": 0.5, "tokens_read": 20, "tokens_said": 3, "calls": 4}
+    assert cost == {"seconds": 1.5, "seconds_a_step": 0.5, "tokens_read": 20, "tokens_written": 3, "calls": 4}
     assert online_scores([result(True, tokens=None)])["overall"]["cost"]["tokens_read"] is None
 
 

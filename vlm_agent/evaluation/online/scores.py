@@ -18,7 +18,7 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
-    - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_said` (written tokens), `calls`.
+    - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_written`, `calls`.
       A reply from disk costs what it did when it was received, so a repeated task costs as much as a new one.
 
     The overall row averages tasks, not subsets. A ratio or mean without a denominator is None.
@@ -57,7 +57,7 @@ def _cost(results: list[Mapping]) -> dict[str, float | None]:
         "seconds": _mean(seconds),
         "seconds_a_step": sum(seconds) / steps if steps else None,
         "tokens_read": None if None in tokens else _mean([read for read, _ in tokens]),
-        "tokens_said": None if None in tokens else _mean([written for _, written in tokens]),
+        "tokens_written": None if None in tokens else _mean([written for _, written in tokens]),
         "calls": None if None in calls else _mean([count for count in calls if count is not None]),
     }
 

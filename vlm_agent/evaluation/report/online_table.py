@@ -34,7 +34,7 @@ def _success(row: Mapping) -> Text:
 
 def _cost_cells(row: Mapping) -> list[str]:
     cost = row["cost"]
-    tokens = None if cost["tokens_read"] is None else cost["tokens_read"] + cost["tokens_said"]
+    tokens = None if cost["tokens_read"] is None else cost["tokens_read"] + cost["tokens_written"]
     ends = ", ".join(f"{count} {_words(reason)}" for reason, count in row["ends"].items())
     return [
         _number(row["steps"], ".1f"),
