@@ -35,11 +35,11 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ablation.data import make_data
 from ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
 from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import cell_of, show, show_rows
 from coat_rows.arms import FAMILIES, ROWS, coat_of, run_of
-from coat_rows.data import make_data
 from coat_rows.figures import BASELINES, CONTROLS, FIGURES, PROGRESS, differences, figures_of
 from coat_rows.thoughts import WRITTEN, written
 from rich.console import Console

@@ -41,10 +41,10 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from ablation.data import make_data
 from ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
 from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import show, show_rows
-from coat_rows.data import make_data
 from planning_arms.arms import D_POT, DEFAULT_FAMILIES, FAMILIES, TABLES, run_of
 from planning_arms.figures import FIGURES, baselines, differences, figures_of, gap, kinds
 

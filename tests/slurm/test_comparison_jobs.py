@@ -152,7 +152,7 @@ def test_a_comparison_with_a_stop_a_dead_node_and_a_broken_agent_has_the_table_o
     words = ("compare", "comparison.yaml", "--output", "out")
     workplace.set(CPUS_PER_GPU=4)  # half of a node, so that both nodes have work
     jobs = workplace.pipeline(*words)
-    assert len(jobs) == 13
+    assert len(jobs) == 15
 
     _until_logged(workplace, "train-one-0", jobs, "loss")
     workplace.run("scancel", "--batch", "--signal=USR1", jobs["train-one-0"])

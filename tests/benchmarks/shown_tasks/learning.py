@@ -10,8 +10,8 @@ from argparse import Namespace
 from pathlib import Path
 
 import yaml
+from ablation.data import make_data
 from ablation.runs import ROOT, command
-from coat_rows.data import make_data
 from rich.console import Console
 
 from shown_tasks.attempts import EXPERT, Attempt, Player, run_attempts

@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ablation.data import make_shards
 from ablation.runs import command
 
 from vlm_agent.console import Progress, make_console
-from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.datasets.simulate import simulate
 from vlm_agent.screens.text import RapidOcrSettings
 from vlm_agent.screens.understand import Readers
@@ -17,17 +18,13 @@ SIZE = (896, 416)
 
 
 def make_data(folder: Path, episodes: int, tests: int) -> None:
-    """Writes `folder`/aitw and `folder`/shards at the first call; an interrupted simulation starts again.
+    """Writes `folder`/aitw and `folder`/shards at the first call.
 
     The test episodes are the first of `vlm-agent simulate --seed 0`, so those of `questions.truth.expert_taps`.
     """
-    aitw, shards = folder / "aitw", folder / "shards"
-    if (shards / MANIFEST).is_file():
-        return
-    if not aitw.exists():  # it appears complete
-        count = episodes + tests
-        simulate(aitw, count, splits={"train": episodes / count, "test": tests / count}, sizes=(SIZE,))
-    command("convert", "--source", "aitw", "--input", aitw, "--output", shards, "--splits", aitw / "splits.json")
+    count = episodes + tests
+    shares = {"train": episodes / count, "test": tests / count}
+    make_shards(folder, lambda aitw: simulate(aitw, count, splits=shares, sizes=(SIZE,)))
 
 
 def readers_of(output: Path) -> Readers:
