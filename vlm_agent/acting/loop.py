@@ -18,7 +18,7 @@ from vlm_agent.agents import Agent, Answer, NoAnswerError, Turn
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceError, UnknownAppError
 from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, below_status_bar, is_same_screen
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
@@ -94,7 +94,8 @@ def act(
     """Runs the agent on the device and writes every step to the trace.
 
     `watch` is called with every step before its action is executed; the run stops if it returns True. If the connection
-    breaks during an action, the action is not repeated: the agent sees the next screen and decides.
+    breaks during an action, the action is not repeated: the agent sees the next screen and decides. Opening an app that
+    the phone does not have changes nothing, and the run continues, as on a simulated phone.
 
     Raises DeviceError if the phone is lost or rejects an action, NoAnswerError if the agent fails, and every exception
     of the agent. The trace is complete in each case.
@@ -195,6 +196,10 @@ class _Run:
             outcome = DONE
         except ActionInDoubtError:
             self.in_doubt += 1
+        except UnknownAppError:
+            outcome = (
+                FAILED  # a mistake of the agent, which sees the unchanged screen next; the loop limit ends repeats
+            )
         except DeviceError:
             outcome = FAILED
             raise
