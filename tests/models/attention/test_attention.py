@@ -163,8 +163,9 @@ def test_a_mask_of_padding_is_kept(name):
 
 
 @pytest.mark.parametrize("autocast", [False, True])
-def test_on_a_cpu_bfloat16_attends_in_float32_also_under_autocast(autocast):
+def test_on_a_cpu_without_amx_bfloat16_attends_in_float32_also_under_autocast(autocast, monkeypatch):
     """PyTorch's bfloat16 kernel is slower there, and less exact."""
+    monkeypatch.setattr(attention, "has_bf16", lambda: False)
     rng = torch.Generator().manual_seed(0)
     parts = [torch.randn(1, 2, 40, 16, generator=rng, dtype=torch.bfloat16, requires_grad=True) for _ in range(3)]
     bounds = attention.Bounds.on(torch.device("cpu"), np.array([0, 25, 40]))

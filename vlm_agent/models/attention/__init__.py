@@ -21,6 +21,7 @@ from transformers.utils import is_flash_attn_2_available
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.attention import varlen
 from vlm_agent.models.attention.varlen import Bounds
+from vlm_agent.models.weights.precision import has_bf16
 
 WITHIN_SENTENCES = "within_sentences"
 _FLASH = "flash_attention_2"
@@ -120,15 +121,15 @@ def within_sentences(
         return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     if varlen.can_run(query, options.get("dropout", 0.0)):
         return varlen.attend(query, key, value, sentence_bounds, causal=True, scaling=options.get("scaling")), None
-    on_cpu = query.device.type == "cpu"
-    # PyTorch's bfloat16 kernel takes two to three times as long as that of float32 on a CPU, forward and backward, also
-    # where the processor multiplies bfloat16 natively. Autocast would call it.
-    wide = [part.float() if on_cpu else part for part in (query, key, value)]
-    with torch.autocast("cpu", enabled=False) if on_cpu else nullcontext():
-        parts = [
-            sdpa_attention_forward(module, *(part[:, :, begin:end] for part in wide), None, **options)[0]
-            for begin, end in pairwise(sentence_bounds.host)
-        ]
+    widened = query.device.type == "cpu" and not has_bf16()
+    # Without AMX, PyTorch's bfloat16 kernel takes two to three times as long on a CPU as that of float32, forward and
+    # backward. Autocast would call it.
+    wide = [part.float() if widened else part for part in (query, key, value)]
+    parts = []
+    with torch.autocast("cpu", enabled=False) if widened else nullcontext():
+        for begin, end in pairwise(sentence_bounds.host):
+            one_query, one_key, one_value = (part[:, :, begin:end] for part in wide)
+            parts.append(sdpa_attention_forward(module, one_query, one_key, one_value, None, **options)[0])
     return torch.cat(parts, dim=1).to(query.dtype), None
 
 

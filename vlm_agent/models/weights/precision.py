@@ -1,4 +1,4 @@
-"""The dtype of a model, and hardware support of bfloat16; without it, bfloat16 is many times slower."""
+"""The dtype of a model, and whether the hardware gains from bfloat16; without support, it is many times slower."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +15,14 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def has_bf16() -> bool:
-    """Whether the GPU, else the CPU, computes in bfloat16 natively."""
+    """Whether the GPU, else the CPU, computes faster in bfloat16 than in float32.
+
+    Of CPUs, those with AMX. AVX512_BF16 alone multiplies as many numbers a cycle as AVX-512 does in float32 on the
+    processor measured, and PyTorch's products take twice as long with it: a training step 1.2 to 1.6 times.
+    """
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    # torch has no public function for it. Without native bfloat16 a step of the tiny recipe takes five times as long.
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.cpu._is_amx_tile_supported()  # torch has no public function for it
 
 
 def exact_depthwise(model: nn.Module) -> None:
