@@ -38,7 +38,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page with pictures")
     parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the shards of the evaluation")
     parser.add_argument(
-        "--episodes", type=count, default=40, metavar="N", help="episodes in the report: half the worst, half at random"
+        "--episodes",
+        type=count,
+        default=40,
+        metavar="N",
+        help="episodes in the report: half the worst, half at random (default 40)",
     )
 
 
