@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.inspect_screen import SCREEN_OPTIONS, add_options, inspect_screen
 from vlm_agent.cli.inspect_trace import inspect_trace
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse, shipped_file
 from vlm_agent.console import make_console, quiet_libraries
 from vlm_agent.errors import UserError
 
@@ -45,7 +45,9 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="write a page with charts (default statistics.html)",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a recipe under which to count tokens")
+    parser.add_argument(
+        "--config", type=shipped_file, metavar="FILE", help="a recipe under which to count tokens, e.g. recipes/X.yaml"
+    )
     parser.add_argument(
         "--budget", type=count, metavar="N", help="token budget (default: the language model's context length)"
     )
