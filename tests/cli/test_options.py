@@ -108,6 +108,7 @@ MODES = {
     "score": [
         mode("x", "dialect against groups output"),
         mode("x --report p.html --shards s", "dialect against groups output episodes"),
+        mode("x --report p.html --shards s --against o", "dialect groups output episodes flips"),
     ],
     "transfer": [mode("x --output y")],
     "chats": [mode("x --agent a --output y.jsonl", "split limit elements")],

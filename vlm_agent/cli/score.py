@@ -24,7 +24,8 @@ def add(commands: Commands) -> None:
         "score predictions again, without a model",
         "Scores by the official matcher, the strict one and every --dialect, a published variant of the score (listed\n"
         "below). --against also compares two runs over the same steps, with paired intervals.\n"
-        "--report writes a page with all numbers, and pictures from the shards.",
+        "--report writes a page with all numbers, and pictures from the shards; with --against also of steps that\n"
+        "became right or wrong.",
         check=_check,
         more_help=_dialects,
     )
@@ -44,6 +45,13 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="episodes in the report: half the worst, half at random (default 40)",
     )
+    parser.add_argument(
+        "--flips",
+        type=count,
+        default=10,
+        metavar="N",
+        help="with --against: changed steps in the report, each way, by the official scorer (default 10)",
+    )
 
 
 def _dialects() -> str:
@@ -60,9 +68,11 @@ def _dialects() -> str:
 
 def _check(options: argparse.Namespace) -> None:
     if options.report is None:
-        refuse(options, ("shards", "episodes"), "is for the page: add --report FILE")
+        refuse(options, ("shards", "episodes", "flips"), "is for the page: add --report FILE")
     elif options.shards is None:
         options.parser.error("--report needs --shards: the page shows screens from the shards")
+    if options.against is None:
+        refuse(options, ["flips"], "is the number of steps that changed: add --against OTHER_PREDICTIONS")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -138,6 +148,7 @@ def _write_report(
         judged=steps,
         earlier=earlier,
         episodes=options.episodes,
+        flips=options.flips,
     )
 
 
