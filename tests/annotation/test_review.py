@@ -20,7 +20,7 @@ from PIL import Image
 from vlm_agent.annotation.annotator import TEXTS
 from vlm_agent.annotation.edits import Edit, EditStore
 from vlm_agent.annotation.review.session import ReviewSession
-from vlm_agent.cli import FAILED, main
+from vlm_agent.cli import FAILED, USAGE, main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import DatasetError
 
@@ -297,9 +297,13 @@ def test_an_incomplete_annotation_cannot_be_reviewed(annotated, tmp_path, capsys
 
 
 def test_a_port_that_cannot_be_used_is_named(annotated, server, capsys):
-    for port in (server.server_port, 65536):
-        assert main(["annotate", "--review", "--output", str(annotated), "--port", str(port)]) == FAILED
-        assert f"port {port} cannot be used" in capsys.readouterr().err
+    words = ["annotate", "--review", "--output", str(annotated), "--port"]
+    assert main([*words, str(server.server_port)]) == FAILED
+    assert f"port {server.server_port} cannot be used" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as leaving:
+        main([*words, "65536"])
+    assert leaving.value.code == USAGE
+    assert "'65536' is not a port" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])

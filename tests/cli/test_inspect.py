@@ -48,6 +48,12 @@ def test_the_default_budget_is_the_models_context(shards, recipe, capsys):
     assert "> 2,048" in capsys.readouterr().out
 
 
+def test_a_shipped_recipe_is_found_in_any_folder(shards, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["inspect", str(shards), "--config", "recipes/llama_vit_tiny.yaml"]) == OK
+    assert "llama_vit_tiny.yaml" in capsys.readouterr().out
+
+
 def test_an_invalid_recipe_is_one_message(shards, tmp_path, capsys):
     assert main(["inspect", str(shards), "--config", str(tmp_path / "none.yaml")]) == FAILED
     assert "none.yaml cannot be read" in capsys.readouterr().err

@@ -43,7 +43,7 @@ ACTING = "elements goal trace steps apps allow_purchases animation"
 DRAWN = "split subset html config draw"
 
 MODES = {
-    "simulate": [mode("--output x --episodes 3", "seed size thoughts workers")],
+    "simulate": [mode("--output x --episodes 3", "seed size scale thoughts workers")],
     "phone": [mode("", "port seed task size"), mode("--task general/test/7", "port size")],
     "convert": [
         mode("--input x --output y", CONVERSION),
@@ -108,6 +108,7 @@ MODES = {
     "score": [
         mode("x", "dialect against groups output"),
         mode("x --report p.html --shards s", "dialect against groups output episodes"),
+        mode("x --report p.html --shards s --against o", "dialect groups output episodes flips"),
     ],
     "transfer": [mode("x --output y")],
     "chats": [mode("x --agent a --output y.jsonl", "split limit elements")],
@@ -187,6 +188,22 @@ def refusal(tmp_path, monkeypatch, capsys):
         return None
 
     return refuse
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("phone", []),
+        ("record", ["--device", "simulated:general/test/7", "--output", "y"]),
+        ("view", ["x"]),
+        ("annotate", ["--review", "--output", "y"]),
+    ],
+)
+def test_a_port_is_0_to_65535(command, words, refusal):
+    for number in ("0", "65535"):
+        assert refusal(command, [*words, "--port", number]) is None
+    for number in ("65536", "-1", "http", "1e3"):
+        assert f"'{number}' is not a port" in refusal(command, [*words, f"--port={number}"])
 
 
 def test_every_command_is_listed():

@@ -153,6 +153,8 @@ def test_errors_come_before_anything_is_shown(trace, tmp_path, monkeypatch, caps
         (["--trace", tmp_path / "none", *output], FAILED, "not the folder of a trace"),
         (output, USAGE, "one of the arguments --device --trace"),
         (["--device", "adb", "--port", 5600, "--goal", "x", *output], USAGE, "simulated phone"),
+        (["--device", "simulated", "--port", 65536, "--goal", "x", *output], USAGE, "'65536' is not a port"),
+        (["--device", "simulated", "--port=-1", "--goal", "x", *output], USAGE, "'-1' is not a port"),
     ):
         assert record(*arguments) == status
         assert message in " ".join(capsys.readouterr().err.split())

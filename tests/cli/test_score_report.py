@@ -54,6 +54,15 @@ def test_against_another_run_it_shows_what_flipped(folder):
     assert str(against) in html
 
 
+def test_the_page_shows_the_requested_number_of_steps_that_changed(folder):
+    page, against = folder / "page.html", folder / "epoch_1" / "predictions.parquet"
+    options = ("--against", against, "--report", page, "--shards", folder / "shards", "--flips", 2)
+    assert main(arguments(folder, *options)) == OK
+    html = page.read_text(encoding="utf-8")
+    assert "3 steps in 3 episodes became right" in html
+    assert html.partition("Wrong before, right now")[2].count("<figure ") == 2
+
+
 def test_scores_comparison_and_page_judge_each_step_once_per_scorer(folder, monkeypatch):
     judged = Counter()
 

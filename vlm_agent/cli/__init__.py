@@ -4,7 +4,7 @@
     vlm-agent phone --port P                           a simulated phone that adb can operate
     vlm-agent convert --input PATHS --output DIR       convert AITW files into shards
     vlm-agent convert-checkpoint --input DIR --output DIR
-                                                       convert a published Qwen-VL (2023): no remote code
+                                                       convert a published Qwen-VL (2023) or Auto-UI: no remote code
     vlm-agent features SHARDS --extractor NAME --output DIR
                                                        extract frozen screen features
     vlm-agent annotate SHARDS --endpoint URL --model NAME --output DIR

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import call_limits
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, port, refuse
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def add(commands: Commands) -> None:
         "--check", action="store_true", help="list action descriptions that need a look; needs only SHARDS"
     )
     modes.add_argument("--review", action="store_true", help="serve the page of the review; needs only --output")
-    parser.add_argument("--port", type=count, metavar="P", help="port of the review page (default: any free one)")
+    parser.add_argument(
+        "--port", type=port, default=0, metavar="P", help="port of the review page (default: any free one)"
+    )
 
 
 def _add_call_options(parser: argparse.ArgumentParser) -> None:
@@ -96,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
     if options.review:
         from vlm_agent.annotation.review import review
 
-        review(options.output, 0 if options.port is None else options.port, console)
+        review(options.output, options.port, console)
         return OK
     from vlm_agent.annotation.job import annotate
     from vlm_agent.annotation.prompts import TEMPLATES, PlanPrompts, Prompts

@@ -22,7 +22,9 @@ def add(commands: Commands) -> None:
         commands, "chats", run, "write an agent's prompts with known replies, to train on", _DESCRIPTION
     )
     parser.add_argument("shards", type=Path, metavar="SHARDS", help="a converted folder")
-    parser.add_argument("--agent", required=True, metavar="FILE", help="the file of an agent that prompts a model")
+    parser.add_argument(
+        "--agent", required=True, metavar="FILE", help="an agent file of dynamic_planning or vision_tasker"
+    )
     parser.add_argument("--split", default="train", metavar="NAME", help="the split to read (default train)")
     parser.add_argument("--limit", type=count, metavar="N", help="at most N episodes, spread evenly over the split")
     add_elements_option(parser)

@@ -31,7 +31,7 @@ def add(commands: Commands) -> None:
         "--benchmark",
         type=shipped_file,
         metavar="FILE",
-        help="with --shards: their benchmark file (default: all episodes of the split test)",
+        help="with --shards: their benchmark file (default: episodes of the split test)",
     )
     seeds_help = "seeds of training, in place of the file's; more can be added to the same output later"
     parser.add_argument("--seeds", type=int, nargs="+", metavar="S", help=seeds_help)

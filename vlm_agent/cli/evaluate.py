@@ -26,8 +26,9 @@ predictions again. In a job array, every task predicts a part, and one command a
   vlm-agent evaluate --checkpoint RUN --shards DIR --output OUT --shard-index $SLURM_ARRAY_TASK_ID --shard-count 64
   vlm-agent evaluate --finish --output OUT
 
-A benchmark (eval/*.yaml) sets shards, split, groups and limit; options override it. An endpoint is a server with the
-OpenAI chat API (vLLM, llama.cpp, …); its key is read from the environment variable OPENAI_API_KEY.
+A benchmark (eval/*.yaml) sets subsets and scorers, and shards, split, groups and limit, which options override. An
+endpoint is a server with the OpenAI chat API (vLLM, llama.cpp, …); its key is read from the environment variable
+OPENAI_API_KEY.
 
 With --online the agent does tasks on simulated phones, and the score is its success rate. The tasks are those of the
 test split that `simulate` writes with the same seed. Writes online.json and a trace of every task; resumes as above:
@@ -58,11 +59,13 @@ def add(commands: Commands) -> None:
         "--workers",
         type=_count_or_0,
         metavar="W",
-        help="run: processes that prepare screens (default: half of the cores, at most 8; 0 on two cores); "
-        "--online: phones operated in parallel (default 1)",
+        help="run: processes that prepare screens (default: half of the cores, at most 8; 0 on two cores or "
+        "fewer); --online: phones operated in parallel (default 1)",
     )
     controls = parser.add_mutually_exclusive_group()
-    controls.add_argument("--no-controls", action="store_true", help="skip the controls: grey screens, no history")
+    controls.add_argument(
+        "--no-controls", action="store_true", help="skip the controls: grey screens, no history, shuffled results"
+    )
     controls.add_argument(
         "--controls", nargs="+", metavar="NAME", help="only these: grey_screens, no_history, shuffled_results"
     )
@@ -104,7 +107,10 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
         help="endpoint: the run that trained the served model; its own turns, language and pixels are sent",
     )
     parser.add_argument(
-        "--max-tokens", type=count, metavar="N", help="endpoint: maximum length of an answer (default 128)"
+        "--max-tokens",
+        type=count,
+        metavar="N",
+        help="endpoint, prompted model: maximum length of an answer (default: 128; prompted model: see its agent file)",
     )
     parser.add_argument(
         "--concurrency",
@@ -116,7 +122,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_prompting(parser: argparse.ArgumentParser) -> None:
-    """Settings of `coat` and `dynamic_planning`, which prompt a served model (eval/agents/)."""
+    """Settings of agents that prompt a served model (eval/agents/)."""
     parser.add_argument(
         "--mode", metavar="NAME", help="coat: coa, cot or coat (default coat); dynamic_planning: see docs/d_pot.md"
     )

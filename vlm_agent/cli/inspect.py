@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.inspect_screen import SCREEN_OPTIONS, add_options, inspect_screen
 from vlm_agent.cli.inspect_trace import inspect_trace
-from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse
+from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, count, file_name, refuse, shipped_file
 from vlm_agent.console import make_console, quiet_libraries
 from vlm_agent.errors import UserError
 
@@ -27,10 +27,10 @@ def add(commands: Commands) -> None:
         "inspect",
         run,
         "print statistics of shards, the steps of a trace, or a screen in words; draw them",
-        "Only --draw reads pixels. With --config it also counts the tokens of whole trajectories under a recipe; a\n"
-        "word_tokenizer is built from DIR. For the trace of an agent it prints every step; --output then draws a\n"
-        "contact sheet, --animate an animation. With --screen it reads one screenshot from its pixels, prints it in\n"
-        "words and the seconds of each stage; --output then draws each stage over the screen.",
+        "Of shards, only --draw reads pixels. With --config it also counts the tokens of whole trajectories under a\n"
+        "recipe; a word_tokenizer is built from DIR. For the trace of an agent it prints every step; --output then\n"
+        "draws a contact sheet, --animate an animation. With --screen it reads one screenshot from its pixels, prints\n"
+        "it in words and the seconds of each stage; --output then draws each stage over the screen.",
         check=_check,
     )
     parser.add_argument("shards", type=Path, nargs="?", metavar="DIR", help="a converted folder, or a trace's folder")
@@ -45,7 +45,9 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="write a page with charts (default statistics.html)",
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a recipe under which to count tokens")
+    parser.add_argument(
+        "--config", type=shipped_file, metavar="FILE", help="a recipe under which to count tokens, e.g. recipes/X.yaml"
+    )
     parser.add_argument(
         "--budget", type=count, metavar="N", help="token budget (default: the language model's context length)"
     )
@@ -53,7 +55,10 @@ def add(commands: Commands) -> None:
         "--draw", metavar="EPISODE", help="draw this episode on a contact sheet: an id, `first` or `random`"
     )
     parser.add_argument(
-        "--output", type=file_name(".png"), metavar="FILE", help="file for the drawing (default contact_sheet.png)"
+        "--output",
+        type=file_name(".png"),
+        metavar="FILE",
+        help="file for the drawing (--draw: default contact_sheet.png)",
     )
     parser.add_argument("--animate", type=file_name(".gif"), metavar="FILE", help="trace: write it as an animated GIF")
     add_options(parser)

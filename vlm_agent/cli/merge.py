@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Writes an ordinary checkpoint, loads it and compares its logits with those of base and adapter on episodes of the run's
-shards. If they differ by more than the rounding of weights, the output is renamed to DIR.refused and the exit status
-is 1.
+shards, or on its chats. If they differ by more than the rounding of weights, the output is renamed to DIR.refused and
+the exit status is 1.
 
 `vlm-agent evaluate --checkpoint DIR` works as with RUN. DIR/model holds the weights and tokenizer for other programs. A
 quantised base (QLoRA) is written in its precision before quantisation."""

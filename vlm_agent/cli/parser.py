@@ -114,6 +114,12 @@ def count(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: must be 1 to 65535, or 0 for any free one")
+    return int(text)
+
+
 def file_name(ending: str) -> Callable[[str], Path]:
     """An argument type: a file name that ends in `ending`."""
 

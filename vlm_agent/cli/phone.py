@@ -5,7 +5,7 @@ import re
 import threading
 from contextlib import suppress
 
-from vlm_agent.cli.parser import OK, Commands, add_command, refuse, size
+from vlm_agent.cli.parser import OK, Commands, add_command, port, refuse, size
 
 _DESCRIPTION = """\
 Serves the phone on this machine only, until Ctrl-C:
@@ -24,9 +24,7 @@ def add(commands: Commands) -> None:
     parser = add_command(
         commands, "phone", run, "serve a simulated phone that adb can operate", _DESCRIPTION, check=_check
     )
-    parser.add_argument(
-        "--port", type=_port, default=5600, metavar="P", help="TCP port (default 5600; 0: any free one)"
-    )
+    parser.add_argument("--port", type=port, default=5600, metavar="P", help="TCP port (default 5600; 0: any free one)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="seed of the phone (default 0)")
     parser.add_argument(
         "--task", type=_task, metavar="SUBSET/SPLIT/S", help="a task with its phone, for example general/test/7"
@@ -58,12 +56,6 @@ def run(options: argparse.Namespace) -> int:
     if task is not None:
         print("reached" if task.reached(phone) else "not reached")
     return OK
-
-
-def _port(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: must be 1 to 65535, or 0 for any free one")
-    return int(text)
 
 
 def _task(text: str) -> tuple[str, str, int]:

@@ -1,4 +1,4 @@
-"""`vlm-agent recipes`: the recipes, benchmarks, agent files and DeepSpeed configurations that come with the package."""
+"""`vlm-agent recipes`: the recipes, benchmarks, agent files, comparisons and DeepSpeed files of the package."""
 
 import argparse
 import difflib
@@ -13,11 +13,12 @@ def add(commands: Commands) -> None:
         "recipes",
         run,
         "list the shipped recipes, copy one",
-        "Without NAME: lists every recipe, benchmark, agent file and DeepSpeed configuration. With NAME: prints this\n"
-        "file, or copies it to --output for editing:\n\n"
+        "Without NAME: lists every recipe, benchmark, agent file, comparison and DeepSpeed configuration. With NAME:\n"
+        "prints this file, or copies it to --output for editing:\n\n"
         "  vlm-agent recipes forkme --output mine.yaml\n"
         "  vlm-agent train --config mine.yaml --dry-run\n\n"
-        "`--config`, `--benchmark` and `--agent` find these files by their relative path in any working directory.",
+        "`--config`, `--benchmark`, `--agent`, `--training.deepspeed` and the FILE of `compare` find these files by\n"
+        "their relative path in any working directory.",
         check=_check,
     )
     parser.add_argument("name", nargs="?", metavar="NAME", help="for example forkme, or recipes/forkme.yaml")

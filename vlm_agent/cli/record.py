@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option
-from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, refuse
+from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, port, refuse
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="STORE", help="the file of demonstrations")
     add_elements_option(parser)
     parser.add_argument(
-        "--port", type=int, default=0, metavar="P", help="TCP port of a simulated phone (default: any free one)"
+        "--port", type=port, default=0, metavar="P", help="TCP port of a simulated phone (default: any free one)"
     )
 
 

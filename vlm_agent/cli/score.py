@@ -24,7 +24,8 @@ def add(commands: Commands) -> None:
         "score predictions again, without a model",
         "Scores by the official matcher, the strict one and every --dialect, a published variant of the score (listed\n"
         "below). --against also compares two runs over the same steps, with paired intervals.\n"
-        "--report writes a page with all numbers, and pictures from the shards.",
+        "--report writes a page with all numbers, and pictures from the shards; with --against also of steps that\n"
+        "became right or wrong.",
         check=_check,
         more_help=_dialects,
     )
@@ -38,7 +39,18 @@ def add(commands: Commands) -> None:
     parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page with pictures")
     parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the shards of the evaluation")
     parser.add_argument(
-        "--episodes", type=count, default=40, metavar="N", help="episodes in the report: half the worst, half at random"
+        "--episodes",
+        type=count,
+        default=40,
+        metavar="N",
+        help="episodes in the report: half the worst, half at random (default 40)",
+    )
+    parser.add_argument(
+        "--flips",
+        type=count,
+        default=10,
+        metavar="N",
+        help="with --against: changed steps in the report, each way, by the official scorer (default 10)",
     )
 
 
@@ -56,9 +68,11 @@ def _dialects() -> str:
 
 def _check(options: argparse.Namespace) -> None:
     if options.report is None:
-        refuse(options, ("shards", "episodes"), "is for the page: add --report FILE")
+        refuse(options, ("shards", "episodes", "flips"), "is for the page: add --report FILE")
     elif options.shards is None:
         options.parser.error("--report needs --shards: the page shows screens from the shards")
+    if options.against is None:
+        refuse(options, ["flips"], "is the number of steps that changed: add --against OTHER_PREDICTIONS")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -134,6 +148,7 @@ def _write_report(
         judged=steps,
         earlier=earlier,
         episodes=options.episodes,
+        flips=options.flips,
     )
 
 

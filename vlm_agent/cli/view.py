@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vlm_agent.cli.parser import OK, Commands, add_command, count
+from vlm_agent.cli.parser import OK, Commands, add_command, port
 from vlm_agent.console import make_console, quiet_libraries
 
 _DESCRIPTION = """\
@@ -23,7 +23,7 @@ def add(commands: Commands) -> None:
         metavar="WHICH",
         help="a run folder, agent file or embedded base to ask (default: the first finished run in OUT)",
     )
-    parser.add_argument("--port", type=count, metavar="P", help="port of the pages (default: any free one)")
+    parser.add_argument("--port", type=port, default=0, metavar="P", help="port of the pages (default: any free one)")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,5 +31,5 @@ def run(options: argparse.Namespace) -> int:
 
     from vlm_agent.viewing import view
 
-    view(options.output, options.agent, 0 if options.port is None else options.port, make_console())
+    view(options.output, options.agent, options.port, make_console())
     return OK

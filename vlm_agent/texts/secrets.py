@@ -3,7 +3,7 @@
 A typed text is a secret if
 
 1. the phone states that the focused field is one for passwords, or shows its content as dots; or
-2. the name of the field has one of `WORDS`, such as "password", "PIN" or "card number" in twelve languages; or, if the
+2. the name of the field has one of `WORDS`, such as "password", "PIN" or "card number" in 13 languages; or, if the
    finger touched no named element, that of an element within `NEAR` of it, which may be the field's label; or
 3. the name of the activity has one of `ACTIVITY_WORDS`; or
 4. the field is not known, and any text on the screen has one of `WORDS`; or

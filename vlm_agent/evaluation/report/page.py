@@ -40,7 +40,9 @@ _FEW = 100
 _WIDTH_OF_FEW, _WIDTH_OF_MANY = 300, 180
 """Widths of pictures in pixels: texts are legible on pages of up to `_FEW` episodes; larger pages must stay small."""
 
-_FLIPS_EACH_WAY = 10
+FLIPS = 10
+"""Steps that changed, in each direction, unless another number is chosen."""
+
 _SEED = 0
 
 _FLIPS = {RIGHT_TO_WRONG: "Right before, wrong now", WRONG_TO_RIGHT: "Wrong before, right now"}
@@ -78,6 +80,7 @@ def write_report(
     language: ActionLanguage | None = None,
     earlier: Earlier | None = None,
     episodes: int = 40,
+    flips: int = FLIPS,
 ) -> None:
     """Writes the report to `output` atomically.
 
@@ -86,8 +89,8 @@ def write_report(
     scorers of that run; if None, they are judged here. `facts` are shown at the top: the agent, the data, the split.
 
     `dataset` holds the screens. The report shows `episodes` of its episodes, half the worst and half drawn at random,
-    and up to `_FLIPS_EACH_WAY` steps that became right or wrong since an `earlier` run. Gold actions are written in
-    `language`, by default the default action language of recipes.
+    and at most `flips` steps that became right since an `earlier` run, and as many that became wrong. Gold actions are
+    written in `language`, by default the default action language of recipes.
 
     Raises DatasetError if an episode that the report shows is not in `dataset`.
     """
@@ -113,7 +116,7 @@ def write_report(
         confusion=confusion_table(scores["confusion"]),
         costs=_costs(runs),
         curves=_curves(scores, scorers),
-        sections=list(_sections(gallery, steps, main, predictions, earlier, episodes)),
+        sections=list(_sections(gallery, steps, main, predictions, earlier, episodes, flips)),
     )
 
 
@@ -144,19 +147,20 @@ def _sections(
     predictions: Predictions,
     earlier: Earlier | None,
     episodes: int,
+    flips: int,
 ) -> Iterator[_Section]:
     worst, drawn = choose(steps, (episodes + 1) // 2, episodes // 2, _SEED)
     changed = {} if earlier is None else earlier.comparison["changed"]["official"]
-    flipped = {way: choose_flips(changed[way], _FLIPS_EACH_WAY, _SEED) for way in _FLIPS if way in changed}
-    flipped_ids = {episode_id for flips in flipped.values() for episode_id, _ in flips}
+    flipped = {way: choose_flips(changed[way], flips, _SEED) for way in _FLIPS if way in changed}
+    flipped_ids = {episode_id for chosen in flipped.values() for episode_id, _ in chosen}
     gallery.check([*worst, *drawn, *sorted(flipped_ids)])
     rows = rows_by_id(predictions, {*worst, *drawn, *flipped_ids})
     yield _Section("Worst episodes", gallery.episodes(worst, rows))
     yield _Section("Episodes drawn at random", gallery.episodes(drawn, rows))
     if earlier is not None:
         before = (earlier.name, rows_by_id(earlier.predictions, flipped_ids))
-        for way, flips in flipped.items():
-            yield _Section(_FLIPS[way], gallery.flips(flips, before, (main, rows)), flips=True)
+        for way, chosen in flipped.items():
+            yield _Section(_FLIPS[way], gallery.flips(chosen, before, (main, rows)), flips=True)
 
 
 def _costs(runs: Mapping[str, Mapping]) -> dict[str, dict[str, str]]:
