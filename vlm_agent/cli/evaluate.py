@@ -80,7 +80,10 @@ def add(commands: Commands) -> None:
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     """Options that replace single settings of the agent."""
     parser.add_argument(
-        "--bf16", action="store_true", default=None, help="run: mixed precision; faster on GPUs from Ampere on and CPUs with AMX, but not bit-exact"
+        "--bf16",
+        action="store_true",
+        default=None,
+        help="run: mixed precision; faster on GPUs from Ampere on and CPUs with AMX, but not bit-exact",
     )
     parser.add_argument(
         "--constrained",
