@@ -59,10 +59,10 @@ SENTENCES: dict[str, SentenceOptions] = {
         "data.max_source_tokens and data.max_target_tokens; remove training.batch_tokens and data.max_tokens",
     ),
     "chat": SentenceOptions(
-        keys=("chats",),
+        keys=("chats", "prompt_weight"),
         controls=False,
         coat=False,
-        alone=("chats", "sentences", "max_tokens", "limit", "workers"),
+        alone=("chats", "prompt_weight", "sentences", "max_tokens", "limit", "workers"),
     ),
 }
 """The kinds of sentences by their name in `data.sentences`; `training/data/sentence_kinds/` builds them."""
@@ -111,7 +111,9 @@ class DataRecipe(Section):
     `sentences`: a `trajectory` is an episode in one sentence; `elements` are `items` questions about single screens;
     `chain_of_actions` makes each step a source and a target (Auto-UI).
     `chat`: each line of `chats` (a file of JSON lines, or a folder of such) is a conversation in the tokenizer's chat
-    template, whose last answer is supervised; for text models. It excludes every other source.
+    template, whose last answer is supervised; for text models. It excludes every other source. `prompt_weight`: the
+    loss weight of a prompt's tokens, relative to the answer's; 0: only answers are learned. A model from random weights
+    learns from prompts to copy from them (recipes/comparison/text_chats_tiny.yaml).
     `control`: an ablation for all of training. `grey_screens` hides the pixels. `no_history` makes every step the first
     of its episode, and a row of trajectories holds as many steps as `batch_size` episodes have on average.
     `shuffled_results` replaces the results that `coat.result` reads with those of earlier actions. The score of such an
@@ -137,6 +139,7 @@ class DataRecipe(Section):
 
     shards: str | None = None
     chats: str | None = None
+    prompt_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     drawn: DrawnRecipe | None = None
     split: str = "train"
     sentences: str = "trajectory"

@@ -13,7 +13,7 @@ IGNORED = -100
 NO_ACTION = -1
 """The kind of a token outside supervised actions."""
 
-ROLES = ("action", "thought", "plan")
+ROLES = ("action", "thought", "plan", "prompt")
 """The roles of supervised tokens. Accuracy and losses by kind count `action` only."""
 
 ACTION_ROLE = 0

@@ -13,7 +13,7 @@ from vlm_agent.errors import RecipeError, UserError
 from vlm_agent.models.run_layout import MODEL_FOLDER
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe
-from vlm_agent.sentences import IGNORED
+from vlm_agent.sentences import IGNORED, ROLES
 from vlm_agent.training.data.chats.reading import MOST_BYTES, Chats
 from vlm_agent.training.data.shard_data import data_module_of
 
@@ -57,6 +57,24 @@ def test_the_prompt_has_the_ids_that_a_server_computes_and_only_the_last_answer_
     assert learned == sentence.input_ids[len(prompt) :]
     assert learned[-1] == words.eos_token_id
     assert words.decode(learned[:-1]) == answer["content"]
+
+
+def test_with_a_weight_the_prompt_is_supervised_in_a_role_of_its_own(tmp_path, module):
+    content = recipe(tmp_path, tmp_path / "chats.jsonl")
+    content["data"]["prompt_weight"] = 0.25
+    weighted = data_module_of(Recipe(**content))
+    for item in weighted.order.items:
+        plain, sentence = (one.writer()(item, None) for one in (module, weighted))
+        prompt = plain.labels.count(IGNORED)
+        assert sentence.input_ids == plain.input_ids
+        assert sentence.labels == [IGNORED, *sentence.input_ids[1:]]
+        assert sentence.weights == [1.0, *[0.25] * (prompt - 1), *plain.weights[prompt:]]
+        assert sentence.roles == [0, *[ROLES.index("prompt")] * (prompt - 1), *plain.roles[prompt:]]
+
+
+def test_a_weight_of_prompts_without_chats_is_refused():
+    with pytest.raises(ValueError, match=r"remove prompt_weight; it has an effect only with sentences: chat"):
+        DataRecipe(shards="shards", prompt_weight=0.5)
 
 
 def test_a_folder_has_the_chats_of_its_files_in_order(tmp_path):

@@ -30,6 +30,7 @@ from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.llama_vit.projectors import grid_sinusoid, sinusoid
+from vlm_agent.models.starting_heads import fill, look_back, slow_dimensions
 from vlm_agent.models.word_tokenizer import coordinate_ids
 
 LOGIT_SHARE = 0.5
@@ -37,12 +38,8 @@ LOGIT_SHARE = 0.5
 
 _MODALITY, _MARKS = 4.0, 2
 _LOOK_AT_SCREEN = 1.0
-_LOOK_BACK, _FASTEST = 1.5, 6
 _MATCH = 1.75
 """1.75, because the fraction of right rows (see above) is lower with others: 16 % with 1.2, 30 % with 2.5."""
-
-_SLOW = 1 / 300
-"""Radians per token: a dimension that rotates faster cannot match content across a screen."""
 
 _KEY_STD = 0.03
 _WEIGHT_STD = 0.06
@@ -115,45 +112,26 @@ def _initialise_layer(layer: LlamaDecoderLayer, heads: int, frequencies: torch.T
     size, looking = query.shape[1], max(1, heads * 2 // 3)
     finding = looking - looking // 2
     # The last dimension of a head rotates slowest: a preference there holds at any distance.
-    slow = [place for place in range(size - 1) if frequencies[place % len(frequencies)] < _SLOW]
+    slow = slow_dimensions(size - 1, frequencies)
     own = bases.shuffled()
     for head in range(looking):
         finds = head < finding
         matched = bases.contents if head == 0 else own if finds else bases.places
         _look_at_screen(query[head], key[head], slow, matched)
-        _fill(value[head], bases.places if finds else bases.shuffled())
+        fill(value[head], bases.places if finds else bases.shuffled())
     for back, head in enumerate(reversed(range(looking, heads)), start=1):
-        _look_back(query[head], key[head], back, frequencies)
-        _fill(value[head], torch.cat([bases.contents[: len(slow)], bases.places]))
+        look_back(query[head], key[head], back, frequencies)
+        fill(value[head], torch.cat([bases.contents[: len(slow)], bases.places]))
     attention.o_proj.weight.copy_(attention.v_proj.weight.t())
-
-
-def _fill(rows: torch.Tensor, basis: torch.Tensor) -> None:
-    """Copies the basis into the first rows; further rows stay unchanged."""
-    shared = min(len(rows), len(basis))
-    rows[:shared] = basis[:shared]
 
 
 def _look_at_screen(query: torch.Tensor, key: torch.Tensor, slow: list[int], basis: torch.Tensor) -> None:
     """Weights (width, hidden) of a head that matches the first rows of the basis and, from text, prefers vision."""
     matched = torch.zeros(len(slow), query.shape[1])
-    _fill(matched, basis)
+    fill(matched, basis)
     query[slow] = key[slow] = matched * _MATCH
     query[-1, 0] = _LOOK_AT_SCREEN
     key[-1, 0], key[-1, 1] = -_LOOK_AT_SCREEN, _LOOK_AT_SCREEN
-
-
-def _look_back(query: torch.Tensor, key: torch.Tensor, back: int, frequencies: torch.Tensor) -> None:
-    """Weights (width, hidden) of a head that attends to the token `back` positions earlier, whatever its content.
-
-    Rotary positions rotate query and key by their positions; a query rotated by `back` more matches the key at that
-    distance only, as far as the fastest frequencies separate positions.
-    """
-    fast = frequencies[:_FASTEST]
-    here, half = torch.arange(len(fast)), query.shape[0] // 2
-    key[here, 0] = _LOOK_BACK
-    query[here, 0] = _LOOK_BACK * torch.cos(back * fast)
-    query[here + half, 0] = -_LOOK_BACK * torch.sin(back * fast)
 
 
 def _initialise_embeddings(model: LlamaViT, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary) -> None:

@@ -2,18 +2,22 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import cast as cast_type
 
 import torch
+import transformers
 from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.family import ModelFamily, Processor
 from vlm_agent.models.pretrained import configuration, language_configuration, language_model, whole_model
 from vlm_agent.models.text.cost import TextCost
 from vlm_agent.models.text.decoder import TextDecoder
+from vlm_agent.models.text.from_scratch import initialise, is_suitable
 from vlm_agent.models.text.model import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM
 from vlm_agent.models.text.serving import save_for_serving
+from vlm_agent.models.weights.precision import cast
 from vlm_agent.recipe.model import ModelRecipe, Source
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import NO_PIXELS
@@ -23,7 +27,10 @@ from vlm_agent.sentences.templates import HTML_TURNS
 
 @dataclass(frozen=True)
 class TextFamily(ModelFamily):
+    """`starts_matching`: random weights with a word tokenizer start as `from_scratch` describes, where it can."""
+
     model: type[PreTrainedModel]
+    starts_matching: bool = False
 
     def configure(self, recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) -> PretrainedConfig:
         source = _source(recipe)
@@ -42,6 +49,16 @@ class TextFamily(ModelFamily):
         model.load_state_dict(loaded.state_dict(), assign=True)
         model.tie_weights()
         return self.prepare(model)
+
+    def initialise(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, language: LanguageVocabulary
+    ) -> PreTrainedModel:
+        if not self.starts_matching or not is_suitable(model.config):
+            return model
+        dtype = model.dtype
+        # Its decompositions do not support bfloat16.
+        initialise(cast_type("transformers.LlamaForCausalLM", cast(model, torch.float32)))
+        return cast(model, dtype)
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
         choose_attention(None, model)
@@ -71,10 +88,10 @@ def collate(sentences: list[Sentence]) -> dict:
 
 
 def _source(recipe: ModelRecipe) -> Source:
-    return cast("Source", recipe.language_model)
+    return cast_type("Source", recipe.language_model)
 
 
-LLAMA = TextFamily(LlamaForCausalLM)
-MISTRAL = TextFamily(MistralForCausalLM)
+LLAMA = TextFamily(LlamaForCausalLM, starts_matching=True)
+MISTRAL = TextFamily(MistralForCausalLM, starts_matching=True)
 QWEN2 = TextFamily(Qwen2ForCausalLM)
 QWEN3 = TextFamily(Qwen3ForCausalLM)

@@ -42,9 +42,11 @@ def with_turns(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
 
 @dataclass(frozen=True)
 class ChatSentences:
-    """`tokenizer`: with a chat template, see `with_turns`."""
+    """`tokenizer`: with a chat template, see `with_turns`. `prompt_weight`: the loss weight of a prompt's tokens; 0:
+    they are not supervised."""
 
     tokenizer: PreTrainedTokenizerBase
+    prompt_weight: float = 0.0
 
     def build(self, chat: Chat) -> Sentence:
         """Raises RecipeError for a chat that the template cannot write, or whose answer is not the text after its
@@ -60,9 +62,16 @@ class ChatSentences:
         if not whole.startswith(prompt):
             raise RecipeError(f"{chat.where}: the tokenizer's chat template writes a chat otherwise than its prompt")
         sentence = Sentence(about=chat.where)
-        sentence.read(self._ids(prompt))
+        self._add_prompt(sentence, self._ids(prompt))
         sentence.learn(self._answer(self._ids(whole[len(prompt) :])))
         return sentence
+
+    def _add_prompt(self, sentence: Sentence, ids: list[int]) -> None:
+        if self.prompt_weight == 0:
+            sentence.read(ids)
+            return
+        sentence.read(ids[:1])  # no output predicts the first token
+        sentence.learn(ids[1:], role="prompt", weight=self.prompt_weight)
 
     def _written(self, chat: Chat, last: int, add_generation_prompt: bool) -> str:
         try:

@@ -23,7 +23,7 @@ class ChatKind(SentenceKind):
 
     @cached_property
     def sentences(self) -> ChatSentences:
-        return ChatSentences(self.run.tokenizer)
+        return ChatSentences(self.run.tokenizer, self.run.recipe.data.prompt_weight)
 
     def items(self, shards: Any, episodes: Sequence[int]) -> list[Item]:
         """Raises RecipeError for a chat that is longer than a row, or than the model's context."""

@@ -1,0 +1,98 @@
+"""Before the first step, the heads of a text model from scratch find the tokens before, and what followed a token."""
+
+import pytest
+import torch
+from helpers import tiny, tiny_text
+from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+from vlm_agent.models.build import Vocabulary, build, build_tokenizer
+from vlm_agent.recipe.model import ModelRecipe
+
+WIDTH, HEADS = 192, 6
+INDUCTION, MATCH = (0, 2), (1, 3)
+"""Heads of six; the last attends one token back, the one before it two."""
+
+
+def started(model_type: str = "llama", **config):
+    """The network of recipes/comparison/text_chats_tiny.yaml; `config`: changes to its configuration."""
+    shape = {
+        "model_type": model_type,
+        "hidden_size": WIDTH,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": HEADS,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+    }
+    parts = dict.fromkeys(("embeddings", "language_model", "norm", "head"), "full")
+    model = {"language_model": {"config": shape | config}, "word_tokenizer": {"vocabulary": 1500}, "train": parts}
+    recipe = ModelRecipe(**model)
+    words = tuple(f"n{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(1300))
+    tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), words))
+    torch.manual_seed(0)
+    return build(recipe, tokenizer, tiny_text.LANGUAGE).eval()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return started()
+
+
+def text(model, seed: int, length: int = 400) -> torch.Tensor:
+    """int64 (length,): words that occur once, but for the last, which is also the word 100 tokens earlier."""
+    drawn = torch.randperm(1200, generator=torch.Generator().manual_seed(seed))[:length]
+    ids = model.config.vocab_size - 1 - drawn  # the last of the vocabulary are the words of the data
+    ids[-1] = ids[-101]
+    return ids
+
+
+@torch.no_grad()
+def attended(model, ids: torch.Tensor, layer: int) -> torch.Tensor:
+    """float32 (heads, length): the attention of the last token in a layer."""
+    hidden = model(input_ids=ids[None], output_hidden_states=True).hidden_states[layer]
+    block, length = model.model.layers[layer], len(ids)
+    seen = block.input_layernorm(hidden)
+    sides = (block.self_attn.q_proj, block.self_attn.k_proj)
+    query, key = (side(seen).view(1, length, HEADS, -1).transpose(1, 2) for side in sides)
+    query, key = apply_rotary_pos_emb(query, key, *model.model.rotary_emb(seen, torch.arange(length)[None]))
+    return ((query[0, :, -1, None] * key[0]).sum(-1) / key.shape[-1] ** 0.5).softmax(-1)
+
+
+def mean_attention(model, layer: int, heads: tuple[int, ...]) -> torch.Tensor:
+    """float32 (heads, length), relative to equal attention to every token."""
+    texts = [text(model, seed) for seed in range(20)]
+    return torch.stack([attended(model, ids, layer)[list(heads)] for ids in texts]).mean(0) * len(texts[0])
+
+
+def test_the_last_heads_attend_one_and_two_tokens_back(model):
+    weights = attended(model, text(model, 0), 0)
+    assert weights[-1, 398] > 0.9
+    assert weights[-2, 397] > 0.9
+
+
+def test_heads_of_the_first_layer_find_a_word_again(model):
+    assert torch.all(mean_attention(model, 0, MATCH)[:, 299] > 50)
+
+
+def test_heads_of_the_second_layer_find_what_followed_a_word_the_last_time(model):
+    assert torch.all(mean_attention(model, 1, INDUCTION)[:, 300] > 5)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"num_key_value_heads": 2}, {"tie_word_embeddings": True}, {"model_type": "qwen2"}]
+)
+def test_other_networks_start_as_transformers_initialises_them(changes):
+    config = {name: value for name, value in changes.items() if name != "model_type"}
+    model = started(changes.get("model_type", "llama"), **config)
+    assert model.model.layers[0].self_attn.q_proj.weight.std().item() == pytest.approx(0.02, rel=0.05)
+
+
+def test_the_start_depends_on_the_seed_alone():
+    one, other = started(), started()
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
+
+
+def test_mistral_starts_with_the_same_heads():
+    model = started("mistral", sliding_window=None)
+    assert int(attended(model, text(model, 0), 0)[-1].argmax()) == 398
