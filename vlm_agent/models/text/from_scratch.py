@@ -8,8 +8,8 @@ it reads the prompt. Copying needs heads that compare tokens; here they are a st
   what followed the last time), the other half with the content of other tokens. Both copy content;
 - the head starts as a copy of the embeddings, scaled down.
 
-After 1,000 chats of D-PoT, 700,000 tokens, the loss of answers is 0.84 with transformers' initialisation and 0.62 with
-this one and `data.prompt_weight: 0.1`.
+After 1,000 chats of D-PoT, 700,000 tokens, the loss of answers to test prompts is 1.16 with transformers' initialisation
+and 1.07 with this one; with `data.prompt_weight: 0.1`, 1.11 and 1.04.
 """
 
 from typing import Any, cast
@@ -76,7 +76,7 @@ def _initialise_layer(
         fill(output[-back], before.roll(back - 1, 0))
     slow = slow_dimensions(size - 1, frequencies)
     for head in range(heads - backs):
-        matched = before if head % 2 == 0 else own
+        matched = own if head % 2 else before
         query[head, slow] = own[: len(slow)] * _MATCH
         key[head, slow] = matched[: len(slow)] * _MATCH
         copied = own[torch.randperm(len(own))]
