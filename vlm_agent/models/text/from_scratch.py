@@ -8,8 +8,8 @@ it reads the prompt. Copying needs heads that compare tokens; here they are a st
   what followed the last time), the other half with the content of other tokens. Both copy content;
 - the head starts as a copy of the embeddings, scaled down.
 
-After 1,000 chats of D-PoT, 700,000 tokens, the loss of answers to test prompts is 1.16 with transformers' initialisation
-and 1.07 with this one; with `data.prompt_weight: 0.1`, 1.11 and 1.04.
+After 1,000 chats of D-PoT, 700,000 tokens, the loss of answers to test prompts is 1.16 with the initialisation of
+transformers and 1.07 with this one; with `data.prompt_weight: 0.1`, 1.11 and 1.04.
 """
 
 from typing import Any, cast
