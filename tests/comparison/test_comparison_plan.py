@@ -57,3 +57,11 @@ def test_verifying_writes_nothing(tmp_path):
     plan.write_or_verify(stages(tmp_path / "out", TRAINED))
     plan.verify(stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"]}))
     assert sorted(path.name for path in (tmp_path / "out/plans").iterdir()) == ["one", "two"]
+
+
+def test_a_refused_command_adds_no_agent(tmp_path):
+    plan.write_or_verify(stages(tmp_path, TRAINED))
+    changed = {"a_new": TRAINED["one"], **TRAINED, "two": TRAINED["two"] | {"scale": 2}}
+    with pytest.raises(DatasetError, match="the agent two of a comparison"):
+        plan.write_or_verify(stages(tmp_path, changed))
+    assert sorted(path.name for path in (tmp_path / "plans").iterdir()) == ["one", "two"]

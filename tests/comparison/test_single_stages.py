@@ -130,3 +130,15 @@ def test_a_report_names_agents_without_a_result_and_how_their_first_stage_ended(
     assert f"other, seed 0: train-other-0 failed with status 7; see {tmp_path / 'out/logs/train-other-0.log'}" in error
     assert "long, seed 0: train-long-0 was interrupted, or is running" in error
     assert not (tmp_path / "out/comparison.json").exists()
+
+
+def test_a_mistake_in_a_recipe_becomes_part_of_no_plan(tmp_path, capsys):
+    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(0), tiny.episode(1)])
+    agents = comparisons.trained(tmp_path)
+    agents["one"] = agents["one"] | {"overrides": {"training.stepz": 5}}
+    path = comparisons.write(tmp_path / "comparison.yaml", agents)
+    words = ["compare", str(path), "--output", str(tmp_path / "out"), "--shards", str(shards)]
+    for more in ([], ["--report"]):
+        assert main([*words, *more]) == FAILED
+        assert "training.stepz" in capsys.readouterr().err
+        assert not (tmp_path / "out/plans").exists()

@@ -23,7 +23,9 @@ def job_of(stages: Stages) -> Job:
 
 
 def write_or_verify(stages: Stages) -> None:
-    """Raises DatasetError if the folder holds another comparison, or an agent of the same key with other settings."""
+    """Raises DatasetError if the folder holds another comparison, or an agent of the same key with other settings; then
+    nothing is written, for no agent."""
+    verify(stages)
     job_of(stages).write_or_verify_plan(_plan(stages))
     for job, plan in _agents(stages):
         job.write_or_verify_plan(plan)

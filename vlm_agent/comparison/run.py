@@ -32,9 +32,9 @@ def compare(stages: Stages, console: Console) -> dict[str, Any]:
     Raises ComparisonError at the end if some agents have no result; all others are compared. DatasetError if the folder
     holds another comparison, or another process writes to it. Stopped after SIGTERM or SIGUSR1.
     """
+    all_stages = stages.with_needs()  # reads the recipes: a mistake in one must not become part of the plan
     plan.write_or_verify(stages)
-    job = plan.job_of(stages)
-    records, all_stages = Records(stages.layout.output), stages.with_needs()
+    job, records = plan.job_of(stages), Records(stages.layout.output)
     with job.locked(), Runner(stages, records, console) as runner:
         for number, (stage, needs) in enumerate(all_stages, 1):
             if records.is_done(stage) or not all(map(records.is_done, needs)):
@@ -69,9 +69,10 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
 
 def report(stages: Stages, console: Console) -> dict[str, Any]:
     """Writes the table of what is done, without running a stage; returns and raises as `compare` does."""
+    all_stages = stages.with_needs()
     plan.write_or_verify(stages)
     with plan.job_of(stages).locked(shared=True):
-        return _write_results(stages, stages.with_needs(), Records(stages.layout.output), console)
+        return _write_results(stages, all_stages, Records(stages.layout.output), console)
 
 
 def listing(stages: Stages) -> Iterator[str]:
