@@ -45,7 +45,7 @@ class Stage:
     """A subcommand and its arguments. `owner`: the agent and seed that it belongs to; None for stages of several.
     `anew`: a folder to remove first if the stage was interrupted. `prompts`: the agent whose agent file it reads.
     `served`: the run that is served while the stage runs. `gpu`: whether a model runs in it or is served beside it.
-    `bf16`: whether it computes in bfloat16 where the machine that runs it does so natively."""
+    `bf16`: whether it computes in bfloat16 where the machine that runs it gains from it."""
 
     name: str
     words: tuple[str, ...]
