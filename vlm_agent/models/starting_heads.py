@@ -1,11 +1,43 @@
 """Attention heads with a purpose, as a start for language models with rotary positions and no pretrained weights."""
 
 import torch
+from torch import nn
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+LOGIT_SHARE = 0.5
+"""The head's logits start with this standard deviation times that of a unit embedding's dot product."""
+
+MATCH = 1.75
+"""The weight of a matched dimension. Of a Llama+ViT, fewer rows are right with others (59 % after 1,200 lessons): 16 %
+with 1.2, 30 % with 2.5."""
 
 _LOOK_BACK, _FASTEST = 1.5, 6
+_KEY_STD = 0.03
+_WEIGHT_STD = 0.06
 
 _SLOW = 1 / 300
 """Radians per token: a dimension that rotates faster cannot match content across a screen."""
+
+
+def start_layer(layer: LlamaDecoderLayer, blind: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Initialises a layer without heads, in place, and returns views (heads, width, hidden) of the weights of its
+    queries, keys and values, which are 0 but for small random keys. The output projection is left to the caller.
+
+    If queries and keys both were 0, neither would have a gradient. Keys are `blind` to that many first dimensions.
+    """
+    attention, mlp = layer.self_attn, layer.mlp
+    for linear in (mlp.gate_proj, mlp.up_proj):
+        nn.init.normal_(linear.weight, std=_WEIGHT_STD)
+    nn.init.normal_(mlp.down_proj.weight, std=0.02)
+    nn.init.normal_(attention.k_proj.weight, std=_KEY_STD)
+    attention.k_proj.weight[:, :blind] = 0
+    nn.init.zeros_(attention.q_proj.weight)
+    nn.init.zeros_(attention.v_proj.weight)
+    query, key, value = (
+        projection.weight.view(attention.config.num_attention_heads, -1, projection.in_features)
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
+    )
+    return query, key, value
 
 
 def slow_dimensions(count: int, frequencies: torch.Tensor) -> list[int]:

@@ -12,10 +12,11 @@ from vlm_agent.models.attention import choose_attention
 from vlm_agent.models.family import ModelFamily, Processor
 from vlm_agent.models.llama_vit.cost import LlamaViTCost
 from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
-from vlm_agent.models.llama_vit.from_scratch import LOGIT_SHARE, initialise
+from vlm_agent.models.llama_vit.from_scratch import initialise
 from vlm_agent.models.llama_vit.model import LlamaViT, LlamaViTConfig
 from vlm_agent.models.llama_vit.projectors import projector_kind
 from vlm_agent.models.pretrained import language_configuration, language_model, vision_configuration, vision_tower
+from vlm_agent.models.starting_heads import LOGIT_SHARE
 from vlm_agent.models.weights.precision import cast, exact_depthwise
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.sentences import IGNORED, Sentence

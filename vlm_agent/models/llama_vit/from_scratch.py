@@ -30,19 +30,11 @@ from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.llama_vit.projectors import grid_sinusoid, sinusoid
-from vlm_agent.models.starting_heads import fill, look_back, slow_dimensions
+from vlm_agent.models.starting_heads import MATCH, fill, look_back, slow_dimensions, start_layer
 from vlm_agent.models.word_tokenizer import coordinate_ids
-
-LOGIT_SHARE = 0.5
-"""The head's logits start with this standard deviation times that of a unit embedding's dot product."""
 
 _MODALITY, _MARKS = 4.0, 2
 _LOOK_AT_SCREEN = 1.0
-_MATCH = 1.75
-"""1.75, because the fraction of right rows (see above) is lower with others: 16 % with 1.2, 30 % with 2.5."""
-
-_KEY_STD = 0.03
-_WEIGHT_STD = 0.06
 _PLACE = 1.4
 
 
@@ -62,7 +54,7 @@ def initialise(model: LlamaViT, tokenizer: PreTrainedTokenizerBase, language: La
     llama = cast("LlamaForCausalLM", model.language_model).model
     frequencies = cast("torch.Tensor", llama.rotary_emb.inv_freq)
     for layer in llama.layers:
-        _initialise_layer(cast("LlamaDecoderLayer", layer), config.num_attention_heads, frequencies, bases)
+        _initialise_layer(cast("LlamaDecoderLayer", layer), frequencies, bases)
     _initialise_embeddings(model, tokenizer, language)
 
 
@@ -95,20 +87,9 @@ def _positions(model: LlamaViT) -> nn.Parameter:
     return cast("nn.Parameter", model.projector.positions)
 
 
-def _initialise_layer(layer: LlamaDecoderLayer, heads: int, frequencies: torch.Tensor, bases: _Bases) -> None:
-    attention, mlp = layer.self_attn, layer.mlp
-    for linear in (mlp.gate_proj, mlp.up_proj):
-        nn.init.normal_(linear.weight, std=_WEIGHT_STD)
-    nn.init.normal_(mlp.down_proj.weight, std=0.02)
-    # Queries start at 0 and keys do not: if both did, neither would have a gradient.
-    nn.init.normal_(attention.k_proj.weight, std=_KEY_STD)
-    attention.k_proj.weight[:, :_MARKS] = 0
-    nn.init.zeros_(attention.q_proj.weight)
-    nn.init.zeros_(attention.v_proj.weight)
-    query, key, value = (
-        projection.weight.view(heads, -1, projection.in_features)
-        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
-    )
+def _initialise_layer(layer: LlamaDecoderLayer, frequencies: torch.Tensor, bases: _Bases) -> None:
+    query, key, value = start_layer(layer, _MARKS)
+    heads = len(query)
     size, looking = query.shape[1], max(1, heads * 2 // 3)
     finding = looking - looking // 2
     # The last dimension of a head rotates slowest: a preference there holds at any distance.
@@ -122,14 +103,14 @@ def _initialise_layer(layer: LlamaDecoderLayer, heads: int, frequencies: torch.T
     for back, head in enumerate(reversed(range(looking, heads)), start=1):
         look_back(query[head], key[head], back, frequencies)
         fill(value[head], torch.cat([bases.contents[: len(slow)], bases.places]))
-    attention.o_proj.weight.copy_(attention.v_proj.weight.t())
+    layer.self_attn.o_proj.weight.copy_(layer.self_attn.v_proj.weight.t())
 
 
 def _look_at_screen(query: torch.Tensor, key: torch.Tensor, slow: list[int], basis: torch.Tensor) -> None:
     """Weights (width, hidden) of a head that matches the first rows of the basis and, from text, prefers vision."""
     matched = torch.zeros(len(slow), query.shape[1])
     fill(matched, basis)
-    query[slow] = key[slow] = matched * _MATCH
+    query[slow] = key[slow] = matched * MATCH
     query[-1, 0] = _LOOK_AT_SCREEN
     key[-1, 0], key[-1, 1] = -_LOOK_AT_SCREEN, _LOOK_AT_SCREEN
 

@@ -17,19 +17,14 @@ from typing import Any, cast
 import torch
 from torch import nn
 from transformers import LlamaForCausalLM
-from transformers.models.llama.modeling_llama import LlamaAttention, LlamaDecoderLayer
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-from vlm_agent.models.starting_heads import fill, look_back, slow_dimensions
+from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
 
 _CONSTANT = 4.0
 """Dimension 0 of every embedding, which heads that look back read."""
 
-_MATCH = 1.75
 _BACK = 2
-_KEY_STD = 0.03
-_WEIGHT_STD = 0.06
-_LOGIT_SHARE = 0.5
-"""The head's logits start with this standard deviation times that of a unit embedding's dot product."""
 
 
 def is_suitable(config: Any) -> bool:
@@ -50,7 +45,7 @@ def initialise(model: LlamaForCausalLM) -> None:
     nn.init.normal_(table)
     table[:, 0] = 0
     head = cast("nn.Linear", model.get_output_embeddings()).weight
-    head.copy_(table * _LOGIT_SHARE / width**0.5)
+    head.copy_(table * LOGIT_SHARE / width**0.5)
     table[:, 0] = _CONSTANT
 
 
@@ -64,10 +59,8 @@ def _basis(width: int) -> torch.Tensor:
 def _initialise_layer(
     layer: LlamaDecoderLayer, frequencies: torch.Tensor, own: torch.Tensor, before: torch.Tensor
 ) -> None:
-    for linear in (layer.mlp.gate_proj, layer.mlp.up_proj):
-        nn.init.normal_(linear.weight, std=_WEIGHT_STD)
-    nn.init.normal_(layer.mlp.down_proj.weight, std=0.02)
-    query, key, value, output = _heads_of(layer.self_attn)
+    query, key, value = start_layer(layer, blind=1)
+    output = torch.zeros_like(value)  # transposed
     heads, size = query.shape[:2]
     backs = min(_BACK, heads - 1)
     for back in range(1, backs + 1):
@@ -77,27 +70,9 @@ def _initialise_layer(
     slow = slow_dimensions(size - 1, frequencies)
     for head in range(heads - backs):
         matched = own if head % 2 else before
-        query[head, slow] = own[: len(slow)] * _MATCH
-        key[head, slow] = matched[: len(slow)] * _MATCH
+        query[head, slow] = own[: len(slow)] * MATCH
+        key[head, slow] = matched[: len(slow)] * MATCH
         copied = own[torch.randperm(len(own))]
         fill(value[head], copied)
         fill(output[head], copied)
     layer.self_attn.o_proj.weight.copy_(output.flatten(0, 1).t())
-
-
-def _heads_of(attention: LlamaAttention) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Weights (heads, width, hidden) of queries, keys and values, which are views, and of the output, transposed.
-
-    All are 0 but for small random keys: if queries and keys both were, neither would have a gradient.
-    """
-    config = attention.config
-    for projection in (attention.q_proj, attention.v_proj, attention.o_proj):
-        nn.init.zeros_(projection.weight)
-    nn.init.normal_(attention.k_proj.weight, std=_KEY_STD)
-    attention.k_proj.weight[:, 0] = 0
-    views = (
-        projection.weight.view(config.num_attention_heads, -1, config.hidden_size)
-        for projection in (attention.q_proj, attention.k_proj, attention.v_proj)
-    )
-    query, key, value = views
-    return query, key, value, torch.zeros_like(value)
