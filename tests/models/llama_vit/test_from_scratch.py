@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import tiny
+from helpers.heads import WORDS, attention
 from torch import nn
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
 from vlm_agent.models.llama_vit.model import LlamaViT
@@ -31,8 +31,7 @@ def started(**changes) -> LlamaViT:
     content = read_recipe(RECIPE).model.model_dump(exclude_none=True)
     content["language_model"]["config"] |= changes
     recipe = ModelRecipe(**{key: content[key] for key in read_recipe(RECIPE).model.model_fields_set})
-    words = tuple(f"n{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(1300))
-    tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), words))
+    tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), WORDS))
     torch.manual_seed(0)
     return build(recipe, tokenizer, tiny.LANGUAGE).eval()
 
@@ -56,26 +55,15 @@ def lesson(model: LlamaViT, seed: int) -> tuple[torch.Tensor, int]:
     return torch.cat([screen, table[text]])[None], named
 
 
-def attention(model: LlamaViT, hidden: torch.Tensor, layer: int, at: int) -> torch.Tensor:
-    """float32 (heads, at + 1): where the token `at` looks, of the hidden states before that layer."""
-    decoder = model.language_model.model
-    block, length = decoder.layers[layer], hidden.shape[1]
-    heads = decoder.config.num_attention_heads
-    seen = block.input_layernorm(hidden)
-    sides = (block.self_attn.q_proj, block.self_attn.k_proj)
-    query, key = (side(seen).view(1, length, heads, -1).transpose(1, 2) for side in sides)
-    query, key = apply_rotary_pos_emb(query, key, *decoder.rotary_emb(seen, torch.arange(length)[None]))
-    return ((query[0, :, at, None] * key[0, :, : at + 1]).sum(-1) / key.shape[-1] ** 0.5).softmax(-1)
-
-
 @torch.inference_mode()
 def looks(model: LlamaViT, layer: int, at: int) -> list[tuple[torch.Tensor, int]]:
     """(attention, the place that was named), of each of the screens; `at` counts in the text."""
     found = []
     for seed in range(SCREENS):
         embeddings, named = lesson(model, seed)
-        states = model.language_model.model(inputs_embeds=embeddings, output_hidden_states=True).hidden_states
-        found.append((attention(model, states[layer], layer, len(model.projector.positions) + at), named))
+        decoder = model.language_model.model
+        states = decoder(inputs_embeds=embeddings, output_hidden_states=True).hidden_states
+        found.append((attention(decoder, states[layer], layer, len(model.projector.positions) + at), named))
     return found
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from helpers import tiny, tiny_text
-from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+from helpers.heads import WORDS, attention
 
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
 from vlm_agent.recipe.model import ModelRecipe
@@ -28,8 +28,7 @@ def started(model_type: str = "llama", **config):
     parts = dict.fromkeys(("embeddings", "language_model", "norm", "head"), "full")
     model = {"language_model": {"config": shape | config}, "word_tokenizer": {"vocabulary": 1500}, "train": parts}
     recipe = ModelRecipe(**model)
-    words = tuple(f"n{chr(97 + n // 676)}{chr(97 + n // 26 % 26)}{chr(97 + n % 26)}" for n in range(1300))
-    tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), words))
+    tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), WORDS))
     torch.manual_seed(0)
     return build(recipe, tokenizer, tiny_text.LANGUAGE).eval()
 
@@ -51,12 +50,7 @@ def text(model, seed: int, length: int = 400) -> torch.Tensor:
 def attended(model, ids: torch.Tensor, layer: int) -> torch.Tensor:
     """float32 (heads, length): the attention of the last token in a layer."""
     hidden = model(input_ids=ids[None], output_hidden_states=True).hidden_states[layer]
-    block, length = model.model.layers[layer], len(ids)
-    seen = block.input_layernorm(hidden)
-    sides = (block.self_attn.q_proj, block.self_attn.k_proj)
-    query, key = (side(seen).view(1, length, HEADS, -1).transpose(1, 2) for side in sides)
-    query, key = apply_rotary_pos_emb(query, key, *model.model.rotary_emb(seen, torch.arange(length)[None]))
-    return ((query[0, :, -1, None] * key[0]).sum(-1) / key.shape[-1] ** 0.5).softmax(-1)
+    return attention(model.model, hidden, layer, len(ids) - 1)
 
 
 def mean_attention(model, layer: int, heads: tuple[int, ...]) -> torch.Tensor:
