@@ -72,10 +72,10 @@ def test_an_agent_that_reads_pixels_has_the_same_demonstrations_and_tasks_on_lar
     assert found["chats-vision_tasker-1"] == {"convert_x2"}
     assert found["offline-vision_tasker-0"] == {"simulate", "convert_x2", "train-served-0"}
     assert "--groups out/data/aitw/groups.json" in words["offline-vision_tasker-0"]
-    assert "--size 896x416" in words["online-vision_tasker-0"]
-    assert not any("_x2" in one or "--size" in one for name, one in words.items() if "llama_vit" in name)
+    assert "--scale 2" in words["online-vision_tasker-0"]
+    assert not any("_x2" in one or "--scale" in one for name, one in words.items() if "llama_vit" in name)
     of_user = [" ".join(stage.words) for stage in stages(shards=Path("aitw"))]
-    assert not any("_x2" in one for one in of_user) and sum("--size 896x416" in one for one in of_user) == 1
+    assert not any("_x2" in one for one in of_user) and sum("--scale 2" in one for one in of_user) == 1
 
 
 def test_on_shards_of_the_user_trainings_need_nothing():

@@ -27,7 +27,8 @@ def replay(folder: Path) -> Replay:
         raise DatasetError(f"{folder} is no trace of a simulated task, so there is no phone to do it on again")
     subset, split, seed = trace.heading.task.split("/")
     task = sample_task(subset, split, int(seed))
-    phone = SimulatedPhone(task.seed, trace.heading.size)
+    scale = trace.screen(trace.steps[0]).shape[0] // trace.heading.size[0]
+    phone = SimulatedPhone(task.seed, trace.heading.size, scale=scale)
     task.set_up(phone)
     differing = []
     for step in trace.steps:

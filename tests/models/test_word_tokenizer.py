@@ -1,5 +1,7 @@
 """A word is a token, a coordinate is a token, and any text comes back."""
 
+from dataclasses import replace
+
 import pytest
 from helpers import tiny
 from hypothesis import given
@@ -8,12 +10,13 @@ from hypothesis import strategies as st
 from vlm_agent.action_languages import Coordinate, LanguageVocabulary
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.episodes import Action
-from vlm_agent.models.word_tokenizer import build_word_tokenizer, coordinate_ids
+from vlm_agent.models.word_tokenizer import build_word_tokenizer, coordinate_ids, words_by_space
 
 WORDS = ("Settings", "naïve", "ICON_HOME", "don't", "completely", "homepage", "東京", "to", "tap")
 PLACES = [(axis, place) for axis in (0, 1) for place in range(10)]
 VOCABULARY = BinnedLanguage().vocabulary()
 TOKENIZER = build_word_tokenizer(WORDS, VOCABULARY, 4096)
+SPACED = build_word_tokenizer([*WORDS, *(f" {word}" for word in WORDS)], VOCABULARY, 4096, leading_spaces=True)
 
 
 def encode(text: str, tokenizer=TOKENIZER) -> list[int]:
@@ -24,15 +27,17 @@ def decode(ids: list[int], tokenizer=TOKENIZER) -> str:
     return tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
-@given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_text_survives(text):
-    assert decode(encode(text)) == text
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, SPACED], ids=["words", "leading_spaces"])
+@given(text=st.text(st.characters(exclude_categories=["Cs"])))
+def test_any_text_survives(tokenizer, text):
+    assert decode(encode(text, tokenizer), tokenizer) == text
 
 
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, SPACED], ids=["words", "leading_spaces"])
 @pytest.mark.parametrize("text", ["</s>", "<s> <pad>", "a </s> b", "\n\n\t  x", " .,!? ", "5 , 7 .", "1 2 3 4"])
-def test_marks_spaces_and_punctuation_survive(text):
-    assert decode(encode(text)) == text
-    assert not set(encode(text)) & set(TOKENIZER.all_special_ids)
+def test_marks_spaces_and_punctuation_survive(tokenizer, text):
+    assert decode(encode(text, tokenizer), tokenizer) == text
+    assert not set(encode(text, tokenizer)) & set(tokenizer.all_special_ids)
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -40,11 +45,40 @@ def test_a_known_word_is_one_token(word):
     assert len(encode(word)) == 1
 
 
+@pytest.mark.parametrize("word", WORDS)
+def test_with_leading_spaces_the_space_is_part_of_the_word(word):
+    joined, bare = encode(f"{word} {word}", SPACED)[-1], encode(word, SPACED)
+    assert len(encode(f"{word} {word}", SPACED)) == 2
+    assert (joined, *bare) in set(zip(*words_by_space(SPACED), strict=True))
+
+
+def test_with_leading_spaces_only_one_space_is_part_of_the_word():
+    assert encode("  tap", SPACED) == encode(" ", SPACED) + encode(" tap", SPACED)
+    assert encode("\ntap", SPACED) == encode("\n", SPACED) + encode("tap", SPACED)
+
+
+def test_without_leading_spaces_no_word_has_two_tokens():
+    assert words_by_space(TOKENIZER) == ([], [])
+
+
 @pytest.mark.parametrize("number", range(100))
 def test_every_coordinate_is_one_token_on_each_axis(number):
     rows, columns = (coordinate_ids(TOKENIZER, VOCABULARY.axis(axis)) for axis in (0, 1))
     assert encode(f"tap at {number} {number}")[1:] == [rows[number], columns[number]]
     assert not set(rows) & set(columns)
+
+
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, SPACED], ids=["words", "leading_spaces"])
+def test_an_action_in_a_sentence_has_the_tokens_of_the_action(tokenizer):
+    action = encode("tap at 7 90", tokenizer)
+    assert encode("tap: tap at 7 90", tokenizer)[-len(action) :] == action
+    assert encode("tap press back", tokenizer)[-1:] == encode("press back", tokenizer)
+
+
+def test_without_phrases_words_have_leading_spaces_too():
+    language = replace(VOCABULARY, phrases=(), coordinates=())
+    tokenizer = build_word_tokenizer(["tap settings", "settings tap"], language, 4096, leading_spaces=True)
+    assert len(encode("tap settings", tokenizer)) == 2
 
 
 def test_a_swipe_is_six_tokens_and_a_button_is_one():

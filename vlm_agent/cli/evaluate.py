@@ -37,7 +37,7 @@ test split that `simulate` writes with the same seed. Writes online.json and a t
   vlm-agent inspect OUT/trained/00012 --animate task.gif"""
 
 
-_ONLINE = ("tasks", "seed", "size", "long_screens")
+_ONLINE = ("tasks", "seed", "size", "scale", "long_screens")
 _OFFLINE = (
     *("finish", "benchmark", "shards", "split", "groups", "limit", "shard_index", "shard_count", "constrained"),
     *("batch_tokens", "batch_size", "concurrency", "plans", "past"),  # on phones, an agent answers one step at a time
@@ -163,6 +163,12 @@ def _add_online(parser: argparse.ArgumentParser) -> None:
         "--size", type=size, metavar="HxW", help="size of the phones' screens in pixels (default 448x208)"
     )
     parser.add_argument(
+        "--scale",
+        type=count,
+        metavar="N",
+        help="render the phones' screens at N times their size, as `simulate --scale` (default 1); 2 for OCR",
+    )
+    parser.add_argument(
         "--long-screens", action="store_true", help="--online: show the agent each page as one tall picture"
     )
 
@@ -197,7 +203,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_online(options: argparse.Namespace) -> int:
     from vlm_agent.evaluation.online import evaluate_online
 
-    values = {name: getattr(options, name) for name in ("tasks", "seed", "size", "workers")}
+    values = {name: getattr(options, name) for name in ("tasks", "seed", "size", "scale", "workers")}
     values = {name: value for name, value in values.items() if value is not None}
     values["long_screens"] = options.long_screens
     settings = _agent(options)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.comparison.settings import SERVED, Comparison, Contestant, Endpoint, Sizes
-from vlm_agent.datasets.simulate import SIZE
 from vlm_agent.evaluation.offline.run import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.recipe.run import read_recipe
@@ -232,8 +231,7 @@ class Stages:
         yield self._evaluation(OFFLINE, key, agent, seed, [*data, "--limit", self.sizes.episodes, *controls])
         tasks = ["--tasks", self.sizes.tasks, "--seed", self.comparison.online_seed, "--no-controls"]
         if agent.scale != 1:
-            height, width = (agent.scale * side for side in SIZE)
-            tasks += ["--size", f"{height}x{width}"]
+            tasks += ["--scale", agent.scale]
         yield self._evaluation(ONLINE, key, agent, seed, ["--online", *tasks])
 
     def _evaluation(self, kind: str, key: str, agent: Contestant, seed: int, options: list[Any]) -> Stage:

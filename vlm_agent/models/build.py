@@ -95,7 +95,8 @@ def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTo
     if recipe.base is not None:
         return AutoTokenizer.from_pretrained(trained(base_folder(recipe.base)).tokenizer)
     if recipe.word_tokenizer:
-        words = build_word_tokenizer(vocabulary.texts, vocabulary.language, recipe.word_tokenizer.vocabulary)
+        size, leading_spaces = recipe.word_tokenizer.vocabulary, recipe.word_tokenizer.leading_spaces
+        words = build_word_tokenizer(vocabulary.texts, vocabulary.language, size, leading_spaces)
         words.add_special_tokens({"additional_special_tokens": [*family_of_recipe(recipe).special_tokens]})
         return words
     source = recipe.sources[recipe.origin]

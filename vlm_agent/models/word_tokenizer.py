@@ -3,6 +3,9 @@
 A small model from random weights cannot learn to spell within minutes. This tokenizer has one token for every word of
 the training data and one for every coordinate of each axis ("7 " is row 7, "90" is column 90; the space marks a row).
 Other text falls back to bytes, so that every text decodes to itself.
+
+With leading spaces a word and the space before it are one token, as in the tokenizers of pretrained models. A third of
+the tokens of a chat are single spaces otherwise.
 """
 
 import re
@@ -16,23 +19,27 @@ from vlm_agent.action_languages import Coordinate, LanguageVocabulary
 
 _SPECIAL = ("<pad>", "<s>", "</s>")
 _WORD = r"\p{L}[\p{L}\p{M}'_]*"
+_SPACE = " "
 _ROW = r"\d+ (?=\d)"
 _NUMBER = re.compile(r"\d+ ?")
 
 
-def build_word_tokenizer(texts: Iterable[str], language: LanguageVocabulary, size: int) -> PreTrainedTokenizerFast:
+def build_word_tokenizer(
+    texts: Iterable[str], language: LanguageVocabulary, size: int, leading_spaces: bool = False
+) -> PreTrainedTokenizerFast:
     """A tokenizer of at most `size` tokens: the language's phrases and coordinates, and the most frequent words of
     `texts`.
 
-    Deterministic: equally frequent words are added in alphabetical order.
+    `leading_spaces`: a word includes the space before it, so "tap" and " tap" are two tokens. Deterministic: equally
+    frequent words are added in alphabetical order.
     """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     coordinates = [coordinate.piece for coordinate in language.coordinates]
     phrases = sorted(language.phrases, key=len, reverse=True)
     marks = [re.escape(piece) for piece in coordinates if not _NUMBER.fullmatch(piece)]
-    splitter = pre_tokenizers.Split(
-        Regex("|".join([*map(_phrase_pattern, phrases), *marks, _ROW, r"\d+", _WORD, "."])), "isolated"
-    )
+    fixed_patterns = [*map(_phrase_pattern, phrases), *marks]
+    word = _with_leading_space(fixed_patterns) if leading_spaces else _WORD
+    splitter = pre_tokenizers.Split(Regex("|".join([*fixed_patterns, _ROW, r"\d+", word, "."])), "isolated")
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     fixed = [_as_bytes(byte_level, piece) for piece in (*phrases, *coordinates)]
     tokens = dict.fromkeys([*_SPECIAL, *alphabet, *fixed])
@@ -60,6 +67,26 @@ def coordinate_ids(tokenizer: PreTrainedTokenizerBase, coordinates: Iterable[Coo
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     vocabulary = tokenizer.get_vocab()
     return [vocabulary[_as_bytes(byte_level, coordinate.piece)] for coordinate in coordinates]
+
+
+def words_by_space(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    """The token ids of words with their leading space and, in the same order, without it, for words that the
+    vocabulary contains in both forms."""
+    vocabulary = tokenizer.get_vocab()
+    space = _as_bytes(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), _SPACE)
+    pairs = [
+        (number, vocabulary[token.removeprefix(space)])
+        for token, number in sorted(vocabulary.items(), key=lambda item: item[1])
+        if token.startswith(space) and token.removeprefix(space) in vocabulary
+    ]
+    return [number for number, _ in pairs], [number for _, number in pairs]
+
+
+def _with_leading_space(fixed_patterns: list[str]) -> str:
+    """The pattern of a word and the space before it. Phrases and coordinates stay whole: a space before them is a
+    token of its own."""
+    fixed = "|".join(fixed_patterns)
+    return f"(?:{_SPACE}(?!{fixed}))?{_WORD}" if fixed else f"{_SPACE}?{_WORD}"
 
 
 def _phrase_pattern(phrase: str) -> str:

@@ -70,9 +70,13 @@ class Lora(Section):
 
 
 class WordTokenizer(Section):
-    """A tokenizer built from the training shards, for a language model with random weights."""
+    """A tokenizer built from the training data, for a language model with random weights.
+
+    `leading_spaces`: a word and the space before it are one token.
+    """
 
     vocabulary: PositiveInt = 4096
+    leading_spaces: bool = False
 
 
 class FeatureSettings(Section):

@@ -214,6 +214,20 @@ def test_phones_of_another_size_are_another_evaluation(tmp_path):
         evaluate(tmp_path / "out", tasks=1)
 
 
+def test_larger_renderings_show_the_same_phones_and_are_another_evaluation(tmp_path):
+    content = evaluate(tmp_path / "out", tasks=1, scale=2)
+    folder = tmp_path / "out" / content["tasks"][0]["runs"][AGENT]["trace"]
+    assert read_trace(folder).screen(read_trace(folder).steps[0]).shape == (896, 416, 3)
+    assert replay(folder).differing == ()
+    plain = evaluate(tmp_path / "plain", tasks=1)
+    read = (read_trace(tmp_path / name / content["tasks"][0]["runs"][EXPERT]["trace"]) for name in ("out", "plain"))
+    scaled, same = ([(step.action, step.elements) for step in trace.steps] for trace in read)
+    assert scaled == same
+    assert content["runs"][EXPERT]["overall"]["success"] == plain["runs"][EXPERT]["overall"]["success"] == 100
+    with pytest.raises(DatasetError, match="scale"):
+        evaluate(tmp_path / "out", tasks=1)
+
+
 def test_a_folder_with_other_files_is_not_changed(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(DatasetError, match="does not hold an online evaluation"):

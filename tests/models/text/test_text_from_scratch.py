@@ -13,7 +13,7 @@ INDUCTION, MATCH = (0, 2), (1, 3)
 """Heads of six; the last attends one token back, the one before it two."""
 
 
-def started(model_type: str = "llama", **config):
+def started_recipe(model_type: str = "llama", leading_spaces: bool = False, **config) -> ModelRecipe:
     """The network of recipes/comparison/text_chats_tiny.yaml; `config`: changes to its configuration."""
     shape = {
         "model_type": model_type,
@@ -26,8 +26,12 @@ def started(model_type: str = "llama", **config):
         "tie_word_embeddings": False,
     }
     parts = dict.fromkeys(("embeddings", "language_model", "norm", "head"), "full")
-    model = {"language_model": {"config": shape | config}, "word_tokenizer": {"vocabulary": 1500}, "train": parts}
-    recipe = ModelRecipe(**model)
+    words = {"vocabulary": 1500, "leading_spaces": leading_spaces}
+    return ModelRecipe(language_model={"config": shape | config}, word_tokenizer=words, train=parts)
+
+
+def started(model_type: str = "llama", **config):
+    recipe = started_recipe(model_type, **config)
     tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), WORDS))
     torch.manual_seed(0)
     return build(recipe, tokenizer, tiny_text.LANGUAGE).eval()
@@ -90,3 +94,14 @@ def test_the_start_depends_on_the_seed_alone():
 def test_mistral_starts_with_the_same_heads():
     model = started("mistral", sliding_window=None)
     assert int(attended(model, text(model, 0), 0)[-1].argmax()) == 398
+
+
+def test_a_word_with_its_leading_space_starts_like_the_word():
+    recipe = started_recipe(leading_spaces=True)
+    tokenizer = build_tokenizer(recipe, Vocabulary(tiny.LANGUAGE.vocabulary(), ["settings tap", "tap settings"]))
+    table = build(recipe, tokenizer, tiny_text.LANGUAGE).get_input_embeddings().weight
+    spaced, bare = (tokenizer(text, add_special_tokens=False).input_ids[-1] for text in (" settings", "settings"))
+    other = tokenizer("tap", add_special_tokens=False).input_ids[-1]
+    assert torch.cosine_similarity(table[spaced], table[bare], dim=0) > 0.85
+    assert torch.cosine_similarity(table[spaced], table[other], dim=0) < 0.5
+    assert table[spaced].std().item() == pytest.approx(table[bare].std().item(), rel=0.2)

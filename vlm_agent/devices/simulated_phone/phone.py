@@ -55,13 +55,17 @@ def random_popup(app: str, rng: random.Random, shuffle_buttons: bool = False) ->
     return Popup(title.format(app=app), text.format(app=app), buttons, dismiss, rng.random() < 0.5)
 
 
+MAX_SCALE = 8
+"""Of the default size, a screen of 3,584 × 1,664 pixels."""
+
+
 class SimulatedPhone:
     """A deterministic Android phone: the same seed and actions give the same pixels.
 
     `size`: (height, width) in pixels, 64 or more. `theme`: by default sampled from the seed. `scale`: screenshots are
     rendered at this multiple of `size`, where small texts are readable; annotations, targets and the effects of actions
     do not depend on it. `perform` accepts every action on every screen and never raises. Raises DeviceError for a
-    smaller `size` or a `scale` below 1.
+    smaller `size` or another `scale` than 1 to `MAX_SCALE`.
     """
 
     def __init__(
@@ -69,8 +73,8 @@ class SimulatedPhone:
     ) -> None:
         if min(size) < 64:
             raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
-        if scale < 1:
-            raise DeviceError(f"scale is {scale}; it must be 1 or greater")
+        if not 1 <= scale <= MAX_SCALE:
+            raise DeviceError(f"scale is {scale}; it must be from 1 to {MAX_SCALE}")
         self.seed = seed
         self.size = (size[0], size[1])
         self.scale = scale

@@ -81,6 +81,7 @@ def evaluate_online(
     long_screens: bool = False,
     readers: Readers | None = None,
     size: tuple[int, int] = SIZE,
+    scale: int = 1,
 ) -> dict:
     """Scores an agent on the first `tasks` tasks of `seed`, and under its `controls` (all, none or those named).
 
@@ -88,7 +89,8 @@ def evaluate_online(
     parallel; except for `cost`, the results do not depend on their number. Finished tasks in `output` are kept.
 
     `long_screens`: the agent sees each page as one tall picture. `readers`: the elements of screens are read from
-    pixels. `size`: (height, width) of the phones' screens in pixels.
+    pixels. `size`: (height, width) of the phones' screens in pixels. `scale`: screenshots are rendered at this multiple
+    of the size, as by `simulate --scale`.
 
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
     else.
@@ -101,13 +103,14 @@ def evaluate_online(
         "seed": seed,
         "size": list(size),
         "runs": runs,
-        # Omitted by default, so that evaluations of versions without long screens can be resumed.
+        # Omitted by default, so that evaluations of versions without these options can be resumed.
         **({"long_screens": True} if long_screens else {}),
+        **({"scale": scale} if scale != 1 else {}),
     }
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity, identity_differences)
     reader = None if readers is None else ScreenReader.of(readers)
-    played = online_tasks(tasks, seed, size)
+    played = online_tasks(tasks, seed, size, scale)
     attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in played]
     with job.locked():
         _play(

@@ -14,11 +14,12 @@ SPLIT = "test"
 @dataclass(frozen=True)
 class OnlineTask:
     """Task number `index`, from 0, of a seed. `phone_seed` is the seed of its phone and goal, `size` (height,
-    width) that of the screen in pixels."""
+    width) that of the screen in pixels. Screenshots are rendered at `scale` times the size, with the same layout."""
 
     index: int
     phone_seed: int
     size: tuple[int, int] = SIZE
+    scale: int = 1
 
     @property
     def task(self) -> Task:
@@ -26,14 +27,14 @@ class OnlineTask:
 
     def fresh_phone(self) -> tuple[SimulatedPhone, Task]:
         """A new phone at the start of the task; every call returns the same phone, pixel by pixel."""
-        phone, task = SimulatedPhone(self.phone_seed, self.size), self.task
+        phone, task = SimulatedPhone(self.phone_seed, self.size, scale=self.scale), self.task
         task.set_up(phone)
         return phone, task
 
 
-def online_tasks(count: int, seed: int, size: tuple[int, int] = SIZE) -> list[OnlineTask]:
+def online_tasks(count: int, seed: int, size: tuple[int, int] = SIZE, scale: int = 1) -> list[OnlineTask]:
     """The first `count` tasks of a seed; a larger count only adds tasks."""
-    return [OnlineTask(index, phone_seed((seed << 32) + index, SPLIT), size) for index in range(count)]
+    return [OnlineTask(index, phone_seed((seed << 32) + index, SPLIT), size, scale) for index in range(count)]
 
 
 def address_of(task: Task) -> str:

@@ -57,7 +57,7 @@ class TextFamily(ModelFamily):
             return model
         dtype = model.dtype
         # Its decompositions do not support bfloat16.
-        initialise(cast_type("transformers.LlamaForCausalLM", cast(model, torch.float32)))
+        initialise(cast_type("transformers.LlamaForCausalLM", cast(model, torch.float32)), tokenizer)
         return cast(model, dtype)
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:

@@ -6,7 +6,8 @@ it reads the prompt. Copying needs heads that compare tokens; here they are a st
 - the last two heads of every layer attend one and two tokens back, and write what they find in a basis of their own;
 - of the other heads, one half matches a token's content with what precedes other tokens (an induction head: it finds
   what followed the last time), the other half with the content of other tokens. Both copy content;
-- the head starts as a copy of the embeddings, scaled down.
+- the head starts as a copy of the embeddings, scaled down;
+- a word with the space before it has nearly the embedding of the word without it, so that heads match either.
 
 After 1,000 chats of D-PoT, 700,000 tokens, the loss of answers to test prompts is 1.16 with the initialisation of
 transformers and 1.07 with this one; with `data.prompt_weight: 0.1`, 1.11 and 1.04.
@@ -16,15 +17,19 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from transformers import LlamaForCausalLM
+from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 from vlm_agent.models.starting_heads import LOGIT_SHARE, MATCH, fill, look_back, slow_dimensions, start_layer
+from vlm_agent.models.word_tokenizer import words_by_space
 
 _CONSTANT = 4.0
 """Dimension 0 of every embedding, which heads that look back read."""
 
 _BACK = 2
+
+_SAME_WORD = 0.9
+"""The cosine of the embeddings of a word with and without the space before it."""
 
 
 def is_suitable(config: Any) -> bool:
@@ -33,7 +38,7 @@ def is_suitable(config: Any) -> bool:
 
 
 @torch.no_grad()
-def initialise(model: LlamaForCausalLM) -> None:
+def initialise(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
     """Overwrites the weights but for norms, in place, from torch's global generator. `model`: float32, with a
     configuration that `is_suitable`."""
     width = model.config.hidden_size
@@ -43,6 +48,8 @@ def initialise(model: LlamaForCausalLM) -> None:
         _initialise_layer(cast("LlamaDecoderLayer", layer), frequencies, own, before)
     table = cast("torch.Tensor", model.get_input_embeddings().weight)
     nn.init.normal_(table)
+    spaced, bare = words_by_space(tokenizer)
+    table[spaced] = _SAME_WORD * table[bare] + (1 - _SAME_WORD**2) ** 0.5 * table[spaced]
     table[:, 0] = 0
     head = cast("nn.Linear", model.get_output_embeddings()).weight
     head.copy_(table * LOGIT_SHARE / width**0.5)
