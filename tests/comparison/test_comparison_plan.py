@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.comparison import plan
-from vlm_agent.comparison.settings import Comparison, Endpoint
+from vlm_agent.comparison.settings import Comparison, ComparisonError, Endpoint
 from vlm_agent.comparison.stages import Layout, Stages
 from vlm_agent.errors import DatasetError
 
@@ -15,6 +15,18 @@ ASKS = {"name": "Asks", "agent": "asks.yaml", "served": True}
 OWN = Endpoint("http://localhost:1/v1", "m")
 
 
+FILES = ("b.yaml", "s.yaml", "asks.yaml", "recipes/one.yaml", "recipes/two.yaml")
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    """The files that a comparison names, in the working directory; `tmp_path / "out"` is the comparison's."""
+    monkeypatch.chdir(tmp_path)
+    Path("recipes").mkdir()
+    for name in FILES:
+        Path(name).write_text("training: {steps: 5}\n")
+
+
 def stages(output: Path, agents: dict, endpoint: Endpoint | None = None, **changes) -> Stages:
     content = {"name": "n", "benchmark": "b.yaml", "sizes": SIZES, "quick": SIZES, "served": {"recipe": "s.yaml"}}
     return Stages(Comparison(agents=agents, **content | changes), Layout(output), endpoint=endpoint)
@@ -22,16 +34,16 @@ def stages(output: Path, agents: dict, endpoint: Endpoint | None = None, **chang
 
 @pytest.mark.parametrize("endpoint", [None, OWN])
 def test_agents_can_be_added_and_left_out_and_renamed(tmp_path, endpoint):
-    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS}, endpoint))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, endpoint))
     more = {"three": {"name": "Three", "run": "runs/three"}, "one": TRAINED["one"] | {"name": "First", "note": "n"}}
-    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS} | more, endpoint, seeds=[0, 1]))
-    plan.write_or_verify(stages(tmp_path, {"asks": ASKS, "one": TRAINED["one"]}, endpoint))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS} | more, endpoint, seeds=[0, 1]))
+    plan.write_or_verify(stages(tmp_path / "out", {"asks": ASKS, "one": TRAINED["one"]}, endpoint))
 
 
 def test_an_agent_that_was_added_is_compared_from_then_on(tmp_path):
-    plan.write_or_verify(stages(tmp_path, TRAINED))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
     for scale in (2, 3):
-        with_three = stages(tmp_path, TRAINED | {"three": TRAINED["one"] | {"scale": scale}})
+        with_three = stages(tmp_path / "out", TRAINED | {"three": TRAINED["one"] | {"scale": scale}})
         if scale == 2:
             plan.write_or_verify(with_three)
             continue
@@ -41,14 +53,40 @@ def test_an_agent_that_was_added_is_compared_from_then_on(tmp_path):
 
 
 def test_an_agent_that_prompts_the_served_model_cannot_be_added_because_that_model_learned_from_all_of_them(tmp_path):
-    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS}))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
     with pytest.raises(DatasetError, match=r'served_agents was \["asks"\], and is \["also", "asks"\]'):
-        plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS, "also": ASKS}))
+        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}))
 
 
 def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
-    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS}, OWN))
-    plan.write_or_verify(stages(tmp_path, TRAINED | {"asks": ASKS, "also": ASKS}, OWN))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}, OWN))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS, "also": ASKS}, OWN))
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("recipes/one.yaml", "the agent one of a comparison.*\n  file.training.steps was 5, and is 9"),
+        ("asks.yaml", "the agent asks of a comparison.*\n  file.training.steps was 5, and is 9"),
+        ("s.yaml", "served_recipe.training.steps was 5, and is 9"),
+        ("b.yaml", "benchmark_file.training.steps was 5, and is 9"),
+    ],
+)
+def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
+    agents = TRAINED | {"asks": ASKS}
+    plan.write_or_verify(stages(tmp_path / "out", agents))
+    Path(name).write_text("# with a comment\ntraining: {steps: 5}\n")
+    plan.write_or_verify(stages(tmp_path / "out", agents))
+    Path(name).write_text("training: {steps: 9}\n")
+    with pytest.raises(DatasetError, match=line):
+        plan.write_or_verify(stages(tmp_path / "out", agents))
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    Path("asks.yaml").unlink()
+    with pytest.raises(ComparisonError, match=r"asks\.yaml cannot be read"):
+        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+    assert not (tmp_path / "out").exists()
 
 
 def test_verifying_writes_nothing(tmp_path):
@@ -60,8 +98,8 @@ def test_verifying_writes_nothing(tmp_path):
 
 
 def test_a_refused_command_adds_no_agent(tmp_path):
-    plan.write_or_verify(stages(tmp_path, TRAINED))
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
     changed = {"a_new": TRAINED["one"], **TRAINED, "two": TRAINED["two"] | {"scale": 2}}
     with pytest.raises(DatasetError, match="the agent two of a comparison"):
-        plan.write_or_verify(stages(tmp_path, changed))
-    assert sorted(path.name for path in (tmp_path / "plans").iterdir()) == ["one", "two"]
+        plan.write_or_verify(stages(tmp_path / "out", changed))
+    assert sorted(path.name for path in (tmp_path / "out/plans").iterdir()) == ["one", "two"]

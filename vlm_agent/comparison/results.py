@@ -84,6 +84,7 @@ def _agent(
         "kind": _kind(stages, key, finished),
         "origin": str(agent.run or agent.recipe or agent.agent),
         "note": agent.note,
+        "scale": agent.scale,
         "failed": {str(seed): failed[key, seed] for seed in seeds if (key, seed) in failed},
         "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in finished},
     }

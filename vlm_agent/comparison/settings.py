@@ -126,6 +126,8 @@ class Comparison(Section):
 def _with_output(value: Any, output: str) -> Any:
     if isinstance(value, dict):
         return {name: _with_output(one, output) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_output(one, output) for one in value]
     return value.replace("{output}", output) if isinstance(value, str) else value
 
 
