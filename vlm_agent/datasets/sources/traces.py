@@ -102,7 +102,8 @@ class Heading:
     """The facts known before the first step.
 
     `task` is the task of a simulated phone, `subset/split/seed`, and `size` the (height, width) of its screen; with
-    both, a trace can be replayed. Screenshots may be rendered at a multiple of the size. `subset` is the subset of the episode in a conversion.
+    both, a trace can be replayed. Screenshots may be rendered at a multiple of the size. `subset` is the subset of the
+    episode in a conversion.
     """
 
     id: str

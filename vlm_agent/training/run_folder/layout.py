@@ -32,6 +32,7 @@ from vlm_agent.files import atomic_write
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import FINISHED, RECIPE_FILE
 from vlm_agent.models.weights.origin import read_sources
+from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.checkpoints import decisive_keys
 
@@ -41,6 +42,19 @@ _RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
 
 def is_finished(run: Path) -> bool:
     return (run / FINISHED).exists()
+
+
+def with_precision(recipe: Recipe, run: Path) -> Recipe:
+    """The recipe with `training.bf16: auto` replaced by the precision that the run in the folder started with, or for
+    a new run by that of this machine.
+
+    A run that resumes on a GPU or CPU of another kind does not change its precision midway.
+    """
+    if recipe.training.bf16 != "auto":
+        return recipe
+    path = run / RECIPE_FILE
+    bf16 = read_recipe(path).training.bf16 if path.exists() else has_bf16()
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"bf16": bf16})})
 
 
 def refuse_other_runs(run: Path, recipe: Recipe) -> None:
