@@ -214,6 +214,7 @@ def test_an_app_that_the_phone_does_not_have_is_a_failed_step_after_which_the_ag
     agent = ListAgent([TAPS[0], Action.open_app("Gmial"), TAPS[1], Action.complete()])
     assert run(tmp_path / "trace", agent, phone).reason == "complete"
     assert outcomes(tmp_path / "trace") == ["done", "failed", "done", "done"]
+    assert [step.message for step in read_trace(tmp_path / "trace").steps] == ["", "no such app", "", ""]
     assert [turn.action for turn in agent.inputs[2][1]] == [TAPS[0], Action.open_app("Gmial")]
     assert [step.action for step in read_trace(tmp_path / "trace").episode().steps] == [*TAPS[:2], Action.complete()]
 

@@ -190,23 +190,22 @@ class _Run:
 
     def _perform(self, number: int, action: Action) -> bool:
         """Whether it is in doubt that the action was executed."""
-        start, outcome = time.perf_counter(), IN_DOUBT
+        start, outcome, message = time.perf_counter(), IN_DOUBT, ""
         try:
             self.device.perform(action)
             outcome = DONE
         except ActionInDoubtError:
             self.in_doubt += 1
-        except UnknownAppError:
-            outcome = (
-                FAILED  # a mistake of the agent, which sees the unchanged screen next; the loop limit ends repeats
-            )
-        except DeviceError:
-            outcome = FAILED
+        except UnknownAppError as error:
+            # A mistake of the agent, which sees the unchanged screen next; the loop limit ends repeats.
+            outcome, message = FAILED, str(error)
+        except DeviceError as error:
+            outcome, message = FAILED, str(error)
             raise
         finally:
             seconds = time.perf_counter() - start
             self._add_seconds("action", seconds)
-            self.trace.outcome(number, outcome, seconds)
+            self.trace.outcome(number, outcome, seconds, message)
         return outcome == IN_DOUBT
 
     def _add_seconds(self, part: str, seconds: float) -> None:

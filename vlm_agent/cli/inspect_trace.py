@@ -22,7 +22,8 @@ def inspect_trace(options: argparse.Namespace) -> int:
         seconds = f"{sum(step.seconds.values()):.2f}"
         # repr escapes control characters of the terminal, which an answer may contain.
         answer = Text(repr(step.answer))
-        activity, outcome = Text(repr(step.activity)[1:-1]), OUTCOME_WORDS[step.outcome]
+        why = f": {step.message}" if step.message else ""
+        activity, outcome = Text(repr(step.activity)[1:-1]), Text(OUTCOME_WORDS[step.outcome] + repr(why)[1:-1])
         table.add_row(str(step.number + 1), activity, answer, outcome, seconds)
     console.print(table)
     console.print(outcomes_in_words(trace), highlight=False)

@@ -136,6 +136,11 @@ def test_an_app_is_found_by_its_name_or_package(name, package):
     assert find_component(name, COMPONENTS).partition("/")[0] == package
 
 
+def test_a_phone_that_lists_no_app_is_a_fault_of_the_phone():
+    with pytest.raises(RefusedError, match="lists no app"):
+        find_component("Chrome", ())
+
+
 def test_a_name_of_two_apps_is_refused_with_both():
     with pytest.raises(UnknownAppError, match=r"several apps.*org\.one\.player, org\.two\.player"):
         find_component("Player", COMPONENTS)

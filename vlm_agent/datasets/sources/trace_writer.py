@@ -73,9 +73,10 @@ class TraceWriter:
         self._note(step)
         self._write(_step_line(step))
 
-    def outcome(self, number: int, outcome: str, seconds: float = 0.0) -> None:
-        """Writes the outcome of step `number`, one of `traces.OUTCOMES`, and its duration in seconds."""
-        self._write({"of": number, "outcome": outcome, "seconds": seconds})
+    def outcome(self, number: int, outcome: str, seconds: float = 0.0, message: str = "") -> None:
+        """Writes the outcome of step `number`, one of `traces.OUTCOMES`, its duration in seconds, and why it failed."""
+        why = {"message": _shortened(message)} if message else {}
+        self._write({"of": number, "outcome": outcome, "seconds": seconds, **why})
 
     def device_action(self, action: Action) -> None:
         """Writes the line of an action that the device performs by itself. Call this before it is performed."""

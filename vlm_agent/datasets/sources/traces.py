@@ -8,7 +8,7 @@
      "said": "tap at 7 90", "action": {"kind": 4, "touch_yx": [y, x], "lift_yx": [y, x]} or null,
      "tokens": [read, written] or null, "seconds": {"screen": …, "agent": …},
      "thought": "…", "intent": "the action in the agent's words", "plan": ["…"]}, the last three only where they exist
-    {"of": 0, "outcome": "done", "seconds": …}
+    {"of": 0, "outcome": "done", "seconds": …, "message": "why", only of a failure}
     {"device": {"kind": 4, …}}, an action that the device performs by itself (`vlm_agent/acting/long_screens.py`)
     {"end": "complete", "message": "", …}
 
@@ -75,7 +75,7 @@ class TraceStep:
 
     `screen` is the name of its file. `elements` is None if the phone did not provide them. `answer` is the agent's
     answer as text, `tokens` the numbers of tokens (read, written). `thought`, `intent` (the action in the agent's own
-    words) and `plan` are empty where the agent has none.
+    words) and `plan` are empty where the agent has none. `message` states why the action failed, or is empty.
     """
 
     number: int
@@ -90,6 +90,7 @@ class TraceStep:
     thought: str = ""
     intent: str = ""
     plan: tuple[str, ...] = ()
+    message: str = ""
 
     @property
     def plan_texts(self) -> PlanTexts | None:
@@ -254,15 +255,22 @@ def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
 class _Line:
     """Line `number` (from 0) at byte `offset`.
 
-    `content` is a step, an end, the outcome of a step (number, outcome), or an action of the device. For any other
-    line, `error` says why.
+    `content` is a step, an end, the outcome of a step, or an action of the device. For any other line, `error` says
+    why.
     """
 
     number: int
     offset: int
     checksum: int
-    content: TraceStep | dict | tuple[int, str] | Action | None
+    content: "TraceStep | dict | _Outcome | Action | None"
     error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    step: int
+    name: str
+    message: str
 
 
 def _read_lines(path: Path) -> Iterator[_Line]:
@@ -287,7 +295,7 @@ def _line(number: int, offset: int, data: bytes) -> _Line:
         return _Line(number, offset, checksum, None, f"not a line of a trace: {type(error).__name__} {error}")
 
 
-def _content_of(content: dict) -> TraceStep | dict | tuple[int, str] | Action:
+def _content_of(content: dict) -> TraceStep | dict | _Outcome | Action:
     if "end" in content:
         return dict(content)
     if "device" in content:
@@ -296,7 +304,8 @@ def _content_of(content: dict) -> TraceStep | dict | tuple[int, str] | Action:
         return _step_of(content)
     if content["outcome"] not in OUTCOMES:
         raise DatasetError(f"outcome is {content['outcome']!r}; expected one of {', '.join(OUTCOMES)}")
-    return _step_number(content, "of"), content["outcome"]
+    message = checks.text_of(content.get("message", ""), "message")
+    return _Outcome(_step_number(content, "of"), content["outcome"], message)
 
 
 def _step_of(content: dict) -> TraceStep:
@@ -336,13 +345,16 @@ def _step_number(content: dict, key: str) -> int:
 
 def _with_outcomes(lines: list[_Line]) -> list[_Line]:
     """The lines with a step, with the outcome added, and the unreadable lines."""
-    outcomes = dict(line.content for line in lines if isinstance(line.content, tuple))
+    outcomes = {line.content.step: line.content for line in lines if isinstance(line.content, _Outcome)}
     found = []
     for line in lines:
         if isinstance(line.content, TraceStep):
-            is_action = line.content.action is not None
-            outcome = outcomes.get(line.content.number, IN_DOUBT) if is_action else UNPARSED
-            found.append(replace(line, content=replace(line.content, outcome=outcome)))
+            number, is_action = line.content.number, line.content.action is not None
+            outcome = (
+                outcomes.get(number, _Outcome(number, IN_DOUBT, "")) if is_action else _Outcome(number, UNPARSED, "")
+            )
+            step = replace(line.content, outcome=outcome.name, message=outcome.message)
+            found.append(replace(line, content=step))
         elif line.error is not None:
             found.append(line)
     return found

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from vlm_agent.devices.adb.commands import Words
-from vlm_agent.devices.errors import UnknownAppError
+from vlm_agent.devices.errors import RefusedError, UnknownAppError
 
 _LAUNCHER = ("-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER")
 
@@ -52,9 +52,14 @@ def find_component(name: str, components: Iterable[str]) -> str:
 
     `components`: `package/activity` each. The first rule with a match decides: the name is a package; it is a key of
     the known packages; it equals the last segment of a package; it equals any segment; a package ends with it ("Clock"
-    and com.google.android.deskclock). Raises UnknownAppError if no package matches, or if several match the same rule.
+    and com.google.android.deskclock). Raises UnknownAppError if no package matches, or if several match the same rule;
+    RefusedError if there are no components, because every phone has some.
     """
     packages = {component: component.partition("/")[0] for component in components}
+    if not packages:
+        raise RefusedError(
+            f"the phone lists no app that can be opened; check the output of adb shell {' '.join(LIST_COMMAND)}"
+        )
     plain = _plain(name.removeprefix("Google ").removeprefix("google "))
     rules: tuple[Callable[[str], bool], ...] = (
         lambda package: package == name.strip(),
