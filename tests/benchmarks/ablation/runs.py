@@ -4,6 +4,7 @@ the figures of recorded ones are read from the record."""
 import hashlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -28,6 +29,7 @@ from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = "seconds.json"
+PROCESSOR_SECONDS = "processor_seconds.json"
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,10 @@ class Run:
 
     @property
     def key(self) -> str:
-        """Names the run in records. The folder's name has the digest of the recipe or of all arms' recipe."""
-        return f"{self.folder.parent.name}/{self.folder.name}, {self.limit} episodes"
+        """Names the run in records. The folder's name has the digest of the recipe or of all arms' recipe; figures in
+        bfloat16 are not those in float32."""
+        precision = ", bfloat16" if has_bf16() else ""
+        return f"{self.folder.parent.name}/{self.folder.name}, {self.limit} episodes{precision}"
 
     @property
     def trained(self) -> Path:
@@ -86,10 +90,18 @@ class Run:
     @property
     def seconds(self) -> dict[str, float]:
         """Wall time of each finished stage, the sum over restarts."""
-        path = self.folder / SECONDS
+        return self._known_seconds(SECONDS)
+
+    @property
+    def processor_seconds(self) -> dict[str, float]:
+        """The same of the processor, which other work on the machine does not change much."""
+        return self._known_seconds(PROCESSOR_SECONDS)
+
+    def _known_seconds(self, name: str) -> dict[str, float]:
+        path = self.folder / name
         if path.is_file():
             return json.loads(path.read_text(encoding="utf-8"))
-        return self.records.find(self.key).get("seconds", {})
+        return self.records.find(self.key).get(name.removesuffix(".json"), {})
 
     def figure(self, name: str) -> object:
         """A figure of `derived`."""
@@ -103,7 +115,8 @@ class Run:
         self.complete_files()
         metrics = {name: pruned(scores, self.kept) for name, scores in self.metrics.items()}
         derived = {name: compute(self) for name, compute in self.derived.items()}
-        self.records.add(self.key, {"metrics": metrics, "seconds": self.seconds} | derived)
+        seconds = {"seconds": self.seconds, "processor_seconds": self.processor_seconds}
+        self.records.add(self.key, {"metrics": metrics, **seconds} | derived)
 
     def complete_files(self) -> None:
         """Like `complete`, of a recorded run too: what needs the trained weights."""
@@ -147,13 +160,17 @@ class Run:
         return content["runs"]
 
     def _timed(self, stage: str, *words) -> None:
-        start = time.monotonic()
+        start, of_processor = time.monotonic(), processor_seconds_of_children()
         try:
             command(*words)
         finally:
-            known = self.seconds
-            known[stage] = known.get(stage, 0.0) + time.monotonic() - start
-            (self.folder / SECONDS).write_text(json.dumps(known), encoding="utf-8")
+            self._add_seconds(SECONDS, stage, time.monotonic() - start)
+            self._add_seconds(PROCESSOR_SECONDS, stage, processor_seconds_of_children() - of_processor)
+
+    def _add_seconds(self, name: str, stage: str, seconds: float) -> None:
+        known = self._known_seconds(name)
+        known[stage] = known.get(stage, 0.0) + seconds
+        (self.folder / name).write_text(json.dumps(known), encoding="utf-8")
 
 
 def complete_all(runs: Sequence[Run], figures_of: Callable[[Run], dict]) -> None:
@@ -198,6 +215,12 @@ def stored_features(data: Path, recipe: Path, form: str) -> Path:
     if not (output / MANIFEST).is_file():  # written last; training refuses features of other shards
         command("features", data / "shards", "--extractor", extractor, "--form", form, "--output", output)
     return output
+
+
+def processor_seconds_of_children() -> float:
+    """Of the finished child processes, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def command(*words) -> None:

@@ -1,26 +1,34 @@
 """Figures of the runs, and their differences."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import mean
 
-from ablation.figures import OfSeeds, controls_of, paired, row_of
-from ablation.runs import Run
+from ablation.figures import OfSeeds, controls_of, mean_with_interval, paired, row_of
+from ablation.runs import Run, command
 
 from planning_arms.arms import D_POT, FAMILIES, TABLES
-from vlm_agent.evaluation.offline.run import AGENT, CEILING, MOST_FREQUENT, NEAREST_ELEMENT
+from vlm_agent.comparison.evaluated import read_metrics
+from vlm_agent.evaluation.offline.run import AGENT, CEILING, METRICS, MOST_FREQUENT, NEAREST_ELEMENT
+from vlm_agent.models.weights.precision import has_bf16
 
 SCORES = {
     "official": ("official", "overall", "partial_match"),
     "strict": ("strict", "overall", "partial_match"),
     "d_pot": ("d_pot", "overall", "partial_match"),
-    "memory goals": ("official", "memory_goals", "partial_match"),
-    "memory goals, strict": ("strict", "memory_goals", "partial_match"),
+    "not an action": ("official", "overall", "parse_failures"),
 }
+MEMORY = {"memory goals": "official", "memory goals, strict": "strict"}
+"""Figure → scorer, of the episodes of `ablation.data.make_memory_goals`."""
+
+MEMORY_SCORES = "memory"
+"""The key of these scores in a record."""
+
 COSTS = {"tokens read": ("cost", "tokens_read"), "tokens written": ("cost", "tokens_written")}
 """Of an episode; what a step reads is counted whole, whether a decoder has it in its cache or not."""
 
 FIGURES = SCORES | COSTS
-SECONDS = "seconds an episode"
+SECONDS = "processor seconds an episode"
 BASELINES = (MOST_FREQUENT, CEILING)
 """Without a model, so equal for all runs."""
 
@@ -32,12 +40,25 @@ SHARES = ("gold", "predicted", "official", "strict")
 
 def figures_of(run: Run) -> dict[str, float | None]:
     """The figures of a finished run, and minutes of training. The seconds of an episode are of the whole evaluation in
-    batches, by the number of passes."""
-    seconds, passes = run.seconds, 1 + len(run.controls or ())
-    known = {"training, min": round(seconds["training"] / 60, 2)} if "training" in seconds else {}
+    batches, start-up and report included, by the number of passes."""
+    seconds, passes = run.processor_seconds, 1 + len(run.controls or ())
+    known: dict[str, float | None] = dict(run.figure(MEMORY_SCORES)) if MEMORY_SCORES in run.derived else {}
+    if "training" in seconds:
+        known["training, processor min"] = round(seconds["training"] / 60, 2)
     if "evaluation" in seconds:
         known[SECONDS] = round(seconds["evaluation"] / (passes * run.limit), 2)
     return row_of(run.metrics[AGENT], FIGURES) | known
+
+
+def memory_scores(run: Run, data: Path, benchmark: Path) -> dict[str, float | None]:
+    """Of a run with its files: `MEMORY`, and the number of `memory episodes`. `data`: of `make_memory_goals`."""
+    folder = run.folder / MEMORY_SCORES
+    if not (folder / METRICS).is_file():
+        words = ("--checkpoint", run.trained, "--shards", data / "shards", "--benchmark", benchmark, "--no-controls")
+        command("evaluate", *words, *(("--bf16",) if has_bf16() else ()), "--output", folder)
+    scores = read_metrics(folder)[AGENT]
+    shares = {name: scores[scorer]["overall"]["partial_match"] for name, scorer in MEMORY.items()}
+    return shares | {"memory episodes": scores["official"]["overall"]["episodes"]}
 
 
 def differences(table: int, figures: Mapping[str, OfSeeds]) -> list[dict]:
@@ -46,7 +67,7 @@ def differences(table: int, figures: Mapping[str, OfSeeds]) -> list[dict]:
     for family in FAMILIES:
         for better, worse in pairs_of(table):
             arms = (f"{family}, {arm}" for arm in (better, worse))
-            if found := paired(*(figures.get(arm, {}) for arm in arms), tuple(FIGURES)):
+            if found := paired(*(figures.get(arm, {}) for arm in arms), (*FIGURES, *MEMORY, SECONDS)):
                 rows.append({"family": family, "better": better, "worse": worse} | found)
     return rows
 
@@ -81,22 +102,24 @@ def kinds(runs: Sequence[Run]) -> dict[str, dict[str, float]]:
     }
 
 
-def gap(arms: Mapping[str, Mapping], family: str) -> dict[str, dict] | None:
+def gap(figures: Mapping[str, OfSeeds], family: str) -> dict[str, dict] | None:
     """Of what a model with its own plans gets wrong, the points that the expert's plan mends (planning) and those that
-    remain with it (grounding), and the share of planning in percent. None without both arms."""
-    own, with_plan = (arms.get(f"{family}, {name}") for name in ("own plan", "expert's plan"))
-    if own is None or with_plan is None:
+    remain with it (grounding), and the share of planning in percent: means over seeds with Student's intervals. None
+    without both arms of a seed."""
+    own, with_plan = (figures.get(f"{family}, {name}", {}) for name in ("own plan", "expert's plan"))
+    seeds = sorted(own.keys() & with_plan.keys())
+    if not seeds:
         return None
     rows = {}
-    for figure in SCORES:
-        first, second = own[figure]["mean"], with_plan[figure]["mean"]
-        if first is None or second is None:
-            continue
-        wrong, planning = 100 - first, second - first
+    for figure in ("official", "strict", "d_pot"):
+        pairs = [(own[seed][figure], with_plan[seed][figure]) for seed in seeds]
+        known = [(first, second) for first, second in pairs if first is not None and second is not None]
         rows[figure] = {
-            "wrong": round(wrong, 2),
-            "planning": round(planning, 2),
-            "grounding": round(100 - second, 2),
-            "share of planning": round(100 * planning / wrong, 1) if wrong else None,
+            "wrong": mean_with_interval([100 - first for first, _ in known]),
+            "planning": mean_with_interval([second - first for first, second in known]),
+            "grounding": mean_with_interval([100 - second for _, second in known]),
+            "share of planning": mean_with_interval(
+                [100 * (second - first) / (100 - first) for first, second in known if first < 100]
+            ),
         }
     return rows
