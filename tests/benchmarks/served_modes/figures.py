@@ -21,13 +21,14 @@ from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 
 SCORERS = ("official", "strict", "d_pot")
 BASELINES = (MOST_FREQUENT, NEAREST_ELEMENT)
-_KEPT = [(scorer, row) for scorer in SCORERS for row in ("overall", *SUBSETS)] + [("cost",), ("kinds",)]
+_KEPT = [(scorer, row) for scorer in SCORERS for row in ("overall", *SUBSETS, "memory_goals")] + [("cost",), ("kinds",)]
 
 Row = Mapping[str, Any]
 
 
-def offline_row(folder: Path, server_log: Path) -> dict[str, Any]:
-    """Scores, costs and answers of an evaluation; `server`: what its server logged."""
+def offline_row(folder: Path, server_log: Path, processor_log: Path) -> dict[str, Any]:
+    """Scores, costs and answers of an evaluation; `server`: what its server logged. `processor seconds`: of evaluation
+    and server, their start included."""
     scores = read_metrics(folder)[AGENT]
     about, seconds = scores["about"], request_seconds(server_log)
     episodes, steps = (scores["official"]["overall"][name] for name in ("episodes", "steps"))
@@ -42,6 +43,7 @@ def offline_row(folder: Path, server_log: Path) -> dict[str, Any]:
             "references": about.get("references"),
         },
         "server": {"requests": len(seconds), "seconds": round(sum(seconds), 3)},
+        "processor seconds": sum(map(float, processor_log.read_text(encoding="utf-8").split())),
     }
 
 
@@ -53,7 +55,8 @@ def online_row(folder: Path) -> dict[str, Any]:
 def baseline_rows(folder: Path) -> dict[str, dict[str, Any]]:
     """The scores without a model, which are the same for all modes."""
     metrics = read_metrics(folder)
-    return {name: {"scores": pruned(metrics[name], _KEPT)} for name in BASELINES if name in metrics}
+    kept = [*_KEPT, ("about", "gold_taps")]
+    return {name: {"scores": pruned(metrics[name], kept)} for name in BASELINES if name in metrics}
 
 
 def difference_to(d_pot: Path, folder: Path) -> dict[str, dict[str, Any]]:
@@ -132,6 +135,7 @@ def costs(name: str, row: Row) -> dict[str, Any]:
         "seconds": _number(cost.get("seconds"), ".1f"),
         "server's requests": _number(_server(row, "requests"), ".1f"),
         "server's seconds": _number(_server(row, "seconds"), ".1f"),
+        "processor seconds": _number(row["processor seconds"] / row["episodes"], ".1f"),
         "steps": row["steps"],
         **{answer: answers[answer] for answer in ("repaired", "unread", "failed")},
     }

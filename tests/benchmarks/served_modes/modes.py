@@ -9,8 +9,10 @@ from typing import Any
 
 from ablation.runs import ROOT, recipe_digest
 
+from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, PROMPTS
 from vlm_agent.comparison.settings import SERVED, Comparison, Contestant
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stage, Stages
+from vlm_agent.files import sha256_of
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
 BENCHMARK = ROOT / "tests/benchmarks/planning_arms/simulated_phone.yaml"
@@ -53,6 +55,10 @@ MODES = {
 }
 
 
+AGENT_FILES = sorted({ROOT / f"eval/agents/{mode.file}.yaml" for mode in MODES.values()})
+CHATS = Path(__file__).resolve().parents[1] / "planner_chats.py"
+
+
 def stages_of(options: Namespace) -> Stages:
     """Data, the model that all modes prompt, and an evaluation of each mode."""
     return Stages(_comparison(options, list(MODES), options.episodes), Layout(options.output))
@@ -61,7 +67,8 @@ def stages_of(options: Namespace) -> Stages:
 def of_smollm2(options: Namespace) -> Stages:
     """Evaluations of `PLAYED` with SmolLM2-135M-Instruct in place of the trained model."""
     agents = {f"{SMOLLM2}_{key}": key for key in PLAYED}
-    return Stages(_comparison(options, agents, options.smollm2_episodes), Layout(options.output))
+    shorter = Namespace(**vars(options) | {"max_tokens": options.smollm2_max_tokens})
+    return Stages(_comparison(shorter, agents, options.smollm2_episodes), Layout(options.output))
 
 
 def _comparison(options: Namespace, keys: Any, episodes: int) -> Comparison:
@@ -94,10 +101,12 @@ def _contestant(mode: Mode, key: str, options: Namespace) -> Contestant:
     return Contestant(name=mode.name, agent=ROOT / f"eval/agents/{mode.file}.yaml", overrides=settings, served=True)
 
 
-def chats_stage(stages: Stages) -> Stage:
-    """`planner_chats.py`, in place of a stage of chats for each mode: react's five modes share one file of chats."""
+def chats_stage(stages: Stages, options: Namespace) -> Stage:
+    """`planner_chats.py`, in place of a stage of chats for each mode: as many chats of each, so that the figures do not
+    compare how much of a mode the model has learned."""
     folder = stages.layout.of("chats", SERVED, 0)
     words = ("--shards", stages.layout.shards, "--limit", stages.sizes.chats, "--output", folder)
+    words = (*words, "--per-mode", options.chats_per_mode, "--encoder", options.encoder)
     return Stage("chats", tuple(map(str, words)))
 
 
@@ -105,9 +114,9 @@ def data(stages: Stages) -> list[Stage]:
     return [stage for stage in stages if stage.name in ("simulate", "convert")]
 
 
-def preparation(stages: Stages) -> list[Stage]:
+def preparation(stages: Stages, options: Namespace) -> list[Stage]:
     """Data, chats and training."""
-    return [*data(stages), chats_stage(stages), *(stage for stage in stages if stage.kind == TRAIN)]
+    return [*data(stages), chats_stage(stages, options), *(stage for stage in stages if stage.kind == TRAIN)]
 
 
 def agent_of(stage: Stage) -> str:
@@ -134,8 +143,11 @@ def plan_of(options: Namespace) -> dict[str, Any]:
     overrides = {"training.steps": str(options.steps)}
     return {
         "recipe": recipe_digest(options.recipe, overrides),
-        "sizes": {name: getattr(options, name) for name in ("simulated", "chats", "steps", "max_tokens")},
+        "sizes": {
+            name: getattr(options, name) for name in ("simulated", "chats", "chats_per_mode", "steps", "max_tokens")
+        },
         "encoder": options.encoder,
+        "sources": sha256_of([*AGENT_FILES, PROMPTS, EXAMPLES, CHATS]),
     }
 
 

@@ -146,10 +146,11 @@ class DynamicPlanningSettings(PromptedSettings):
         return identity
 
     def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
-        """Without references and plans of a file: every plan is written."""
+        """Without plans of a file: every plan is written. The captions of references are the recorded descriptions of
+        their first screens. Raises ReferencesError where these have none."""
         from vlm_agent.agents.dynamic_planning.lessons import lessons_of
 
-        without = self.model_copy(update={"references": None, "plans": None})
+        without = self.model_copy(update={"plans": None})
         return lessons_of(without.load(), episodes, reflects=self.feedback is not None)
 
     def load(self) -> "DynamicPlanningAgent":

@@ -104,13 +104,14 @@ class DynamicPlanningAgent(PromptedAgent):
     def judged_by(self, judge: Judge) -> Self:
         return replace(self, judge=judge)
 
-    def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies) -> Answer:
-        """Raises UserError for settings that only recorded episodes have."""
+    def answer(self, goal: str, history: Sequence[Turn], screen: Screen, replies: Replies, episode: str = "") -> Answer:
+        """`episode`: the id of a recorded one, which is not among its own references. Raises UserError for settings
+        that only recorded episodes have."""
         if self.plans is not None:
             raise UserError("plans of a file are for recorded episodes; remove plans to act on a phone")
         if self.feedback == "gold":
             raise UserError("feedback: gold needs recorded actions; on a phone use feedback: screen, or own")
-        return self._answer(_Situation(goal, history, screen), replies)
+        return self._answer(_Situation(goal, history, screen, episode=episode), replies)
 
     def answer_episodes(self, episodes: Sequence[Episode], variants: Sequence[str] = ()) -> list[list[list[Answer]]]:
         """Answers step by step; those of an episode one after the other if the past is the agent's own.

@@ -4,7 +4,8 @@ The agent itself writes the prompts, with the settings that it has behind a serv
 program that knows the recorded step replies. Plans and immediate steps are those of the shards (`PlanTexts`), actions
 the recorded ones. A thought (react) and a description (seeact) are the recorded thought, else the immediate step.
 Reflexion is taught both ways: at every other step the first action is another step's, judged as wrong, and only the
-verdict and the second answer are written. Histories are the replies so far.
+verdict and the second answer are written. Histories are the replies so far. The caption of a reference is the recorded
+description of its first screen.
 """
 
 import json
@@ -40,12 +41,14 @@ def lessons_of(agent: "DynamicPlanningAgent", episodes: Iterable[Episode], refle
 class KnownReplies(Replies):
     """In place of those of an endpoint. `chats`: (messages, reply) of every call that teaches something.
 
-    `step`: the recorded one that replies are about; `wrong`: an action to write first, in its place.
+    `step`: the recorded one that replies are about; `wrong`: an action to write first, in its place. `captions`: those
+    of the references that the step's prompt shows, in their order.
     """
 
     language: ActionLanguage = field(kw_only=True)
     step: Step | None = None
     wrong: str = ""
+    captions: list[str] = field(default_factory=list)
     chats: list[tuple[list[dict], str]] = field(default_factory=list)
 
     def ask(
@@ -74,6 +77,7 @@ class KnownReplies(Replies):
             "action": self._action,
             "correction": self._action,
             "thought": lambda: f"Thought: {self._thought()}\nAction: {self._action()}",
+            "caption": lambda: self.captions.pop(0),
         }
 
     def _plan(self, further: dict[str, str]) -> str:
@@ -112,6 +116,16 @@ def _play(agent: "DynamicPlanningAgent", replies: KnownReplies, episode: Episode
         if reflects and number % 2:
             other = texts[number - 1]
             replies.wrong = other if other != texts[number] and agent.language.decode(other, screen) else ""
-        answer = agent.answer(episode.goal, tuple(history), screen, replies)
+        # A later step has the captions of the first one in memory.
+        replies.captions = _captions(agent, episode) if number == 0 else []
+        answer = agent.answer(episode.goal, tuple(history), screen, replies, episode.id)
         action = step.action if answer.action is None else answer.action
         history.append(Turn(screen, answer, action, answer.thoughts))
+
+
+def _captions(agent: "DynamicPlanningAgent", episode: Episode) -> list[str]:
+    """Of the references of an episode, in their order."""
+    if agent.references is None:
+        return []
+    source = agent.references.source
+    return [source.description(one.number) for one in agent.references.nearest(episode.goal, episode.id)]

@@ -14,6 +14,7 @@ from vlm_agent.episodes import Action, Screen, UiElement
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import sha256_of
 from vlm_agent.parquet import open_parquet
+from vlm_agent.sentences.html import one_line
 
 PREDICTIONS, PLAN = "predictions.parquet", "plan.json"
 """Files of an evaluation (`evaluation/offline/`), from which the second source reads."""
@@ -55,6 +56,10 @@ class ReferenceSource(GoalSource, Protocol):
     @abstractmethod
     def first_screen(self, number: int) -> Screen: ...
 
+    @abstractmethod
+    def description(self, number: int) -> str:
+        """The recorded description of that screen. Raises ReferencesError where there is none."""
+
 
 @dataclass(frozen=True)
 class Demonstrated:
@@ -88,6 +93,9 @@ class Demonstrated:
 
     def first_screen(self, number: int) -> Screen:
         return self._dataset.step(number, 0).screen
+
+    def description(self, number: int) -> str:
+        return _description(self._dataset, number)
 
     def digest(self) -> str:
         return manifest_digest(self.folder)
@@ -159,13 +167,30 @@ class Predicted:
         return {one: number for number, one in enumerate(self._dataset.ids)}
 
     def first_screen(self, number: int) -> Screen:
+        return self._dataset.step(self._place(number), 0).screen
+
+    def _place(self, number: int) -> int:
         episode_id = self.ids[number]
         if episode_id not in self._places:
             raise ReferencesError(
                 f"references: {self._dataset.directory} lacks episode {episode_id} of {self.folder}; name the folder "
                 "of its screens as references.shards"
             )
-        return self._dataset.step(self._places[episode_id], 0).screen
+        return self._places[episode_id]
+
+    def description(self, number: int) -> str:
+        return _description(self._dataset, self._place(number))
+
+
+def _description(dataset: ShardDataset, number: int) -> str:
+    """The recorded description of the first screen of an episode."""
+    coat = dataset.without_pixels(number).steps[0].coat
+    if coat is None or not coat.screen.strip():
+        raise ReferencesError(
+            f"references: episode {dataset.ids[number]} of {dataset.directory} has no description of its first screen "
+            "to learn as a caption; write shards with `vlm-agent simulate --thoughts` or `vlm-agent annotate`"
+        )
+    return one_line(coat.screen)
 
 
 def _action(row: dict) -> Action:
