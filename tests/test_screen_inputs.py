@@ -11,7 +11,7 @@ from helpers.understood import KnownScreens, as_parts
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
 from three_inputs.arms import INPUTS, agent_of, run_of
 from three_inputs.data import SIZE
-from three_inputs.figures import FIGURES, PAIRS, differences, next_element, tapped_screens
+from three_inputs.figures import FIGURES, PAIRS, differences, next_element, tap_differences, tapped_screens
 
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.datasets.simulate import simulate_episode
@@ -91,3 +91,14 @@ def test_differences_are_those_of_the_inputs_that_ran():
     figures = {name: {0: dict.fromkeys(FIGURES, float(n))} for n, name in enumerate(INPUTS)}
     assert [(row["better"], row["worse"]) for row in differences(figures)] == list(PAIRS)
     assert differences({"words read": figures["words read"]}) == []
+
+
+def test_right_taps_are_compared_over_episodes_as_means_over_seeds():
+    words = [{"a": "11", "b": "1", "c": "0"}, {"a": "11", "b": "0", "c": "0"}]
+    html = [{"a": "10", "b": "1", "c": "0"}, {"a": "00", "b": "1", "c": "1"}]
+    (row,) = tap_differences({"words read": words, "html read": html})
+    assert (row["better"], row["worse"]) == ("words read", "html read")
+    assert row["difference"] == 12.5  # 5 and 4 of 8
+    low, high = row["interval"]
+    assert low < 12.5 < high
+    assert tap_differences({"words read": words}) == []

@@ -16,16 +16,18 @@ Phones: the same; another size (a pad); another theme, with another app drawer; 
 same settings in German, while goals and demonstrations stay English. The phone's own language row translates nothing.
 No goal of the settings is both trained on and tested.
 
-Per phone and arm: `success` and `reached` as in `vlm-agent evaluate --online`; `progress`, the share of the expert's
-steps that the agent did in their order; `shown its own`, whether the nearest demonstration is that of the task. The
+Per phone and arm: `progress`, the share of the expert's steps that the agent did in their order, which is the main
+measure, because a tiny model seldom solves a task; `success` and `reached` as in `vlm-agent evaluate --online`; `shown
+its own`, whether the nearest demonstration is that of the task. The
 differences are paired over tasks, with bootstrap intervals and McNemar's exact test. On the phones on which the tasks
-were chosen because they failed, `without` has no success by definition.
+were chosen because they failed, `without` has no success by definition: there the difference of a demonstration is
+that of the own to the unrelated one.
 
 Every stage resumes after a kill and prints the time left; the figures of a phone are also in --records. A folder holds
 one set of sizes. Prints tables, writes --output/demonstrations.json; the last line of output is JSON.
 
-Cost on one free core, from the CPU time of parts: data 2 min, store and chats 1 min, traces in the settings 5 min,
-training 75 min (1.5 s a step), attempts 40 min (at most 450, 0.3 s a reply of a dozen tokens).
+Cost on one free core, from the CPU time of parts: data 2 min, store and chats 1 min, traces in the settings 12 min,
+training 40 min (0.8 s a step), attempts 40 min (at most 450, 0.3 s a reply of a dozen tokens).
 """
 
 import argparse
@@ -43,22 +45,30 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from ablation.figures import write
 from ablation.records import Records
-from ablation.runs import ROOT, about
+from ablation.runs import ROOT, about, recipe_digest
 from ablation.tables import show_rows
 from rich.console import Console
 from shown_tasks.attempts import EXPERT, Attempt, Player, run_attempts
 from shown_tasks.figures import ARMS, OWN, WITHOUT, figures_of, task_row
-from shown_tasks.learning import AGENT, train
+from shown_tasks.learning import AGENT, PROMPTS, RECIPE, train
 from shown_tasks.phones import PAD, Phones, SimulatedPhones
 from shown_tasks.settings import SettingsPhones, seeds_of
 
 from vlm_agent.agents.llm.demonstrations import WORDS, Demonstration, Demonstrations, goal_encoder
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
+from vlm_agent.files import sha256_of
 from vlm_agent.jobs import Job
 from vlm_agent.serving import served_model
 
-SIZES = {"simulated": 1600, "episodes": 1200, "settings_episodes": 40, "steps": 3000, "tasks": 40, "settings_tasks": 16}
+SIZES = {
+    "simulated": 1600,
+    "episodes": 1200,
+    "settings_episodes": 100,
+    "steps": 3000,
+    "tasks": 40,
+    "settings_tasks": 16,
+}
 MAX_TOKENS = 80
 """Of a reply. Those of the chats have fewer; one that does not end costs no more."""
 
@@ -129,6 +139,7 @@ def main() -> None:
     options = parse()
     console = Console(width=170)
     plan = {name: getattr(options, name) for name in (*SIZES, "seed", "keys")}
+    plan |= {"recipe": recipe_digest(RECIPE, dict(options.keys)), "sources": sha256_of([AGENT, *PROMPTS])}
     key = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:8]
     job = Job(options.output, "the benchmark of demonstrations")
     job.write_or_verify_plan(json.loads(json.dumps(plan)))

@@ -20,7 +20,7 @@ Parts:
              tokenizer of FOLDER (default: the embedded base's)
     runs     official and strict scores; `next element`: of the expert's taps those that the agent answers with a tap on
              the same widget of the phone; `action type`: the right kind of action; `no action`: replies that are none;
-             tokens an episode; differences paired by seed
+             tokens an episode; differences paired by seed, those of the next element also over episodes
     online   success on simulated phones of the same size, the first seed
 
 Texts of screens are kept in --output/texts by the picture's digest, chats and runs below --output; killed commands
@@ -50,13 +50,14 @@ from three_inputs.figures import (
     differences,
     figures_of,
     next_element,
+    tap_differences,
 )
 
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
 from vlm_agent.models.run_layout import base_folder
 
 PARTS = ("ceiling", "runs", "online")
-EPISODES, LIMIT, TASKS = 150, 60, 30
+EPISODES, LIMIT, TASKS = 300, 60, 30
 QUICK_EPISODES, QUICK_STEPS, QUICK_LIMIT = 4, 4, 2
 BASELINES = (MOST_FREQUENT, CEILING)
 
@@ -119,6 +120,9 @@ def train_and_evaluate(options: argparse.Namespace) -> dict:
         "inputs": {name: summary(list(of_seeds.values())) for name, of_seeds in figures.items()},
         "baselines": controls_of(runs[:1], BASELINES, SCORES),
         "differences": differences(figures),
+        "next element, over episodes": tap_differences(
+            {name: [run.figure(NEXT)["verdicts"] for run in group] for name, group in groups.items()}
+        ),
         "chats": {name: group[0].figure("chats") for name, group in groups.items()},
         "taps": runs[0].figure(NEXT)["taps"],
         "runs": figures,
@@ -134,6 +138,8 @@ def show_result(result: dict) -> None:
     if compared:
         columns = {name: {figure: row[figure] for figure in FIGURES} for name, row in compared.items()}
         show(columns, "Differences, paired by seed")
+    if result["next element, over episodes"]:
+        show_rows("Next element, points, bootstrap over episodes", result["next element, over episodes"])
     show_rows("Chats of training", [{"input": name} | row for name, row in result["chats"].items()])
 
 

@@ -15,7 +15,7 @@ from questions.views import View, in_html, in_words
 from three_inputs.data import SIZE, make_chats, make_data, read_texts, readers_of
 from vlm_agent.comparison.evaluated import read_online
 from vlm_agent.errors import UserError
-from vlm_agent.files import atomic_write
+from vlm_agent.files import atomic_write, sha256_of
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.screens.seen import Understood
 from vlm_agent.screens.understand import Readers
@@ -23,7 +23,10 @@ from vlm_agent.serving import served_model
 from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
-STEPS = 400
+STEPS = 800
+
+AGENTS = ROOT / "eval/agents"
+PROMPTS = sorted((ROOT / "vlm_agent/agents/vision_tasker").glob("prompts_*.yaml"))
 
 MAX_TOKENS = 48
 """Of a reply; the longest that is taught has about 30."""
@@ -32,17 +35,18 @@ MAX_TOKENS = 48
 @dataclass(frozen=True)
 class Input:
     """`agent`: its file. `elements`: origin of the screen's elements. `view`: what it shows of a screen, which limits
-    any model."""
+    any model. `reads_pixels`: whether the agent, or the screen that it is given, needs OCR."""
 
     agent: str
     elements: str
     view: Callable[[Truth, Understood], View]
+    reads_pixels: bool = True
 
 
 INPUTS = {
     "words read": Input("vision_tasker.yaml", "phone", lambda truth, seen: in_words(seen)),
     "html read": Input("vision_tasker_html.yaml", "read", lambda truth, seen: in_html(seen.elements)),
-    "html given": Input("vision_tasker_html.yaml", "phone", lambda truth, seen: in_html(truth.elements)),
+    "html given": Input("vision_tasker_html.yaml", "phone", lambda truth, seen: in_html(truth.elements), False),
 }
 """The agent of words reads screens by itself."""
 
@@ -55,6 +59,7 @@ class InputRun(Run):
     episodes: int = 0
     chats: Path = Path()
     elements: str = "phone"
+    reads_pixels: bool = True
     agent: Mapping = field(default_factory=dict, compare=False)
 
     def complete_files(self) -> None:
@@ -73,8 +78,8 @@ class InputRun(Run):
     def _write_chats(self) -> None:
         """Once for all seeds. The texts of the screens are read before, where a kill loses one screen."""
         if not self.chats.is_file():
-            readers = Readers.model_validate(self.agent["readers"])
-            read_texts(self.data, readers)
+            if self.reads_pixels:
+                read_texts(self.data, Readers.model_validate(self.agent["readers"]))
             path = self.folder.parent / "chats.yaml"
             write_agent(path, self.agent | {"endpoint": "http://localhost:1/v1", "model": "none"})
             make_chats(self.chats, self.data, path, self.elements)
@@ -102,11 +107,13 @@ def write_agent(path: Path, content: Mapping) -> None:
 
 
 def run_of(name: str, seed: int, options: Namespace) -> InputRun:
-    """An input with a seed. The folder depends on the number of episodes and the whole recipe but for its seed."""
+    """An input with a seed. The folder depends on the number of episodes, the agent file, its prompts and the whole
+    recipe but for its seed."""
     steps = STEPS if options.steps is None else options.steps
     keys = {"training.steps": str(steps), "training.save_steps": str(max(1, steps // 8))}
     shown = INPUTS[name]
-    folder = f"{folder_name(name)}_{options.episodes}_{recipe_digest(RECIPE, keys)}"
+    sources = sha256_of([AGENTS / shown.agent, *PROMPTS])[:8]
+    folder = f"{folder_name(name)}_{options.episodes}_{recipe_digest(RECIPE, keys)}_{sources}"
     return InputRun(
         name,
         seed,
@@ -116,14 +123,15 @@ def run_of(name: str, seed: int, options: Namespace) -> InputRun:
         limit=options.limit,
         episodes=options.episodes,
         keys=tuple(word for key, value in keys.items() for word in (f"--{key}", value)),
-        chats=options.data / "chats" / folder_name(name) / "chats.jsonl",
+        chats=options.data / "chats" / f"{folder_name(name)}_{sources}" / "chats.jsonl",
         elements=shown.elements,
+        reads_pixels=shown.reads_pixels,
         agent=agent_of(shown, options.output),
     )
 
 
 def agent_of(shown: Input, output: Path) -> dict:
     """The agent file of an input, without its server."""
-    content = read_mapping(ROOT / "eval/agents" / shown.agent, UserError)
+    content = read_mapping(AGENTS / shown.agent, UserError)
     readers = json.loads(readers_of(output).model_dump_json())
     return content | {"history": False, "max_tokens": MAX_TOKENS, "concurrency": 2, "readers": readers}

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
+import numpy as np
 from ablation.figures import OfSeeds, paired, row_of
 from ablation.runs import Run
 from questions.taps import VERDICTS, verdict
@@ -19,6 +21,7 @@ from vlm_agent.console import Progress, make_console
 from vlm_agent.datasets.simulate import phone_seed
 from vlm_agent.evaluation.offline.run import AGENT
 from vlm_agent.evaluation.predictions import read_predictions
+from vlm_agent.evaluation.scoring.measures import interval, resampled
 from vlm_agent.screens.understand import Readers, understand
 
 NEXT = "next element"
@@ -37,17 +40,40 @@ PAIRS = (("words read", "html read"), ("html read", "html given"), ("words read"
 """The first of a pair minus the second: the form, the reading, both."""
 
 
-def next_element(run: Run) -> dict[str, float]:
+def next_element(run: Run) -> dict[str, Any]:
     """Of the expert's taps in the test episodes, in percent, those that the agent answers with a tap that does the same
-    on the phone: the same widget is under both fingers, whatever the input calls it."""
+    on the phone: the same widget is under both fingers, whatever the input calls it. `verdicts`: by episode, 1 or 0 for
+    each of its taps."""
     predicted = {
         (row.episode_id, row.step): row.predicted for row in read_predictions(run.evaluation / "predictions.parquet")
     }
-    right = [
-        action is not None and action.is_tap and truth.key_at(action.touch_yx) == truth.key
-        for truth, action in ((truth, predicted[_place(truth)]) for truth in tapped_screens(run.limit))
-    ]
-    return {"share": 100 * fmean(right), "right": sum(right), "taps": len(right)}
+    verdicts: dict[str, str] = {}
+    for truth in tapped_screens(run.limit):
+        episode, _ = place = _place(truth)
+        action = predicted[place]
+        is_right = action is not None and action.is_tap and truth.key_at(action.touch_yx) == truth.key
+        verdicts[episode] = verdicts.get(episode, "") + str(int(is_right))
+    right, taps = (sum(map(count, verdicts.values())) for count in (lambda one: one.count("1"), len))
+    return {"share": 100 * right / taps, "right": right, "taps": taps, "verdicts": verdicts}
+
+
+def tap_differences(verdicts: Mapping[str, Sequence[Mapping[str, str]]]) -> list[dict]:
+    """For each of `PAIRS`, the difference of right taps in points, the mean over seeds, with the 95 % interval of a
+    bootstrap over the test episodes. `verdicts`: input → those of `next_element` of each seed."""
+    rows = []
+    for better, worse in PAIRS:
+        if better in verdicts and worse in verdicts:
+            episodes = list(verdicts[better][0])
+            taps = np.array([len(verdicts[better][0][one]) for one in episodes], float)
+            shares = [
+                np.mean([[of_seed[one].count("1") for one in episodes] for of_seed in verdicts[name]], axis=0)
+                for name in (better, worse)
+            ]
+            change = shares[0] - shares[1]
+            edges = interval(resampled(change, taps, [0, *f"{better} {worse}".encode()]))
+            difference = round(100 * float(change.sum() / taps.sum()), 2)
+            rows.append({"better": better, "worse": worse, "difference": difference, "interval": edges})
+    return rows
 
 
 def tapped_screens(episodes: int) -> Iterator[Truth]:
