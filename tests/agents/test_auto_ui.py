@@ -13,6 +13,7 @@ from helpers.adapted_run import write_run as write_llama_run
 from helpers.tokenizers_of_all_kinds import normalising
 from tokenizers import normalizers
 
+from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.agents import answer_step_by_step
 from vlm_agent.agents.agent import demonstrated
 from vlm_agent.agents.auto_ui import AutoUiSettings
@@ -143,6 +144,21 @@ def test_a_free_answer_has_the_plan_and_the_action_of_its_text(run, monkeypatch)
     first = answers[0]
     assert first.plan == ("DUAL_POINT", "DUAL_POINT", "TYPE", "PRESS_ENTER")
     assert first.action == EPISODES[0].steps[0].action
+
+
+@pytest.mark.parametrize("name", LANGUAGES)
+def test_the_decision_behind_a_plan_is_read_in_every_language(run, monkeypatch, name):
+    language = language_settings({"name": name}).build()
+    agent = AutoUiAgent.from_run(run)
+    agent = replace(agent, sentences=replace(agent.sentences, language=language))
+    episode = EPISODES[3]
+    targets = (agent.sentences.target(episode.steps[number:]) for number in range(len(episode)))
+    written = [[*target.plan_ids, *target.decision_ids] for target in targets]
+    monkeypatch.setattr(type(agent), "_decode", lambda *_: written)
+    ((answers,),) = agent.answer_episodes([episode])
+    for answer, step in zip(answers, episode.steps, strict=True):
+        action = language.decode(language.encode(step.action, step.screen), step.screen)
+        assert action is not None and answer.action == action
 
 
 def test_the_source_has_the_earlier_actions_and_the_features_of_its_screens(tmp_path):

@@ -23,6 +23,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage
+from vlm_agent.action_languages.language import DECISION
 from vlm_agent.episodes import ACTION_NAMES, ActionKind, CoatTexts, Episode, Screen, Step, is_same_text
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import CoatRecipe
@@ -31,7 +32,7 @@ from vlm_agent.sentences.thoughts import HeadedThoughts, texts_at
 from vlm_agent.sentences.thoughts.headed import LINK, NO_THOUGHTS
 
 HISTORY, GOAL, SCREEN = "Previous Actions:", "Goal:", "Screen:"
-PLAN, DECISION = "Action Plan:", "Action Decision:"
+PLAN = "Action Plan:"
 _PLAN_OPENING, _PLAN_LINK = f"{PLAN} [", f" ; {DECISION} "
 _KINDS = tuple(kind.name for kind in ActionKind)
 

@@ -172,10 +172,11 @@ class AutoUiAgent:
         ]
 
     def _answer(self, ids: list[int], screen: Screen, usage: Usage, is_unwritable: bool = False) -> Answer:
-        text = self.sentences.text(ids)
-        thoughts, decision = self.sentences.thoughts.split(text)
-        language, plan = self.sentences.language, self.sentences.plan_of(decision)
-        action, box = language.decode(decision, screen), language.predicted_box(decision, screen)
+        sentences, text = self.sentences, self.sentences.text(ids)
+        thoughts, rest = sentences.thoughts.split(text)
+        plan, decision = sentences.plan_of(rest), sentences.decision_of(rest)
+        action = sentences.language.decode(decision, screen)
+        box = sentences.language.predicted_box(decision, screen)
         return Answer(text, action, thoughts, plan, box=box, usage=usage, unwritable=is_unwritable)
 
     def _decoding(self, constrained: bool) -> tuple[Choice, Limits]:
