@@ -50,13 +50,14 @@ from ablation.tables import show_rows
 from rich.console import Console
 from shown_tasks.attempts import EXPERT, Attempt, Player, run_attempts
 from shown_tasks.figures import ARMS, OWN, WITHOUT, figures_of, task_row
-from shown_tasks.learning import AGENT, PROMPTS, RECIPE, train
+from shown_tasks.learning import AGENT, RECIPE, train
 from shown_tasks.phones import PAD, Phones, SimulatedPhones
 from shown_tasks.settings import SettingsPhones, seeds_of
 
 from vlm_agent.agents.llm.demonstrations import WORDS, Demonstration, Demonstrations, goal_encoder
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.agents.vision_tasker.agent import VisionTaskerAgent
+from vlm_agent.agents.vision_tasker.prompts import PROMPTS
 from vlm_agent.files import sha256_of
 from vlm_agent.jobs import Job
 from vlm_agent.serving import served_model
@@ -139,7 +140,7 @@ def main() -> None:
     options = parse()
     console = Console(width=170)
     plan = {name: getattr(options, name) for name in (*SIZES, "seed", "keys")}
-    plan |= {"recipe": recipe_digest(RECIPE, dict(options.keys)), "sources": sha256_of([AGENT, *PROMPTS])}
+    plan |= {"recipe": recipe_digest(RECIPE, dict(options.keys)), "sources": sha256_of([AGENT, *PROMPTS.values()])}
     key = hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()[:8]
     job = Job(options.output, "the benchmark of demonstrations")
     job.write_or_verify_plan(json.loads(json.dumps(plan)))

@@ -12,6 +12,7 @@ split and writes their captions. OUT/MODE.jsonl has one chat for each reply; the
 
 import argparse
 import json
+import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,14 @@ def spread(items: Sequence, limit: int | None) -> list:
     return [items[number * len(items) // count] for number in range(count)]
 
 
+def drawn(chats: Sequence, limit: int | None) -> list:
+    """At most `limit` chats, in their order. Drawn at random: every second chat of a mode may be a plan, so evenly
+    spread ones might be plans alone."""
+    if limit is None or limit >= len(chats):
+        return list(chats)
+    return [chats[number] for number in sorted(random.Random(limit).sample(range(len(chats)), limit))]
+
+
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shards", type=Path, required=True, metavar="DIR", help="shards with plans")
@@ -62,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
         metavar="N",
         help="episodes, spread evenly over the split, whose shards hold one subset after the other (default: all)",
     )
-    parser.add_argument("--per-mode", type=int, metavar="N", help="chats of a mode, spread evenly (default: all)")
+    parser.add_argument("--per-mode", type=int, metavar="N", help="chats of a mode, drawn at random (default: all)")
     parser.add_argument("--encoder", metavar="NAME", help=f"of goals, for {REFERENCES}: a folder or a package")
     options = parser.parse_args(words)
     modes = [*MODES, *([REFERENCES] if options.encoder else [])] if options.modes is None else options.modes
@@ -73,7 +82,7 @@ def main(words: Sequence[str] | None = None) -> int:
         shards = ShardDataset(options.shards, split=options.split)
         episodes = [shards.without_pixels(number) for number in spread(range(len(shards)), options.limit)]
         for mode in modes:
-            chats = spread(chats_of(mode, episodes, references), options.per_mode)
+            chats = drawn(chats_of(mode, episodes, references), options.per_mode)
             path = options.output / f"{mode}.jsonl"
             with atomic_write(path) as temporary:
                 lines = (json.dumps(chat, ensure_ascii=False) + "\n" for chat in chats)

@@ -2,9 +2,9 @@
 
     python tests/benchmarks/planner_modes.py [--quick] [--parts offline online smollm2] [--modes none d_pot …]
 
-Simulates demonstrations with thoughts and plans, writes as many chats of every mode (planner_chats.py), trains the text
-model of recipes/comparison/text_chats_tiny.yaml on them, each about once, and serves it with `transformers serve`. One
-training seed: intervals are over episodes. Parts:
+Simulates demonstrations with thoughts and plans, writes the same number of chats for every mode (planner_chats.py),
+trains the text model of recipes/comparison/text_chats_tiny.yaml on them for one epoch, and serves it with `transformers
+serve`. One training seed: intervals are over episodes. Parts:
 
     offline    every mode of eval/agents/planner_*.yaml on the same 100 test episodes: none, few_shot, seeact, react
                with k = 0, 1, 2, 4 and all, static, dynamic, d_pot, d_pot with references, reflexion
@@ -17,9 +17,9 @@ most frequent action and the nearest element beside them.
 
 Tokens are those of the server, from the `usage` of its responses. It does not state seconds: its requests and seconds
 are from its log, from the line that a request was received to the line that it was answered, one request at a time.
-They include requests whose replies a kill lost. Processor seconds are of evaluation and server, their start included,
-and do not depend on other work of the machine. `seconds` are the client's, and with `calls` count a reply from disk
-again.
+They include requests whose replies a kill lost. CPU seconds are of evaluation and server, their start included; other
+work on the machine changes them less than the others. `seconds` are the client's, and with `calls` count a reply from
+disk again.
 
 Stages are those of `vlm-agent compare`, in --output (stages/, logs/). Killed ones resume, finished ones are skipped,
 and several commands with different parts or modes can share the work: each waits for stages that another one runs.
@@ -41,7 +41,7 @@ from ablation.records import Records
 from ablation.runs import ROOT, about
 from ablation.tables import show_rows
 from rich.console import Console
-from served_modes.execution import Work, kind_of, processor_log
+from served_modes.execution import Work, cpu_log, kind_of
 from served_modes.figures import (
     baseline_rows,
     difference_to,
@@ -107,7 +107,7 @@ class Benchmark:
         sizes = {
             OFFLINE: f"{self.options.episodes} episodes",
             ONLINE: f"online, {self.options.tasks} tasks",
-            SMOLLM2: f"{self.options.smollm2_episodes} episodes",
+            SMOLLM2: f"{self.options.smollm2_episodes} episodes, {self.options.smollm2_max_tokens} tokens",
         }
         return f"{digest_of(self.options)}/{agent_of(stage)}, {sizes[kind_of(stage)]}"
 
@@ -159,7 +159,7 @@ class Benchmark:
         if stage.kind == ONLINE:
             return {"runs": online_row(stage.output)}
         log = self.options.output / "logs" / f"{stage.name}.server.log"
-        row = offline_row(stage.output, log, processor_log(self.options.output, stage))
+        row = offline_row(stage.output, log, cpu_log(self.options.output, stage))
         if kind_of(stage) == SMOLLM2:
             return row | {"weights": weights_of(source_folder(self.options.smollm2))}
         if stage.name != d_pot.name:
@@ -188,7 +188,7 @@ class Benchmark:
 def main() -> int:
     options = parse()
     benchmark = Benchmark(options, Console(soft_wrap=True))
-    sizes = {name: getattr(options, name) for name in ("episodes", "tasks", "smollm2_episodes")}
+    sizes = {name: getattr(options, name) for name in ("episodes", "tasks", "smollm2_episodes", "smollm2_max_tokens")}
     record = about(options) | plan_of(options)
     try:
         Job(options.output, "a benchmark of modes").write_or_verify_plan(plan_of(options) | sizes)

@@ -6,7 +6,7 @@
 Each arm trains the tiny phone VLM with LoRA (recipes/phone_vlm_tiny_lora.yaml) for 250 trajectories, in table 7 also
 the tiny text model (recipes/text_tiny.yaml) for 400, and is scored on 100 test episodes. In table 5 all arms learn from
 the same 250 demonstrations. The data is `vlm-agent simulate --thoughts`, made at the first run. Goals that need memory
-are scored on about 40 test episodes of another seed, because 100 episodes have only six or seven.
+are scored on about 40 test episodes of another seed (fewer in table 7), because 100 episodes have six or seven.
 
 Table 5, modes (`data.past_screens`, `data.history`, `data.plan`, `data.references`):
 
@@ -28,7 +28,7 @@ Without a plan earlier actions are remembered, with one the expert's earlier ste
 says: the difference is that of plan and memory together. The base of the VLM has seen all apps of the simulator in its
 pretraining; the text model starts from random weights, so for it the other subsets' apps are new.
 
-Official, strict and `d_pot` scores, goals that need memory, tokens and processor seconds an episode, kinds of actions
+Official, strict and `d_pot` scores, goals that need memory, tokens and CPU seconds an episode, kinds of actions
 (table 6), and differences paired by seed. Tokens count what a step reads whole, also what a decoder would have in its
 cache. Table 5 also has the floor, d_pot against its grey-screen control and the most frequent action, and the tokens of
 each arm as a share of those of react all; table 7 how much of what own plans get wrong is planning and how much

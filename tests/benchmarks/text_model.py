@@ -11,13 +11,14 @@ recipes/comparison/text_chats_tiny.yaml on those of the training split. Arms:
     no heads to match   Qwen2 of the same shape, whose weights start as transformers initialises them
 
 Figures over --limit chats of the test split: nats an answer (comparable between tokenizers, unlike nats a token), the
-share of answers whose every token is the most probable one (what greedy decoding writes), tokens a chat, and processor
+share of answers whose every token is the most probable one (what greedy decoding writes), tokens a chat, and CPU
 seconds of the training. Runs are cached in --output. The last line of output is JSON.
 """
 
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
@@ -27,21 +28,34 @@ import planner_chats
 import torch
 from ablation.data import make_data
 from ablation.figures import STUDENT, summary, write
-from ablation.runs import ROOT, about, add_options, command, parsed, place_output, processor_seconds_of_children
+from ablation.runs import (
+    ROOT,
+    about,
+    add_options,
+    command,
+    cpu_seconds_of_children,
+    folder_name,
+    parsed,
+    place_output,
+    recipe_digest,
+)
 from ablation.tables import show
+from planner_chats import drawn
 
 from vlm_agent.models.build import load
-from vlm_agent.training.data.chats.reading import Chats
+from vlm_agent.training.data.chats.reading import Chat, Chats
 from vlm_agent.training.data.chats.sentences import ChatSentences
 from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
-ARMS: dict[str, tuple[str, ...]] = {
-    "recipe": (),
-    "words alone": ("--model.word_tokenizer.leading_spaces", "false"),
-    "prompts unlearned": ("--data.prompt_weight", "0"),
-    "no heads to match": ("--model.language_model.config.model_type", "qwen2"),
+ARMS: dict[str, dict[str, str]] = {
+    "recipe": {},
+    "words alone": {"model.word_tokenizer.leading_spaces": "false"},
+    "prompts unlearned": {"data.prompt_weight": "0"},
+    "no heads to match": {"model.language_model.config.model_type": "qwen2"},
 }
+"""Arm → keys of the recipe."""
+
 MODE = "d_pot"
 EPISODES, QUICK_EPISODES = 1000, 60
 STEPS, QUICK_STEPS, QUICK_LIMIT = 250, 4, 3
@@ -80,42 +94,40 @@ def main() -> None:
 
 
 def figures_of(arm: str, seed: int, steps: int, options: argparse.Namespace) -> dict[str, float]:
-    folder = options.output / f"{arm.replace(' ', '_')}_{steps}" / str(seed)
+    keys = {"training.steps": str(steps), "training.save_steps": str(steps)} | ARMS[arm]
+    folder = options.output / f"{folder_name(arm)}_{recipe_digest(RECIPE, keys)}" / str(seed)
     seconds = folder / "seconds.json"
     if not (folder / "run" / FINISHED).is_file() or not seconds.is_file():
-        before = processor_seconds_of_children()
-        keys = ("--training.steps", steps, "--training.save_steps", steps, "--seed", seed, *ARMS[arm])
-        chats = chats_of(options.data, "train", None)
-        command("train", "--config", RECIPE, "--data.chats", chats, "--output", folder / "run", *keys)
-        write(seconds, {"training": processor_seconds_of_children() - before})
-    found = answers(folder / "run", Chats(chats_of(options.data, "test", options.limit)), options.limit)
+        before = cpu_seconds_of_children()
+        words = ("--data.chats", chats_of(options.data, "train"), "--output", folder / "run", "--seed", seed)
+        command("train", "--config", RECIPE, *words, *(word for key in keys for word in (f"--{key}", keys[key])))
+        write(seconds, {"training": cpu_seconds_of_children() - before})
+    found = answers(folder / "run", drawn(Chats(chats_of(options.data, "test")), options.limit))
     return {
         "nats an answer": mean(found.nats),
         "right answers, %": 100 * mean(found.is_right),
         "tokens a chat": mean(found.tokens),
-        "seconds": json.loads(seconds.read_text(encoding="utf-8"))["training"],
+        "CPU seconds": json.loads(seconds.read_text(encoding="utf-8"))["training"],
     }
 
 
-def chats_of(data: Path, split: str, limit: int | None) -> Path:
-    """The folder of the chats of a split; of the test split those of `limit` episodes."""
+def chats_of(data: Path, split: str) -> Path:
+    """The folder of the chats of a split."""
     folder = data / f"chats_{split}"
     if not (folder / f"{MODE}.jsonl").is_file():
         words = ["--shards", str(data / "shards"), "--split", split, "--output", str(folder), "--modes", MODE]
-        if planner_chats.main([*words, *(() if limit is None else ("--limit", str(limit)))]):
+        if planner_chats.main(words):
             raise SystemExit(1)
     return folder
 
 
 @torch.inference_mode()
-def answers(run: Path, chats: Chats, limit: int) -> Answers:
-    """`limit` chats, spread evenly over `chats`."""
+def answers(run: Path, chats: Sequence[Chat]) -> Answers:
     model, tokenizer = load(run)
     sentences = ChatSentences(tokenizer)
     found = Answers([], [], [])
-    count = min(limit, len(chats))
-    for number in range(count):
-        sentence = sentences.build(chats[number * len(chats) // count])
+    for chat in chats:
+        sentence = sentences.build(chat)
         ids = torch.tensor([sentence.input_ids])
         first = len(sentence) - sentence.supervised
         logits = model(input_ids=ids).logits[0, first - 1 : -1].float()

@@ -1,9 +1,11 @@
 """The folder of a comparison accepts more agents and seeds, and refuses what would mix two comparisons."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from vlm_agent.checked_json import write_checked
 from vlm_agent.comparison import plan
 from vlm_agent.comparison.settings import Comparison, ComparisonError, Endpoint
 from vlm_agent.comparison.stages import Layout, Stages
@@ -66,10 +68,13 @@ def test_at_an_endpoint_of_the_user_prompted_agents_can_be_added(tmp_path):
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("recipes/one.yaml", "the agent one of a comparison.*\n  file.training.steps was 5, and is 9"),
-        ("asks.yaml", "the agent asks of a comparison.*\n  file.training.steps was 5, and is 9"),
-        ("s.yaml", "served_recipe.training.steps was 5, and is 9"),
-        ("b.yaml", "benchmark_file.training.steps was 5, and is 9"),
+        (
+            "recipes/one.yaml",
+            "the agent one of a comparison.*\n  files.recipes/one.yaml.training.steps was 5, and is 9",
+        ),
+        ("asks.yaml", "the agent asks of a comparison.*\n  files.asks.yaml.training.steps was 5, and is 9"),
+        ("s.yaml", "  files.s.yaml.training.steps was 5, and is 9"),
+        ("b.yaml", "  files.b.yaml.training.steps was 5, and is 9"),
     ],
 )
 def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
@@ -80,6 +85,22 @@ def test_a_file_that_was_edited_is_another_comparison(tmp_path, name, line):
     Path(name).write_text("training: {steps: 9}\n")
     with pytest.raises(DatasetError, match=line):
         plan.write_or_verify(stages(tmp_path / "out", agents))
+
+
+def test_a_server_may_move_between_commands(tmp_path):
+    for number in (1, 2):
+        Path("asks.yaml").write_text(f"endpoint: http://gpu0{number}/v1\ntimeout: {number}\nmodel: m\n")
+        plan.write_or_verify(stages(tmp_path / "out", TRAINED | {"asks": ASKS}))
+
+
+def test_a_folder_of_an_earlier_version_without_the_content_of_files_is_continued(tmp_path):
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    for path in (tmp_path / "out").rglob("plan.json"):
+        content = json.loads(path.read_text())
+        write_checked(path, {key: value for key, value in content.items() if key not in ("files", "checksum")})
+    plan.write_or_verify(stages(tmp_path / "out", TRAINED))
+    with pytest.raises(DatasetError, match="scale was 1, and is 2"):
+        plan.write_or_verify(stages(tmp_path / "out", {"one": TRAINED["one"] | {"scale": 2}, "two": TRAINED["two"]}))
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):

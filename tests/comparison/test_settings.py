@@ -42,12 +42,16 @@ def test_every_file_that_a_shipped_comparison_names_is_found_from_any_folder(pat
 
 
 def test_overrides_of_an_agent_file_may_name_the_folder_of_the_comparison(tmp_path):
-    overrides = {"readers": {"text": {"name": "rapidocr", "cache": "{output}/ocr"}}, "plans": ["{output}/p"]}
+    overrides = {
+        "readers": {"text": {"name": "rapidocr", "cache": "{output}/ocr"}},
+        "plans": ["{output}/p"],
+        "concurrency": 2,
+    }
     asks = {"name": "Asks", "agent": "a.yaml", "overrides": overrides}
     comparison = read_comparison(written(tmp_path, agents=TWO | {"asks": asks}), {})
     content = comparison.agents["asks"].agent_settings({"model": "m", "concurrency": 8}, Path("out"))
     cached = {"text": {"name": "rapidocr", "cache": "out/ocr"}}
-    assert content == {"model": "m", "concurrency": 8, "readers": cached, "plans": ["out/p"]}
+    assert content == {"model": "m", "concurrency": 2, "readers": cached, "plans": ["out/p"]}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ OUT/plan.json                 the comparison file without its seeds and agents, 
                               the served model learns, and the content of its recipe and of the benchmark
 OUT/plans/AGENT/plan.json     an agent, without what is only shown, and the content of its recipe or agent file
 
-The contents are those of the files when the first command ran: results of an edited file do not mix with earlier ones.
+The contents are those of the files when the first command ran, and are compared before every stage: an edited file is
+another comparison. Files that these files name, such as prompts, are not compared.
 
 Seeds and agents can be added: every stage belongs to one agent and seed. An agent that prompts the served model cannot,
 because that model learns from the prompts of all of them.
@@ -14,14 +15,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.agents.llm.prompted import OF_THE_SERVER
 from vlm_agent.comparison.settings import ComparisonError
 from vlm_agent.comparison.stages import Stages
-from vlm_agent.jobs import Job
+from vlm_agent.jobs import Job, differences
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping
 
 _SHOWN = {"name", "paper", "note"}
 """Keys of an agent that change no result."""
+
+_FILES = "files"
+"""The key of the content of files, by their path. Plans of earlier versions lack it."""
 
 
 def job_of(stages: Stages) -> Job:
@@ -32,18 +37,25 @@ def write_or_verify(stages: Stages) -> None:
     """Raises DatasetError if the folder holds another comparison, or an agent of the same key with other settings; then
     nothing is written, for no agent. Raises ComparisonError for a recipe or an agent file that cannot be read."""
     verify(stages)
-    job_of(stages).write_or_verify_plan(_plan(stages))
-    for job, plan in _agents(stages):
-        job.write_or_verify_plan(plan)
+    for job, plan in _jobs(stages):
+        if not job.plan_path.exists():
+            job.write_or_verify_plan(plan)
 
 
 def verify(stages: Stages) -> None:
     """Like `write_or_verify`, and writes nothing."""
-    job = job_of(stages)
-    job.check_folder()
-    for one, plan in ((job, _plan(stages)), *_agents(stages)):
-        if one.plan_path.exists():
-            one.write_or_verify_plan(plan)
+    job_of(stages).check_folder()
+    for job, plan in _jobs(stages):
+        if job.plan_path.exists():
+            job.write_or_verify_plan(plan, _differences)
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    return differences(before, now if _FILES in before else {key: now[key] for key in now if key != _FILES})
+
+
+def _jobs(stages: Stages) -> list[tuple[Job, dict[str, Any]]]:
+    return [(job_of(stages), _plan(stages)), *_agents(stages)]
 
 
 def _plan(stages: Stages) -> dict[str, Any]:
@@ -59,18 +71,21 @@ def _plan(stages: Stages) -> dict[str, Any]:
         "shards": None if shards is None else str(shards),
         "benchmark": None if shards is None else str(stages.layout.user_benchmark),
         "served_model": None if endpoint is None else endpoint.model,
-        "served_recipe": None if served is None else _content(served.recipe),
-        "benchmark_file": None if benchmark is None else _content(benchmark),
+        _FILES: _contents(None if served is None else served.recipe, benchmark),
     }
 
 
 def _agents(stages: Stages) -> Iterator[tuple[Job, dict[str, Any]]]:
     for key, agent in stages.comparison.agents.items():
         job = Job(stages.layout.output / "plans" / key, f"the agent {key} of a comparison")
-        file = agent.recipe or agent.agent
-        content = {} if file is None else {"file": _content(file)}
-        yield job, agent.model_dump(mode="json", exclude=_SHOWN) | content
+        files = {_FILES: _contents(agent.recipe, agent.agent)}
+        yield job, agent.model_dump(mode="json", exclude=_SHOWN) | files
 
 
-def _content(path: Path) -> dict[str, Any]:
-    return read_mapping(find_shipped(path), ComparisonError)
+def _contents(*paths: Path | None) -> dict[str, dict[str, Any]]:
+    """The content of files, by their path, without where and how a server is asked: it may change between commands."""
+    found = {str(path): read_mapping(find_shipped(path), ComparisonError) for path in paths if path is not None}
+    return {
+        path: {key: value for key, value in content.items() if key not in OF_THE_SERVER}
+        for path, content in found.items()
+    }

@@ -39,6 +39,7 @@ def compare(stages: Stages, console: Console) -> dict[str, Any]:
         for number, (stage, needs) in enumerate(all_stages, 1):
             if records.is_done(stage) or not all(map(records.is_done, needs)):
                 continue
+            plan.verify(stages)  # a stage reads files that may have been edited while others ran
             runner.run(stage, f"[{number}/{len(all_stages)}] ")
         return _write_results(stages, all_stages, records, console)
 

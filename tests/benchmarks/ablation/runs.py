@@ -29,7 +29,7 @@ from vlm_agent.training.run_folder.layout import FINISHED
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = "seconds.json"
-PROCESSOR_SECONDS = "processor_seconds.json"
+CPU_SECONDS = "cpu_seconds.json"
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ class Run:
         return self._known_seconds(SECONDS)
 
     @property
-    def processor_seconds(self) -> dict[str, float]:
-        """The same of the processor, which other work on the machine does not change much."""
-        return self._known_seconds(PROCESSOR_SECONDS)
+    def cpu_seconds(self) -> dict[str, float]:
+        """CPU time of each finished stage, which other work on the machine changes less."""
+        return self._known_seconds(CPU_SECONDS)
 
     def _known_seconds(self, name: str) -> dict[str, float]:
         path = self.folder / name
@@ -115,7 +115,7 @@ class Run:
         self.complete_files()
         metrics = {name: pruned(scores, self.kept) for name, scores in self.metrics.items()}
         derived = {name: compute(self) for name, compute in self.derived.items()}
-        seconds = {"seconds": self.seconds, "processor_seconds": self.processor_seconds}
+        seconds = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
         self.records.add(self.key, {"metrics": metrics, **seconds} | derived)
 
     def complete_files(self) -> None:
@@ -160,12 +160,12 @@ class Run:
         return content["runs"]
 
     def _timed(self, stage: str, *words) -> None:
-        start, of_processor = time.monotonic(), processor_seconds_of_children()
+        start, of_cpu = time.monotonic(), cpu_seconds_of_children()
         try:
             command(*words)
         finally:
             self._add_seconds(SECONDS, stage, time.monotonic() - start)
-            self._add_seconds(PROCESSOR_SECONDS, stage, processor_seconds_of_children() - of_processor)
+            self._add_seconds(CPU_SECONDS, stage, cpu_seconds_of_children() - of_cpu)
 
     def _add_seconds(self, name: str, stage: str, seconds: float) -> None:
         known = self._known_seconds(name)
@@ -217,7 +217,7 @@ def stored_features(data: Path, recipe: Path, form: str) -> Path:
     return output
 
 
-def processor_seconds_of_children() -> float:
+def cpu_seconds_of_children() -> float:
     """Of the finished child processes, and of theirs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

@@ -28,7 +28,7 @@ COSTS = {"tokens read": ("cost", "tokens_read"), "tokens written": ("cost", "tok
 """Of an episode; what a step reads is counted whole, whether a decoder has it in its cache or not."""
 
 FIGURES = SCORES | COSTS
-SECONDS = "processor seconds an episode"
+SECONDS = "CPU seconds an episode"
 BASELINES = (MOST_FREQUENT, CEILING)
 """Without a model, so equal for all runs."""
 
@@ -41,10 +41,10 @@ SHARES = ("gold", "predicted", "official", "strict")
 def figures_of(run: Run) -> dict[str, float | None]:
     """The figures of a finished run, and minutes of training. The seconds of an episode are of the whole evaluation in
     batches, start-up and report included, by the number of passes."""
-    seconds, passes = run.processor_seconds, 1 + len(run.controls or ())
+    seconds, passes = run.cpu_seconds, 1 + len(run.controls or ())
     known: dict[str, float | None] = dict(run.figure(MEMORY_SCORES)) if MEMORY_SCORES in run.derived else {}
     if "training" in seconds:
-        known["training, processor min"] = round(seconds["training"] / 60, 2)
+        known["training, CPU min"] = round(seconds["training"] / 60, 2)
     if "evaluation" in seconds:
         known[SECONDS] = round(seconds["evaluation"] / (passes * run.limit), 2)
     return row_of(run.metrics[AGENT], FIGURES) | known

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ablation.runs import processor_seconds_of_children
+from ablation.runs import cpu_seconds_of_children
 from rich.console import Console
 
 from served_modes.modes import CHATS, MODES, SMOLLM2, agent_of
@@ -43,7 +43,7 @@ class Work:
             return True
         number = [one.name for _, one in self.todo].index(stage.name) + 1
         about = f"[{number}/{len(self.todo)}, about {self.seconds_left() / 60:.0f} min left] "
-        before = processor_seconds_of_children()
+        before = cpu_seconds_of_children()
         try:
             # A runner each, so that every stage has a server, and a log of it, of its own.
             with Runner(stages, records, self.console) as runner, records.locked(stage, self._say):
@@ -52,12 +52,12 @@ class Work:
                     if status:
                         self.failed[stage.name] = records.why_not_done(stage)
         finally:
-            self._add_processor_seconds(stage, processor_seconds_of_children() - before)
+            self._add_cpu_seconds(stage, cpu_seconds_of_children() - before)
         return records.is_done(stage)
 
-    def _add_processor_seconds(self, stage: Stage, seconds: float) -> None:
+    def _add_cpu_seconds(self, stage: Stage, seconds: float) -> None:
         if seconds:
-            path = processor_log(self.options.output, stage)
+            path = cpu_log(self.options.output, stage)
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a", encoding="utf-8") as file:
                 file.write(f"{seconds:.1f}\n")
@@ -90,9 +90,9 @@ class Work:
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def processor_log(output: Path, stage: Stage) -> Path:
-    """A line for each start of a stage: processor seconds of its command and its server."""
-    return output / "logs" / f"{stage.name}.processor_seconds"
+def cpu_log(output: Path, stage: Stage) -> Path:
+    """A line for each start of a stage that was not killed: CPU seconds of its command and its server."""
+    return output / "logs" / f"{stage.name}.cpu_seconds"
 
 
 def kind_of(stage: Stage) -> str:

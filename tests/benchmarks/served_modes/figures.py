@@ -26,9 +26,9 @@ _KEPT = [(scorer, row) for scorer in SCORERS for row in ("overall", *SUBSETS, "m
 Row = Mapping[str, Any]
 
 
-def offline_row(folder: Path, server_log: Path, processor_log: Path) -> dict[str, Any]:
-    """Scores, costs and answers of an evaluation; `server`: what its server logged. `processor seconds`: of evaluation
-    and server, their start included."""
+def offline_row(folder: Path, server_log: Path, cpu_log: Path) -> dict[str, Any]:
+    """Scores, costs and answers of an evaluation; `server`: what its server logged. `cpu seconds`: of evaluation and
+    server, their start included; without those of a command that was killed."""
     scores = read_metrics(folder)[AGENT]
     about, seconds = scores["about"], request_seconds(server_log)
     episodes, steps = (scores["official"]["overall"][name] for name in ("episodes", "steps"))
@@ -43,8 +43,13 @@ def offline_row(folder: Path, server_log: Path, processor_log: Path) -> dict[str
             "references": about.get("references"),
         },
         "server": {"requests": len(seconds), "seconds": round(sum(seconds), 3)},
-        "processor seconds": sum(map(float, processor_log.read_text(encoding="utf-8").split())),
+        "cpu seconds": _cpu_seconds(cpu_log),
     }
+
+
+def _cpu_seconds(log: Path) -> float | None:
+    """None where a kill came after the stage and before its seconds."""
+    return sum(map(float, log.read_text(encoding="utf-8").split())) if log.is_file() else None
 
 
 def online_row(folder: Path) -> dict[str, Any]:
@@ -135,7 +140,7 @@ def costs(name: str, row: Row) -> dict[str, Any]:
         "seconds": _number(cost.get("seconds"), ".1f"),
         "server's requests": _number(_server(row, "requests"), ".1f"),
         "server's seconds": _number(_server(row, "seconds"), ".1f"),
-        "processor seconds": _number(row["processor seconds"] / row["episodes"], ".1f"),
+        "CPU seconds": _number(None if row["cpu seconds"] is None else row["cpu seconds"] / row["episodes"], ".1f"),
         "steps": row["steps"],
         **{answer: answers[answer] for answer in ("repaired", "unread", "failed")},
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ablation.runs import ROOT, recipe_digest
+from planner_chats import REACT
 
 from vlm_agent.agents.dynamic_planning.prompts import EXAMPLES, PROMPTS
 from vlm_agent.comparison.settings import SERVED, Comparison, Contestant
@@ -33,7 +34,6 @@ class Mode:
     settings: tuple[tuple[str, Any], ...] = ()
 
 
-REACT = {f"react_{rounds}": rounds for rounds in (0, 1, 2, 4, "all")}
 MODES = {
     NONE: Mode("none (NP)", "planner_none"),
     "few_shot": Mode("few_shot, 4", "planner_few_shot", 1.2),
@@ -102,8 +102,8 @@ def _contestant(mode: Mode, key: str, options: Namespace) -> Contestant:
 
 
 def chats_stage(stages: Stages, options: Namespace) -> Stage:
-    """`planner_chats.py`, in place of a stage of chats for each mode: as many chats of each, so that the figures do not
-    compare how much of a mode the model has learned."""
+    """`planner_chats.py`, in place of a stage of chats for each mode. All modes have the same number, so that figures
+    do not compare how much of a mode the model has learned."""
     folder = stages.layout.of("chats", SERVED, 0)
     words = ("--shards", stages.layout.shards, "--limit", stages.sizes.chats, "--output", folder)
     words = (*words, "--per-mode", options.chats_per_mode, "--encoder", options.encoder)

@@ -28,7 +28,6 @@ from vlm_agent.training.run_folder.layout import FINISHED
 
 RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
 AGENT = ROOT / "eval/agents/vision_tasker_html.yaml"
-PROMPTS = sorted((ROOT / "vlm_agent/agents/vision_tasker").glob("prompts_*.yaml"))
 SHARE = 0.5
 """Of episodes whose prompts have a demonstration."""
 

@@ -13,6 +13,7 @@ from questions.truth import Truth
 from questions.views import View, in_html, in_words
 
 from three_inputs.data import SIZE, make_chats, make_data, read_texts, readers_of
+from vlm_agent.agents.vision_tasker.prompts import PROMPTS
 from vlm_agent.comparison.evaluated import read_online
 from vlm_agent.errors import UserError
 from vlm_agent.files import atomic_write, sha256_of
@@ -26,7 +27,6 @@ RECIPE = ROOT / "recipes/comparison/text_chats_tiny.yaml"
 STEPS = 800
 
 AGENTS = ROOT / "eval/agents"
-PROMPTS = sorted((ROOT / "vlm_agent/agents/vision_tasker").glob("prompts_*.yaml"))
 
 MAX_TOKENS = 48
 """Of a reply; the longest that is taught has about 30."""
@@ -112,7 +112,7 @@ def run_of(name: str, seed: int, options: Namespace) -> InputRun:
     steps = STEPS if options.steps is None else options.steps
     keys = {"training.steps": str(steps), "training.save_steps": str(max(1, steps // 8))}
     shown = INPUTS[name]
-    sources = sha256_of([AGENTS / shown.agent, *PROMPTS])[:8]
+    sources = sha256_of([AGENTS / shown.agent, *PROMPTS.values()])[:8]
     folder = f"{folder_name(name)}_{options.episodes}_{recipe_digest(RECIPE, keys)}_{sources}"
     return InputRun(
         name,

@@ -96,7 +96,7 @@ def test_an_answer_is_recorded_and_waiting_sleeps_and_neither_sends_anything(pho
 
 @pytest.mark.parametrize("name", ["No Such App", "", "mail; reboot", "$(reboot)", "org.mail/.Home -n x", "'"])
 def test_an_app_that_the_phone_lacks_is_refused_and_its_name_never_sent(phone, served, name):
-    with pytest.raises(UnknownAppError, match=r"org\.mail"):
+    with pytest.raises(UnknownAppError, match=r"of its 32 apps the nearest are (org\.\w+, ){4}org\.\w+$"):
         phone.perform(Action.open_app(name))
     assert not served.handset.actions
     assert not any(words[0] in ("am", "reboot") for words in served.handset.commands)
@@ -134,6 +134,11 @@ def test_the_list_of_launcher_activities_is_read_as_android_prints_it():
 )
 def test_an_app_is_found_by_its_name_or_package(name, package):
     assert find_component(name, COMPONENTS).partition("/")[0] == package
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_apps():
+    with pytest.raises(UnknownAppError, match=r"'Gmial'; of its 8 apps the nearest are .*com\.google\.android\.gm"):
+        find_component("Gmial", COMPONENTS)
 
 
 def test_a_phone_that_lists_no_app_is_a_fault_of_the_phone():
@@ -209,6 +214,16 @@ def test_a_failure_on_the_phone_is_an_error_with_its_output(phone, served, statu
     served._shell._commands["input"] = lambda _: failure("java.lang.SecurityException: INJECT_EVENTS", status)
     with pytest.raises(RefusedError, match="INJECT_EVENTS"):
         phone.perform(Action.tap(0.5, 0.5))
+
+
+def test_a_typed_text_is_not_in_the_message_of_a_failure(phone, served):
+    phone.screenshot()
+    served._shell._commands["am"] = lambda _: failure("java.lang.SecurityException: denied", 255)
+    with pytest.raises(RefusedError) as refused:
+        phone.perform(Action.type_text("correct horse"))
+    assert str(refused.value) == (
+        "the phone failed at `am broadcast` with status 255: java.lang.SecurityException: denied"
+    )
 
 
 class Changing:

@@ -15,6 +15,7 @@ from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.devices.errors import DeviceError
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online import AGENT, AT_ONCE, EXPERT, evaluate_online
@@ -226,6 +227,9 @@ def test_larger_renderings_show_the_same_phones_and_are_another_evaluation(tmp_p
     assert content["runs"][EXPERT]["overall"]["success"] == plain["runs"][EXPERT]["overall"]["success"] == 100
     with pytest.raises(DatasetError, match="scale"):
         evaluate(tmp_path / "out", tasks=1)
+    with pytest.raises(DeviceError, match="scale is 9; it must be from 1 to 8"):
+        evaluate(tmp_path / "refused", tasks=1, scale=9)
+    assert not (tmp_path / "refused").exists()
 
 
 def test_a_folder_with_other_files_is_not_changed(tmp_path):

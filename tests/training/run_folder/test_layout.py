@@ -1,11 +1,15 @@
 """The recipe in a run folder states what the run was trained with."""
 
+from io import StringIO
+
 import pytest
 from helpers import tiny
+from rich.console import Console
 
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder import layout
 from vlm_agent.training.run_folder.layout import claim, refuse_other_runs, with_precision
+from vlm_agent.training.train import train
 
 
 def recipe_of(run, bf16) -> Recipe:
@@ -40,3 +44,14 @@ def test_a_run_of_an_earlier_version_which_recorded_auto_resumes(tmp_path):
     resumed = with_precision(recipe_of(run, "auto"), run)
     refuse_other_runs(run, resumed)
     assert resumed.training.bf16 == "auto"
+
+
+def test_training_records_the_precision_that_it_chose(tmp_path, monkeypatch):
+    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode()])
+    content = tiny.recipe(shards, tmp_path / "run")
+    recipe = Recipe(**content | {"training": content["training"] | {"bf16": "auto"}})
+    monkeypatch.setattr(layout, "has_bf16", lambda: True)
+    train(recipe, Console(file=StringIO()))
+    assert read_recipe(tmp_path / "run/recipe.yaml").training.bf16 is True
+    monkeypatch.setattr(layout, "has_bf16", lambda: False)
+    train(recipe, Console(file=StringIO()))  # finished, and still of the same recipe

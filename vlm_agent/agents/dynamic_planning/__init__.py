@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -150,8 +151,10 @@ class DynamicPlanningSettings(PromptedSettings):
         their first screens. Raises ReferencesError where these have none."""
         from vlm_agent.agents.dynamic_planning.lessons import lessons_of
 
-        without = self.model_copy(update={"plans": None})
-        return lessons_of(without.load(), episodes, reflects=self.feedback is not None)
+        agent = self.model_copy(update={"plans": None, "references": None}).load()
+        if self.references is not None:
+            agent = replace(agent, references=self.references.load(None))
+        return lessons_of(agent, episodes, reflects=self.feedback is not None)
 
     def load(self) -> "DynamicPlanningAgent":
         from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent

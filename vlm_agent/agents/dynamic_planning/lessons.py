@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.agent import Turn
+from vlm_agent.agents.dynamic_planning.reading import read_description
 from vlm_agent.agents.lessons import Lesson, lesson
 from vlm_agent.agents.llm.prompted import Replies
 from vlm_agent.agents.llm.prompts import numbered_lines
+from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.episodes import Episode, Step, recorded_screen
 from vlm_agent.errors import DatasetError
 from vlm_agent.sentences.html import one_line
@@ -124,8 +126,19 @@ def _play(agent: "DynamicPlanningAgent", replies: KnownReplies, episode: Episode
 
 
 def _captions(agent: "DynamicPlanningAgent", episode: Episode) -> list[str]:
-    """Of the references of an episode, in their order."""
+    """Of the references of an episode, in their order. Raises DatasetError for a description that the agent would not
+    accept as a caption, and ask for once more."""
     if agent.references is None:
         return []
     source = agent.references.source
-    return [source.description(one.number) for one in agent.references.nearest(episode.goal, episode.id)]
+    found = []
+    for one in agent.references.nearest(episode.goal, episode.id):
+        text = source.description(one.number)
+        try:
+            read_description(text)
+        except UnreadReplyError as error:
+            raise DatasetError(
+                f"the description of the first screen of episode {one.id} is no caption: {error}"
+            ) from None
+        found.append(text)
+    return found

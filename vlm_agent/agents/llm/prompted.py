@@ -16,6 +16,11 @@ from vlm_agent.agents.llm.cost import Expense, estimated_tokens
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
 
+OF_THE_SERVER = frozenset(
+    ("endpoint", "concurrency", "timeout", "attempts", "calls", "price", "max_cost", "requests_per_minute")
+)
+"""Settings of a prompted agent that decide where and how a server is asked, and no answer."""
+
 
 class PromptedSettings(AgentSettings, CallLimits):
     """`endpoint`: base URL such as http://localhost:8000/v1. `model`: the name of the model on that server. The API key

@@ -166,13 +166,14 @@ def _masked(content: Any, secrets: Secrets, is_text: bool = False) -> Any:
 
 
 def _masked_line(content: Any, secrets: Secrets, hidden: dict[int, str]) -> Any:
-    """A line of the trace. In the line of a step that typed a secret, also a short piece of it is masked."""
+    """A line of the trace. In the lines of a step that typed a secret, also a short piece of it is masked."""
     masked = _masked(content, secrets)
-    number = masked.get("step") if isinstance(masked, dict) else None
+    number = masked.get("step", masked.get("of")) if isinstance(masked, dict) else None
     if number not in hidden:
         return masked
-    action = masked["action"] | {"text": MASK}
-    return _masked(masked | {"action": action}, Secrets([hidden[number]]))
+    if "action" in masked:
+        masked |= {"action": masked["action"] | {"text": MASK}}
+    return _masked(masked, Secrets([hidden[number]]))
 
 
 def _masked_file(path: Path, text: str, secrets: Secrets, hidden: dict[int, str]) -> str:

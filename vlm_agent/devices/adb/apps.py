@@ -7,6 +7,7 @@ app's name.
 
 import re
 from collections.abc import Callable, Iterable
+from difflib import SequenceMatcher
 
 from vlm_agent.devices.adb.commands import Words
 from vlm_agent.devices.errors import RefusedError, UnknownAppError
@@ -47,6 +48,10 @@ def read_packages(listing: str) -> tuple[str, ...]:
     return tuple(_PACKAGE.findall(listing))
 
 
+_NEAREST = 5
+_LONGEST_NAME = 100
+
+
 def find_component(name: str, components: Iterable[str]) -> str:
     """The launcher activity of the app with this name (or package).
 
@@ -75,9 +80,17 @@ def find_component(name: str, components: Iterable[str]) -> str:
         if matches:
             packages_text = ", ".join(sorted(matches))
             raise UnknownAppError(f"{name!r} matches several apps; use the package of one: {packages_text}")
+    found = sorted(set(packages.values()))
+    near = sorted(found, key=lambda package: -_likeness(plain, package))[:_NEAREST]
     raise UnknownAppError(
-        f"no app on the phone has the name {name!r}; its apps are {', '.join(sorted(set(packages.values())))}"
+        f"no app on the phone has the name {name[:_LONGEST_NAME]!r}; of its {len(found)} apps the nearest are "
+        f"{', '.join(near)}"
     )
+
+
+def _likeness(plain: str, package: str) -> float:
+    """The largest similarity of a name to a segment of a package."""
+    return max(SequenceMatcher(None, plain, _plain(segment)).ratio() for segment in package.split("."))
 
 
 def _plain(name: str) -> str:

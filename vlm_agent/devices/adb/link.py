@@ -204,4 +204,5 @@ def _output_of(line: str, answer: Answer) -> bytes:
 
 
 def _short(line: str) -> str:
-    return line if len(line) <= 80 else line[:77] + "…"
+    """The command without its arguments: a typed text, which may be a password, does not belong into messages."""
+    return " ".join(line.split()[:2])

@@ -59,6 +59,12 @@ MAX_SCALE = 8
 """Of the default size, a screen of 3,584 × 1,664 pixels."""
 
 
+def check_scale(scale: int) -> None:
+    """Raises DeviceError for another scale than 1 to `MAX_SCALE`."""
+    if not 1 <= scale <= MAX_SCALE:
+        raise DeviceError(f"scale is {scale}; it must be from 1 to {MAX_SCALE}")
+
+
 class SimulatedPhone:
     """A deterministic Android phone: the same seed and actions give the same pixels.
 
@@ -73,8 +79,7 @@ class SimulatedPhone:
     ) -> None:
         if min(size) < 64:
             raise DeviceError(f"size is {size}; height and width must be 64 pixels or more")
-        if not 1 <= scale <= MAX_SCALE:
-            raise DeviceError(f"scale is {scale}; it must be from 1 to {MAX_SCALE}")
+        check_scale(scale)
         self.seed = seed
         self.size = (size[0], size[1])
         self.scale = scale

@@ -22,6 +22,7 @@ from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.checked_json import write_checked
 from vlm_agent.console import Progress
 from vlm_agent.datasets.simulate import SIZE
+from vlm_agent.devices.simulated_phone.phone import check_scale
 from vlm_agent.episodes import Action, Episode
 from vlm_agent.evaluation.identity import (
     AGENT,
@@ -93,8 +94,9 @@ def evaluate_online(
     of the size, as by `simulate --scale`.
 
     Returns the content of `online.json`: {"about", "runs", "tasks"}. Raises DatasetError if `output` holds something
-    else.
+    else, DeviceError for a scale that phones do not have.
     """
+    check_scale(scale)
     runs = [AGENT, *controls_of(settings.text_inputs, controls), *BASELINES]
     identity = {
         "version": VERSION,

@@ -60,8 +60,8 @@ class ReferenceSettings(Section):
         digest = self._source().digest()
         return {"source": source, "content": digest, "encoder": encoder_digest(self.encoder), "count": self.count}
 
-    def load(self, folder: Path) -> "References[ReferenceSource]":
-        """`folder`: where the vectors of goals are kept."""
+    def load(self, folder: Path | None) -> "References[ReferenceSource]":
+        """`folder`: where the vectors of goals are kept; None: nowhere."""
         from vlm_agent.agents.llm.references.encoder import SentenceEncoder, encoder_digest
         from vlm_agent.agents.llm.references.nearest import References
 
