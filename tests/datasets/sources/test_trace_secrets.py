@@ -13,6 +13,7 @@ from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, TraceStep, read_trace
+from vlm_agent.devices.errors import RefusedError
 from vlm_agent.episodes import Action, UiElement
 from vlm_agent.texts.secrets import MASK
 
@@ -161,6 +162,19 @@ def test_short_pieces_of_a_password_are_masked_in_their_own_steps(tmp_path):
     assert [form in written for form in (b"abc", b"def", b'"gh"')] == [False] * 3
     steps = read_trace(tmp_path / "t").steps
     assert [step.action.text for step in steps if step.action.text] == [MASK] * 3
+
+
+def test_a_short_piece_of_a_password_is_masked_in_the_reason_of_its_failure(tmp_path):
+    class Refusing(Form):
+        def perform(self, action: Action) -> None:
+            if action.text == "gh":
+                raise RefusedError("the phone does not type 'gh'")
+            super().perform(action)
+
+    pieces = [Action.type_text(piece) for piece in ("abc", "def", "gh")]
+    with pytest.raises(RefusedError):
+        run(tmp_path / "t", Refusing("Email", "Password"), tap(1), *pieces, goal="log in")
+    assert read_trace(tmp_path / "t").steps[-1].message == f"the phone does not type '{MASK}'"
 
 
 def test_a_field_that_shows_its_password_is_still_one_after_another_tap(tmp_path):
