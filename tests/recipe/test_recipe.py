@@ -7,6 +7,7 @@ from helpers import tiny, tiny_qwen
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import SENTENCES
+from vlm_agent.recipe.model import WordTokenizer
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
 from vlm_agent.training.loop.arguments import arguments
@@ -359,3 +360,10 @@ def test_an_encoder_decoder_trains_in_full_and_is_saved_with_its_features(path, 
 )
 def test_keys_that_do_not_apply_to_an_encoder_decoder_are_refused(path, encoder_decoder, overrides, message):
     assert message in problem(path, **overrides)
+
+
+def test_a_word_tokenizer_without_leading_spaces_is_that_of_an_earlier_version():
+    assert WordTokenizer(vocabulary=9).model_dump() == {"vocabulary": 9}
+    content = WordTokenizer(vocabulary=9, leading_spaces=True).model_dump()
+    assert content == {"vocabulary": 9, "leading_spaces": True}
+    assert WordTokenizer(**content).leading_spaces
