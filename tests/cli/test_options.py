@@ -89,7 +89,7 @@ MODES = {
         mode(f"--checkpoint r --shards s --output y {PARTS}", SCORING, "benchmark"),
         mode(
             "--online --checkpoint r --output y",
-            f"tasks seed size long_screens workers no_controls controls elements {OF_AGENT} {COST}",
+            f"tasks seed size scale long_screens workers no_controls controls elements {OF_AGENT} {COST}",
         ),
         mode("--finish --output y"),
     ],
