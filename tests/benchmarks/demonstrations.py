@@ -18,10 +18,9 @@ No goal of the settings is both trained on and tested.
 
 Per phone and arm: `progress`, the share of the expert's steps that the agent did in their order, which is the main
 measure, because a tiny model seldom solves a task; `success` and `reached` as in `vlm-agent evaluate --online`; `shown
-its own`, whether the nearest demonstration is that of the task. The
-differences are paired over tasks, with bootstrap intervals and McNemar's exact test. On the phones on which the tasks
-were chosen because they failed, `without` has no success by definition: there the difference of a demonstration is
-that of the own to the unrelated one.
+its own`, whether the nearest demonstration is that of the task. The differences are paired over tasks, with bootstrap
+intervals and McNemar's exact test. On the phones on which the tasks were chosen because they failed, `without` has no
+success by definition: there, compare the own demonstration with the unrelated one.
 
 Every stage resumes after a kill and prints the time left; the figures of a phone are also in --records. A folder holds
 one set of sizes. Prints tables, writes --output/demonstrations.json; the last line of output is JSON.

@@ -29,6 +29,7 @@ import torch
 from ablation.data import make_data
 from ablation.figures import STUDENT, summary, write
 from ablation.runs import (
+    CPU_SECONDS,
     ROOT,
     about,
     add_options,
@@ -96,7 +97,7 @@ def main() -> None:
 def figures_of(arm: str, seed: int, steps: int, options: argparse.Namespace) -> dict[str, float]:
     keys = {"training.steps": str(steps), "training.save_steps": str(steps)} | ARMS[arm]
     folder = options.output / f"{folder_name(arm)}_{recipe_digest(RECIPE, keys)}" / str(seed)
-    seconds = folder / "seconds.json"
+    seconds = folder / CPU_SECONDS
     if not (folder / "run" / FINISHED).is_file() or not seconds.is_file():
         before = cpu_seconds_of_children()
         words = ("--data.chats", chats_of(options.data, "train"), "--output", folder / "run", "--seed", seed)

@@ -36,26 +36,29 @@ def job_of(stages: Stages) -> Job:
 def write_or_verify(stages: Stages) -> None:
     """Raises DatasetError if the folder holds another comparison, or an agent of the same key with other settings; then
     nothing is written, for no agent. Raises ComparisonError for a recipe or an agent file that cannot be read."""
-    verify(stages)
-    for job, plan in _jobs(stages):
+    for job, plan in _verified(stages):
         if not job.plan_path.exists():
             job.write_or_verify_plan(plan)
 
 
 def verify(stages: Stages) -> None:
     """Like `write_or_verify`, and writes nothing."""
-    job_of(stages).check_folder()
-    for job, plan in _jobs(stages):
-        if job.plan_path.exists():
-            job.write_or_verify_plan(plan, _differences)
+    _verified(stages)
+
+
+def _verified(stages: Stages) -> list[tuple[Job, dict[str, Any]]]:
+    """The plans of this comparison, which reads its files once; those in the folder agree with them."""
+    job = job_of(stages)
+    job.check_folder()
+    jobs = [(job, _plan(stages)), *_agents(stages)]
+    for one, plan in jobs:
+        if one.plan_path.exists():
+            one.write_or_verify_plan(plan, _differences)
+    return jobs
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return differences(before, now if _FILES in before else {key: now[key] for key in now if key != _FILES})
-
-
-def _jobs(stages: Stages) -> list[tuple[Job, dict[str, Any]]]:
-    return [(job_of(stages), _plan(stages)), *_agents(stages)]
 
 
 def _plan(stages: Stages) -> dict[str, Any]:
