@@ -14,7 +14,7 @@ from torch import nn
 from transformers import PreTrainedModel, TrainingArguments, set_seed
 from transformers.trainer_callback import PrinterCallback
 
-from vlm_agent.errors import Stopped
+from vlm_agent.errors import Stopped, TrainingError
 from vlm_agent.models.build import build, record_features, save
 from vlm_agent.models.cost import TrainingFlops, UnknownCostError
 from vlm_agent.models.family import family_of
@@ -75,6 +75,7 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
     data = data_module_of(recipe)
     stream, validation = data.stream(), make_validation(data)
     training_args = arguments(recipe, run, data.steps)
+    refuse_unlike_precisions(training_args.bf16)
 
     # The model: base weights, then adapters on the parts that train.
     set_seed(recipe.seed)
@@ -122,6 +123,15 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
 def is_first_rank() -> bool:
     """Whether this process writes the run folder. Known from the launcher, before the ranks are connected."""
     return os.environ.get("RANK", "0") == "0"
+
+
+def refuse_unlike_precisions(bf16: bool) -> None:
+    """Raises TrainingError where `training.bf16: auto` chose bfloat16 on some ranks only: they would average gradients
+    of unlike models. A collective."""
+    if not ranks.agree(int(bf16)):
+        raise TrainingError(
+            "training.bf16: auto chose bfloat16 on some nodes and float32 on others; set it to true or false"
+        )
 
 
 def make_validation(data: DataModule) -> Validation | None:

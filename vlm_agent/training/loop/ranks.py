@@ -71,6 +71,11 @@ def highest(value: int) -> int:
     return int(tensor)
 
 
+def agree(value: int) -> bool:
+    """Whether all ranks have the same value."""
+    return highest(value) == -highest(-value)
+
+
 def from_rank_0(value: Value) -> Value:
     """The value of rank 0, on every rank; any object that can be pickled."""
     if not _is_distributed():
