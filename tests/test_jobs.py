@@ -1,6 +1,7 @@
 """A job's folder is resumed by the same command only, and held by one process at a time."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,31 @@ def test_a_folder_of_something_else_is_refused(job):
         Job(job.folder / "thesis.tex", "an experiment").check_folder()
     with pytest.raises(DatasetError, match=r"does not hold an experiment: .*plan\.json is missing"):
         job.read_plan()
+
+
+def test_a_plan_of_another_command_is_neither_damaged_nor_compared(tmp_path):
+    """Both commands may name their plan plan.json; the remedy must not be to remove the other one's results."""
+    with_identity = Job(tmp_path / "evaluation", "an evaluation", identity_key="described")
+    with_identity.write_or_verify_plan({"described": {"seed": 1}, "given": {}})
+    whole = Job(tmp_path / "comparison", "a comparison")
+    whole.write_or_verify_plan({"agents": ["a"], "quick": False})
+    for job, folder, plan in (
+        (with_identity, whole.folder, {"described": {"seed": 1}, "given": {}}),
+        (whole, with_identity.folder, {"agents": ["a"], "quick": False}),
+    ):
+        foreign = replace(job, folder=folder)
+        with pytest.raises(DatasetError, match=f"does not hold {job.noun}.* is of another command; choose another"):
+            foreign.write_or_verify_plan(plan)
+    with pytest.raises(DatasetError, match="is of another command"):
+        replace(with_identity, folder=whole.folder).read_plan()
+
+
+def test_a_long_value_is_cut_in_the_message(job):
+    job.write_or_verify_plan({"decides": {"ids": list(range(10_000))}})
+    with pytest.raises(DatasetError) as error:
+        job.write_or_verify_plan({"decides": {"ids": []}})
+    assert len(str(error.value)) < 1000
+    assert "58,890 characters), and is []" in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", json.dumps({"decides": 3})])

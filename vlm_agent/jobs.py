@@ -26,7 +26,16 @@ def differences(before: object, now: object, name: str = "") -> list[str]:
             for key in dict.fromkeys((*before, *now))
             for line in differences(before.get(key), now.get(key), f"{name}.{key}".lstrip("."))
         ]
-    return [] if before == now else [f"{name} was {json.dumps(before)}, and is {json.dumps(now)}"]
+    return [] if before == now else [f"{name} was {_shortened(before)}, and is {_shortened(now)}"]
+
+
+_LONGEST = 200
+
+
+def _shortened(value: object) -> str:
+    """As JSON; a long value, such as a list of episode ids, is cut."""
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
 
 @dataclass(frozen=True)
@@ -80,13 +89,16 @@ class Job:
     def write_or_verify_plan(self, plan: dict, compare: Callable[[dict, dict], list[str]] = differences) -> None:
         """Writes the plan, or checks that the one in the folder decides the same output.
 
-        Raises DatasetError as `check_folder` does, and where `compare` (plan in the folder, this plan) returns lines.
+        Raises DatasetError as `check_folder` does, where the plan is of another command, and where `compare` (plan in
+        the folder, this plan) returns lines.
         """
         self.check_folder()
         if not self.plan_path.exists():
             write_checked(self.plan_path, plan)
             return
         before = self.read_plan()
+        if plan and before.keys().isdisjoint(plan):
+            raise self._foreign()
         with self.parsing_plan():
             changed = compare(self._identity(before), self._identity(plan))
         if changed:
@@ -96,10 +108,12 @@ class Job:
             )
 
     def read_plan(self) -> dict:
-        """The plan in the folder. Raises DatasetError where it is missing or damaged."""
+        """The plan in the folder. Raises DatasetError where it is missing, damaged, or of another command."""
         if not self.plan_path.is_file():
             raise DatasetError(f"{self.folder} does not hold {self.noun}: {self.plan_path} is missing")
         plan = read_checked(self.plan_path, self._remedy, dict[str, Any])
+        if plan and self.identity_key is not None and self.identity_key not in plan:
+            raise self._foreign()
         if not isinstance(self._identity(plan), dict):
             raise DatasetError(f"{self.plan_path} is damaged; {self._remedy}")
         return plan
@@ -107,6 +121,11 @@ class Job:
     def parsing_plan(self) -> AbstractContextManager[None]:
         """A block that parses the plan (`checked_json.parsing`)."""
         return parsing(self.plan_path, self._remedy)
+
+    def _foreign(self) -> DatasetError:
+        return DatasetError(
+            f"{self.folder} does not hold {self.noun}: {self.plan_path} is of another command; choose another folder"
+        )
 
     @property
     def _remedy(self) -> str:

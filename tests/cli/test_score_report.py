@@ -1,5 +1,6 @@
 """`vlm-agent score --report`: a page about predictions and the changes between two runs, without a model."""
 
+import json
 import re
 import shutil
 from collections import Counter
@@ -9,6 +10,7 @@ from helpers import tiny
 from helpers.chat_server import Reply, serving
 
 from vlm_agent.cli import FAILED, OK, USAGE, main
+from vlm_agent.cli.score import names_of
 from vlm_agent.evaluation.predictions import predictions_for, write_predictions
 from vlm_agent.evaluation.scoring import dialects
 
@@ -42,15 +44,18 @@ def test_the_page_has_the_scores_and_the_requested_number_of_episodes(folder, ca
     assert "By the five points scorer" in html
 
 
+def became_right(html):
+    return html.partition('id="wrong_to_right"')[2].partition("</section>")[0]
+
+
 def test_against_another_run_it_shows_what_flipped(folder):
     page = folder / "page.html"
     against = folder / "epoch_1" / "predictions.parquet"
     assert main(arguments(folder, "--against", against, "--report", page, "--shards", folder / "shards")) == OK
     html = page.read_text(encoding="utf-8")
     assert "3 steps in 3 episodes became right" in html
-    flips = html.partition("Wrong before, right now")[2]
-    assert flips.count("<figure ") == 3
-    assert "epoch 1" in html
+    assert became_right(html).count("<figure ") == 3
+    assert "epoch_1 (predictions)" in html
     assert str(against) in html
 
 
@@ -60,7 +65,8 @@ def test_the_page_shows_the_requested_number_of_steps_that_changed(folder):
     assert main(arguments(folder, *options)) == OK
     html = page.read_text(encoding="utf-8")
     assert "3 steps in 3 episodes became right" in html
-    assert html.partition("Wrong before, right now")[2].count("<figure ") == 2
+    assert "Wrong before, right now: 2 of 3 steps" in html
+    assert became_right(html).count("<figure ") == 2
 
 
 def test_scores_comparison_and_page_judge_each_step_once_per_scorer(folder, monkeypatch):
@@ -124,6 +130,50 @@ def test_runs_of_one_name_have_the_names_of_their_folders_as_well(folder, served
     html = page.read_text(encoding="utf-8")
     assert "served (served model)" in html
     assert "copy (served model)" in html
+
+
+def test_runs_of_folders_of_one_name_have_what_distinguishes_them(tmp_path):
+    """RUN/SEED/evaluation is the usual place."""
+    of = [tmp_path / run / seed / "evaluation" / "predictions.parquet" for run, seed in (("a_1", "0"), ("b_1", "0"))]
+    assert names_of(of, ["trained", "trained"]) == ["a_1 (trained)", "b_1 (trained)"]
+    seeds = [tmp_path / "a_1" / seed / "evaluation" / "predictions.parquet" for seed in ("0", "1")]
+    assert names_of(seeds, ["trained", None]) == ["a_1/0 (trained)", "a_1/1 (predictions)"]
+
+
+def test_a_control_of_another_agent_is_not_shown_as_the_own_one(folder, served, capsys):
+    other = folder / "copy"
+    shutil.copytree(served, other)
+    own, foreign = (path / "predictions_no_history.parquet" for path in (served, other))
+    capsys.readouterr()
+    assert main(["score", str(served), "--against", str(own)]) == OK
+    assert "served model minus no_history: partial" in " ".join(capsys.readouterr().out.split())
+    assert main(["score", str(served), "--against", str(foreign)]) == OK
+    assert "served (served model) minus copy (no_history)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_folder_of_an_evaluation_is_scored_with_its_groups(folder):
+    tiny.write_shards(folder / "test_shards", [tiny.episode(number) for number in range(3)], "test")
+    (folder / "groups.json").write_text(json.dumps({"memory_goals": [tiny.episode(1).id]}))
+    with serving(lambda number, body: Reply("press enter")) as (url, _):
+        words = ["evaluate", "--endpoint", url, "--model", "vlm", "--shards", str(folder / "test_shards")]
+        words += ["--groups", str(folder / "groups.json"), "--controls", "no_history"]
+        assert main([*words, "--split", "test", "--output", str(folder / "served")]) == OK
+    scores = folder / "scores.json"
+    assert main(["score", str(folder / "served"), "--output", str(scores)]) == OK
+    assert json.loads(scores.read_text())["official"]["memory_goals"]["episodes"] == 1
+
+
+@pytest.mark.parametrize("wrong", ["against", "shards"])
+def test_bad_input_is_found_before_anything_is_printed_or_written(folder, wrong, capsys):
+    missing, page = folder / "nowhere", folder / "new" / "page.html"
+    paths = {"against": folder / "epoch_1", "shards": folder / "shards"} | {wrong: missing}
+    words = arguments(folder, *(word for name, path in paths.items() for word in (f"--{name}", path)))
+    assert main([*words, "--report", str(page), "--output", str(folder / "new.json")]) == FAILED
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert str(missing) in printed.err
+    assert not page.parent.exists()
+    assert not (folder / "new.json").exists()
 
 
 def test_a_damaged_plan_beside_the_predictions_is_named(folder, served, capsys):

@@ -3,6 +3,8 @@
 import argparse
 import json
 import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,8 @@ from vlm_agent.console import make_console
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.evaluation.offline.plan import RecordedRun
     from vlm_agent.evaluation.scoring.judged import JudgedSteps
     from vlm_agent.evaluation.scoring.metrics import Groups
 
@@ -29,13 +33,28 @@ def add(commands: Commands) -> None:
         check=_check,
         more_help=_dialects,
     )
-    parser.add_argument("predictions", type=Path, metavar="PREDICTIONS", help="predictions.parquet of an evaluation")
+    parser.add_argument(
+        "predictions",
+        type=Path,
+        metavar="PREDICTIONS",
+        help="the folder of an evaluation, or a predictions file",
+    )
     parser.add_argument("--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="additional scorers")
     parser.add_argument(
-        "--against", type=Path, metavar="OTHER_PREDICTIONS", help="predictions of an earlier run over the same steps"
+        "--against", type=Path, metavar="OTHER", help="an earlier run over the same steps, in the same form"
     )
-    parser.add_argument("--groups", type=Path, metavar="FILE", help="JSON, name → episode ids: groups to score as well")
-    parser.add_argument("--output", type=file_name(".json"), metavar="FILE", help="also write all numbers to FILE")
+    parser.add_argument(
+        "--groups",
+        type=Path,
+        metavar="FILE",
+        help="JSON, name → episode ids: groups to score as well (default: those of the evaluation)",
+    )
+    parser.add_argument(
+        "--output",
+        type=file_name(".json"),
+        metavar="FILE",
+        help="also write all numbers to FILE, and with --against all steps that changed, counted from 0",
+    )
     parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page with pictures")
     parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the shards of the evaluation")
     parser.add_argument(
@@ -72,101 +91,128 @@ def _check(options: argparse.Namespace) -> None:
     elif options.shards is None:
         options.parser.error("--report needs --shards: the page shows screens from the shards")
     if options.against is None:
-        refuse(options, ["flips"], "is the number of steps that changed: add --against OTHER_PREDICTIONS")
+        refuse(options, ["flips"], "is the number of steps that changed: add --against OTHER")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """`name`: in tables and on the page. `recorded`: by the plan of its evaluation."""
+
+    path: Path
+    name: str
+    steps: "JudgedSteps"
+    recorded: "RecordedRun | None"
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.evaluation.benchmark import read_groups
-    from vlm_agent.evaluation.report.terminal import print_rules, print_scores
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.evaluation.report.terminal import print_comparison, print_rules, print_scores
+    from vlm_agent.evaluation.scoring.comparison import compare
     from vlm_agent.evaluation.scoring.dialects import SCORERS
-    from vlm_agent.evaluation.scoring.judged import judge_steps
     from vlm_agent.evaluation.scoring.metrics import score
 
+    # Everything is read before anything is printed or written.
     console = make_console()
     scorers = list(dict.fromkeys((*SCORERS, *options.dialect)))
-    groups = read_groups(options.groups)
-    names = _names(options.predictions, options.against)
-    steps = judge_steps(options.predictions, scorers)
-    scores = score(steps, groups, scorers=scorers)
-    print_scores(console, scores, names[0])
-    before = None
-    if options.against is not None:
-        before = judge_steps(options.against, scorers)
-        scores["against"] = _compare(console, before, steps, groups, scorers, names, options)
+    now, before = _runs(options, scorers)
+    groups = _groups(options.groups, now)
+    shards = None if options.report is None else ShardDataset(options.shards)
+    scores = score(now.steps, groups, scorers=scorers)
+    if before is not None:
+        paths = str(before.path), str(now.path)
+        comparison = compare(before.steps, now.steps, groups, scorers=scorers, names=paths)
+        scores["against"] = {"first": paths[0], "second": paths[1], **comparison}
+
+    print_scores(console, scores, now.name)
+    if before is not None:
+        print_comparison(console, scores["against"], before.name, now.name)
     print_rules(console, scores["scorers"])
     if options.output is not None:
         _write(options.output, scores)
         _say_written(console, options.output)
-    if options.report is not None:
-        earlier = None if before is None else score(before, groups, scorers=scorers)
-        _write_report(scores, steps, earlier, names, options)
+    if shards is not None:
+        earlier = None if before is None else score(before.steps, groups, scorers=scorers)
+        _write_report(scores, now, earlier, before, shards, options)
         _say_written(console, options.report)
     return OK
 
 
-def _compare(
-    console: "Console",
-    before: "JudgedSteps",
-    steps: "JudgedSteps",
-    groups: "Groups | None",
-    scorers: list[str],
-    names: tuple[str, str],
-    options: argparse.Namespace,
-) -> dict:
-    from vlm_agent.evaluation.report.terminal import print_comparison
-    from vlm_agent.evaluation.scoring.comparison import compare
+def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run | None]:
+    """The run, and the one that it is compared with."""
+    from vlm_agent.evaluation.offline.plan import recorded_run
+    from vlm_agent.evaluation.scoring.judged import judge_steps
 
-    paths = str(options.against), str(options.predictions)
-    comparison = compare(before, steps, groups, scorers=scorers, names=paths)
-    print_comparison(console, comparison, names[1], names[0])
-    return {"first": paths[0], "second": paths[1], **comparison}
+    paths = [_predictions(path) for path in (options.predictions, options.against) if path is not None]
+    recorded = [recorded_run(path) for path in paths]
+    names = names_of(paths, [None if run is None else run.name for run in recorded])
+    now, *before = (
+        _Run(path, name, judge_steps(path, scorers), run)
+        for path, name, run in zip(paths, names, recorded, strict=True)
+    )
+    return now, before[0] if before else None
+
+
+def _predictions(path: Path) -> Path:
+    """The agent's own predictions in the output folder of an evaluation; a file as it is."""
+    return path / "predictions.parquet" if path.is_dir() else path
+
+
+def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:
+    """What tables call the runs: as their evaluations do, or by their files. Runs of different folders have what
+    distinguishes their folders before it."""
+    own = [name or path.stem for path, name in zip(paths, recorded, strict=True)]
+    folders = [path.resolve().parent for path in paths]
+    if len(set(folders)) == 1:
+        return own if len(set(own)) == len(own) else [str(path) for path in paths]
+    return [f"{place} ({name})" for place, name in zip(_distinguished(folders), own, strict=True)]
+
+
+def _distinguished(folders: Sequence[Path]) -> list[str]:
+    """The last parts in which paths differ; a number, such as a seed, with its parent."""
+    reversed_parts = [folder.parts[::-1] for folder in folders]
+    at = next(place for place, parts in enumerate(zip(*reversed_parts, strict=False)) if len(set(parts)) > 1)
+    return [f"{parts[at + 1]}/{parts[at]}" if parts[at].isdigit() else parts[at] for parts in reversed_parts]
+
+
+def _groups(path: Path | None, run: _Run) -> "Groups | None":
+    """Those of the file, else of the evaluation."""
+    from vlm_agent.evaluation.benchmark import read_groups
+
+    if path is None and run.recorded is not None:
+        return run.recorded.groups
+    return read_groups(path)
 
 
 def _write_report(
     scores: dict,
-    steps: "JudgedSteps",
+    now: _Run,
     scores_before: dict | None,
-    names: tuple[str, str],
+    before: _Run | None,
+    shards: "ShardDataset",
     options: argparse.Namespace,
 ) -> None:
-    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.evaluation.offline.plan import recorded_texts
     from vlm_agent.evaluation.report import Earlier, write_report
 
-    name, name_before = names
-    runs, earlier = {name: scores}, None
-    facts = {"predictions": str(options.predictions), "shards": str(options.shards)}
-    if scores_before is not None:
-        runs[name_before], facts["against"] = scores_before, str(options.against)
-        earlier = Earlier(name_before, options.against, scores["against"])
+    runs, earlier = {now.name: scores}, None
+    facts = {"predictions": str(now.path), "shards": str(options.shards)} | recorded_texts(now.path)
+    if before is not None and scores_before is not None:
+        runs[before.name], facts["against"] = scores_before, str(before.path)
+        facts |= {f"{before.name}, {text}": origin for text, origin in recorded_texts(before.path).items()}
+        earlier = Earlier(before.name, before.path, scores["against"], before.steps)
     options.report.parent.mkdir(parents=True, exist_ok=True)
     write_report(
         options.report,
         runs,
-        options.predictions,
-        ShardDataset(options.shards),
+        now.path,
+        shards,
         facts,
-        judged=steps,
+        judged=now.steps,
+        language=None if now.recorded is None else now.recorded.language,
         earlier=earlier,
         episodes=options.episodes,
         flips=options.flips,
     )
-
-
-def _names(path: Path, other: Path | None) -> tuple[str, str]:
-    """What tables call the runs of both files: as their evaluations do, or by their files, if these names differ; else
-    with the folder, or the path, of each."""
-    from vlm_agent.evaluation.offline.plan import recorded_name
-
-    if other is None:
-        return recorded_name(path) or path.stem, ""
-    runs = recorded_name(path), recorded_name(other)
-    own = runs[0] or path.stem, runs[1] or other.stem
-    if own[0] != own[1]:
-        return own
-    folders = path.resolve().parent.name, other.resolve().parent.name
-    places = folders if folders[0] != folders[1] else (str(path), str(other))
-    first, second = (place if run is None else f"{place} ({run})" for place, run in zip(places, runs, strict=True))
-    return first, second
 
 
 def _write(path: Path, scores: dict) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.run import METRICS
+from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.training.run_folder.layout import FINISHED

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.comparison.settings import SERVED, Comparison, Contestant, Endpoint, Sizes
-from vlm_agent.evaluation.offline.run import METRICS
+from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.recipe.run import read_recipe
 from vlm_agent.recipe.shipped import find_shipped

@@ -14,5 +14,10 @@ def page_environment(templates: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["words"] = lambda name: name.replace("_", " ")
+    environment.filters["words"] = words
     return environment
+
+
+def words(name: str) -> str:
+    """A name of ours with spaces for underscores. A text with more than such a name, such as a path, is unchanged."""
+    return name.replace("_", " ") if name.isidentifier() else name

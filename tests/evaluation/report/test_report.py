@@ -196,6 +196,22 @@ def test_flips_show_the_answers_of_both_runs(page):
     assert "episode e0000, step 1 of 3" in words.partition("Wrong before, right now")[2]
 
 
+def test_each_answer_of_a_flip_has_its_own_verdicts(html):
+    """A step that became wrong by the official scorer need not have been right by the strict one."""
+    flip = html.partition('id="right_to_wrong"')[2].partition("</figure>")[0]
+    before, now = (part.partition("</div>\n</figcaption>")[0] for part in flip.split('<div class="words ')[2:4])
+    assert before.startswith("before")
+    assert "✓ official" in before
+    assert now.startswith("agent")
+    assert "✗ official" in now
+
+
+def test_steps_that_changed_come_before_the_episodes_and_are_linked(html):
+    links = [html.index(f'href="#{way}"') for way in ("right_to_wrong", "wrong_to_right")]
+    galleries = [html.index(f'id="{name}"') for name in ("right_to_wrong", "wrong_to_right", "worst", "drawn")]
+    assert sorted(links + galleries) == links + galleries
+
+
 def test_predictions_may_be_files(html, episodes, predictions, runs, before, comparison, tmp_path):
     write_predictions(tmp_path / "now.parquet", predictions)
     write_predictions(tmp_path / "before.parquet", before)
@@ -208,9 +224,9 @@ def test_predictions_may_be_files(html, episodes, predictions, runs, before, com
 def test_judged_steps_are_not_judged_again(
     html, episodes, predictions, runs, before, comparison, tmp_path, monkeypatch
 ):
-    judged = judge_steps(predictions[::-1], SCORERS)
+    judged, judged_before = (judge_steps(rows[::-1], SCORERS) for rows in (predictions, before))
     monkeypatch.setattr("vlm_agent.evaluation.scoring.dialects.judge", None)
-    earlier = Earlier("epoch 1", before, comparison)
+    earlier = Earlier("epoch 1", before, comparison, judged_before)
     files = (tmp_path / "r.html", runs, predictions)
     write_report(*files, Shards(episodes), FACTS, judged=judged, episodes=3, earlier=earlier)
     assert (tmp_path / "r.html").read_text(encoding="utf-8") == html

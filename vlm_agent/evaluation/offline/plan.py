@@ -18,10 +18,14 @@ from vlm_agent.evaluation.identity import (
     with_current_keys,
 )
 from vlm_agent.evaluation.published_split import PublishedSplit
+from vlm_agent.evaluation.scoring.metrics import Groups
 from vlm_agent.jobs import Job, differences
 
 PLAN = "plan.json"
+METRICS = "metrics.json"
 VERSION = 1
+TEXTS = "texts"
+"""The key of `about` in metrics: the origin of each text that the agent read."""
 _NAMES_REMEDY = "move it to another folder; the run then has the name of its predictions file"
 _OF_AGENT = ("agent", "language", "text_inputs", READ_ELEMENTS, GREY)
 """The keys of `identity.agent_identity`."""
@@ -101,21 +105,55 @@ def predictions_name(run: str) -> str:
     return "predictions.parquet" if run == AGENT else f"predictions_{run}.parquet"
 
 
-def recorded_name(predictions: Path) -> str | None:
-    """What the evaluation that wrote a predictions file calls its run in tables, by the plan beside the file.
+@dataclass(frozen=True)
+class RecordedRun:
+    """What the plan beside a predictions file records of its run.
 
-    None without a plan, for a file that is not of one of its runs, and for the agent's own run in a plan of a version
-    that did not record its label. Raises DatasetError naming the plan if it is damaged.
+    `name`: in tables; None for the agent's own run in a plan of a version that did not record its label. `groups`: of
+    the evaluation. `language`: the agent's.
     """
+
+    name: str | None
+    groups: Groups | None
+    language: ActionLanguage
+
+
+def recorded_run(predictions: Path) -> RecordedRun | None:
+    """None without a plan, and for a file that is not of one of its runs. Raises DatasetError naming the plan if it is
+    damaged."""
     path = predictions.parent / PLAN
     if not path.is_file():
         return None
     plan = read_checked(path, _NAMES_REMEDY, dict[str, dict[str, Any]])
     with parsing(path, _NAMES_REMEDY):
         runs = {predictions_name(run): run for run in plan["described"]["runs"]}
-        label = plan["given"].get("label")
+        label, groups = plan["given"].get("label"), plan["given"]["groups"]
+        language = language_settings(plan["described"]["language"]).build()
     run = runs.get(predictions.name)
-    return None if run is None or (run == AGENT and label is None) else name_in_tables(run, label)
+    if run is None:
+        return None
+    name = None if run == AGENT and label is None else name_in_tables(run, label)
+    return RecordedRun(name, groups, language)
+
+
+def recorded_name(predictions: Path) -> str | None:
+    """`name` of the file's `recorded_run`."""
+    run = recorded_run(predictions)
+    return None if run is None else run.name
+
+
+def recorded_texts(predictions: Path) -> dict[str, str]:
+    """Where the texts that the agent read come from (`text_origins`), by the metrics beside its predictions.
+
+    Empty without metrics, for other runs than the agent's own, and in metrics of a version that did not record it.
+    """
+    path = predictions.parent / METRICS
+    if predictions.name != predictions_name(AGENT) or not path.is_file():
+        return {}
+    remedy = "evaluate again"
+    scores = read_checked(path, remedy, dict[str, dict[str, Any]])
+    with parsing(path, remedy):
+        return {str(name): str(text) for name, text in scores[AGENT]["about"].get(TEXTS, {}).items()}
 
 
 def read_plan(output: Path) -> Plan:

@@ -34,7 +34,7 @@ from vlm_agent.evaluation.offline.baselines import (
     written_in,
 )
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
-from vlm_agent.evaluation.offline.plan import Plan, read_plan, write_or_verify_plan
+from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, read_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
@@ -51,7 +51,6 @@ from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
 
-METRICS = "metrics.json"
 MOST_FREQUENT, CEILING = "most_frequent_action", "blind_ceiling"
 NEAREST_ELEMENT = "nearest_element"
 """The gold action as the agent's language writes it, if that numbers elements: always the nearest element."""
@@ -170,6 +169,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         if cost := cost_per_episode(parts.merged_path(run)):
             scores[run]["cost"] = cost
         scores[run]["about"] = about | _about_training(plan) | parts.counts(run).in_metrics()
+    if texts := _origins_of_texts(plan, dataset, parts):
+        scores[AGENT]["about"][TEXTS] = texts
     gold, counts = read_predictions(parts.merged_path(AGENT)), parts.counts(AGENT)
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
     reach = _reach(gold, plan.language(), benchmark)
@@ -184,7 +185,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         {
             **_facts(plan, about),
             **controls_fact(plan.agent, plan.runs),
-            **_origins_of_texts(plan, dataset, parts),
+            **texts,
             **counts.facts(),
             **_reach_fact(reach),
         },

@@ -29,11 +29,15 @@ RowsById = Mapping[str, Sequence[Prediction]]
 
 @dataclass(frozen=True)
 class Answer:
-    """The action of `who`: `name` is its CSS class, `words` is the action language's text or the model's output."""
+    """The action of `who`: `name` is its CSS class, `words` is the action language's text or the model's output.
+
+    `right`: verdicts by scorer; empty for the gold action.
+    """
 
     who: str
     name: str
     words: str
+    right: Mapping[str, bool]
 
 
 @dataclass(frozen=True)
@@ -102,24 +106,24 @@ def rows_by_id(source: Path | Sequence[Prediction], ids: Iterable[str]) -> RowsB
     return {name: sorted(rows, key=lambda row: row.step) for name, rows in by_id.items()}
 
 
+@dataclass(frozen=True)
+class ShownRun:
+    """A run in a gallery: the name beside its answers, their rows, and the verdicts on them."""
+
+    who: str
+    rows: RowsById
+    steps: JudgedSteps
+
+
 class Gallery:
     """Creates panels one at a time, so that only one episode's pixels are in memory.
 
-    `width` is the width of the pictures in pixels. Gold actions are written in `language`. `steps` holds the verdicts
-    of the displayed run by `scorers`, and possibly by others.
+    `width` is the width of the pictures in pixels. Gold actions are written in `language`. Runs have verdicts by
+    `scorers`, and possibly by others.
     """
 
-    def __init__(
-        self,
-        dataset: ShardDataset,
-        language: ActionLanguage,
-        steps: JudgedSteps,
-        scorers: Sequence[str],
-        width: int,
-    ) -> None:
-        self._dataset, self._language, self._width = dataset, language, width
-        self._right = {scorer: steps.right[scorer] for scorer in scorers}
-        self._row_of = steps.row_of
+    def __init__(self, dataset: ShardDataset, language: ActionLanguage, scorers: Sequence[str], width: int) -> None:
+        self._dataset, self._language, self.scorers, self._width = dataset, language, scorers, width
         self._position = {episode_id: index for index, episode_id in enumerate(dataset.ids)}
 
     def check(self, ids: Iterable[str]) -> None:
@@ -131,44 +135,36 @@ class Gallery:
                     "pass the shards that the run was evaluated on"
                 )
 
-    def episodes(self, ids: Sequence[str], rows: RowsById) -> Iterator[Panel]:
+    def episodes(self, ids: Sequence[str], run: ShownRun) -> Iterator[Panel]:
         """The panel of each episode."""
         for episode_id in ids:
-            yield self._panel(rows[episode_id], [("agent", rows[episode_id])])
+            yield self._panel(run.rows[episode_id], [run])
 
-    def flips(
-        self, flips: Sequence[tuple[str, int]], before: tuple[str, RowsById], after: tuple[str, RowsById]
-    ) -> Iterator[Panel]:
-        """A panel of one step for each (episode id, step), with the answers of both runs, (name, rows)."""
+    def flips(self, flips: Sequence[tuple[str, int]], before: ShownRun, after: ShownRun) -> Iterator[Panel]:
+        """A panel of one step for each (episode id, step), with the answers of both runs."""
         for episode_id, step in flips:
-            pair = [(name, [rows[episode_id][step]]) for name, rows in (before, after)]
-            yield self._panel(pair[1][1], pair)
+            yield self._panel([after.rows[episode_id][step]], [before, after])
 
-    def _panel(self, rows: Sequence[Prediction], answers: Sequence[tuple[str, Sequence[Prediction]]]) -> Panel:
-        """`rows` are the judged predictions; the last of `answers` are the same rows."""
+    def _panel(self, rows: Sequence[Prediction], runs: Sequence[ShownRun]) -> Panel:
+        """`rows`: the shown steps of one episode, of the last of `runs`."""
         steps = self._dataset[self._position[rows[0].episode_id]].steps
-        shown = tuple(
-            self._shown(
-                _pixels(steps[row.step]),
-                row,
-                [(who, predictions[index]) for who, predictions in answers],
-                {scorer: bool(right[self._row_of(row.episode_id, row.step)]) for scorer, right in self._right.items()},
-            )
-            for index, row in enumerate(rows)
-        )
+        shown = tuple(self._shown(_pixels(steps[row.step]), row, runs) for row in rows)
         first = rows[0]
         return Panel(first.episode_id, first.subset, first.goal, first.episode_length, shown)
 
-    def _shown(
-        self, screen: np.ndarray, row: Prediction, answers: list[tuple[str, Prediction]], right: dict[str, bool]
-    ) -> ShownScreen:
+    def _shown(self, screen: np.ndarray, row: Prediction, runs: Sequence[ShownRun]) -> ShownScreen:
         height = round(VIEW_WIDTH * screen.shape[0] / screen.shape[1])
-        names = ("agent",) if len(answers) == 1 else ("before", "agent")
+        names = ("agent",) if len(runs) == 1 else ("before", "agent")
+        predictions = [run.rows[row.episode_id][row.step] for run in runs]
         actions = [
             ("gold", row.gold),
-            *((name, answer.predicted) for name, (_, answer) in zip(names, answers, strict=True)),
+            *((name, prediction.predicted) for name, prediction in zip(names, predictions, strict=True)),
         ]
         text_boxes, icon_boxes = boxes(row.elements, height)
+        answers = tuple(
+            Answer(run.who, name, _short(prediction.text), self._verdicts(run, row))
+            for name, run, prediction in zip(names, runs, predictions, strict=True)
+        )
         return ShownScreen(
             index=row.step,
             picture=thumbnail(screen, self._width),
@@ -178,12 +174,16 @@ class Gallery:
             icon_boxes=icon_boxes,
             gold_name=row.gold.name,
             answers=(
-                Answer("gold", "gold", self._language.encode(row.gold, Screen(None, row.elements))),
-                *(Answer(who, name, _short(answer.text)) for name, (who, answer) in zip(names, answers, strict=True)),
+                Answer("gold", "gold", self._language.encode(row.gold, Screen(None, row.elements)), {}),
+                *answers,
             ),
             parsed=row.predicted is not None,
-            right=right,
+            right=answers[-1].right,
         )
+
+    def _verdicts(self, run: ShownRun, row: Prediction) -> dict[str, bool]:
+        at = run.steps.row_of(row.episode_id, row.step)
+        return {scorer: bool(run.steps.right[scorer][at]) for scorer in self.scorers}
 
 
 def _pixels(step: Step) -> np.ndarray:

@@ -7,7 +7,7 @@ escaped. Pictures are text in a `noscript`; a script turns those near the visibl
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jinja2 import Environment
@@ -24,6 +24,7 @@ from vlm_agent.evaluation.report.gallery import (
     WRONG_TO_RIGHT,
     Gallery,
     Panel,
+    ShownRun,
     choose,
     choose_flips,
     rows_by_id,
@@ -53,17 +54,22 @@ Predictions = Path | Sequence[Prediction]
 
 @dataclass(frozen=True)
 class Earlier:
-    """An earlier run over the same steps: name, predictions, and the `comparison.compare` result, earlier run first."""
+    """An earlier run over the same steps: name, predictions, and the `comparison.compare` result, earlier run first.
+
+    `judged`: the same predictions with verdicts; None: they are judged here.
+    """
 
     name: str
     predictions: Predictions
     comparison: Mapping
+    judged: JudgedSteps | None = None
 
 
 @dataclass(frozen=True)
 class _Section:
-    """A gallery; with `flips` its panels are single steps, side by side."""
+    """A gallery; with `flips` its panels are single steps, side by side. `id`: of its element on the page."""
 
+    id: str
     title: str
     panels: Iterator[Panel]
     flips: bool = False
@@ -98,7 +104,7 @@ def write_report(
     scorers = list(scores["scorers"])
     steps = judge_steps(predictions if judged is None else judged, scorers)
     width = _WIDTH_OF_FEW if episodes <= _FEW else _WIDTH_OF_MANY
-    gallery = Gallery(dataset, default_language() if language is None else language, steps, scorers, width)
+    gallery = Gallery(dataset, default_language() if language is None else language, scorers, width)
     published, about = published_tables(), scores.get("about", {})
     _render(
         output,
@@ -154,13 +160,16 @@ def _sections(
     flipped = {way: choose_flips(changed[way], flips, _SEED) for way in _FLIPS if way in changed}
     flipped_ids = {episode_id for chosen in flipped.values() for episode_id, _ in chosen}
     gallery.check([*worst, *drawn, *sorted(flipped_ids)])
-    rows = rows_by_id(predictions, {*worst, *drawn, *flipped_ids})
-    yield _Section("Worst episodes", gallery.episodes(worst, rows))
-    yield _Section("Episodes drawn at random", gallery.episodes(drawn, rows))
+    now = ShownRun(main, rows_by_id(predictions, {*worst, *drawn, *flipped_ids}), steps)
     if earlier is not None:
-        before = (earlier.name, rows_by_id(earlier.predictions, flipped_ids))
+        judged = judge_steps(earlier.predictions if earlier.judged is None else earlier.judged, gallery.scorers)
+        before = ShownRun(earlier.name, rows_by_id(earlier.predictions, flipped_ids), judged)
         for way, chosen in flipped.items():
-            yield _Section(_FLIPS[way], gallery.flips(chosen, before, (main, rows)), flips=True)
+            title = f"{_FLIPS[way]}: {len(chosen)} of {sum(map(len, changed[way].values()))} steps"
+            yield _Section(way, title, gallery.flips(chosen, before, now), flips=True)
+    now = replace(now, who="agent")
+    yield _Section("worst", "Worst episodes", gallery.episodes(worst, now))
+    yield _Section("drawn", "Episodes drawn at random", gallery.episodes(drawn, now))
 
 
 def _costs(runs: Mapping[str, Mapping]) -> dict[str, dict[str, str]]:

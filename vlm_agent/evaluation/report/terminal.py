@@ -15,6 +15,7 @@ from vlm_agent.evaluation.costs import COST_FORMS
 from vlm_agent.evaluation.scoring.aitz.metrics import MEASURES
 from vlm_agent.evaluation.scoring.measures import SHARES
 from vlm_agent.evaluation.scoring.metrics import headline, shown_sets
+from vlm_agent.pages import words
 
 
 def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
@@ -29,7 +30,7 @@ def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
     table = _table_of_sets(title or "Partial match, %: official, strict below", rows)
     for name, by_scorer in shares.items():
         cells = [f"{_cell(by_scorer['official'], c)}\n[dim]{_cell(by_scorer['strict'], c)}[/dim]" for c in columns]
-        table.add_row(name.replace("_", " "), *cells)
+        table.add_row(words(name), *cells)
     _add_episodes(table, rows)
     return table
 
@@ -39,7 +40,7 @@ def aitz_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
     scored = {name: scores["aitz"] for name, scores in runs.items() if "aitz" in scores}
     for scorer in dict.fromkeys(scorer for by_scorer in scored.values() for scorer in by_scorer):
         named = {name: by_scorer[scorer] for name, by_scorer in scored.items() if scorer in by_scorer}
-        yield _aitz_table(f"AitZ, %, by {_words(scorer)}", named)
+        yield _aitz_table(f"AitZ, %, by {words(scorer)}", named)
 
 
 def cost_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
@@ -49,7 +50,7 @@ def cost_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
         table = _table("Cost an episode, mean", list(COST_FORMS))
         for name, cost in costs.items():
             cells = [_number(cost[of], form) for of, form in COST_FORMS.items()]
-            table.add_row(_words(name), *cells)
+            table.add_row(words(name), *cells)
         yield table
 
 
@@ -61,7 +62,7 @@ def _aitz_table(title: str, columns: Mapping[str, Mapping]) -> Table:
     table = _table(title, list(columns))
     for measure in MEASURES:
         cells = (column[measure] for column in columns.values())
-        table.add_row(_words(measure), *(_with_interval(cell["value"], cell["interval"]) for cell in cells))
+        table.add_row(words(measure), *(_with_interval(cell["value"], cell["interval"]) for cell in cells))
     return table
 
 
@@ -81,7 +82,7 @@ def print_scores(console: Console, scores: Mapping, title: str) -> None:
     for scorer in scorers:
         rows = scores[scorer]
         parts.add_row(
-            _words(scorer), *(_with_interval(rows[name]["partial_match"], rows[name]["interval"]) for name in columns)
+            words(scorer), *(_with_interval(rows[name]["partial_match"], rows[name]["interval"]) for name in columns)
         )
     _add_episodes(parts, scores[scorers[0]])
     console.print(parts)
@@ -102,12 +103,12 @@ def print_comparison(console: Console, comparison: Mapping, first: str, second: 
     table = _table_of_sets(title, comparison[scorers[0]])
     for scorer in scorers:
         cells = (comparison[scorer][name]["partial_match"] for name in columns)
-        table.add_row(_words(scorer), *(_with_interval(cell["difference"], cell["interval"], "+.1f") for cell in cells))
+        table.add_row(words(scorer), *(_with_interval(cell["difference"], cell["interval"], "+.1f") for cell in cells))
     _add_episodes(table, comparison[scorers[0]])
     console.print(table)
     changes = _table("Steps that changed", list(_WORDS.values()))
     for scorer in scorers:
-        changes.add_row(_words(scorer), *(_count(comparison["changed"][scorer][way]) for way in _WORDS))
+        changes.add_row(words(scorer), *(_count(comparison["changed"][scorer][way]) for way in _WORDS))
     console.print(changes)
 
 
@@ -118,13 +119,17 @@ def print_rules(console: Console, scorers: Mapping[str, Mapping[str, str]]) -> N
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
-    return new_table(title, ("", *(column.replace("_", "\n") for column in columns)))
+    return new_table(
+        title, ("", *(column.replace("_", "\n") if column.isidentifier() else column for column in columns))
+    )
 
 
 def _table_of_sets(title: str, rows: Mapping[str, Mapping]) -> Table:
     """A table with a column for each of `shown_sets`; a group without episodes says so."""
     names = shown_sets(rows)
-    return _table(title, [name if rows[name]["episodes"] else f"{name}_(0_episodes)" for name in names])
+    return _table(
+        title, [name if rows[name]["episodes"] else name.replace("_", "\n") + "\n(0\nepisodes)" for name in names]
+    )
 
 
 def _add_episodes(table: Table, rows: Mapping[str, Mapping]) -> None:
@@ -143,7 +148,3 @@ def _with_interval(value: float | None, interval: list[float] | None, form: str 
 
 def _count(changed: Mapping[str, list[int]]) -> str:
     return f"{sum(map(len, changed.values()))} in {len(changed)} episodes"
-
-
-def _words(scorer: str) -> str:
-    return scorer.replace("_", " ")  # so that a narrow column can break it
