@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from vlm_agent.comparison.page import print_table, write_page
+from vlm_agent.comparison.page import _differences, print_table, write_page
 from vlm_agent.comparison.results import results_of
 
 
@@ -22,3 +22,46 @@ def test_each_agent_has_its_kind_in_the_table_and_on_the_page(two_servers):
     for name in ("Enter", "End"):
         assert f'{name}<span class="range">served model</span>' in html
     assert "Trained on the demonstrations" not in html
+
+
+def of_agents(pairs):
+    """`comparison.json` as far as tables of differences read it. `pairs`: (seed, official, its interval)."""
+    agents = {
+        key: {"name": name, "block": "trained", "kind": "", "rows": {str(seed): {} for seed, *_ in pairs}}
+        for key, name in (("a", "First"), ("b", "Second"))
+    }
+    same = {"strict": {"difference": 0.0, "interval": None}}
+    rows = [
+        {
+            "first": "a",
+            "second": "b",
+            "seed": seed,
+            "official": {"difference": value, "interval": edges},
+            "strict": same,
+        }
+        for seed, value, edges in pairs
+    ]
+    return {"agents": agents, "pairs": rows}
+
+
+def test_a_difference_of_one_seed_has_its_interval_in_both_directions():
+    cells = _differences(of_agents([(0, 5.0, [1.0, 9.0])]))
+    assert cells["b", "a"]["official"] == {"value": 5.0, "low": 1.0, "high": 9.0, "decided": True}
+    assert cells["a", "b"]["official"] == {"value": -5.0, "low": -9.0, "high": -1.0, "decided": True}
+    assert cells["b", "a"]["strict"] == {"value": 0.0, "low": None, "high": None, "decided": False}
+
+
+def test_a_difference_of_several_seeds_has_the_lowest_and_the_highest_one():
+    cells = _differences(of_agents([(0, 5.0, [1.0, 9.0]), (1, 1.0, [-3.0, 5.0])]))
+    assert cells["b", "a"]["official"] == {"value": 3.0, "low": 1.0, "high": 5.0, "decided": False}
+
+
+def test_the_terminal_has_the_differences_and_the_tokens_read_and_written(two_servers):
+    content = results_of(two_servers, {}, {})
+    terminal = StringIO()
+    print_table(content, Console(file=terminal, width=160))
+    printed = terminal.getvalue()
+    assert "Paired differences, points" in printed
+    assert "End − Enter" in printed
+    read, written = (content["agents"]["enter"]["rows"]["0"]["costs"][f"tokens {way}"] for way in ("read", "written"))
+    assert f"{read:,.0f} + {written:,.0f}" in printed

@@ -34,6 +34,27 @@ def test_the_steps_that_divide_the_agents_most_come_first_one_an_episode():
     assert len(dividing_steps(agents, count=1)) == 1
 
 
+def test_among_equals_steps_are_drawn_at_random_whatever_the_order_of_the_files():
+    """Sorted ids are sorted subsets in some sources: the first ones would be no sample."""
+    ids = np.array([f"e{number:02}" for number in range(40)])
+
+    def one(right, order):
+        return SimpleNamespace(
+            episode_ids=ids[order],
+            episode=np.arange(40),
+            step=np.zeros(40, int),
+            right={"strict": np.full(40, right)},
+            row_of=lambda episode, step: int(np.flatnonzero(ids[order] == episode)[0]),
+        )
+
+    found = [
+        [row["episode"] for row in dividing_steps({"one": one(True, order), "two": one(False, order)}, count=10)]
+        for order in (np.arange(40), np.arange(40)[::-1])
+    ]
+    assert found[0] == found[1]
+    assert found[0] != sorted(ids)[:10]
+
+
 def test_steps_that_all_agents_get_right_or_wrong_divide_nobody():
     assert dividing_steps({"one": judged(1, 1, 0, 0), "two": judged(1, 1, 0, 0)}) == []
     assert dividing_steps({"one": judged(1, 1, 0, 0)}) == []

@@ -38,7 +38,10 @@ class _Scorer:
 
 @dataclass
 class _Data:
+    """`texts`: the origin of each text that the agent read; files of earlier versions have none."""
+
     split: str
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass

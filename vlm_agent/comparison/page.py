@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -19,6 +20,7 @@ from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.report.gallery import rows_by_id, thumbnail
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, marks
 from vlm_agent.evaluation.report.page import page_style
+from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.files import atomic_write
 from vlm_agent.pages import page_environment
 
@@ -96,28 +98,41 @@ def _mean(values: Sequence[float | None], form: str) -> str:
 def print_table(content: Mapping[str, Any], console: Console) -> None:
     facts = content["facts"]
     about = f", {facts['episodes']} episodes, {facts['tasks']} tasks" if "episodes" in facts else ""
-    table = new_table(
-        f"{content['name']}{about}: %, interval below", ["", *FIGURES, "seconds\na step", "tokens\na step"]
-    )
+    columns = ["", *FIGURES, "seconds\na step", "tokens a step,\nread + written"]
+    table = new_table(f"{content['name']}{about}: %", columns)
     for block in _BLOCKS:
         for row in rows_of(content, block):
-            tokens = row.costs.get("tokens read", "")
+            tokens = " + ".join(row.costs[name] for name in ("tokens read", "tokens written") if name in row.costs)
             label = Text(f"  {row.label}", "dim") if row.agent is None else _with_kind(row)
             table.add_row(label, *map(_text, row.figures.values()), row.costs.get("seconds a step", ""), tokens)
     for row in baseline_rows(content):
         table.add_row(Text(row.label, "dim"), *map(_text, row.figures.values()), "", "")
     console.print(table)
+    _print_differences(content, console)
+    console.print("Second lines: 95 % intervals; with several seeds the lowest and the highest seed", highlight=False)
+
+
+def _print_differences(content: Mapping[str, Any], console: Console) -> None:
+    """A row for every two agents; the page has the same as a matrix."""
+    cells = _differences(content)
+    table = new_table("Paired differences, points", ["", *SCORERS])
+    for first, second in combinations([key for key, about in content["agents"].items() if about["rows"]], 2):
+        if (second, first) in cells:
+            names = (content["agents"][key]["name"] for key in (second, first))
+            table.add_row(" − ".join(names), *(_text(cells[second, first][scorer], "+.1f") for scorer in SCORERS))
+    if table.row_count:
+        console.print(table)
 
 
 def _with_kind(row: Row) -> Text:
     return Text(row.label).append(f"\n{row.kind}" if row.kind else "", "dim")
 
 
-def _text(cell: Cell) -> Text:
+def _text(cell: Cell, form: str = ".1f") -> Text:
     if cell["value"] is None:
         return Text("–")
-    found = Text(f"{cell['value']:.1f}")
-    return found if cell["low"] is None else found.append(f"\n{cell['low']:.0f}–{cell['high']:.0f}", "dim")
+    found = Text(format(cell["value"], form))
+    return found if cell["low"] is None else found.append(f"\n{cell['low']:{form}} {cell['high']:{form}}", "dim")
 
 
 @dataclass(frozen=True)
@@ -158,6 +173,7 @@ def write_page(path: Path, content: Mapping[str, Any], shards: Path) -> None:
         blocks={title: list(rows_of(content, block)) for block, title in _BLOCKS.items()},
         baselines=list(baseline_rows(content)),
         matrices=_matrices(content),
+        first_seeds=_first_seeds(content),
         screens=list(_screens(content, path.parent, shards)),
         view_width=VIEW_WIDTH,
         style=page_style(),
@@ -167,29 +183,50 @@ def write_page(path: Path, content: Mapping[str, Any], shards: Path) -> None:
 
 
 def _matrices(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By scorer: the difference of each row's agent to each column's, means over seeds, and whether 0 is outside of
-    every interval."""
+    """By scorer: the difference of each row's agent to each column's."""
     keys = [key for key, about in content["agents"].items() if about["rows"]]
     names = {key: content["agents"][key]["name"] for key in keys}
+    cells, none = _differences(content), {"value": None, "low": None, "high": None, "decided": False}
+    return {
+        scorer: {
+            "columns": list(names.values()),
+            "rows": [
+                {
+                    "name": names[row],
+                    "cells": [cells[row, column][scorer] if (row, column) in cells else none for column in keys],
+                }
+                for row in keys
+            ],
+        }
+        for scorer in SCORERS
+    }
+
+
+def _differences(content: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Cell]]:
+    """{(agent, other): {scorer: cell}} of agent minus other in both orders, with `decided`: whether 0 is outside of the
+    interval of every seed."""
+    by_pair: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for pair in content["pairs"]:
+        by_pair.setdefault((pair["second"], pair["first"]), []).append(pair)
     found = {}
-    for scorer in ("official", "strict"):
-        cells: dict[tuple[str, str], list[tuple[float, bool]]] = {}
-        for pair in content["pairs"]:
-            difference, interval = pair[scorer]["difference"], pair[scorer]["interval"]
-            decided = interval is not None and (interval[0] > 0 or interval[1] < 0)
-            cells.setdefault((pair["second"], pair["first"]), []).append((difference, decided))
-            cells.setdefault((pair["first"], pair["second"]), []).append((-difference, decided))
-        rows = [
-            {"name": names[row], "cells": [_pair_cell(cells.get((row, column))) for column in keys]} for row in keys
-        ]
-        found[scorer] = {"columns": list(names.values()), "rows": rows}
+    for (second, first), pairs in by_pair.items():
+        cells = {scorer: _difference([pair[scorer] for pair in pairs]) for scorer in SCORERS}
+        found[second, first] = cells
+        found[first, second] = {scorer: _reversed(cell) for scorer, cell in cells.items()}
     return found
 
 
-def _pair_cell(pairs: Sequence[tuple[float, bool]] | None) -> dict[str, Any]:
-    if pairs is None:
-        return {"value": None, "decided": False}
-    return {"value": mean(value for value, _ in pairs), "decided": all(decided for _, decided in pairs)}
+def _difference(of_seeds: Sequence[Mapping[str, Any]]) -> Cell:
+    values = [one["difference"] for one in of_seeds]
+    intervals = [one["interval"] for one in of_seeds]
+    low, high = (min(values), max(values)) if len(values) > 1 else intervals[0] or (None, None)
+    decided = all(edges is not None and (edges[0] > 0 or edges[1] < 0) for edges in intervals)
+    return {"value": mean(values), "low": low, "high": high, "decided": decided}
+
+
+def _reversed(cell: Cell) -> Cell:
+    value, low, high = (None if cell[name] is None else -cell[name] for name in ("value", "high", "low"))
+    return {"value": value, "low": low, "high": high, "decided": cell["decided"]}
 
 
 def _screens(content: Mapping[str, Any], output: Path, shards: Path) -> Iterator[DividingScreen]:
@@ -231,6 +268,14 @@ def _screens(content: Mapping[str, Any], output: Path, shards: Path) -> Iterator
 
 def _first_seed(content: Mapping[str, Any], key: str) -> str:
     return next(iter(content["agents"][key]["rows"]))
+
+
+def _first_seeds(content: Mapping[str, Any]) -> str:
+    """Which seeds the shown answers are of: "0", or "agent 0, other 1" where they differ."""
+    seeds = {about["name"]: next(iter(about["rows"])) for about in content["agents"].values() if about["rows"]}
+    if len(set(seeds.values())) == 1:
+        return next(iter(seeds.values()))
+    return ", ".join(f"{name} {seed}" for name, seed in seeds.items())
 
 
 def _gestures(gold: Action, rows: Mapping[str, Prediction], height: int) -> tuple[Mark, ...]:

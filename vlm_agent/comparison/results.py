@@ -11,7 +11,7 @@ from vlm_agent.comparison.evaluated import read_metrics, read_online, read_origi
 from vlm_agent.comparison.settings import SERVED, Contestant
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
 from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
+from vlm_agent.evaluation.offline.plan import TEXTS, predictions_name, recorded_name
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
@@ -20,6 +20,8 @@ from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 
 DIVIDING = 24
 """Screens on the page."""
+
+_SEED = 0
 
 FIGURES = ("official", "strict", "complete match", "success")
 """In percent. Complete match is by the official scorer, success is online."""
@@ -30,10 +32,11 @@ def results_of(
 ) -> dict[str, Any]:
     """The content of `comparison.json`.
 
-    `agents`: by key, who it is, its `kind` (`run_label` of its settings) and its `rows` by seed: `figures` and
-    `intervals` in percent, `controls`, `costs`, and the hardware and commit that the model was `trained on`.
-    `baselines`: figures without a model. `pairs`: differences of every two agents with the same seed, with 95 %
-    intervals of a bootstrap over episodes. `dividing`: the steps about which most agents disagree, with the verdicts.
+    `agents`: by key, who it is, the `origin` of its settings with their `overrides`, its `kind` (`run_label` of its
+    settings) and its `rows` by seed: `figures` and `intervals` in percent, `controls`, `costs`, the hardware and commit
+    that the model was `trained on`, and where the `texts` come from that it reads offline. `baselines`: figures without
+    a model. `pairs`: differences of every two agents with the same seed, with 95 % intervals of a bootstrap over
+    episodes. `dividing`: steps about which most agents disagree, with the verdicts; steps count from 0.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -83,6 +86,7 @@ def _agent(
         "block": "prompted" if agent.is_prompted else "trained",
         "kind": _kind(stages, key, finished),
         "origin": str(agent.run or agent.recipe or agent.agent),
+        "overrides": dict(agent.overrides),
         "note": agent.note,
         "scale": agent.scale,
         "failed": {str(seed): failed[key, seed] for seed in seeds if (key, seed) in failed},
@@ -121,6 +125,7 @@ def _row(
             "training, s": training.get("seconds"),
         },
         "trained on": "" if run is None else read_origin(run),
+        "texts": metrics[AGENT]["about"].get(TEXTS, {}),
     }
 
 
@@ -215,7 +220,7 @@ def _of_one_seed(judged: Mapping[tuple[str, int], JudgedSteps]) -> dict[str, Jud
 
 def dividing_steps(judged: Mapping[str, JudgedSteps], count: int = DIVIDING) -> list[dict[str, Any]]:
     """The steps about which agents disagree most by the strict scorer: those that nearest to half of the agents get
-    right, at most one an episode. Ties are in the order of episode ids, so that every call chooses the same."""
+    right, at most one an episode. Among equals they are drawn at random, by a fixed seed."""
     if len(judged) < 2:
         return []
     first = next(iter(judged.values()))
@@ -224,7 +229,9 @@ def dividing_steps(judged: Mapping[str, JudgedSteps], count: int = DIVIDING) -> 
     ]
     right = np.array([[bool(steps.right["strict"][steps.row_of(*row)]) for row in rows] for steps in judged.values()])
     split = np.minimum(right.sum(axis=0), len(judged) - right.sum(axis=0))
-    order = sorted(range(len(rows)), key=lambda row: (-split[row], rows[row]))
+    drawn = np.random.default_rng(_SEED).permutation(len(rows))
+    in_file_order = sorted(range(len(rows)), key=rows.__getitem__)  # the draw does not depend on the file's order
+    order = sorted((in_file_order[place] for place in drawn), key=lambda row: -split[row])
     chosen: dict[str, int] = {}
     for row in order:
         if split[row] and rows[row][0] not in chosen and len(chosen) < count:

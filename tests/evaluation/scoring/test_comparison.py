@@ -11,6 +11,7 @@ from vlm_agent.episodes import Action, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.predictions import write_predictions
 from vlm_agent.evaluation.scoring.comparison import compare
+from vlm_agent.evaluation.scoring.measures import paired_proportions
 from vlm_agent.evaluation.scoring.metrics import OVERALL, SHARES, score
 
 HOME, DONE = Action.press("home"), Action.complete()
@@ -51,6 +52,44 @@ def test_each_side_has_the_scores_of_score(world):
                 assert row[share]["second"] == second[scorer][name][share]
     low, high = rows["official"][OVERALL]["partial_match"]["interval"]
     assert 0 < low < rows["official"][OVERALL]["partial_match"]["difference"] < high
+
+
+def test_the_complete_match_of_runs_that_never_differ_has_an_interval():
+    """No change in 37 episodes does not show that there is none: Bonett and Price's interval of (0, 0) of 37."""
+    gold = [row for number in range(37) for row in episode(str(number), "single", [HOME] * 2)]
+    wrong = answered(gold, [DONE] * len(gold))
+    for name in ("single", OVERALL):
+        cell = compare(wrong, wrong)["official"][name]["complete_match"]
+        assert cell["difference"] == 0
+        assert cell["interval"] == pytest.approx([-7.11, 7.11], abs=0.01)
+
+
+def test_the_interval_of_paired_proportions_holds_the_difference_at_the_stated_rate():
+    rng = np.random.default_rng(5)
+    kinds, shares = np.array([1, -1, 0]), (0.15, 0.05, 0.8)
+    held = 0
+    for _ in range(2000):
+        drawn = rng.choice(kinds, 60, p=shares)
+        low, high = paired_proportions(int((drawn == 1).sum()), int((drawn == -1).sum()), 60)
+        held += low <= 10 <= high
+    assert 0.94 < held / 2000 < 0.97
+    assert paired_proportions(0, 0, 0) is None
+    assert paired_proportions(1, 0, 1)[1] == 100
+
+
+def test_a_resample_without_typed_steps_of_one_subset_does_not_count():
+    """The share over the other subsets is another measure: it would widen the interval to their values."""
+    typed, right, wrong = Action.type_text("milk"), Action.type_text("milk"), Action.type_text("beer")
+    gold = [row for number in range(20) for row in episode(f"g{number}", "general", [typed, DONE])]
+    answers = [action for number in range(20) for action in (right if number % 2 else wrong, DONE)]
+    gold += episode("s0", "single", [typed, DONE]) + [
+        row for number in range(1, 4) for row in episode(f"s{number}", "single", [HOME, DONE])
+    ]
+    answers += [right, DONE] + [HOME, DONE] * 3
+    overall = score(answered(gold, answers))["official"][OVERALL]
+    assert overall["typed_text"] == pytest.approx(75)
+    low, high = overall["intervals"]["typed_text"]
+    assert 60 < low < 75 < high < 90  # general alone has 50
 
 
 def test_pairing_narrows_the_interval():

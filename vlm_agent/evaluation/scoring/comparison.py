@@ -5,7 +5,7 @@ is narrower than the intervals of the two runs suggest.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,10 +14,13 @@ from vlm_agent.evaluation.scoring.dialects import SCORERS, describe_scorers
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.measures import (
     SHARES,
+    SHARES_OF_EPISODES,
     Quotient,
     interval,
+    interval_of_mean,
     mean_of,
     mean_resampled,
+    paired_proportions,
     percent,
     quotients,
     resampled,
@@ -40,7 +43,8 @@ def compare(
     {episode id: [step, …]}, "wrong_to_right": {the same}}}, "scorers": …}`. A row maps each of `metrics.SHARES` to
 
     - `first` and `second`, percent, and `difference`, second - first in points;
-    - `interval`, 95 % of the difference, by a bootstrap over episodes that resamples both runs together.
+    - `interval`, 95 % of the difference, by a bootstrap over episodes that resamples both runs together; of complete
+      match by `measures.paired_proportions`.
 
     A row also has the numbers of `episodes` and `steps`. `overall`, subsets, groups and shares are those of
     `metrics.score`; steps count from 0.
@@ -136,40 +140,63 @@ def _rows(
     seed: int,
 ) -> dict[str, dict]:
     pair = quotients(before, before.right[scorer]), quotients(after, after.right[scorer])
-    cells = {name: _cells(pair, mask, seed, name) for name, mask in members.items()}
-    overall = {
-        share: (
-            mean_of([cells[name][share][0] for name in subsets]),
-            mean_of([cells[name][share][1] for name in subsets]),
-            mean_resampled([cells[name][share][2] for name in subsets]),
-        )
-        for share in SHARES
-    }
+    rows = {name: _cells(pair, mask, seed, name) for name, mask in members.items()}
+    overall = {share: _mean_cell([rows[name][share] for name in subsets], share) for share in SHARES}
     everywhere = np.ones(len(before.lengths), bool)
     return {OVERALL: _row(overall, everywhere, before) | {"subsets": subsets}} | {
-        name: _row(cells[name], mask, before) for name, mask in members.items()
+        name: _row(rows[name], mask, before) for name, mask in members.items()
     }
 
 
-def _cells(pair: tuple[dict[str, Quotient], dict[str, Quotient]], mask: np.ndarray, seed: int, name: str) -> dict:
-    """{share: (first percent, second percent, resampled differences)}; both runs have the same denominators."""
+@dataclass(frozen=True)
+class _Cell:
+    """A share of both runs in percent, resampled differences (RESAMPLES,), and the interval of the difference."""
+
+    first: float | None
+    second: float | None
+    drawn: np.ndarray
+    interval: list[float] | None
+
+    @property
+    def difference(self) -> float | None:
+        return None if self.first is None or self.second is None else self.second - self.first
+
+
+def _cells(
+    pair: tuple[dict[str, Quotient], dict[str, Quotient]], mask: np.ndarray, seed: int, name: str
+) -> dict[str, _Cell]:
+    """By share; both runs have the same denominators."""
     cells = {}
     for share in SHARES:
         (old, possible), (new, _) = (run[share] for run in pair)
         old, new, possible = old[mask], new[mask], possible[mask]
         drawn = resampled(new - old, possible, [seed, *f"{name} {share}".encode()])
-        cells[share] = (percent(old, possible), percent(new, possible), drawn)
+        edges = _of_proportions(old, new) if share in SHARES_OF_EPISODES else interval(drawn)
+        cells[share] = _Cell(percent(old, possible), percent(new, possible), drawn, edges)
     return cells
 
 
-def _row(cells: dict, mask: np.ndarray, steps: JudgedSteps) -> dict:
+def _of_proportions(old: np.ndarray, new: np.ndarray) -> list[float] | None:
+    """`old`, `new`: 0 or 1 by episode."""
+    return paired_proportions(int((new > old).sum()), int((old > new).sum()), len(old))
+
+
+def _mean_cell(cells: list[_Cell], share: str) -> _Cell:
+    """The mean over subsets."""
+    drawn = mean_resampled([cell.drawn for cell in cells])
+    if share in SHARES_OF_EPISODES:
+        edges = interval_of_mean([(cell.difference, cell.interval) for cell in cells])
+    else:
+        edges = interval(drawn)
+    return _Cell(mean_of([cell.first for cell in cells]), mean_of([cell.second for cell in cells]), drawn, edges)
+
+
+def _row(cells: dict[str, _Cell], mask: np.ndarray, steps: JudgedSteps) -> dict:
     counts = {"episodes": int(mask.sum()), "steps": int(steps.lengths[mask].sum())}
-    return {share: _difference(*cell) for share, cell in cells.items()} | counts
-
-
-def _difference(first: float | None, second: float | None, drawn: np.ndarray) -> dict:
-    difference = None if first is None or second is None else second - first
-    return {"first": first, "second": second, "difference": difference, "interval": interval(drawn)}
+    return {
+        share: {"first": cell.first, "second": cell.second, "difference": cell.difference, "interval": cell.interval}
+        for share, cell in cells.items()
+    } | counts
 
 
 def _changed(steps: JudgedSteps, before: np.ndarray, after: np.ndarray) -> dict[str, dict[str, list[int]]]:

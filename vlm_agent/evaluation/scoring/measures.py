@@ -27,8 +27,8 @@ SHARES = (
     "parse_failures",
 )
 SHARES_OF_EPISODES = ("complete_match", "success")
-"""Shares that are proportions of episodes, here and in `aitz`. Their interval is Wilson's, which has a width where no
-episode, or every one, counts; a bootstrap has none there."""
+"""Shares that are proportions of episodes, here and in `aitz`. Their interval is Wilson's, of paired differences Bonett
+and Price's, which have a width where no episode, or every one, counts; a bootstrap has none there."""
 
 RESAMPLES = 1000
 
@@ -128,11 +128,14 @@ def mean_of(values: list[float | None]) -> float | None:
 
 
 def mean_resampled(parts: list[np.ndarray]) -> np.ndarray:
-    """The mean over the parts in each resample, (RESAMPLES,), without undefined parts; NaN if all are undefined."""
+    """The mean over the parts in each resample, (RESAMPLES,); NaN where a part is undefined.
+
+    A part without any defined value is left out, as `mean_of` does. A resample that happens to draw no such step of
+    one part does not count: the mean over the other parts is another measure.
+    """
     stacked = np.array(parts).reshape(-1, RESAMPLES)
-    known = ~np.isnan(stacked)
-    with np.errstate(invalid="ignore"):
-        return np.where(known, stacked, 0).sum(axis=0) / known.sum(axis=0)
+    defined = stacked[~np.isnan(stacked).all(axis=1)]
+    return defined.mean(axis=0) if len(defined) else np.full(RESAMPLES, np.nan)
 
 
 def tabulate(
@@ -161,3 +164,14 @@ def wilson(successes: int, trials: int) -> list[float] | None:
     low = (centre - half) / (1 + weight) if successes else 0.0
     high = (centre + half) / (1 + weight) if successes < trials else 1.0
     return [100 * low, 100 * high]
+
+
+def paired_proportions(gains: int, losses: int, trials: int) -> list[float] | None:
+    """The 95 % interval of the difference of two paired proportions in points (Bonett and Price 2012): `gains` pairs
+    have the second alone, `losses` the first alone. It has a width where no pair differs. None without trials."""
+    if not trials:
+        return None
+    gained, lost = (gains + 1) / (trials + 2), (losses + 1) / (trials + 2)
+    difference = gained - lost
+    half = _QUANTILE * math.sqrt((gained + lost - difference**2) / (trials + 2))
+    return [100 * max(difference - half, -1.0), 100 * min(difference + half, 1.0)]
