@@ -102,9 +102,8 @@ def print_table(content: Mapping[str, Any], console: Console) -> None:
     table = new_table(f"{content['name']}{about}: %", columns)
     for block in _BLOCKS:
         for row in rows_of(content, block):
-            tokens = " + ".join(row.costs[name] for name in ("tokens read", "tokens written") if name in row.costs)
             label = Text(f"  {row.label}", "dim") if row.agent is None else _with_kind(row)
-            table.add_row(label, *map(_text, row.figures.values()), row.costs.get("seconds a step", ""), tokens)
+            table.add_row(label, *map(_text, row.figures.values()), row.costs.get("seconds a step", ""), _tokens(row))
     for row in baseline_rows(content):
         table.add_row(Text(row.label, "dim"), *map(_text, row.figures.values()), "", "")
     console.print(table)
@@ -122,6 +121,12 @@ def _print_differences(content: Mapping[str, Any], console: Console) -> None:
             table.add_row(" − ".join(names), *(_text(cells[second, first][scorer], "+.1f") for scorer in SCORERS))
     if table.row_count:
         console.print(table)
+
+
+def _tokens(row: Row) -> str:
+    """Read + written; empty for a control, "–" where the agent does not report them."""
+    found = [row.costs[name] for name in ("tokens read", "tokens written") if name in row.costs]
+    return "–" if set(found) == {"–"} else " + ".join(found)
 
 
 def _with_kind(row: Row) -> Text:
