@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.evaluation.offline.plan import RecordedRun
+    from vlm_agent.evaluation.offline.plan import RecordedSettings
     from vlm_agent.evaluation.scoring.judged import JudgedSteps
     from vlm_agent.evaluation.scoring.metrics import Groups
 
@@ -101,7 +101,7 @@ class _Run:
     path: Path
     name: str
     steps: "JudgedSteps"
-    recorded: "RecordedRun | None"
+    recorded: "RecordedSettings | None"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -139,15 +139,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run | None]:
     """The run, and the one that it is compared with."""
-    from vlm_agent.evaluation.offline.plan import recorded_run
+    from vlm_agent.evaluation.offline.plan import recorded_name, recorded_settings
     from vlm_agent.evaluation.scoring.judged import judge_steps
 
     paths = [_predictions(path) for path in (options.predictions, options.against) if path is not None]
-    recorded = [recorded_run(path) for path in paths]
-    names = names_of(paths, [None if run is None else run.name for run in recorded])
+    names = names_of(paths, [recorded_name(path) for path in paths])
     now, *before = (
-        _Run(path, name, judge_steps(path, scorers), run)
-        for path, name, run in zip(paths, names, recorded, strict=True)
+        _Run(path, name, judge_steps(path, scorers), recorded_settings(path))
+        for path, name in zip(paths, names, strict=True)
     )
     return now, before[0] if before else None
 

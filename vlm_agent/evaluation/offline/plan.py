@@ -106,40 +106,50 @@ def predictions_name(run: str) -> str:
 
 
 @dataclass(frozen=True)
-class RecordedRun:
-    """What the plan beside a predictions file records of its run.
+class RecordedSettings:
+    """What the plan beside a predictions file records of its evaluation. `language`: the agent's."""
 
-    `name`: in tables; None for the agent's own run in a plan of a version that did not record its label. `groups`: of
-    the evaluation. `language`: the agent's.
-    """
-
-    name: str | None
     groups: Groups | None
     language: ActionLanguage
 
 
-def recorded_run(predictions: Path) -> RecordedRun | None:
+def recorded_settings(predictions: Path) -> RecordedSettings | None:
     """None without a plan, and for a file that is not of one of its runs. Raises DatasetError naming the plan if it is
     damaged."""
+    found = _recorded(predictions)
+    if found is None:
+        return None
+    plan, _ = found
+    with parsing(predictions.parent / PLAN, _NAMES_REMEDY):
+        language = language_settings(plan["described"]["language"]).build()
+        return RecordedSettings(plan["given"]["groups"], language)
+
+
+def recorded_name(predictions: Path) -> str | None:
+    """What the evaluation that wrote a predictions file calls its run in tables, by the plan beside the file.
+
+    None without a plan, for a file that is not of one of its runs, and for the agent's own run in a plan of a version
+    that did not record its label. Raises DatasetError naming the plan if it is damaged.
+    """
+    found = _recorded(predictions)
+    if found is None:
+        return None
+    plan, run = found
+    label = plan["given"].get("label")
+    return None if run == AGENT and label is None else name_in_tables(run, label)
+
+
+def _recorded(predictions: Path) -> tuple[dict[str, dict[str, Any]], str] | None:
+    """The plan beside a predictions file, and which of its runs the file is of."""
     path = predictions.parent / PLAN
     if not path.is_file():
         return None
     plan = read_checked(path, _NAMES_REMEDY, dict[str, dict[str, Any]])
     with parsing(path, _NAMES_REMEDY):
         runs = {predictions_name(run): run for run in plan["described"]["runs"]}
-        label, groups = plan["given"].get("label"), plan["given"]["groups"]
-        language = language_settings(plan["described"]["language"]).build()
+        _ = plan["given"]
     run = runs.get(predictions.name)
-    if run is None:
-        return None
-    name = None if run == AGENT and label is None else name_in_tables(run, label)
-    return RecordedRun(name, groups, language)
-
-
-def recorded_name(predictions: Path) -> str | None:
-    """`name` of the file's `recorded_run`."""
-    run = recorded_run(predictions)
-    return None if run is None else run.name
+    return None if run is None else (plan, run)
 
 
 def recorded_texts(predictions: Path) -> dict[str, str]:
