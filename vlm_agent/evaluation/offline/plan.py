@@ -135,7 +135,7 @@ def recorded_name(predictions: Path) -> str | None:
     if found is None:
         return None
     plan, run = found
-    label = plan["given"].get("label")
+    label: Any = plan["given"].get("label")
     return None if run == AGENT and label is None else name_in_tables(run, label)
 
 
