@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent / "benchmarks"))
-from planning_arms.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, run_of
+from planning_arms.arms import DEFAULT_FAMILIES, TABLES, TRAINED_ON, data_of, memory_benchmark_of, run_of
 from planning_arms.figures import FIGURES, baselines, differences, gap, kinds, pairs_of
 
+from vlm_agent.devices.simulated_phone import goals  # noqa: F401 (registers the templates)
+from vlm_agent.devices.simulated_phone.tasks import TEMPLATES
 from vlm_agent.evaluation.benchmark import read_benchmark
 
 OPTIONS = Namespace(steps=None, data=Path("data"), output=Path("out"), limit=5)
@@ -32,6 +34,13 @@ TEXT = {("text", table, arm): run_of(table, "text", arm, 0, OPTIONS) for table, 
 def test_an_arm_of_table_5_is_a_mode(arm, screens, history, plan, step):
     data = data_of(RUNS[5, arm])
     assert (data.past_screens, data.history, data.plan.plan, data.plan.step) == (screens, history, plan, step)
+
+
+def test_memory_goals_are_scored_in_the_other_subsets_that_have_some():
+    """A benchmark that lists a subset without any episode is refused, after minutes of training."""
+    with_memory = {template.subset for template in TEMPLATES if template.memory}
+    assert set(read_benchmark(memory_benchmark_of(7)).subsets) == with_memory - {TRAINED_ON}
+    assert read_benchmark(memory_benchmark_of(5)).subsets == []
 
 
 def test_table_7_trains_on_one_subset_and_scores_the_others():

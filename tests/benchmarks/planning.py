@@ -53,7 +53,7 @@ from ablation.data import make_data, make_memory_goals
 from ablation.figures import FLOOR, STUDENT, controls_of, floor, floors, summary, write
 from ablation.runs import Run, about, add_options, by_arm, complete_all, parsed, place_output
 from ablation.tables import show, show_rows
-from planning_arms.arms import DEFAULT_FAMILIES, FAMILIES, TABLES, benchmark_of, run_of
+from planning_arms.arms import DEFAULT_FAMILIES, FAMILIES, TABLES, memory_benchmark_of, run_of
 from planning_arms.figures import (
     FIGURES,
     MEMORY,
@@ -117,7 +117,7 @@ def runs_of(options: argparse.Namespace) -> list[Run]:
 
 def recorded_run(family: str, arm: str, seed: int, options: argparse.Namespace) -> Run:
     run = run_of(options.table, family, arm, seed, options)
-    of_memory = partial(memory_scores, data=options.data / MEMORY_SCORES, benchmark=benchmark_of(options.table))
+    of_memory = partial(memory_scores, data=options.data / MEMORY_SCORES, benchmark=memory_benchmark_of(options.table))
     derived = {MEMORY_SCORES: of_memory} | ({FLOOR: floor} if "grey_screens" in run.controls else {})
     kept = (*FIGURES.values(), ("kinds",), ("about", "references"))
     return replace(run, records=options.records, kept=kept, derived=derived)

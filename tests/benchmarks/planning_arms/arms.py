@@ -108,6 +108,11 @@ def benchmark_of(table: int) -> Path:
     return HERE / ("other_subsets.yaml" if table == 7 else "simulated_phone.yaml")
 
 
+def memory_benchmark_of(table: int) -> Path:
+    """For the shards of memory goals."""
+    return HERE / ("memory_goals_of_others.yaml" if table == 7 else "simulated_phone.yaml")
+
+
 def data_of(run: Run) -> DataRecipe:
     """`data` of the run's recipe."""
     return read_recipe(run.recipe, overrides(run.keys)).data
