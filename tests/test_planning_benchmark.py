@@ -39,8 +39,8 @@ def test_an_arm_of_table_5_is_a_mode(arm, screens, history, plan, step):
 def test_memory_goals_are_scored_in_the_other_subsets_that_have_some():
     """A benchmark that lists a subset without any episode is refused, after minutes of training."""
     with_memory = {template.subset for template in TEMPLATES if template.memory}
-    assert set(read_benchmark(memory_benchmark_of(7)).subsets) == with_memory - {TRAINED_ON}
-    assert read_benchmark(memory_benchmark_of(5)).subsets == []
+    assert set(read_benchmark(memory_benchmark_of(7), {}).subsets) == with_memory - {TRAINED_ON}
+    assert read_benchmark(memory_benchmark_of(5), {}).subsets == []
 
 
 def test_table_7_trains_on_one_subset_and_scores_the_others():

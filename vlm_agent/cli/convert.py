@@ -4,21 +4,20 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vlm_agent.cli.parser import OK, QUARANTINED, Commands, accept_only, add_command, check_part, count, refuse
+from vlm_agent.cli.parser import FAILED, OK, QUARANTINED, Commands, accept_only, add_command, check_part, count, refuse
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
+    from vlm_agent.datasets.convert import ConversionSummary
     from vlm_agent.evaluation.benchmark import Groups
-
-GROUPS = "groups.json"
-"""Groups in the folder of the shards; `evaluation/benchmark.py` says who reads them."""
 
 _DESCRIPTION = """\
 Writes Parquet shards, a manifest, and quarantine.jsonl with every unusable record. Exit status 3 means that there are
-unusable records; all others are converted.
+unusable records; all others are converted. Exit status 1 is an error, or that split files and mixture keep no episode.
 
-Run the same command again to resume; the result is the same to the byte. In a job array, each task converts a part of
-the files, and one command at the end checks and completes the result:
+Run the same command again to resume; the result is the same to the byte. To convert new files, and files that were
+downloaded again, add --update. In a job array, each task converts a part of the files, and one command at the end
+compares the episodes of all shards with what was written and completes the result:
 
   vlm-agent convert --input AITW --output SHARDS --shard-index $SLURM_ARRAY_TASK_ID --shard-count 64
   vlm-agent convert --finish --output SHARDS"""
@@ -64,6 +63,11 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--max-bad-fraction", type=_fraction, metavar="F", help="fail if a larger fraction of the steps is unusable"
     )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="convert inputs that are new, or were replaced, into the folder of an earlier conversion",
+    )
     parser.add_argument("--shard-index", type=int, metavar="I", help="convert only part I (from 0) of the files")
     parser.add_argument("--shard-count", type=count, metavar="N", help="number of parts")
     parser.add_argument(
@@ -95,7 +99,6 @@ def _add_screens(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.checked_json import write_checked
     from vlm_agent.datasets.convert import convert, finish
     from vlm_agent.datasets.convert.workers import leave_pandas_out
     from vlm_agent.datasets.shards.images import ScreenFormat
@@ -105,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         leave_pandas_out()
     if options.finish:
         summary = finish(options.output, make_console(), options.workers, options.max_bad_fraction)
-        return QUARANTINED if summary.quarantined else OK
+        return _status(summary)
     groups = None if options.groups is None else _groups(options.groups)
     summary = convert(
         options.source,
@@ -118,10 +121,16 @@ def run(options: argparse.Namespace) -> int:
         workers=options.workers,
         max_bad_fraction=options.max_bad_fraction,
         task=None if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count),
+        update=options.update,
+        groups=groups,
     )
-    if groups is not None:
-        write_checked(options.output / GROUPS, groups)
-    return QUARANTINED if summary.quarantined else OK
+    return _status(summary)
+
+
+def _status(summary: "ConversionSummary") -> int:
+    if summary.quarantined:
+        return QUARANTINED
+    return FAILED if summary.is_empty else OK
 
 
 def _check(options: argparse.Namespace) -> None:

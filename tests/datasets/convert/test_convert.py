@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_read_stops_no_other_and_is_tried_again(source, tm
         assert main(arguments) == FAILED
     said = capsys.readouterr().err
     assert "general-00000-of-00001: Input/output error" in said
-    assert "1 input(s) could not be read; the others are converted" in said
+    assert "1 input(s) could not be converted; the others are" in said
     assert (tmp_path / "out/single/single-00000-of-00001.parquet").is_file()
     assert not (tmp_path / "out/manifest.json").exists()
     converted(source, output=tmp_path / "out")
@@ -173,7 +173,7 @@ def test_a_file_that_a_worker_cannot_read_stops_no_other(source, tmp_path):
     path = write_files(tmp_path / "more", "x y", "install") / "install-00000-of-00002"
     path.unlink()
     path.symlink_to("/proc/self/mem")  # a file whose first byte nobody can read, root or not
-    with pytest.raises(DatasetError, match=r"Input/output error\n1 input\(s\) could not be read"):
+    with pytest.raises(DatasetError, match=r"Input/output error\n1 input\(s\) could not be converted"):
         convert("aitw", [source, path, tmp_path / "more"], tmp_path / "out", workers=2)
     shards = {path.name for path in (tmp_path / "out").glob("*/*.parquet")}
     assert shards == {f"{name}.parquet" for name in (

@@ -7,15 +7,17 @@ assign it to two splits, or if it is a training episode outside the mixture.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.convert.finish import (
     complete_entries,
     duplicates_in,
     entries_of,
+    forget_duplicates,
     note_duplicates,
     read_duplicates,
     write_results,
@@ -30,7 +32,11 @@ from vlm_agent.datasets.shards.dataset import MANIFEST
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.sources import Input
 from vlm_agent.datasets.sources.registry import check_subsets, find_inputs, find_source
+from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import ArrayTask
+
+GROUPS = "groups.json"
+"""Groups in the folder of the shards; `evaluation/benchmark.py` says who reads them."""
 
 __all__ = ["ConversionSummary", "convert", "finish"]
 
@@ -47,6 +53,8 @@ def convert(
     workers: int | None = None,
     max_bad_fraction: float | None = None,
     task: ArrayTask | None = None,
+    update: bool = False,
+    groups: Mapping[str, Collection[str]] | None = None,
 ) -> ConversionSummary:
     """Writes the episodes of `inputs` (files, or folders searched for the source's files) as shards to `output`.
 
@@ -54,21 +62,27 @@ def convert(
     `mixture`: subset → share of its training episodes to keep. `screens`: the image format, PNG if None. `workers`: the
     number of processes, one per core if None. `max_bad_fraction`: the share of bad steps above which the run fails.
     `task`: one task of a job array; only its inputs are converted, and `finish` must follow after all tasks. `console`:
-    for progress and the final table, stderr if None. If `output` contains the same conversion, it is resumed.
+    for progress and the final table, stderr if None. If `output` contains the same conversion, it is resumed. `update`:
+    its inputs may be other files than before, or more; those are converted. `groups`: name → episode ids, kept with the
+    shards.
 
     Raises DatasetError before anything is written for an unknown source, inputs without data, a file whose subset
-    cannot be determined, two files with the same shard, an invalid split file, and an output with other content. Raises
-    it later if more than `max_bad_fraction` of the steps are bad or a file cannot be read or written.
+    cannot be determined, two files with the same shard, an invalid split file, and an output with other content or
+    other `groups`. Raises it later if more than `max_bad_fraction` of the steps are bad or a file cannot be read or
+    written.
     """
     console = Console(stderr=True) if console is None else console
     options = Options(tuple(splits), dict(mixture or {}), screens or ScreenFormat())
     found = find_inputs(find_source(source), inputs)
     check_subsets(options.mixture, (input_.subset for input_ in found), "the mixture")
     plan = Plan(source, options, tuple(found))
-    run = _Run(plan, output, console, workers, max_bad_fraction)
+    run = _Run(plan, output, console, workers, max_bad_fraction, update)
     job(output).check_folder()
     with lock_output(output, shared=task is not None):
-        write_or_verify_plan(output, plan)
+        write_or_verify_plan(output, plan, update)
+        _write_groups(output, groups)
+        if update:
+            forget_duplicates(output)
         if task is not None:
             summary = run.convert_task(task)
         else:
@@ -83,7 +97,9 @@ def finish(
 ) -> ConversionSummary:
     """Completes a conversion after all tasks of its job array.
 
-    Verifies the shards, removes duplicate episodes (the first file keeps them) and writes quarantine and manifest.
+    Compares the episodes of every shard with its entry, removes duplicate episodes (the first file keeps them) and
+    writes quarantine and manifest. Screens are not read: `ShardDataset` verifies the checksum of each page that it
+    reads.
 
     Raises DatasetError if the folder has no conversion, an input is not converted yet, an input or split file has
     changed, another run is active, or a shard does not match its entry.
@@ -98,16 +114,37 @@ def finish(
     return summary
 
 
+def _write_groups(output: Path, groups: Mapping[str, Collection[str]] | None) -> None:
+    """Before the manifest, which means complete. Raises DatasetError where the folder has others."""
+    path = output / GROUPS
+    if groups is None:
+        return
+    content = {name: list(ids) for name, ids in groups.items()}
+    if path.exists() and read_checked(path, f"remove {path}") != content:
+        raise DatasetError(f"{path} holds other groups; remove it to replace them")
+    write_checked(path, content)
+
+
 class _Run:
-    def __init__(self, plan: Plan, output: Path, console: Console, workers: int | None, max_bad: float | None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        output: Path,
+        console: Console,
+        workers: int | None,
+        max_bad: float | None,
+        update: bool = False,
+    ) -> None:
         splits = read_splits(plan.options.splits) if plan.options.splits else None
         self._setup = Setup(find_source(plan.source), output, plan.options, splits)
         self._plan, self._output, self._console, self._max_bad = plan, output, console, max_bad
+        self._update = update
         self._workers = len(os.sched_getaffinity(0)) if workers is None else workers
 
     def convert(self, inputs: Sequence[Input]) -> None:
         """Converts the inputs that have no entry yet."""
-        duplicates, entries = read_duplicates(self._output), entries_of(self._plan, self._output)
+        duplicates = read_duplicates(self._output)
+        entries = entries_of(self._plan, self._output, inputs, self._update)
         jobs = [
             Job(input_, duplicates_in(duplicates, input_.shard)) for input_ in inputs if entries[input_.shard] is None
         ]
@@ -125,10 +162,10 @@ class _Run:
     def convert_task(self, task: ArrayTask) -> ConversionSummary:
         inputs = task.items(self._plan.inputs)
         self.convert(inputs)
-        entries = entries_of(self._plan, self._output)
+        entries = entries_of(self._plan, self._output, inputs)
         waiting = sum(entry is None for entry in entries.values())
         ready = [entry for input_ in inputs if (entry := entries[input_.shard]) is not None]
-        return self._checked(ConversionSummary.of(self._output, ready, waiting))
+        return self._checked(ConversionSummary.of(self._output, ready, waiting, is_part=True))
 
     def finish(self) -> ConversionSummary:
         while True:
@@ -136,7 +173,7 @@ class _Run:
             if again := [input_ for input_ in self._plan.inputs if input_.shard in duplicates]:
                 self.convert(again)
             entries = complete_entries(self._plan, self._output)
-            if not note_duplicates(self._plan, self._output, entries):
+            if not note_duplicates(self._plan, self._output, entries, self._console):
                 break
             self._console.print("Some episodes are in several files; converting the later files again without them.")
         self._checked(ConversionSummary.of(self._output, entries.values()))

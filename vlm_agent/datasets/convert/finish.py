@@ -1,15 +1,20 @@
 """The last step of a conversion: check that all inputs are converted, remove duplicates, write the manifest."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
+
+from rich.console import Console
 
 import vlm_agent
 from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.console import Progress
 from vlm_agent.datasets.convert.one_input import read_entry
 from vlm_agent.datasets.convert.plan import WORK, Plan
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
 from vlm_agent.datasets.shards.dataset import write_manifest
 from vlm_agent.datasets.shards.schema import check_is_shard
+from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.parquet import open_parquet
@@ -19,10 +24,28 @@ _REMEDY = "remove it and run the same command again"
 _SHOWN = 5
 
 
-def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
-    """The entry of each input, by shard; None if it is not converted with these duplicates."""
+def entries_of(
+    plan: Plan, output: Path, checked: Collection[Input] | None = None, update: bool = False
+) -> dict[str, Entry | None]:
+    """The entry of each input, by shard; None if it is not converted with these duplicates.
+
+    `checked`: inputs whose files must not have changed since; None: all. With `update` an input that has changed counts
+    as not converted.
+    """
     duplicates = read_duplicates(output)
-    return {input_.shard: read_entry(output, input_, duplicates_in(duplicates, input_.shard)) for input_ in plan.inputs}
+    shards = {input_.shard for input_ in (plan.inputs if checked is None else checked)}
+    return {
+        input_.shard: read_entry(
+            output, input_, duplicates_in(duplicates, input_.shard), input_.shard in shards, update
+        )
+        for input_ in plan.inputs
+    }
+
+
+def forget_duplicates(output: Path) -> None:
+    """Another content of an input may lack an episode that a later input was converted without: `finish` compares the
+    inputs again."""
+    (output / WORK / _DUPLICATES).unlink(missing_ok=True)
 
 
 def read_duplicates(output: Path) -> dict[str, list[str]]:
@@ -36,8 +59,8 @@ def duplicates_in(duplicates: dict[str, list[str]], shard: str) -> frozenset[str
     return frozenset(duplicates.get(shard, ()))
 
 
-def note_duplicates(plan: Plan, output: Path, entries: dict[str, Entry]) -> bool:
-    """Records episodes that several shards contain; returns whether any of them is new.
+def note_duplicates(plan: Plan, output: Path, entries: dict[str, Entry], console: Console) -> bool:
+    """Records episodes that several shards contain; returns whether any of them is new. Opens every shard.
 
     The first shard in the order of the plan keeps the episode; the others must be converted again without it.
 
@@ -46,11 +69,14 @@ def note_duplicates(plan: Plan, output: Path, entries: dict[str, Entry]) -> bool
     duplicates = read_duplicates(output)
     owners: dict[str, str] = {}
     are_new = False
-    for input_ in plan.inputs:
-        for episode_id in _ids(output, entries[input_.shard]):
-            if owners.setdefault(episode_id, input_.shard) != input_.shard:
-                duplicates.setdefault(input_.shard, []).append(episode_id)
-                are_new = True
+    progress = Progress(console, len(plan.inputs), "shards")
+    with progress.shown():
+        for number, input_ in enumerate(plan.inputs, 1):
+            for episode_id in _ids(output, entries[input_.shard]):
+                if owners.setdefault(episode_id, input_.shard) != input_.shard:
+                    duplicates.setdefault(input_.shard, []).append(episode_id)
+                    are_new = True
+            progress.update(number, f"checked {number:,}/{len(plan.inputs):,} shards")
     if are_new:
         write_checked(output / WORK / _DUPLICATES, duplicates)
     return are_new

@@ -4,6 +4,7 @@ A screen is encoded as soon as its record is read, so only a few raw screens are
 entry is written after the shard; its existence means that the input is converted.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -62,10 +63,12 @@ def entry_path(output: Path, input_: Input) -> Path:
 _REMEDY = "remove it and run the same command again to convert its input again"
 
 
-def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
+def read_entry(
+    output: Path, input_: Input, duplicate_ids: frozenset[str], checked: bool = True, update: bool = False
+) -> Entry | None:
     """The entry of a converted input; None if it is not converted, or was converted with different `duplicate_ids`.
 
-    Raises DatasetError if the input has changed since its conversion.
+    `checked`: raises DatasetError if the input has changed since its conversion; with `update` it is None then.
     """
     path = entry_path(output, input_)
     if not path.is_file():
@@ -73,7 +76,13 @@ def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> En
     entry = Entry.read(read_checked(path, _REMEDY, EntryContent))
     if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
         return None
-    _check_unchanged(input_, entry.summary, written=path.stat().st_mtime)
+    if checked and not _is_unchanged(input_, entry.summary, path):
+        if update:
+            return None
+        raise DatasetError(
+            f"{input_.files[0]} has changed since it was converted; restore the old file, or add --update to convert "
+            "changed files again"
+        )
     return entry
 
 
@@ -84,13 +93,15 @@ def _shard_is_there(output: Path, summary: FileSummary) -> bool:
     return shard.is_file() and shard.stat().st_size == summary.shard_size
 
 
-def _check_unchanged(input_: Input, summary: FileSummary, written: float) -> None:
-    """Hashes the files again only if one of them changed after the entry was written."""
-    if max(path.stat().st_ctime for path in input_.files) >= written and sha256_of(input_.files) != summary.sha256:
-        raise DatasetError(
-            f"{input_.files[0]} has changed since it was converted; choose another output folder, or restore the old "
-            "file"
-        )
+def _is_unchanged(input_: Input, summary: FileSummary, entry: Path) -> bool:
+    """Hashes the files only if the status of one changed after the entry was written or the files were hashed last: a
+    copy to another disk changes the status of 2.6 TB."""
+    if max(path.stat().st_ctime for path in input_.files) < entry.stat().st_mtime:
+        return True
+    if sha256_of(input_.files) != summary.sha256:
+        return False
+    os.utime(entry)
+    return True
 
 
 class _OneInput:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.selection import MIXED_SPLIT, check_mixture
 from vlm_agent.datasets.shards.images import ScreenFormat
 from vlm_agent.datasets.shards.schema import FIRST_VERSION
@@ -68,16 +69,20 @@ def job(output: Path) -> Job:
     return Job(output, "a conversion", plan=f"{WORK}/plan.json", lock=f"{WORK}/lock", identity_key="described")
 
 
-def write_or_verify_plan(output: Path, plan: Plan) -> None:
+def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None:
     """Writes the plan to `output`, or compares it with the existing plan.
 
-    Raises DatasetError with the differences if they are not equal.
+    Raises DatasetError with the differences if they are not equal. With `update`, inputs may be new or of another size;
+    the plan is then written anew.
     """
     paths = {
         "splits": [str(path.absolute()) for path in plan.options.splits],
         "inputs": {input_.shard: [str(path) for path in input_.files] for input_ in plan.inputs},
     }
-    job(output).write_or_verify_plan({"described": plan.identity(), "where": paths}, _differences)
+    content = {"described": plan.identity(), "where": paths}
+    job(output).write_or_verify_plan(content, _differences_but_updates if update else _differences)
+    if update:
+        write_checked(job(output).plan_path, content)
 
 
 def read_plan(output: Path) -> Plan:
@@ -105,23 +110,42 @@ def _differences(before: dict, now: dict) -> list[str]:
         old_value = before["options"].get(key)
         if old_value != value:
             lines.append(f"option {key}: {_short(old_value)} before, {_short(value)} now")
-    return lines + _input_differences(before["inputs"], now["inputs"])
+    missing, updates = _missing(before["inputs"], now["inputs"]), _updates(before["inputs"], now["inputs"])
+    if updates and not lines and not missing:
+        updates = [*_shown(updates), "add --update to convert new and changed inputs"]
+    if not missing and not updates and list(before["inputs"]) != list(now["inputs"]):
+        updates = ["the inputs are in a different order"]
+    return [*lines, *_shown([*missing, *updates])]
 
 
-def _input_differences(before: dict, now: dict) -> list[str]:
-    lines = [f"input {before[shard]['name']} is missing" for shard in before if shard not in now]
-    lines += [f"input {now[shard]['name']} is new" for shard in now if shard not in before]
-    lines += [
+def _differences_but_updates(before: dict, now: dict) -> list[str]:
+    """Those that --update does not accept."""
+    kept = {shard: about for shard, about in now["inputs"].items() if shard in before["inputs"]}
+    sizes = {shard: about | {"size": kept.get(shard, about)["size"]} for shard, about in before["inputs"].items()}
+    in_order = {shard: about for shard, about in sizes.items() if shard not in kept} | {
+        shard: sizes[shard] for shard in kept
+    }
+    return _differences(before | {"inputs": in_order}, now | {"inputs": kept})
+
+
+def _missing(before: dict, now: dict) -> list[str]:
+    return [f"input {before[shard]['name']} is missing" for shard in before if shard not in now]
+
+
+def _updates(before: dict, now: dict) -> list[str]:
+    lines = [f"input {now[shard]['name']} is new" for shard in now if shard not in before]
+    return lines + [
         f"input {now[shard]['name']}: {before[shard]['size']:,} bytes before, {now[shard]['size']:,} bytes now"
         for shard in now
         if shard in before and before[shard]["size"] != now[shard]["size"]
     ]
-    if not lines and list(before) != list(now):
-        lines.append("the inputs are in a different order")
-    return lines[:_SHOWN] + ([f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])
 
 
 _SHOWN = 10
+
+
+def _shown(lines: list[str]) -> list[str]:
+    return lines[:_SHOWN] + ([f"… and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else [])
 
 
 def _short(value: object) -> str:

@@ -3,8 +3,9 @@
 Steps read = written + quarantined + excluded, for each input and in total.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -116,19 +117,21 @@ class EntryContent:
 
 @dataclass
 class ConversionSummary:
-    """Counts of a run. `waiting` is the number of inputs of the conversion that are not converted yet."""
+    """Counts of a run. `waiting` is the number of inputs of the conversion that are not converted yet. `is_part`: of a
+    task of a job array, which `--finish` must follow."""
 
     output: Path
     files: list[FileSummary]
     first_bad: list[dict]
     waiting: int = 0
+    is_part: bool = False
 
     @classmethod
-    def of(cls, output: Path, entries: Iterable[Entry], waiting: int = 0) -> "ConversionSummary":
+    def of(cls, output: Path, entries: Iterable[Entry], waiting: int = 0, is_part: bool = False) -> "ConversionSummary":
         entries = list(entries)
         # What is wrong with a record comes before the good records that are left out with it.
         bad = sorted(chain(*(entry.quarantine for entry in entries)), key=lambda line: DISCARDED in line["reason"])
-        return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting)
+        return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting, is_part)
 
     def total(self, count: str) -> int:
         """`count` is one of `COUNTS`."""
@@ -142,6 +145,11 @@ class ConversionSummary:
     def quarantined(self) -> int:
         """The number of unusable records. If it is not 0, the exit status should not be 0 either."""
         return self.total("steps_quarantined")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a whole conversion wrote no episode: no command can use its result."""
+        return not self.is_part and not self.total("episodes_written")
 
     @property
     def cut_short(self) -> int:
@@ -166,20 +174,40 @@ class ConversionSummary:
         for bad in self.first_bad:
             yield f"{bad['file']}: record {bad['record']} (at byte {bad['offset']}): {bad['reason']}"
         if self.quarantined:
-            location = (
-                f"see {self.output / QUARANTINE}"
-                if not self.waiting
-                else f"see {QUARANTINE} when the conversion is finished"
-            )
-            yield f"{self.quarantined:,} record(s) quarantined; {location}"
+            location = f"{QUARANTINE} when the conversion is finished" if self.is_part else self.output / QUARANTINE
+            yield f"{self.quarantined:,} record(s) quarantined; see {location}"
         if self.cut_short:
-            yield f"{self.cut_short:,} file(s) are damaged; the records after the damage are not counted"
+            names = ", ".join(file.name for file in self.files if file.cut_short)
+            yield (
+                f"{self.cut_short:,} file(s) are damaged; the records after the damage are not counted. To convert "
+                f"better copies, add --update: {names}"
+            )
+        if not self.is_part:
+            yield from missing_files([file.name for file in self.files])
         for reason, count in self.totals_by("exclusions").items():
             yield f"{count:,} step(s) excluded: {reason}"
         for words, kind in ((_EXCLUDED, "episodes_left_out"), (_FAULTS, "episode_faults")):
             for name, count in self.totals_by(kind).items():
                 yield f"{count:,} episode(s) {words.get(name, f'excluded: {name}')}"
-        if not self.total("episodes_written"):
+        if self.files and not self.total("episodes_written"):
             yield "No episode was written: check the counts above and, with --splits, the ids in the split files."
-        if self.waiting:
-            yield f"{self.waiting:,} file(s) are not converted yet; run `vlm-agent convert --finish` after them"
+        if self.is_part:
+            waiting = f"{self.waiting:,} file(s)" if self.waiting else "No file"
+            yield f"{waiting} of other tasks to convert; then run: vlm-agent convert --finish --output {self.output}"
+
+
+_NUMBERED = re.compile(r"(.+)-(\d+)-of-(\d+)")
+
+
+def missing_files(names: Iterable[str]) -> Iterator[str]:
+    """A line for each set of files NAME-00003-of-00064 that is not complete: a download may have stopped."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for name in names:
+        if match := _NUMBERED.fullmatch(name):
+            prefix, number, count = match.groups()
+            found.setdefault((prefix, count), set()).add(int(number))
+    for (prefix, count), numbers in sorted(found.items()):
+        if missing := int(count) - len(numbers):
+            first = next(number for number in range(int(count)) if number not in numbers)
+            example = f"{prefix}-{first:0{len(count)}}-of-{count}"
+            yield f"{missing:,} of the {int(count):,} files {prefix}-*-of-{count} are not in the input, {example} first"

@@ -66,7 +66,7 @@ def convert_jobs(setup: Setup, jobs: Sequence[Job], workers: int, watch: Watch) 
             failures.append(result)
     if failures:
         raise DatasetError(
-            "\n".join(map(str, failures)) + f"\n{len(failures)} input(s) could not be read; the others are converted. "
+            "\n".join(map(str, failures)) + f"\n{len(failures)} input(s) could not be converted; the others are. "
             "Run the same command again to retry"
         )
     return entries

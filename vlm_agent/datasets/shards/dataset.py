@@ -11,9 +11,10 @@ images. Column chunks have checksums, which are verified when they are read (`vl
 """
 
 import hashlib
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -70,7 +71,18 @@ class ShardWriter:
         return self
 
     def __exit__(self, *error) -> None:
-        self._stack.__exit__(*error)
+        with self._named_errors():
+            self._stack.__exit__(*error)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """pyarrow's errors do not name the file."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno is None or error.filename is not None:
+                raise
+            raise OSError(error.errno, os.strerror(error.errno), str(self._path)) from error
 
     def write(self, episode: Episode, split: str) -> None:
         """Appends an episode, its screens as PNGs. Raises DatasetError for an episode without pixels."""
@@ -80,7 +92,8 @@ class ShardWriter:
         """Appends an episode as a row of `episode_row`, or as one that `ShardDataset.row` read."""
         if (version := version_needed(row)) > self._version:
             self._upgrade(version)
-        self._append(pa.Table.from_pylist([row], schema=SCHEMAS[self._version]))
+        with self._named_errors():
+            self._append(pa.Table.from_pylist([row], schema=SCHEMAS[self._version]))
 
     def _upgrade(self, version: int) -> None:
         """Continues with a higher version, and rewrites the episodes that were written before."""
@@ -275,7 +288,7 @@ def read_manifest(directory: Path) -> dict:
     if not path.is_file():
         raise DatasetError(
             f"{directory} has no {MANIFEST}: it is not a folder of shards, or its conversion is incomplete; run the "
-            "same `vlm-agent convert` again to resume"
+            "same `vlm-agent convert` again to resume, or `vlm-agent convert --finish` after a job array"
         )
     manifest = read_checked(path, _REMEDY_OF_MANIFEST, _Manifest)
     if (version := manifest["schema_version"]) not in READABLE_VERSIONS:

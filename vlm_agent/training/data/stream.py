@@ -36,7 +36,8 @@ def chosen_episodes(shards: ShardDataset, recipe: DataRecipe) -> list[int]:
         if in_mixture(episode_id, subset, recipe.mixture)
     ]
     if not indices:
-        raise RecipeError(f"{shards.directory} has no episode in split {recipe.split} that the mixture keeps")
+        kept = " that data.mixture keeps" if recipe.mixture else ""
+        raise RecipeError(f"{shards.directory} has no episode in split {recipe.split}{kept}")
     count = len(indices) if recipe.limit is None else min(recipe.limit, len(indices))
     return [indices[number * len(indices) // count] for number in range(count)]
 

@@ -189,4 +189,5 @@ class ProgressFile(_SinceStart):
             return
         line = {"step": state.global_step, "steps": state.max_steps, "time": datetime.now(UTC).isoformat()}
         timing = {"seconds": round(self.seconds(), 3), "eta_seconds": round(self.eta(state), 3)}
-        append_progress(self.path, line | timing | logs)
+        # Trainer's epoch is the share of the steps: the length of a pass over packed rows is unknown to it.
+        append_progress(self.path, line | timing | {name: value for name, value in logs.items() if name != "epoch"})
