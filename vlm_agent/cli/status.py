@@ -1,4 +1,4 @@
-"""`vlm-agent status`: the state of a training run, from its folder."""
+"""`vlm-agent status`: the state of a training run or of a conversion, from its folder."""
 
 import argparse
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from vlm_agent.cli.parser import OK, Commands, add_command
 from vlm_agent.console import clock_time, make_console
 
 if TYPE_CHECKING:
+    from vlm_agent.datasets.convert.status import ConversionStatus
     from vlm_agent.training.run_folder.status import Status
 
 
@@ -18,25 +19,78 @@ def add(commands: Commands) -> None:
         commands,
         "status",
         run,
-        "show the progress of a training run",
-        "Step, losses, speed, ETA, restarts and the last error, read from the run folder. Works on any machine that\n"
-        "can read the folder.",
+        "show the progress of a training run or of a conversion",
+        "Of a run: step, losses, speed, ETA, restarts and the last error. Of a conversion, also by a job array:\n"
+        "files, steps, damage, ETA and what is not converted. Works on any machine that can read the folder.",
     )
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="the output folder of the recipe")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the output folder of a recipe, or of `convert`")
 
 
 def run(options: argparse.Namespace) -> int:
-    from vlm_agent.training.run_folder.status import read_status
+    from vlm_agent.datasets.convert.plan import WORK
 
-    status = read_status(options.run_folder)
+    folder, now = options.folder, datetime.now(UTC)
+    state, lines = (_of_conversion if (folder / WORK).is_dir() else _of_run)(folder, now)
     console = make_console()
-    console.print(f"{options.run_folder}: {status.state}", highlight=False, markup=False, soft_wrap=True)
-    for name, text in _lines(status, datetime.now(UTC)):
+    console.print(f"{folder}: {state}", highlight=False, markup=False, soft_wrap=True)
+    for name, text in lines:
         console.print(f"  {name:12}{text}", highlight=False, markup=False, soft_wrap=True)
     return OK
 
 
-def _lines(status: "Status", now: datetime) -> Iterator[tuple[str, str]]:
+Lines = Iterator[tuple[str, str]]
+
+
+def _of_run(folder: Path, now: datetime) -> tuple[str, Lines]:
+    from vlm_agent.training.run_folder.status import read_status
+
+    status = read_status(folder)
+    return status.state, _run_lines(status, now)
+
+
+def _of_conversion(folder: Path, now: datetime) -> tuple[str, Lines]:
+    from vlm_agent.datasets.convert.status import read_status
+
+    status = read_status(folder)
+    return status.state, _conversion_lines(status, now)
+
+
+def _conversion_lines(status: "ConversionStatus", now: datetime) -> Lines:
+    from rich.filesize import decimal
+
+    summary, done = status.summary, len(status.summary.files)
+    yield "files", f"{done:,} of {status.files:,}, {decimal(status.converted_size)} of {decimal(status.size)}"
+    counts = {name: f"{summary.total(f'steps_{name}'):,}" for name in ("read", "written", "quarantined", "left_out")}
+    yield "steps", ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
+    yield "episodes", f"{summary.total('episodes_written'):,}"
+    if status.eta is not None:
+        yield "ETA", f"{clock_time(status.eta.total_seconds())}, at the average speed since the first file"
+    if status.written is not None:
+        yield "last write", f"{_short(now - status.written)} ago"
+    if damaged := [file.name for file in summary.files if file.cut_short]:
+        yield "damaged", ", ".join(damaged)
+    if status.waiting:
+        names = list(status.waiting.values())
+        more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+        yield "waiting", ", ".join(names[:_SHOWN]) + more
+        yield "tasks", f"{_ranges(list(status.waiting))}, modulo --shard-count"
+
+
+_SHOWN = 5
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-2,5`, as `sbatch --array` reads it. `numbers` in order."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ",".join("-".join(map(str, span)) for span in found)
+
+
+def _run_lines(status: "Status", now: datetime) -> Lines:
     if status.step is not None:
         share = "" if not status.steps else f" of {status.steps} ({status.step / status.steps:.0%})"
         loss = "" if status.loss is None else f", loss {status.loss:.3f}"

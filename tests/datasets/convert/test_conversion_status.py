@@ -1,0 +1,63 @@
+"""`vlm-agent status` of a conversion: what is converted, what is damaged, and which tasks have files left."""
+
+import os
+
+import pytest
+from helpers.conversions import STEPS, converted, write_files
+
+from vlm_agent.cli import FAILED, OK, main
+from vlm_agent.cli.status import _ranges
+from vlm_agent.datasets.convert import convert, finish
+from vlm_agent.jobs import ArrayTask
+
+
+@pytest.fixture
+def inputs(tmp_path):
+    return write_files(tmp_path / "in", "ab c d ef")
+
+
+def status(folder, capsys):
+    capsys.readouterr()
+    assert main(["status", str(folder)]) == OK
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_job_array_is_followed_to_its_end(inputs, tmp_path, capsys):
+    output = tmp_path / "out"
+    convert("aitw", [inputs], output, task=ArrayTask(0, 2), workers=1)
+    first, third = sorted((output / ".conversion/general").iterdir())
+    os.utime(first, (0, third.stat().st_mtime - 100))
+    printed = status(output, capsys)
+    assert f"{output}: in progress files 2 of 4, " in printed
+    assert f"steps {3 * STEPS} read, {3 * STEPS} written, 0 quarantined, 0 left out episodes 3" in printed
+    assert "ETA 0:0" in printed
+    assert "waiting general-00001-of-00004, general-00003-of-00004 tasks 1,3, modulo --shard-count" in printed
+
+    convert("aitw", [inputs], output, task=ArrayTask(1, 2), workers=1)
+    assert f"{output}: all files are converted; run vlm-agent convert --finish" in status(output, capsys)
+    finish(output, workers=1)
+    printed = status(output, capsys)
+    assert f"{output}: complete files 4 of 4" in printed
+    assert "waiting" not in printed
+    assert "ETA" not in printed
+
+
+def test_damaged_files_are_named_and_inputs_need_not_be_there(inputs, tmp_path, capsys):
+    path = inputs / "general-00001-of-00004"
+    path.write_bytes(path.read_bytes()[:200])
+    converted(inputs, output=tmp_path / "out")
+    inputs.rename(tmp_path / "elsewhere")
+    assert "damaged general-00001-of-00004" in status(tmp_path / "out", capsys)
+
+
+def test_a_damaged_entry_is_named(inputs, tmp_path, capsys):
+    converted(inputs, output=tmp_path / "out")
+    entry = tmp_path / "out/.conversion/general/general-00001-of-00004.parquet.json"
+    entry.write_text("{")
+    assert main(["status", str(tmp_path / "out")]) == FAILED
+    assert f"{entry} is damaged" in capsys.readouterr().err
+
+
+def test_places_are_written_as_an_array_of_slurm():
+    assert _ranges([0, 1, 2, 5, 7, 8]) == "0-2,5,7-8"
+    assert _ranges([3]) == "3"
