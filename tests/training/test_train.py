@@ -168,7 +168,8 @@ def test_the_differing_recipe_keys_are_named(shards, tmp_path):
 
 def test_dropout_masks_differ_between_ranks(shards, tmp_path, monkeypatch):
     first, _ = run(shards, tmp_path, "first", **LORA)
-    monkeypatch.setattr("vlm_agent.training.train.ranks", SimpleNamespace(number=lambda: 1, leave=lambda: None))
+    second = SimpleNamespace(number=lambda: 1, agree=lambda value: True, leave=lambda: None)
+    monkeypatch.setattr("vlm_agent.training.train.ranks", second)
     other, _ = run(shards, tmp_path, "other", **LORA)
     with pytest.raises(AssertionError):
         assert_same_weights(first, other)

@@ -122,7 +122,12 @@ class AgentTrainer(Trainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
             logs |= self.meter.read()
-        super().log(logs, start_time)
+        # Trainer would add its epoch, which is the share of the steps: it does not know the length of a pass.
+        epoch, self.state.epoch = self.state.epoch, cast(float, None)
+        try:
+            super().log(logs, start_time)
+        finally:
+            self.state.epoch = epoch
 
 
 def _peak_flops(args: TrainingArguments) -> float | None:
@@ -189,5 +194,4 @@ class ProgressFile(_SinceStart):
             return
         line = {"step": state.global_step, "steps": state.max_steps, "time": datetime.now(UTC).isoformat()}
         timing = {"seconds": round(self.seconds(), 3), "eta_seconds": round(self.eta(state), 3)}
-        # Trainer's epoch is the share of the steps: the length of a pass over packed rows is unknown to it.
-        append_progress(self.path, line | timing | {name: value for name, value in logs.items() if name != "epoch"})
+        append_progress(self.path, line | timing | logs)
