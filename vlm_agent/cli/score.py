@@ -153,7 +153,9 @@ def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run |
 
 def _predictions(path: Path) -> Path:
     """The agent's own predictions in the output folder of an evaluation; a file as it is."""
-    return path / "predictions.parquet" if path.is_dir() else path
+    from vlm_agent.evaluation.offline.plan import AGENT, predictions_name
+
+    return path / predictions_name(AGENT) if path.is_dir() else path
 
 
 def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:

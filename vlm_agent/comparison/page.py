@@ -22,7 +22,7 @@ from vlm_agent.evaluation.report.overlay import VIEW_WIDTH, Mark, marks
 from vlm_agent.evaluation.report.page import page_style
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.files import atomic_write
-from vlm_agent.pages import page_environment
+from vlm_agent.pages import page_environment, words
 
 _WIDTH = 240
 """Of a picture, in pixels."""
@@ -66,14 +66,12 @@ def rows_of(content: Mapping[str, Any], block: str) -> Iterator[Row]:
         costs = {name: _mean([row["costs"].get(name) for row in rows], form) for name, form in _COST_FORMS.items()}
         yield Row(about["name"], _cells(rows), costs, about, about["kind"])
         for name in rows[0]["controls"]:
-            yield Row(
-                name.replace("_", " "), _cells([row["controls"][name] for row in rows if name in row["controls"]]), {}
-            )
+            yield Row(words(name), _cells([row["controls"][name] for row in rows if name in row["controls"]]), {})
 
 
 def baseline_rows(content: Mapping[str, Any]) -> Iterator[Row]:
     for name, row in content["baselines"].items():
-        yield Row(name.replace("_", " "), _cells([row]), {})
+        yield Row(words(name), _cells([row]), {})
 
 
 def _cells(rows: Sequence[Mapping[str, Any]]) -> dict[str, Cell]:
@@ -277,7 +275,7 @@ def _first_seed(content: Mapping[str, Any], key: str) -> str:
 
 def _first_seeds(content: Mapping[str, Any]) -> str:
     """Which seeds the shown answers are of: "0", or "agent 0, other 1" where they differ."""
-    seeds = {about["name"]: next(iter(about["rows"])) for about in content["agents"].values() if about["rows"]}
+    seeds = {about["name"]: _first_seed(content, key) for key, about in content["agents"].items() if about["rows"]}
     if len(set(seeds.values())) == 1:
         return next(iter(seeds.values()))
     return ", ".join(f"{name} {seed}" for name, seed in seeds.items())

@@ -160,9 +160,9 @@ def test_a_file_that_cannot_be_read_stops_no_other_and_is_tried_again(source, tm
     with monkeypatch.context() as broken:
         broken.setattr(Path, "open", no_medium)
         assert main(arguments) == FAILED
-    said = capsys.readouterr().err
-    assert "general-00000-of-00001: Input/output error" in said
-    assert "1 input(s) could not be converted; the others are" in said
+    printed = capsys.readouterr().err
+    assert "general-00000-of-00001: Input/output error" in printed
+    assert "1 input(s) could not be converted; the others are" in printed
     assert (tmp_path / "out/single/single-00000-of-00001.parquet").is_file()
     assert not (tmp_path / "out/manifest.json").exists()
     converted(source, output=tmp_path / "out")

@@ -83,6 +83,12 @@ def test_new_files_are_added_and_only_they_are_converted(inputs, output, tmp_pat
     assert entry.stat().st_mtime_ns == before
 
 
+def test_the_remedy_follows_a_long_list_of_new_files(inputs, output):
+    write_files(inputs, "h i j k l m n o p q r s", "install")
+    with pytest.raises(DatasetError, match="… and 2 more\n  add --update to convert new and changed inputs"):
+        convert("aitw", [inputs], output, workers=1)
+
+
 def test_tasks_of_an_array_update(inputs, output, tmp_path):
     written(inputs, FIRST, "bd")
     write_files(inputs, "xy", "install")

@@ -7,6 +7,7 @@ DIR/.conversion/<shard>.json     the entry of one input, written after its shard
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from vlm_agent.checked_json import write_checked
@@ -80,7 +81,7 @@ def write_or_verify_plan(output: Path, plan: Plan, update: bool = False) -> None
         "inputs": {input_.shard: [str(path) for path in input_.files] for input_ in plan.inputs},
     }
     content = {"described": plan.identity(), "where": paths}
-    job(output).write_or_verify_plan(content, _differences_but_updates if update else _differences)
+    job(output).write_or_verify_plan(content, partial(_differences, update=update))
     if update:
         write_checked(job(output).plan_path, content)
 
@@ -100,7 +101,8 @@ def read_plan(output: Path) -> Plan:
         return Plan(identity["source"], Options(splits, options["mixture"], screens), tuple(inputs))
 
 
-def _differences(before: dict, now: dict) -> list[str]:
+def _differences(before: dict, now: dict, update: bool = False) -> list[str]:
+    """With `update`, those that it does not accept."""
     lines = [
         f"{key}: {before[key]!r} before, {now[key]!r} now"
         for key in ("schema_version", "source")
@@ -110,26 +112,16 @@ def _differences(before: dict, now: dict) -> list[str]:
         old_value = before["options"].get(key)
         if old_value != value:
             lines.append(f"option {key}: {_short(old_value)} before, {_short(value)} now")
-    missing, updates = _missing(before["inputs"], now["inputs"]), _updates(before["inputs"], now["inputs"])
-    if updates and not lines and not missing:
-        updates = [*_shown(updates), "add --update to convert new and changed inputs"]
+    missing = [
+        f"input {about['name']} is missing" for shard, about in before["inputs"].items() if shard not in now["inputs"]
+    ]
+    if update:
+        return [*lines, *_shown(missing)]
+    updates = _updates(before["inputs"], now["inputs"])
     if not missing and not updates and list(before["inputs"]) != list(now["inputs"]):
-        updates = ["the inputs are in a different order"]
-    return [*lines, *_shown([*missing, *updates])]
-
-
-def _differences_but_updates(before: dict, now: dict) -> list[str]:
-    """Those that --update does not accept."""
-    kept = {shard: about for shard, about in now["inputs"].items() if shard in before["inputs"]}
-    sizes = {shard: about | {"size": kept.get(shard, about)["size"]} for shard, about in before["inputs"].items()}
-    in_order = {shard: about for shard, about in sizes.items() if shard not in kept} | {
-        shard: sizes[shard] for shard in kept
-    }
-    return _differences(before | {"inputs": in_order}, now | {"inputs": kept})
-
-
-def _missing(before: dict, now: dict) -> list[str]:
-    return [f"input {before[shard]['name']} is missing" for shard in before if shard not in now]
+        return [*lines, "the inputs are in a different order"]
+    remedy = ["add --update to convert new and changed inputs"] if updates and not lines and not missing else []
+    return [*lines, *_shown([*missing, *updates]), *remedy]
 
 
 def _updates(before: dict, now: dict) -> list[str]:

@@ -66,5 +66,5 @@ def _eta(stamps: list[tuple[float, int]], left: int) -> timedelta | None:
     """`stamps`: (when an input was converted, its bytes), in order."""
     if not left or len(stamps) < 2 or stamps[-1][0] == stamps[0][0]:
         return None
-    done = sum(size for _, size in stamps[1:])  # the first was begun before its entry
+    done = sum(size for _, size in stamps[1:])  # the start of the first is unknown
     return timedelta(seconds=left / max(done, 1) * (stamps[-1][0] - stamps[0][0]))

@@ -119,10 +119,9 @@ def recorded_settings(predictions: Path) -> RecordedSettings | None:
     found = _recorded(predictions)
     if found is None:
         return None
-    plan, _ = found
+    identity, others, _ = found
     with parsing(predictions.parent / PLAN, _NAMES_REMEDY):
-        language = language_settings(plan["described"]["language"]).build()
-        return RecordedSettings(plan["given"]["groups"], language)
+        return RecordedSettings(others["groups"], language_settings(identity["language"]).build())
 
 
 def recorded_name(predictions: Path) -> str | None:
@@ -134,22 +133,22 @@ def recorded_name(predictions: Path) -> str | None:
     found = _recorded(predictions)
     if found is None:
         return None
-    plan, run = found
-    label: Any = plan["given"].get("label")
+    _, others, run = found
+    label = others.get("label")
     return None if run == AGENT and label is None else name_in_tables(run, label)
 
 
-def _recorded(predictions: Path) -> tuple[dict[str, dict[str, Any]], str] | None:
-    """The plan beside a predictions file, and which of its runs the file is of."""
+def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
+    """Of the plan beside a predictions file: the identity, the other settings, and which of its runs the file is of."""
     path = predictions.parent / PLAN
     if not path.is_file():
         return None
     plan = read_checked(path, _NAMES_REMEDY, dict[str, dict[str, Any]])
     with parsing(path, _NAMES_REMEDY):
-        runs = {predictions_name(run): run for run in plan["described"]["runs"]}
-        _ = plan["given"]
+        identity, others = plan["described"], plan["given"]
+        runs = {predictions_name(run): run for run in identity["runs"]}
     run = runs.get(predictions.name)
-    return None if run is None else (plan, run)
+    return None if run is None else (identity, others, run)
 
 
 def recorded_texts(predictions: Path) -> dict[str, str]:

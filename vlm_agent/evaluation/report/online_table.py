@@ -7,6 +7,7 @@ from rich.text import Text
 
 from vlm_agent.console import new_table
 from vlm_agent.evaluation.online.scores import OVERALL
+from vlm_agent.pages import words
 
 _COSTS = ("", "steps", "steps /\nexpert", "no\naction", "seconds\n/ task", "tokens\n/ task", "calls\n/ task", "ends")
 
@@ -18,10 +19,10 @@ def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
     headers = [column.replace("_", "\n") for column in columns]
     success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, % (95 % interval below)", ["", *headers])
     for name, rows in runs.items():
-        success.add_row(_words(name), *(_success(rows[column]) for column in columns))
+        success.add_row(words(name), *(_success(rows[column]) for column in columns))
     cost = new_table("Cost", _COSTS, left=("ends",))
     for name, rows in runs.items():
-        cost.add_row(_words(name), *_cost_cells(rows[OVERALL]))
+        cost.add_row(words(name), *_cost_cells(rows[OVERALL]))
     return success, cost
 
 
@@ -35,7 +36,7 @@ def _success(row: Mapping) -> Text:
 def _cost_cells(row: Mapping) -> list[str]:
     cost = row["cost"]
     tokens = None if cost["tokens_read"] is None else cost["tokens_read"] + cost["tokens_written"]
-    ends = ", ".join(f"{count} {_words(reason)}" for reason, count in row["ends"].items())
+    ends = ", ".join(f"{count} {words(reason)}" for reason, count in row["ends"].items())
     return [
         _number(row["steps"], ".1f"),
         _number(row["steps_over_expert"], ".2f"),
@@ -49,7 +50,3 @@ def _cost_cells(row: Mapping) -> list[str]:
 
 def _number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
