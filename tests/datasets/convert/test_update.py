@@ -1,15 +1,18 @@
 """`convert --update`: new and replaced inputs are converted into the folder of an earlier conversion."""
 
 import errno
+import io
 import json
 import time
 
 import pytest
 from helpers.conversions import command, converted, tree, write_files
 from helpers.made_episodes import made_episode
+from rich.console import Console
+from rich.filesize import decimal
 
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
-from vlm_agent.datasets.convert import convert, finish, one_input
+from vlm_agent.datasets.convert import changes, convert, finish
 from vlm_agent.datasets.convert.summary import missing_files
 from vlm_agent.datasets.shards import dataset
 from vlm_agent.datasets.sources.aitw import write_episodes
@@ -118,11 +121,14 @@ def test_a_copy_to_another_disk_is_hashed_once_and_by_the_task_that_owns_the_fil
     time.sleep(
         0.05
     )  # more than a tick of the file system's clock: a change within the tick of the check would be missed
-    hashed, sha256_of = [], one_input.sha256_of
-    monkeypatch.setattr(one_input, "sha256_of", lambda files: hashed.extend(files) or sha256_of(files))
+    hashed, sha256_of = [], changes.sha256_of
+    monkeypatch.setattr(changes, "sha256_of", lambda files: hashed.extend(files) or sha256_of(files))
     convert("aitw", [inputs], output, task=ArrayTask(1, 2), workers=1)
     assert hashed == [inputs / SECOND]
-    finish(output, workers=1)
+    console = Console(record=True, width=200, file=io.StringIO())
+    finish(output, console, workers=1)
+    size = decimal(sum((inputs / name).stat().st_size for name in (FIRST, THIRD)))
+    assert f"checked 2 of 2 files that were copied or changed, {size} of {size}" in console.export_text()
     assert sorted(hashed[:3]) == [inputs / FIRST, inputs / SECOND, inputs / THIRD]
 
 

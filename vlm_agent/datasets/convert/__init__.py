@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.datasets.convert.changes import without_changed
 from vlm_agent.datasets.convert.finish import (
     complete_entries,
     duplicates_in,
@@ -144,7 +145,9 @@ class _Run:
     def convert(self, inputs: Sequence[Input]) -> None:
         """Converts the inputs that have no entry yet."""
         duplicates = read_duplicates(self._output)
-        entries = entries_of(self._plan, self._output, inputs, self._update)
+        entries = without_changed(
+            entries_of(self._plan, self._output), inputs, self._output, self._console, self._update
+        )
         jobs = [
             Job(input_, duplicates_in(duplicates, input_.shard)) for input_ in inputs if entries[input_.shard] is None
         ]
@@ -162,7 +165,7 @@ class _Run:
     def convert_task(self, task: ArrayTask) -> ConversionSummary:
         inputs = task.items(self._plan.inputs)
         self.convert(inputs)
-        entries = entries_of(self._plan, self._output, inputs)
+        entries = entries_of(self._plan, self._output)
         waiting = sum(entry is None for entry in entries.values())
         ready = [entry for input_ in inputs if (entry := entries[input_.shard]) is not None]
         return self._checked(ConversionSummary.of(self._output, ready, waiting, is_part=True))
@@ -172,7 +175,7 @@ class _Run:
             duplicates = read_duplicates(self._output)
             if again := [input_ for input_ in self._plan.inputs if input_.shard in duplicates]:
                 self.convert(again)
-            entries = complete_entries(self._plan, self._output)
+            entries = complete_entries(self._plan, self._output, self._console)
             if not note_duplicates(self._plan, self._output, entries, self._console):
                 break
             self._console.print("Some episodes are in several files; converting the later files again without them.")

@@ -1,7 +1,6 @@
 """The last step of a conversion: check that all inputs are converted, remove duplicates, write the manifest."""
 
 import json
-from collections.abc import Collection
 from pathlib import Path
 
 from rich.console import Console
@@ -9,12 +8,12 @@ from rich.console import Console
 import vlm_agent
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.console import Progress
+from vlm_agent.datasets.convert.changes import without_changed
 from vlm_agent.datasets.convert.one_input import read_entry
 from vlm_agent.datasets.convert.plan import WORK, Plan
 from vlm_agent.datasets.convert.summary import COUNTS, QUARANTINE, ConversionSummary, Entry
 from vlm_agent.datasets.shards.dataset import write_manifest
 from vlm_agent.datasets.shards.schema import check_is_shard
-from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.parquet import open_parquet
@@ -24,22 +23,10 @@ _REMEDY = "remove it and run the same command again"
 _SHOWN = 5
 
 
-def entries_of(
-    plan: Plan, output: Path, checked: Collection[Input] | None = None, update: bool = False
-) -> dict[str, Entry | None]:
-    """The entry of each input, by shard; None if it is not converted with these duplicates.
-
-    `checked`: inputs whose files must not have changed since; None: all. With `update` an input that has changed counts
-    as not converted.
-    """
+def entries_of(plan: Plan, output: Path) -> dict[str, Entry | None]:
+    """The entry of each input, by shard; None if it is not converted with these duplicates."""
     duplicates = read_duplicates(output)
-    shards = {input_.shard for input_ in (plan.inputs if checked is None else checked)}
-    return {
-        input_.shard: read_entry(
-            output, input_, duplicates_in(duplicates, input_.shard), input_.shard in shards, update
-        )
-        for input_ in plan.inputs
-    }
+    return {input_.shard: read_entry(output, input_, duplicates_in(duplicates, input_.shard)) for input_ in plan.inputs}
 
 
 def forget_duplicates(output: Path) -> None:
@@ -93,9 +80,9 @@ def write_results(plan: Plan, output: Path, entries: dict[str, Entry]) -> Conver
     return summary
 
 
-def complete_entries(plan: Plan, output: Path) -> dict[str, Entry]:
-    """The entry of each input, by shard. Raises DatasetError if inputs are not converted yet."""
-    entries = entries_of(plan, output)
+def complete_entries(plan: Plan, output: Path, console: Console) -> dict[str, Entry]:
+    """The entry of each input, by shard. Raises DatasetError if inputs are not converted yet, or changed since."""
+    entries = without_changed(entries_of(plan, output), plan.inputs, output, console)
     complete = {shard: entry for shard, entry in entries.items() if entry is not None}
     missing = [input_.name for input_ in plan.inputs if input_.shard not in complete]
     if missing:

@@ -4,7 +4,6 @@ A screen is encoded as soon as its record is read, so only a few raw screens are
 entry is written after the shard; its existence means that the input is converted.
 """
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import episode_row, step_struct
 from vlm_agent.datasets.sources import Input, Source
 from vlm_agent.errors import DatasetError
-from vlm_agent.files import HashedFiles, sha256_of
+from vlm_agent.files import HashedFiles
 
 Report = Callable[[int, int, int], None]
 """Called with the numbers of steps, quarantined records and bytes since the last call."""
@@ -63,26 +62,14 @@ def entry_path(output: Path, input_: Input) -> Path:
 _REMEDY = "remove it and run the same command again to convert its input again"
 
 
-def read_entry(
-    output: Path, input_: Input, duplicate_ids: frozenset[str], checked: bool = True, update: bool = False
-) -> Entry | None:
-    """The entry of a converted input; None if it is not converted, or was converted with different `duplicate_ids`.
-
-    `checked`: raises DatasetError if the input has changed since its conversion; with `update` it is None then.
-    """
+def read_entry(output: Path, input_: Input, duplicate_ids: frozenset[str]) -> Entry | None:
+    """The entry of a converted input; None if it is not converted, or was converted with different `duplicate_ids`."""
     path = entry_path(output, input_)
     if not path.is_file():
         return None
     entry = Entry.read(read_checked(path, _REMEDY, EntryContent))
     if entry.duplicate_ids != sorted(duplicate_ids) or not _shard_is_there(output, entry.summary):
         return None
-    if checked and not _is_unchanged(input_, entry.summary, path):
-        if update:
-            return None
-        raise DatasetError(
-            f"{input_.files[0]} has changed since it was converted; restore the old file, or add --update to convert "
-            "changed files again"
-        )
     return entry
 
 
@@ -91,17 +78,6 @@ def _shard_is_there(output: Path, summary: FileSummary) -> bool:
         return True
     shard = output / summary.shard
     return shard.is_file() and shard.stat().st_size == summary.shard_size
-
-
-def _is_unchanged(input_: Input, summary: FileSummary, entry: Path) -> bool:
-    """Hashes the files only if the status of one changed after the entry was written or the files were hashed last: a
-    copy to another disk changes the status of 2.6 TB."""
-    if max(path.stat().st_ctime for path in input_.files) < entry.stat().st_mtime:
-        return True
-    if sha256_of(input_.files) != summary.sha256:
-        return False
-    os.utime(entry)
-    return True
 
 
 class _OneInput:

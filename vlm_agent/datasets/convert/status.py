@@ -39,7 +39,7 @@ class ConversionStatus:
 def read_status(output: Path) -> ConversionStatus:
     """Raises DatasetError where the folder holds no conversion, or a file of it is damaged."""
     plan, sizes = read_plan(output), _sizes(output)
-    entries = entries_of(plan, output, checked=())
+    entries = entries_of(plan, output)
     converted = [(input_, entry) for input_ in plan.inputs if (entry := entries[input_.shard]) is not None]
     stamps = sorted((entry_path(output, input_).stat().st_mtime, sizes[input_.shard]) for input_, _ in converted)
     size, converted_size = sum(sizes.values()), sum(size for _, size in stamps)
