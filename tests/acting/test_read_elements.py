@@ -129,3 +129,44 @@ def test_what_is_typed_into_a_password_field_of_the_phone_is_masked_where_the_pi
     assert [step.action.text for step in trace.steps[1:3]] == [MASK, MASK]
     assert "password" in [element.text for element in trace.steps[1].elements]
     assert "password" not in [element.text for element in trace.steps[0].elements]
+
+
+@pytest.mark.parametrize(
+    ("widget", "label", "touch"),
+    [
+        (Widget("switch", (0.40, 0.85, 0.04, 0.1)), Text((0.41, 0.05, 0.03, 0.2), "Buy now"), (0.42, 0.15)),
+        (Widget("image", (0.30, 0.40, 0.10, 0.2)), Text((0.41, 0.43, 0.03, 0.14), "Subscribe"), (0.425, 0.5)),
+        (Widget("edit_text", (0.50, 0.10, 0.06, 0.8)), Text((0.46, 0.10, 0.03, 0.1), "Pay"), (0.47, 0.15)),
+    ],
+    ids=["beside", "under", "above"],
+)
+def test_a_label_is_at_its_own_place_for_the_guard(tmp_path, widget, label, touch):
+    """The part that it names has another box: agents are shown that one."""
+
+    class Labelled:
+        def read(self, pixels):
+            return (label,)
+
+        def detect(self, pixels):
+            return (widget,)
+
+    shop, reader = SilentShop(), ScreenReader(LoadedReaders(Confident(Labelled(), 0.95), Labelled()))
+    assert [(one.text, one.box) for one in reader.elements(shop.screenshot())] == [(label.text, widget.box)]
+    ending, _ = run(tmp_path, ReadElements(shop, reader), [Action.tap(*touch), Action.complete()])
+    assert (ending.reason, shop.taps) == (PURCHASE, [])
+
+
+class WebPage(SilentShop):
+    """A page that the phone reports as one element, whose title names a password."""
+
+    def elements(self):
+        return (UiElement((0.05, 0.0, 0.95, 1.0), "Reset your PIN and password - Shop"),)
+
+
+def test_an_element_of_the_phone_with_the_name_of_a_secret_hides_no_payment_button(tmp_path, monkeypatch):
+    reader._reader.cache_clear()
+    monkeypatch.setattr(reader, "understand", lambda pixels, readers: understood("Blue chair", "Buy now"))
+    page = WebPage()
+    actions = [Action.tap(0.2, 0.5), Action.tap(0.7, 0.5), Action.complete()]
+    ending, _ = run(tmp_path, ReadElements(page, ScreenReader(Readers())), actions)
+    assert (ending.reason, len(page.taps)) == (PURCHASE, 1)

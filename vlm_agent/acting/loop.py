@@ -156,7 +156,7 @@ class _Run:
         step = TraceStep(number, picture.name, screen.activity, elements, answer.text, answer.action)
         texts = CoatTexts() if answer.thoughts is None else answer.thoughts
         step = replace(step, thought=texts.think, intent=texts.action, plan=answer.plan)
-        self.trace.step(replace(step, tokens=answer.usage.tokens, seconds=seconds))
+        self.trace.step(replace(step, tokens=answer.usage.tokens, seconds=seconds), answer.types_later)
         if self.watch(ProposedStep(number, picture, answer, screen.activity, elements)):
             self.trace.outcome(number, WITHHELD)
             return STOPPED, "stopped by a key"

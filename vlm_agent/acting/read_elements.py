@@ -4,20 +4,22 @@ device = ReadElements(phone, ScreenReader.of(Readers()))
 ending = act(with_read_elements(agent, reader), device, goal, trace, guard)
 
 The guard and the trace then have the elements that were read, so that purchases are detected by the words in the
-picture, also by those that are read with a low confidence, which agents do not see. Around the phone itself, inside of
-`long_screen`: every screen on which the device acts is read.
+picture, also by those that agents do not see: labels at their own place, and texts that are read with a low confidence.
+Around the phone itself, inside of `long_screen`: every screen on which the device acts is read.
 
 A picture does not always say that a field is one for passwords. After a touch, and after typing, the phone is asked for
-its own elements, and its password fields replace what was read in them, so that what is typed is masked in the trace.
-On a real phone that takes two to four seconds.
+its own elements, and what was read in one of its password fields gets the field's name, so that what is typed is masked
+in the trace. On a real phone that takes two to four seconds.
 """
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from vlm_agent.agents.read_screens.reader import ScreenReader
 from vlm_agent.devices import Device
-from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement
-from vlm_agent.geometry import contains
+from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
 from vlm_agent.texts.secrets import names_secret
 
 
@@ -27,8 +29,8 @@ class ReadElements:
     def __init__(self, device: Device, reader: ScreenReader) -> None:
         self._device, self._reader = device, reader
         self._shown: np.ndarray | None = None
-        self._passwords: tuple[UiElement, ...] | None = ()
-        """The phone's password fields; None: to be asked for."""
+        self._reported: tuple[UiElement, ...] | None = ()
+        """The phone's own elements; None: to be asked for."""
 
     @property
     def activity(self) -> str:
@@ -53,14 +55,31 @@ class ReadElements:
     def elements(self) -> tuple[UiElement, ...]:
         """Those read from the last screenshot since the last action, or else from a new one; never None."""
         understood = self._reader.read(self.screenshot() if self._shown is None else self._shown)
-        if self._passwords is None:
-            self._passwords = tuple(one for one in self._device.elements() or () if names_secret(one.text))
-        read = (*understood.elements, *understood.unsure_elements)
-        others = (one for one in read if not any(contains(field.box, one.centre_yx) for field in self._passwords))
-        return (*others, *self._passwords)
+        if self._reported is None:
+            self._reported = tuple(self._device.elements() or ())
+        read = (*understood.elements, *understood.label_elements, *understood.unsure_elements)
+        return with_password_fields(read, self._reported)
 
     def perform(self, action: Action) -> None:
         self._shown = None
         is_in_field = action.kind is ActionKind.TYPE or (action.kind in KINDS_WITH_TOUCH and not action.is_swipe)
-        self._passwords = None if is_in_field else ()
+        self._reported = None if is_in_field else ()
         self._device.perform(action)
+
+
+def with_password_fields(read: Sequence[UiElement], reported: Sequence[UiElement]) -> tuple[UiElement, ...]:
+    """`read`, and those of the elements that the phone `reported` whose name says that they hold a secret.
+
+    An element that was read in such a field, and in no smaller element of the phone, gets its name; what it showed
+    comes after. It is not dropped, because a page may be reported as one element, whose title names a password, and
+    hold a payment button.
+    """
+    named, shown = [], []
+    for one in read:
+        field = element_at(reported, one.centre_yx)
+        if field is not None and names_secret(field.text):
+            named.append(replace(one, text=field.text))
+            shown.append(one)
+        else:
+            named.append(one)
+    return (*named, *shown, *(one for one in reported if names_secret(one.text)))

@@ -55,8 +55,9 @@ class Answer:
     the step has no action. `reference_has_goal`: whether the nearest episode that the agent saw as an example has the
     same goal; None for an agent without such examples. `part`: an agent may take several actions from one reply of its
     model; the place of this action among them, 0 for the one for which the model was asked. `fenced`: the action was
-    read from a markdown code fence. `seconds_on_disk`: the seconds of those replies that were read from disk, so that
-    nothing waited for them now; part of `usage.seconds`.
+    read from a markdown code fence. `types_later`: text that a later action of the same reply types. `seconds_on_disk`:
+    the seconds of those replies that were read from disk, so that nothing waited for them now; part of
+    `usage.seconds`.
     """
 
     text: str
@@ -73,6 +74,7 @@ class Answer:
     step: str | None = None
     part: int = field(default=0, compare=False)
     fenced: bool = field(default=False, compare=False)
+    types_later: str = field(default="", compare=False)
     seconds_on_disk: float = field(default=0.0, compare=False)
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from vlm_agent.episodes import UiElement, Widget
-from vlm_agent.geometry import box_at
+from vlm_agent.geometry import box_at, contains
 
 Box = tuple[float, float, float, float]
 
@@ -105,12 +105,27 @@ class Understood:
         return tuple(part.element for part in self.parts)
 
     @property
+    def label_elements(self) -> tuple[UiElement, ...]:
+        """The texts that name a part beside them, such as the label of a switch or the name under a picture, each with
+        its own box. A touch on them may do something else than one on the part."""
+        labels = (text for text in self.texts if not any(_shows(part, text) for part in self.parts))
+        return tuple(UiElement(text.box, text.text, "TEXT") for text in labels)
+
+    @property
     def unsure_elements(self) -> tuple[UiElement, ...]:
         """The unsure texts, each with the box of the smallest part that its centre is on, else its own."""
         boxes = [part.box for part in self.parts]
-        centres = [(text.box[0] + text.box[2] / 2, text.box[1] + text.box[3] / 2) for text in self.unsure]
-        on = [box_at(boxes, centre) for centre in centres]
+        on = [box_at(boxes, _centre(text)) for text in self.unsure]
         return tuple(
             UiElement(text.box if number is None else boxes[number], text.text, "TEXT")
             for text, number in zip(self.unsure, on, strict=True)
         )
+
+
+def _centre(text: Text) -> tuple[float, float]:
+    y, x, height, width = text.box
+    return y + height / 2, x + width / 2
+
+
+def _shows(part: Part, text: Text) -> bool:
+    return text.text in part.text and contains(part.box, _centre(text))

@@ -58,10 +58,12 @@ ACTIVITY_WORDS = ("password", "passcode", "pin", "credential", "credentials")
 NEAR = 0.06
 """In screen heights or widths. Labels are above or beside their field."""
 
+SHORT = 4
+"""A secret of fewer characters is masked as a whole word alone."""
+
 _DOTS = frozenset("•●∙·*＊⚫")
 _PIECE = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
-_SHORT = 4
 
 _GROUPED = re.compile(r"\d+(?:[\s\-‐-―−]\d+)*")
 _GROUP = re.compile(r"\d+")
@@ -164,7 +166,7 @@ class Secrets:
         """`continues`: whether it is the next piece of the secret before it."""
         self._typed = self._typed + text if continues else text
         for secret in (self._typed, text):
-            if secret.strip() and secret not in self.found and (secret == self._typed or len(secret) >= _SHORT):
+            if secret.strip() and secret not in self.found and (secret == self._typed or len(secret) >= SHORT):
                 self.found.append(secret)
         self.found.sort(key=len, reverse=True)
 
@@ -177,7 +179,7 @@ class Secrets:
             for written in dict.fromkeys(
                 (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
             ):
-                if len(secret) >= _SHORT:
+                if len(secret) >= SHORT:
                     text = text.replace(written, MASK)
                 else:
                     text = re.sub(rf"(?<!\w){re.escape(written)}(?!\w)", MASK, text)

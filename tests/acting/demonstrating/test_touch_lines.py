@@ -237,3 +237,70 @@ def test_the_secrets_of_a_session_are_masked_in_its_goal():
     form = screen(row(0, "Password"))
     found = lines_of(Observed([ObservedAction(one, form) for one in (tap(0), Action.type_text("hi7-go"))], form))
     assert found.secrets.mask("log in with hi7-go") == f"log in with {MASK}"
+
+
+def test_the_name_that_the_phone_reports_for_a_field_makes_its_content_a_secret():
+    """No touch before: the page opens with the cursor in the field."""
+    page = screen(row(0, "Sign in"), row(1, "h"), keyboard=True, typing=TypingField("Password", "h"))
+    later = screen(row(0, "Sign in"), row(1, "hunter2"), typing=TypingField("Password", "hunter2"))
+    keys = [ObservedAction(Action.tap(0.8, 0.5), page)] * 7
+    found = lines_of(Observed([*keys, ObservedAction(tap(1), later), ObservedAction(tap(0), later)], later))
+    assert found.lines == (f"type '{MASK}' into 'Password'", "tap 'Password'", "tap 'Sign in'")
+
+
+def test_a_field_that_shows_a_short_secret_is_named_by_its_hint():
+    empty = screen(row(0, "12"), row(1, "12 items"))
+    typing = screen(row(0, "12"), row(1, "12 items"), keyboard=True, typing=TypingField("CVC", "12"))
+    full = screen(row(0, "123"), row(1, "12 items"), keyboard=True, typing=TypingField("CVC", "123"))
+    actions = [
+        ObservedAction(tap(0), empty),
+        ObservedAction(Action.tap(0.8, 0.5), typing),
+        ObservedAction(tap(1), full),
+    ]
+    found = lines_of(Observed(actions, full))
+    assert found.lines == ("tap 'CVC'", f"type '{MASK}' into 'CVC'", "tap '12 items'")
+
+
+@pytest.mark.parametrize("name", ["{} ABC", "{}ABC", "digit {}", "{}, key"])
+def test_the_keys_of_a_pin_pad_may_have_longer_names(name):
+    def pad(*more):
+        keys = (UiElement((0.3, 0.2 * n, 0.08, 0.15), name.format(n)) for n in range(4))
+        return ObservedScreen("bank/.Login", (row(0, "Enter PIN"), *keys, *more, row(7, "Forgot the PIN of 2 cards?")))
+
+    actions = [ObservedAction(Action.tap(0.34, 0.2 * n + 0.05), pad()) for n in (1, 3, 0, 2)]
+    found = lines_of(Observed([*actions, ObservedAction(tap(7), pad())], pad()))
+    assert found.lines == (f"type '{MASK}'", "tap 'Forgot the PIN of 2 cards?'")
+
+
+@pytest.mark.parametrize("hint", ["Password", ""])
+def test_a_password_that_is_shown_later_is_masked(hint):
+    """After "show password" the phone reports the content of the field as its text."""
+    form = (row(0, "Name"), row(2, "Show"), row(3, "Sign in"))
+    hidden = screen(row(1, "password"), *form, keyboard=True, typing=TypingField("password", None))
+    shown = screen(row(1, "hunter2"), *form, keyboard=True, typing=TypingField(hint, "hunter2"))
+    more = screen(row(1, "hunter2x"), *form, keyboard=True, typing=TypingField(hint, "hunter2x"))
+    actions = [
+        ObservedAction(tap(1), screen(row(1, "password"), *form)),
+        *[ObservedAction(Action.tap(0.8, 0.5), hidden)] * 7,
+        ObservedAction(tap(2), hidden),
+        ObservedAction(tap(1), shown),
+        ObservedAction(Action.tap(0.8, 0.5), shown),
+        ObservedAction(tap(3), more),
+    ]
+    found = lines_of(Observed(actions, more))
+    assert not any("hunter" in line for line in found.lines), found.lines
+    assert (found.lines[0], found.lines[2], found.lines[-1]) == ("tap 'password'", "tap 'Show'", "tap 'Sign in'")
+    assert found.masked == 2
+    assert found.secrets.mask("sign in with hunter2x") == f"sign in with {MASK}"
+
+
+def test_another_page_of_the_activity_may_have_a_row_where_the_password_was():
+    form = screen(row(0, "Name"), row(1, "Password"), row(3, "Sign in"))
+    inbox = screen(row(0, "Inbox"), row(1, "Meeting on Friday"), row(2, "Invoice"))
+    typed = [
+        ObservedAction(tap(1), form),
+        ObservedAction(Action.type_text("hunter2"), form),
+        ObservedAction(tap(3), form),
+    ]
+    found = lines_of(Observed([*typed, ObservedAction(tap(1), inbox), ObservedAction(tap(2), inbox)], inbox))
+    assert found.lines[-2:] == ("tap 'Meeting on Friday'", "tap 'Invoice'")

@@ -2,13 +2,14 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from vlm_agent.acting.guard import Guard
-from vlm_agent.acting.loop import act
+from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
@@ -214,3 +215,20 @@ def test_a_checked_file_with_a_secret_keeps_a_valid_checksum(tmp_path):
         actions = [tap(1), Action.type_text(PASSWORD), Action.complete()]
         act(ScriptedAgent(actions), Form("Email", "Password"), "log in", trace, Guard())
     assert read_checked(reply, "remove it") == {"text": f"I type {MASK}", "tokens": [1, 2]}
+
+
+class TypesLater(ScriptedAgent):
+    """One reply names the field and the text, as VisionTasker's `enter_text`: the first action is the touch."""
+
+    def act(self, goal, history, screen):
+        answer = super().act(goal, history, screen)
+        return replace(answer, text=f"enter {PASSWORD}", types_later=PASSWORD)
+
+
+@pytest.mark.parametrize(("hint", "is_masked"), [("Password", True), ("Search", False)])
+def test_a_run_that_ends_between_the_touch_of_a_password_field_and_its_text_has_no_password(tmp_path, hint, is_masked):
+    heading = Heading("1", f"log in with {PASSWORD}", "agent", "phone")
+    with TraceWriter(tmp_path / "t", heading) as trace:
+        act(TypesLater([tap(0)]), Form(hint), heading.goal, trace, Guard(), Limits(steps=1))
+    written = b"".join(path.read_bytes() for path in sorted((tmp_path / "t").glob("*.json*")))
+    assert (json.dumps(PASSWORD)[1:-1].encode() in written) != is_masked

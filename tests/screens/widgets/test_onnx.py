@@ -97,6 +97,7 @@ def test_a_yaml_file_beside_it_names_classes_kinds_and_layout(tmp_path):
         ({"names": "{0: ["}, None, "names of classes in its metadata that cannot be read"),
         ({"names": "17"}, None, "must be a list of texts"),
         ({"names": "[Button]"}, None, "no known layout with 1 classes"),
+        ({}, "layout: [yolo8]", r"layout \['yolo8'\] is unknown; choose one of yolo8, yolo5, boxes"),
         ({}, "layout: yolo9", "layout 'yolo9' is unknown; choose one of yolo8, yolo5, boxes"),
         ({}, "kinds: {Button: dog}", "kinds must map names"),
         ({}, "name: x", "unknown key name"),

@@ -7,24 +7,35 @@
 
 A touch is named by the smallest element that contains it, or else by the nearest one within `NEAR`; without one by its
 point, (x, y) in thousandths of the screen. Touches on the phone's keyboard become the text that the field has
-afterwards. Secrets (`texts/secrets.py`) are masked here, before anything is stored.
+afterwards. Secrets (`texts/secrets.py`) are masked here, before anything is stored; so is what their field shows when
+the phone reports its content, as after "show password".
 
 A touch whose screen was not read may be a key of a PIN or a password, on a page that was never read. Its point is not
 stored, and several in a row are one line, because their number would be the length of the secret.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen
 from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
-from vlm_agent.texts.secrets import MASK, Focus, Secrets, names_secret
+from vlm_agent.texts.secrets import MASK, SHORT, Focus, Secrets, names_secret
 
 NEAR = 0.03
 """In screen heights or widths. A button is larger than its text."""
 
 KEYBOARD_TOP = 0.6
 """A touch below this share of the screen's height is on the keyboard, if one is shown."""
+
+LONGEST_KEY = 12
+"""In characters: "5 JKL", "digit 5"."""
+
+SAME_BOX = 0.01
+"""Largest difference of two edges, in screen heights or widths, of a field that is still in its place."""
+
+_WORD = re.compile(r"\w+")
+_DIGIT_KEY = re.compile(r"\d(?:[A-Z]{3,4})?")
 
 LONGEST_NAME = 80
 _TYPED_UNSEEN = "a text"
@@ -67,6 +78,30 @@ class _Typing:
     keys: int = 0
 
 
+@dataclass(frozen=True)
+class _SecretField:
+    """A field into which a secret was typed. `texts`: those of its screen."""
+
+    activity: str
+    element: UiElement
+    texts: frozenset[str]
+
+    def is_on(self, activity: str, elements: Sequence[UiElement]) -> bool:
+        """Whether a screen is that of the field: another page of the activity may have other texts at its place."""
+        shared = self.texts.intersection(element.text for element in elements)
+        return activity == self.activity and 2 * len(shared) >= len(self.texts)
+
+    def contents(self, activity: str, elements: Sequence[UiElement]) -> Iterator[str]:
+        """What it shows on a screen."""
+        if not self.is_on(activity, elements):
+            return
+        for element in elements:
+            edges = zip(element.box, self.element.box, strict=True)
+            is_here = all(abs(one - other) <= SAME_BOX for one, other in edges)
+            if is_here and element.text != self.element.text and not names_secret(element.text):
+                yield element.text
+
+
 @dataclass
 class _Writer:
     lines: list[str] = field(default_factory=list)
@@ -76,11 +111,14 @@ class _Writer:
     focus: Focus = field(default_factory=Focus)
     reported: Focus = field(default_factory=Focus)
     typing: _Typing | None = None
+    fields: list[_SecretField] = field(default_factory=list)
     swipes: int = 0
 
     def add(self, one: ObservedAction, after: ObservedScreen | None) -> None:
         """`after`: the next screen that was read."""
         action = one.action
+        for screen in (one.screen, after):
+            self._note_shown(screen)
         if not one.erases and (action.is_status or action.kind is ActionKind.WAIT):
             return
         is_key = _is_key(one, self.typing is not None) or self._is_key_of_secret(one)
@@ -88,7 +126,7 @@ class _Writer:
             self._type(one, after)
             return
         self.end_typing()
-        self._write(self._line(one))
+        self._write(self._line(one, after))
         if one.screen is not None:
             self.focus = self.focus.after(action, one.screen.activity, one.screen.elements)
             self.reported = self.reported.after(action, one.screen.activity, one.screen.reported)
@@ -105,6 +143,7 @@ class _Writer:
         if typing.is_secret or self._is_secret_at_focus(text):
             self.secrets.add(text, continues=False)
             self.masked += 1
+            self._note_fields()
             self._write(f"type '{MASK}'{into}")
         else:
             self._write(f"type {_quoted(text) if text else _TYPED_UNSEEN}{into}")
@@ -125,21 +164,56 @@ class _Writer:
             typing.keys += 1
         if typing.keys and after is not None and after.typing is not None and after.typing.text is not None:
             typing.by_keys = after.typing.text
+            typing.is_secret |= names_secret(after.typing.name)
             if screen is None and after.typing.name != typing.name:
                 # The unread keys may have moved to another field.
                 typing.is_secret |= _may_be_secret(after)
 
     def _is_secret(self, text: str, screen: ObservedScreen) -> bool:
         """Whether `text`, typed on the screen, is a secret."""
-        if screen.typing is not None and screen.typing.text is None:
+        if screen.typing is not None and (screen.typing.text is None or names_secret(screen.typing.name)):
             return True
-        return self.focus.is_secret(text, screen.activity, screen.elements) or self.reported.is_secret(
-            text, screen.activity, screen.reported
+        return (
+            self._is_in_secret_field()
+            or self.focus.is_secret(text, screen.activity, screen.elements)
+            or self.reported.is_secret(text, screen.activity, screen.reported)
         )
 
     def _is_secret_at_focus(self, text: str) -> bool:
         """Whether `text`, typed into the field that was touched last, is a secret."""
-        return any(focus.is_secret(text, focus.activity, focus.elements) for focus in (self.focus, self.reported))
+        return self._is_in_secret_field() or any(
+            focus.is_secret(text, focus.activity, focus.elements) for focus in (self.focus, self.reported)
+        )
+
+    def _is_in_secret_field(self) -> bool:
+        """Whether a secret was typed before into the field that was touched last, whatever it shows now."""
+        return any(
+            focus.touch_yx is not None
+            and field.element.contains(focus.touch_yx)
+            and field.is_on(focus.activity, focus.elements)
+            for field in self.fields
+            for focus in (self.focus, self.reported)
+        )
+
+    def _note_fields(self) -> None:
+        for focus in (self.focus, self.reported):
+            touched = None if focus.touch_yx is None else element_at(focus.elements, focus.touch_yx)
+            if touched is not None:
+                texts = frozenset(element.text for element in focus.elements) - {touched.text}
+                self.fields.append(_SecretField(focus.activity, touched, texts))
+
+    def _note_shown(self, screen: ObservedScreen | None) -> None:
+        """Keeps in mind the secrets that a screen shows. One of few letters may be the beginning of what is typed: as a
+        word of any line it would mask too much."""
+        if screen is None:
+            return
+        typing, sources = screen.typing, (screen.elements or (), screen.reported)
+        shown = [text for field in self.fields for one in sources for text in field.contents(screen.activity, one)]
+        if typing is not None and typing.text is not None and names_secret(typing.name):
+            shown.append(typing.text)
+        for text in shown:
+            if len(text.strip()) >= SHORT:
+                self.secrets.add(text, continues=False)
 
     def _is_key_of_secret(self, one: ObservedAction) -> bool:
         """Whether a tap types a part of a secret where `_is_key` expects no keyboard: on the digits of an app, or on
@@ -153,9 +227,9 @@ class _Writer:
         touched = element_at(one.screen.elements or (), one.action.touch_yx)
         if touched is None or not _name(touched):
             return one.screen.keyboard
-        return len(touched.text) == 1 and touched.text.isalnum()
+        return _is_key_name(touched.text)
 
-    def _line(self, one: ObservedAction) -> str:
+    def _line(self, one: ObservedAction, after: ObservedScreen | None) -> str:
         action = one.action
         if action.is_swipe:
             return f"swipe {action.direction}"
@@ -164,6 +238,9 @@ class _Writer:
             if one.screen is None:
                 self.unread += 1
                 return f"{verb} {_UNREAD}"
+            secret = _secret_field_at(action.touch_yx, one.screen, after)
+            if secret is not None:
+                return f"{verb} {_quoted(secret)}"
             return f"{verb} {touched_name(action, one.screen.elements or ())}"
         if action.kind is ActionKind.OPEN_APP:
             return f"open the app {_quoted(action.text)}"
@@ -188,6 +265,23 @@ def _may_be_secret(screen: ObservedScreen) -> bool:
     name = "" if screen.typing is None else screen.typing.name
     elements = (*(screen.elements or ()), *screen.reported)
     return names_secret(name) or Focus().is_secret("", screen.activity, elements)
+
+
+def _is_key_name(text: str) -> bool:
+    """Whether a key for a letter or a digit may have this name: one character, or one digit with letters or words."""
+    if len(text) == 1:
+        return text.isalnum()
+    with_digits = [word for word in _WORD.findall(text) if any(letter.isdigit() for letter in word)]
+    return len(text) <= LONGEST_KEY and len(with_digits) == 1 and _DIGIT_KEY.fullmatch(with_digits[0]) is not None
+
+
+def _secret_field_at(point_yx: tuple[float, float], screen: ObservedScreen, after: ObservedScreen | None) -> str | None:
+    """The name of a field for a secret, if what is touched shows its content in place of its name."""
+    touched = element_at(screen.elements or (), point_yx)
+    content = "" if touched is None else touched.text.strip()
+    typing = [one.typing for one in (screen, after) if one is not None and one.typing is not None]
+    names = (one.name for one in typing if content and content == (one.text or "").strip() and names_secret(one.name))
+    return next(names, None)
 
 
 def touched_name(action: Action, elements: Sequence[UiElement]) -> str:

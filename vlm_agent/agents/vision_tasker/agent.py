@@ -89,7 +89,8 @@ class VisionTaskerAgent(PromptedAgent):
             raise UnreadReplyError(self.prompts.problems["element"])
         action, box = done
         line = call_line(self.prompts, call, "" if number is None else shown.names[number])
-        return Answer(text, action, CoatTexts(action=line), box=box)
+        typed = call.text if "type" in stages_of(call)[1:] else ""
+        return Answer(text, action, CoatTexts(action=line), box=box, types_later=typed)
 
     def _problem(self, error: NoElementError, shown: ShownScreen) -> str:
         if not shown.boxes:

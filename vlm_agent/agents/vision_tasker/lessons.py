@@ -1,7 +1,8 @@
 """Chats that teach a text model to answer this agent's prompts: the replies are the recorded actions.
 
-A tap is written with the number of the smallest element under the finger, as the prompt shows it. A step whose tap lies
-on no element is left out: the model could not name it. Histories are the recorded actions in the agent's own words.
+A touch is written with the number of the smallest element under the finger, as the prompt shows it. A step whose touch
+lies on no element is left out, because the model could not name it, and so is one of a kind without a reply, such as
+opening an app. Histories are the recorded actions in the agent's own words.
 """
 
 import hashlib
@@ -50,19 +51,23 @@ def _place(episode: Episode) -> float:
 
 
 def reply_of(action: Action, shown: ShownScreen) -> str | None:
-    """The reply that means a recorded action on a screen; None for a tap on no element."""
+    """The reply that means a recorded action on a screen; None for a touch on no element, and for kinds of actions that
+    the agent does not have."""
     content = _content(action, shown)
     return None if content is None else json.dumps(content, ensure_ascii=False)
 
 
 def _content(action: Action, shown: ShownScreen) -> dict[str, Any] | None:
-    if action.is_tap:
+    if action.is_tap or action.kind is ActionKind.LONG_PRESS:
         number = shown.at(action.touch_yx)
-        return None if number is None else {"action": "tap", "element": number}
+        name = "tap" if action.is_tap else "long_press"
+        return None if number is None else {"action": name, "element": number}
     if action.is_swipe:
         return {"action": "swipe", "direction": action.direction}
     if action.kind is ActionKind.TYPE:
         return {"action": "enter_text", "text": action.text}
     if action.name in BUTTONS:
         return {"action": "press", "key": action.name}
-    return {"action": "stop", "result": "done" if action == Action.complete() else "impossible"}
+    if action.is_status:
+        return {"action": "stop", "result": "done" if action == Action.complete() else "impossible"}
+    return None

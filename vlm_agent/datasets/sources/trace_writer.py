@@ -68,9 +68,13 @@ class TraceWriter:
         path.write_bytes(encode_png(self._covered(pixels, elements or ())))
         return path
 
-    def step(self, step: TraceStep) -> None:
-        """Writes the line of a step. Call this before the action is performed."""
+    def step(self, step: TraceStep, types_later: str = "") -> None:
+        """Writes the line of a step. Call this before the action is performed. `types_later`: text that a later action
+        of the same answer types, so that the answer is masked even if the run ends before."""
         self._note(step)
+        if types_later and self._focus.is_secret(types_later, step.activity, step.elements):
+            self._secrets.add(types_later, continues=False)
+            self._mask_files()
         self._write(_step_line(step))
 
     def outcome(self, number: int, outcome: str, seconds: float = 0.0, message: str = "") -> None:

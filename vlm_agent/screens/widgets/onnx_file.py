@@ -182,9 +182,9 @@ def _letters(name: str) -> str:
 def _layout(path: Path, session: Any, classes: int, layout: Any) -> str:
     """The layout that the YAML file names, or the only one that the declared shape allows."""
     if layout is not None:
-        if layout not in LAYOUTS:
+        if not isinstance(layout, str) or layout not in LAYOUTS:
             raise CheckpointError(f"{path}: layout {layout!r} is unknown; choose one of {', '.join(LAYOUTS)}")
-        return str(layout)
+        return layout
     shape = list(session.get_outputs()[0].shape)
     shape = shape if len(shape) == 3 else [None] * 3
     fits = {"yolo8": shape[1] == 4 + classes, "yolo5": shape[2] == 5 + classes, "boxes": shape[2] == 6}

@@ -1,12 +1,14 @@
 """Tables of demonstrations: the published one, and tables that are not one."""
 
+import random
 import re
+import time
 from pathlib import Path
 
 import pytest
 
 from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
-from vlm_agent.agents.llm.demonstrations.published import import_table, read_table
+from vlm_agent.agents.llm.demonstrations.published import _parts, import_table, read_table
 
 PUBLISHED = Path(__file__).parents[4].parent / "shared/data/visiontasker/demonstration_database.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"{PUBLISHED} (GPL-3.0) is not here")
@@ -74,3 +76,21 @@ def test_the_published_table_imports_whole(tmp_path):
     assert all(re.fullmatch(r"点击“.+”|在“.+”输入“.+”(并回车)?", line) for line in lines)
     for one in store.all():
         assert store.nearest(one.goal, goal_encoder("words")) == one
+
+
+def test_separators_are_those_of_the_published_format_for_any_text():
+    """A separator is in a name if the next bracket after it closes one."""
+    published, chance = re.compile(r"\s+-\s+(?![^\[]*'\])"), random.Random(1)
+    for _ in range(5000):
+        text = "".join(chance.choices(["a", " - ", "['", "']", "[", "]", "'", " ", "-"], k=chance.randint(1, 14)))
+        text = " ".join(text.split())
+        assert _parts(text) == published.split(text)
+
+
+def test_a_long_cell_takes_no_quadratic_time(tmp_path):
+    start = time.process_time()
+    for cell in (" " * 120_000 + "tap", "tap - " * 20_000 + "']", "点击['" * 20_000, "在输入框：['a']输入（“" * 5_000):
+        path = tmp_path / "long.csv"
+        path.write_text(f"app,task,traces\nClock,set,{cell}\n", encoding="utf-8")
+        list(read_table(path))
+    assert time.process_time() - start < 10

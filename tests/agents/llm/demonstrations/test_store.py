@@ -195,3 +195,12 @@ def test_a_killed_writer_leaves_every_finished_demonstration_and_no_half_one(pat
         kept = Demonstrations(path).all()
         assert len(kept) in (finished, finished + 1)
         assert all(len(one.lines) == 100 for one in kept)
+
+
+@pytest.mark.parametrize("lines", ["[" * 100_000, '{"a": 1}', '"tap"', "[1]"])
+def test_actions_that_are_no_list_of_texts_are_a_damaged_store(path, lines):
+    Demonstrations(path).add(*WIFI)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE demonstrations SET lines = ?", (lines,))
+    with pytest.raises(DemonstrationsError, match=r"is a damaged store of demonstrations \(demonstration 1: "):
+        Demonstrations(path).all()

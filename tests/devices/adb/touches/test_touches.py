@@ -222,3 +222,10 @@ def test_random_events_never_raise():
         for one in gestures("\n".join(lines)):
             if isinstance(one, Gesture):
                 action_of(one, chance.randint(0, 3))
+
+
+def test_protocol_a_may_have_tracking_ids():
+    text = events("T:0", "X:100", "Y:200", "|", ";", "T:0", "X:110", "Y:900", "|", ";", "|", ";")
+    (found,) = gestures(text)
+    assert isinstance(found, Gesture)
+    assert found == gestures(text.replace("ABS_MT_TRACKING_ID", "ABS_MT_PRESSURE"))[0]

@@ -15,13 +15,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlm_agent.agents.llm.demonstrations.store import Demonstrations, DemonstrationsError
+from vlm_agent.agents.llm.demonstrations.store import LONGEST_LINE, Demonstrations, DemonstrationsError
 
 COLUMNS = ("app", "task", "traces")
 LARGEST = 16 << 20
 """In bytes."""
 
-_SEPARATOR = re.compile(r"\s+-\s+(?![^\[]*'\])")
+_SEPARATOR = " - "
+_BRACKET = re.compile(r"\[|'\]")
 _TAP = re.compile(r"点击\s*\['(.*)'\]", re.DOTALL)
 _TYPE = re.compile(r"在输入框\s*[:：]\s*\['(.*?)'\]\s*输入\s*[（(]\s*[“\"](.*?)[”\"]\s*[)）]\s*(并回车)?", re.DOTALL)
 
@@ -58,7 +59,7 @@ def read_table(path: Path) -> Iterator[Row]:
                 raise DemonstrationsError(
                     f"{path}, row {number}: the app, the task or its actions are missing; complete the row"
                 )
-            yield Row(number, app, goal, tuple(_line(part) for part in _SEPARATOR.split(traces.strip())))
+            yield Row(number, app, goal, tuple(_line(part) for part in _parts(traces)))
     except csv.Error as error:
         raise DemonstrationsError(f"{path}, line {reader.line_num}: not CSV ({error}); save the table as CSV") from None
 
@@ -77,7 +78,23 @@ def _text(path: Path) -> str:
         raise DemonstrationsError(f"{path} cannot be read: {error.strerror}") from None
 
 
+def _parts(traces: str) -> list[str]:
+    """The text between separators that are in no name: after one, a bracket opens before the next one closes."""
+    parts: list[list[str]] = []
+    next_bracket = ""
+    for piece in reversed(" ".join(traces.split()).split(_SEPARATOR)):
+        if next_bracket == "']":
+            parts[-1].append(piece)
+        else:
+            parts.append([piece])
+        brackets = _BRACKET.findall(piece)
+        next_bracket = brackets[0] if brackets else next_bracket
+    return [_SEPARATOR.join(reversed(part)) for part in reversed(parts)]
+
+
 def _line(text: str) -> str:
+    if len(text) > LONGEST_LINE:  # the store refuses it
+        return text
     if found := _TAP.fullmatch(text.strip()):
         return f"点击“{found[1]}”"
     if found := _TYPE.fullmatch(text.strip()):

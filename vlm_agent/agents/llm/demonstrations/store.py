@@ -233,11 +233,13 @@ class Demonstrations:
     def _demonstration(self, row: tuple) -> Demonstration:
         number, goal, app, lines, recorded = row
         try:
-            parsed = tuple(json.loads(lines))
+            parsed = json.loads(lines)
+            if not isinstance(parsed, list):
+                raise ValueError("its actions are not a list")
             if not all(isinstance(text, str) for text in (goal, app, *parsed)):
                 raise ValueError("a text is not a string")
-            return Demonstration(int(number), goal, app, parsed, int(recorded))
-        except (TypeError, ValueError) as error:
+            return Demonstration(int(number), goal, app, tuple(parsed), int(recorded))
+        except (TypeError, ValueError, RecursionError) as error:
             raise self._damaged(f"demonstration {number}: {error}") from None
 
 

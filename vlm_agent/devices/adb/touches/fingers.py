@@ -1,7 +1,8 @@
 """Events of a touch screen → gestures, by the Linux multi-touch protocol (`multi-touch-protocol.rst`).
 
 Protocol B has slots: a tracking id from 0 begins a contact, -1 ends it, and what does not change is not reported, so a
-slot keeps its place. Protocol A lists all contacts before each SYN_REPORT. A panel without ABS_MT_… has one contact.
+slot keeps its place. Protocol A lists all contacts before each SYN_REPORT, each with SYN_MT_REPORT; a contact may have
+a tracking id, too. A panel without ABS_MT_… has one contact.
 
 A gesture begins with the first finger and ends when no finger is left. One with several fingers is left out as a whole:
 no action describes it.
@@ -74,7 +75,7 @@ class Fingers:
         self._slots: dict[int, _Contact] = {}
         self._slot = 0
         self._listed: list[_Contact] = []  # protocol A
-        self._has_slots = False
+        self._has_ids = self._is_listing = False
         self._has_touch_key = False
         self._trail: _Trail | None = None
 
@@ -92,6 +93,7 @@ class Fingers:
         elif event.code == "SYN_DROPPED":
             return self._lose()
         elif event.code == "SYN_MT_REPORT":
+            self._is_listing = True
             contact = self._contact()
             if contact.x is not None or contact.y is not None:
                 self._listed.append(_Contact(contact.x, contact.y, True))
@@ -113,7 +115,7 @@ class Fingers:
         if code == "ABS_MT_SLOT":
             self._slot = min(max(0, value), _MAX_SLOTS)
         elif code == "ABS_MT_TRACKING_ID":
-            self._has_slots = True
+            self._has_ids = True
             self._contact().is_down = value >= 0
         elif code == f"{prefix}X":
             self._contact().x = value
@@ -121,7 +123,8 @@ class Fingers:
             self._contact().y = value
 
     def _commit(self, seconds: float) -> Gesture | LeftOut | None:
-        if self._panel.has_contacts and not self._has_slots:
+        is_listed = self._panel.has_contacts and (self._is_listing or not self._has_ids)
+        if is_listed:
             self._slots, self._listed = dict(enumerate(self._listed)) or {0: _Contact()}, []
         down = {slot: contact for slot, contact in self._slots.items() if contact.is_down}
         if self._trail is None and down:
@@ -132,7 +135,7 @@ class Fingers:
         trail.fingers = max(trail.fingers, len(down))
         if trail.slot in down:
             trail.add(self._place(down[trail.slot]))
-        if self._panel.has_contacts and not self._has_slots:
+        if is_listed:
             self._slots = {0: _Contact()}
         if down:
             return None
