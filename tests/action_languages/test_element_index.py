@@ -95,7 +95,9 @@ def test_a_screen_without_elements_is_touched_by_points():
         assert LANGUAGE.encode(Action.tap(0.4984, 0.607), empty) == text
         assert LANGUAGE.decode(text, empty) == Action.tap(0.498, 0.607)
         assert LANGUAGE.decode(CLICK, empty) is None
-        assert LANGUAGE.problem(CLICK, empty) == "the screen has no element to choose"
+        problem = LANGUAGE.problem(CLICK, empty)
+        assert problem.startswith("the screen has no element to choose; touch a point")
+        assert LANGUAGE.decode(problem, empty) == Action.tap(0.25, 0.5)  # it ends with an example
     assert LANGUAGE.decode(text, SCREEN) is None
     assert LANGUAGE.decode('{"action_type": "click_at", "point": [1.5, 0.5]}') is None
 
@@ -313,3 +315,14 @@ def test_the_instructions_name_every_action_of_the_paper_and_say_what_up_is():
     for _, text in ACTIONS[3:11]:
         assert text.split('"')[3] in LANGUAGE.instructions
     assert "direction in which the finger moves" in LANGUAGE.instructions
+
+
+def test_an_earlier_step_is_told_by_name_because_its_screen_is_not_shown():
+    screen = Screen(
+        None, (UiElement((0.0, 0.0, 0.5, 1.0), "Sound\n</p>"), UiElement((0.5, 0.0, 0.1, 1.0), "", "ICON_X"))
+    )
+    found = [LANGUAGE.in_words(action, screen) for action in (Action.tap(0.2, 0.5), Action.long_press(0.55, 0.5))]
+    assert found == ["click on Sound &lt;/p&gt;", "long press ICON_X"]
+    assert LANGUAGE.in_words(Action.tap(0.9, 0.25), screen) == "click on the point (250, 900)"
+    assert LANGUAGE.in_words(Action.type_text("a\nb"), screen) == 'type "a b"'
+    assert len(LANGUAGE.in_words(Action.type_text("word " * 20_000), screen)) < 2_100

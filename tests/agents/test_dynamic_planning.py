@@ -313,3 +313,9 @@ def test_under_the_control_without_history_every_screen_is_planned_for_anew(tmp_
         controlled = ControlledAgent(agent(url, tmp_path, mode="d_pot"), CONTROLS["no_history"])
         [[answers]] = controlled.answer_episodes([EPISODE])
     assert len(answers) == 5 and "so far" not in str(model.asked)
+
+
+def test_numbers_before_the_lines_of_a_file_of_plans_are_left_out(tmp_path):
+    steps = ["1. Open the clock", "Step 2: Tap Alarm", "3) Done"]
+    (tmp_path / "plans.json").write_text(json.dumps({"a": steps}))
+    assert [plan.step for plan in read_plans(tmp_path / "plans.json")["a"]] == ["Open the clock", "Tap Alarm", "Done"]

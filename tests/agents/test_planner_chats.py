@@ -21,7 +21,7 @@ from vlm_agent.agents.dynamic_planning.reading import read_verdict, split_though
 from vlm_agent.agents.llm.references.sources import ReferencesError
 from vlm_agent.agents.llm.replies import read_plan
 from vlm_agent.episodes import Episode
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.training.data.chats.reading import Chats
 
 LANGUAGE = ElementIndexLanguage()
@@ -151,3 +151,11 @@ def test_a_limit_takes_episodes_from_the_whole_split(tmp_path):
     first, second = (json.loads(line)["messages"] for line in (tmp_path / "none.jsonl").read_text().splitlines())
     assert "goal 0" in str(first)
     assert "goal 2" in str(second)
+
+
+def test_reflexion_on_a_phone_teaches_every_action_and_gold_feedback_is_no_lesson(tmp_path):
+    keys = {"endpoint": "http://a:1", "model": "m", "screen": "html", "mode": "reflexion", "calls": str(tmp_path)}
+    lessons = list(DynamicPlanningSettings(**keys, feedback="screen").lessons(EPISODES[:1]))
+    assert len(lessons) == len(EPISODES[0])
+    with pytest.raises(UserError, match="use feedback: own, or screen"):
+        DynamicPlanningSettings(**keys, feedback="gold").lessons(EPISODES[:1])

@@ -13,7 +13,7 @@ from vlm_agent.annotation.annotator import STOPPED
 from vlm_agent.cli import main
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import PREDICTED
-from vlm_agent.episodes import recorded_screen
+from vlm_agent.episodes import element_at, recorded_screen
 
 REPLIES = {
     "screen": "A screen of a phone.\n\n",
@@ -80,3 +80,11 @@ def test_it_is_annotated_anew_over_http_and_read_back(shards, tmp_path):
     assert all(before.goal in parts(body)[0] for body in asked["think"])
     assert "1. press the home button\n2. scroll up" in parts(asked["think"][2])[0]
     assert not any(step.coat.screen in str(requests[0].body) for step in before.steps)
+
+
+def test_its_tap_and_the_start_of_its_swipe_lie_on_no_annotated_element(shards):
+    """D-PoT's language writes the nearest element in place of the point of a tap."""
+    (episode,) = ShardDataset(shards)
+    touches = [step for step in episode.steps if step.action.is_tap or step.action.is_swipe]
+    assert [step.action.name for step in touches] == ["swipe", "tap"]
+    assert [element_at(step.elements, step.action.touch_yx) for step in touches] == [None, None]

@@ -6,7 +6,8 @@ import pytest
 from helpers.aitw_episodes import read_episodes
 
 from vlm_agent.episodes import Screen, UiElement
-from vlm_agent.sentences.html import element_texts, one_line, screen_html
+from vlm_agent.sentences.html import element_texts, screen_html
+from vlm_agent.texts.lines import one_line
 
 BOX = (0.09, 0.063, 0.0133, 0.0444)
 ALT = 'alt="(0.0900, 0.0630, 0.1033, 0.1074)"'

@@ -19,9 +19,9 @@ from vlm_agent.models.build import load_sentences
 from vlm_agent.models.run_layout import base_folder
 from vlm_agent.recipe.data import CoatRecipe
 from vlm_agent.sentences import SCREEN_TOKEN
-from vlm_agent.sentences.html import one_line
 from vlm_agent.sentences.steps import StepSentences
 from vlm_agent.sentences.thoughts import HeadedThoughts, LineThoughts
+from vlm_agent.texts.lines import one_line
 
 SNAPSHOT = Path(__file__).parents[1] / "data/coat/ten_rows.txt"
 NAMED = language_settings({"name": "named"}).build()

@@ -78,6 +78,8 @@ def test_with_past_screens_too_a_sentence_has_the_tokens_that_were_counted(shard
     writer, items = module.writer(), module.order.items
     assert len(items) == sum(map(len, EPISODES))
     assert [len(writer(item, None)) for item in items] == [item.window.tokens for item in items]
+    written = [module.sentences.text(writer(item, None).input_ids) for item in items]
+    assert any("click on" in text for text in written)  # by name: the numbers are of screens that are not shown
 
 
 def test_tokens_of_screens_are_kept_and_belong_to_these_elements_alone(shards, tmp_path):

@@ -40,6 +40,7 @@ from vlm_agent.action_languages.language import (
 )
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
 from vlm_agent.geometry import nearest_box, place_of_box
+from vlm_agent.texts.actions import action_in_words
 
 _UNITS, _CENTRE = 1000, (0.5, 0.5)
 _TYPE_KEY = "action_type"
@@ -73,6 +74,7 @@ _WHOLE = [*map(_written, _FIXED), *(_written("scroll", direction=direction) for 
 _TEXT_OPENINGS = [_opening(name, "text") + '"' for name in _BY_TEXT]
 _NUMBER_OPENINGS = [_opening(name, "idx") for name in _BY_NUMBER]
 _POINT_OPENINGS = [_opening(name, "point") + "[" for name in _BY_POINT]
+_POINT_EXAMPLE = _POINT_OPENINGS[0] + "0.250, 0.500]}"
 _ANY_POINT = "0.000, 0.000]}"
 _NUMBERS_IN_VOCABULARY = 100
 
@@ -150,6 +152,10 @@ class ElementIndexLanguage(ActionLanguage):
             return _written(name, idx=number)
         y, x = (_fraction(round(value * _UNITS)) for value in action.touch_yx)
         return f"{_opening(f'{name}_at', 'point')}[{y}, {x}]}}"
+
+    def in_words(self, action: Action, screen: Screen) -> str:
+        """By name, because a number means nothing without its screen."""
+        return action_in_words(action, screen)
 
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         try:
@@ -261,7 +267,10 @@ def _element_number(content: dict[str, Any], screen: Screen | None) -> int:
     if isinstance(number, str) and _DIGITS.fullmatch(number):
         number = int(number)
     if not count:
-        raise _NotAnActionError("the screen has no element to choose")
+        raise _NotAnActionError(
+            f"the screen has no element to choose; touch a point, [y, x] in shares of its height and width, as in "
+            f"{_POINT_EXAMPLE}"
+        )
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:
         raise _NotAnActionError(f"idx must be the id of an element, a whole number from 0 to {count - 1}")
     return number

@@ -125,6 +125,10 @@ class ActionLanguage(Protocol):
         """
         ...
 
+    def in_words(self, action: Action, screen: Screen) -> str:
+        """The action as a line of an earlier step whose screen is not shown."""
+        return self.encode(action, screen)
+
     @abstractmethod
     def decode(self, text: str, screen: Screen | None = None) -> Action | None:
         """The action that `text` encodes, None if it encodes none. Never raises, and never evaluates `text` as code."""

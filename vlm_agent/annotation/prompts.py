@@ -26,8 +26,9 @@ from vlm_agent.agents.llm.prompts import numbered_lines, user
 from vlm_agent.drawing.actions import draw_touched
 from vlm_agent.episodes import Step
 from vlm_agent.errors import UserError
-from vlm_agent.sentences.html import one_line, screen_html
+from vlm_agent.sentences.html import screen_html
 from vlm_agent.texts.actions import touches_element
+from vlm_agent.texts.lines import one_line
 
 TEMPLATES = Path(__file__).with_name("templates")
 

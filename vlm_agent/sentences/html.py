@@ -20,6 +20,7 @@ import re
 from collections.abc import Sequence
 
 from vlm_agent.episodes import Screen, UiElement
+from vlm_agent.texts.lines import one_line
 
 PHRASES = ("<p id=", "<img id=", ' class="text" alt="(', " class=", ' alt="(', ')">', "</p>")
 """The fixed texts of elements in Auto-UI's form, for a tokenizer trained from scratch."""
@@ -30,14 +31,6 @@ SCREEN_PHRASES = ("<p id=", "<img id=", ' class="text" alt="', " class=", ' alt=
 _TEXT, _ICON = "TEXT", "ICON"
 _CLOSING = str.maketrans({"<": "&lt;", ">": "&gt;", '"': "&quot;"})
 _NO_CLASS = re.compile(r"\W")
-
-
-def one_line(text: str) -> str:
-    """`text` without white space at its ends, every other run of white space as one space.
-
-    A lone surrogate, which a model may write and no request can hold, becomes a question mark.
-    """
-    return " ".join(text.encode("utf-8", "replace").decode("utf-8").split())
 
 
 def element_texts(elements: Sequence[UiElement]) -> list[str]:

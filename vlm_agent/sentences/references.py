@@ -10,7 +10,7 @@ The actions are words of earlier steps (`TrajectorySentences.in_words`). The lin
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 _HEADING = "Similar: "
 _LINK = "; "

@@ -44,13 +44,14 @@ from vlm_agent.episodes import (
 )
 from vlm_agent.errors import UserError
 from vlm_agent.sentences import Sentence
-from vlm_agent.sentences.html import one_line, screen_html
+from vlm_agent.sentences.html import screen_html
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.references import NO_REFERENCES, ReferenceLines
 from vlm_agent.sentences.templates import PLAIN, ChatTemplate
 from vlm_agent.sentences.thoughts import LineThoughts, texts_at
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.windows import Past
+from vlm_agent.texts.lines import one_line
 
 WORDS_HEADING = "Done:\n"
 """Before the earlier steps in words."""
@@ -170,9 +171,9 @@ class TrajectorySentences:
 
     def in_words(self, step: Step) -> str:
         """An earlier step as a line: its immediate step if `data.plan.step` is on, else its action as the language
-        writes it."""
+        writes it without its screen."""
         words = self.thoughts.plans.in_words(step.plan)
-        return line_of(words or self.language.encode(step.action, step.screen))
+        return line_of(words or self.language.in_words(step.action, step.screen))
 
     def _add_past(self, sentence: Sentence, episode: Episode, number: int) -> None:
         """Append an earlier step without a loss."""

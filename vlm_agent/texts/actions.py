@@ -9,8 +9,11 @@ The first words are those that CoAT's evaluator reads: click, scroll, type, pres
 the finger, by CoAT's rule. A typed text is on one line.
 """
 
-from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind
+from dataclasses import replace
+
+from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, Screen, element_at
 from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
+from vlm_agent.texts.lines import printable, without_tags
 
 _FIXED = {
     ActionKind.PRESS_BACK: "press the back button",
@@ -48,3 +51,17 @@ def describe_action(action: Action, element: str = "") -> str:
 def coat_direction(action: Action) -> str:
     """The direction of a swipe's finger by CoAT's rule, which counts more of them as vertical than AITW's does."""
     return DIRECTIONS[int(directions(action.touch_yx, action.lift_yx, COAT_VERTICAL_SHARE))]
+
+
+def action_in_words(action: Action, screen: Screen) -> str:
+    """The description of an action on a screen, as a part of a line in a prompt or sentence. A touch names the smallest
+    element under it, or else its point, (x, y) in thousandths of the screen."""
+    element = element_at(screen.elements or (), action.touch_yx) if touches_element(action) else None
+    return in_words_by_name(action, "" if element is None else element.name)
+
+
+def in_words_by_name(action: Action, name: str) -> str:
+    """`action_in_words` of a touch of an element with this name; empty without one. Ignored for other actions."""
+    y, x = (round(1000 * value) for value in action.touch_yx)
+    shortened = replace(action, text=printable(action.text))
+    return without_tags(describe_action(shortened, printable(name) or f"the point ({x}, {y})"))

@@ -130,3 +130,12 @@ def test_an_episode_with_an_unknown_cost_is_left_out_of_the_mean(tmp_path):
     rows = episode("a", "general", [BESIDE] * 2) + episode("b", "general", [BESIDE] * 2)
     write_predictions(tmp_path / "p", [replace(row, usage=usage) for row, usage in zip(rows, usages, strict=True)])
     assert cost_per_episode(tmp_path / "p") == {"tokens_read": 40, "tokens_written": 4, "calls": 2, "seconds": 2}
+
+
+def test_an_agent_that_reads_elements_has_no_reach_by_the_elements_of_the_data(tmp_path, monkeypatch):
+    """It numbers other elements than those of the data set."""
+    fact = {"elements of screens": "read from pixels"}
+    monkeypatch.setattr("vlm_agent.evaluation.offline.run.elements_fact", lambda identity: fact)
+    scores, terminal, _, text = evaluated(tmp_path)
+    assert "nearest_element" not in scores
+    assert "taps on no element" not in terminal + text

@@ -22,8 +22,8 @@ from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, pixels_of, system, turn_in_words, user
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Action, CoatTexts, Screen
-from vlm_agent.sentences.html import one_line
 from vlm_agent.sentences.thoughts import known_texts
+from vlm_agent.texts.lines import one_line
 
 TEXT_TOKENS = 256
 """Limit of a description or result that the model is asked for."""

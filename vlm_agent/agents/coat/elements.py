@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vlm_agent.episodes import Screen, UiElement
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 _UNITS = 1000
 

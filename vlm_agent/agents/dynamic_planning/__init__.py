@@ -18,6 +18,7 @@ from vlm_agent.agents.llm.prompted import PromptedSettings
 from vlm_agent.agents.llm.prompts import PromptError
 from vlm_agent.agents.llm.references import ReferenceSettings
 from vlm_agent.episodes import Episode
+from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
 
 if TYPE_CHECKING:
@@ -148,13 +149,16 @@ class DynamicPlanningSettings(PromptedSettings):
 
     def lessons(self, episodes: Iterable[Episode]) -> Iterator[Lesson]:
         """Without plans of a file: every plan is written. The captions of references are the recorded descriptions of
-        their first screens. Raises ReferencesError where these have none."""
+        their first screens. Raises ReferencesError where these have none, and UserError for gold feedback, which is not
+        the model's to learn."""
         from vlm_agent.agents.dynamic_planning.lessons import lessons_of
 
+        if self.feedback == "gold":
+            raise UserError("chats teach a model to judge its actions: use feedback: own, or screen")
         agent = self.model_copy(update={"plans": None, "references": None}).load()
         if self.references is not None:
             agent = replace(agent, references=self.references.load(None))
-        return lessons_of(agent, episodes, reflects=self.feedback is not None)
+        return lessons_of(agent, episodes, reflects=self.feedback == "own")
 
     def load(self) -> "DynamicPlanningAgent":
         from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent

@@ -20,9 +20,15 @@ from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
 from vlm_agent.agents.dynamic_planning.plans import Plans, PlansError
 from vlm_agent.agents.dynamic_planning.prompts import FirstForm, Kind, Prompts
-from vlm_agent.agents.dynamic_planning.reading import read_action, read_description, read_verdict, split_thought
+from vlm_agent.agents.dynamic_planning.reading import (
+    read_action,
+    read_description,
+    read_verdict,
+    split_thought,
+    without_label,
+)
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
-from vlm_agent.agents.llm.prompts import action_in_words, assistant, numbered_lines, pixels_of, system, user
+from vlm_agent.agents.llm.prompts import assistant, numbered_lines, pixels_of, system, user
 from vlm_agent.agents.llm.references.nearest import References
 from vlm_agent.agents.llm.references.sources import Reference, ReferenceSource
 from vlm_agent.agents.llm.replies import Plan, UnreadReplyError, read_plan, sendable
@@ -30,7 +36,9 @@ from vlm_agent.agents.llm.steps.repair import RepairedCalls
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Action, CoatTexts, Episode, Screen, recorded_screen
 from vlm_agent.errors import UserError
-from vlm_agent.sentences.html import one_line, screen_html
+from vlm_agent.sentences.html import screen_html
+from vlm_agent.texts.actions import action_in_words
+from vlm_agent.texts.lines import one_line, without_tags
 
 Shown = Literal["html", "picture", "both"]
 Feedback = Literal["gold", "own", "screen"]
@@ -275,7 +283,7 @@ class DynamicPlanningAgent(PromptedAgent):
 
     def _ask_for_action(self, messages: Messages, screen: Screen, calls: RepairedCalls, kind: Kind) -> Answer:
         def read(text: str) -> Answer:
-            thought, written = split_thought(text) if self.mode.thought else ("", text.strip())
+            thought, written = split_thought(text) if self.mode.thought else ("", without_label(text))
             action = read_action(written, self.language, screen)
             box = self.language.predicted_box(written, screen)
             return Answer(written, action, CoatTexts(think=thought) if thought else None, box=box)
@@ -340,7 +348,8 @@ class DynamicPlanningAgent(PromptedAgent):
     def _screen_turn(
         self, goal: str, paragraphs: Mapping[str, str], screen: Screen, question: str, with_marks: bool = True
     ) -> dict[str, Any]:
-        """A turn of the user: goal, paragraphs, screen, question. A line break in a goal cannot begin a paragraph."""
+        """A turn of the user: goal, paragraphs, screen, question. A line break in a goal cannot begin a paragraph,
+        and a paragraph, in which a model may repeat what a screen says, has no element of HTML."""
         if screen.elements is None and self.shown == "html":
             raise UserError("screen: html needs the elements of screens, and this source has none; use screen: picture")
         if screen.pixels is None and self.shown != "html":
@@ -351,7 +360,8 @@ class DynamicPlanningAgent(PromptedAgent):
         notes = [self.prompts.marks] if needs_marks else []
         if not screen.elements and (self.shown != "picture" or numbers):
             notes.append(self.prompts.no_elements)
-        texts = {"goal": one_line(goal), **paragraphs, "html": html}
+        shown = {name: without_tags(text) for name, text in paragraphs.items()}
+        texts = {"goal": one_line(goal), **shown, "html": html}
         text = "\n\n".join(part for part in (self.prompts.paragraphs(texts), *notes, question) if part)
         return user(text, [] if self.shown == "html" else [_picture(screen, needs_marks)])
 

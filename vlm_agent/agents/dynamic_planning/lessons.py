@@ -22,7 +22,7 @@ from vlm_agent.agents.llm.prompts import numbered_lines
 from vlm_agent.agents.llm.replies import UnreadReplyError
 from vlm_agent.episodes import Episode, Step, recorded_screen
 from vlm_agent.errors import DatasetError
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 if TYPE_CHECKING:
     from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent

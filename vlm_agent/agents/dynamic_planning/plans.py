@@ -4,8 +4,8 @@ From a JSON file of steps in words, one for each action,
 
     {"general/123": ["Open the clock app", "Click on the tab Alarm", "Declare the task complete"]}
 
-where the plan at turn n is line n and those after it. Or from a folder of shards whose steps have plans (`Step.plan`),
-whose texts know the screens until their own.
+where the plan at turn n is line n and those after it; numbers before the lines are left out. Or from a folder of shards
+whose steps have plans (`Step.plan`), whose texts know the screens until their own.
 """
 
 import json
@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.agents.llm.replies import Plan
+from vlm_agent.agents.llm.replies import Plan, plan_line
 from vlm_agent.errors import UserError
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 
 class PlansError(UserError):
@@ -72,5 +72,5 @@ def _of_file(path: Path) -> Plans:
 def _steps(steps: object, where: str) -> tuple[Plan, ...]:
     if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step.strip() for step in steps):
         raise PlansError(f"{where} must have a list of steps, each a text that is not empty")
-    lines = tuple(map(one_line, steps))
+    lines = tuple(plan_line(step) or one_line(step) for step in steps)
     return tuple(Plan(lines[number:], line) for number, line in enumerate(lines))

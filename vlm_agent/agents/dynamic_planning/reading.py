@@ -3,8 +3,9 @@
 import re
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.llm.replies import MOST_CHARACTERS, UnreadReplyError, printable, read_object
+from vlm_agent.agents.llm.replies import MOST_CHARACTERS, UnreadReplyError, read_object
 from vlm_agent.episodes import Action, Screen
+from vlm_agent.texts.lines import printable
 
 _ACTION = re.compile(r"^[ \t]{0,8}[*#_]{0,3}action[*_]{0,3}[ \t]{0,8}:[*_]{0,3}", re.IGNORECASE | re.MULTILINE)
 _THOUGHT = re.compile(r"^\s{0,8}[*#_]{0,3}thought[*_]{0,3}\s{0,8}:[*_]{0,3}", re.IGNORECASE)
@@ -12,7 +13,7 @@ _THOUGHT = re.compile(r"^\s{0,8}[*#_]{0,3}thought[*_]{0,3}\s{0,8}:[*_]{0,3}", re
 
 def read_verdict(text: str) -> tuple[bool, str]:
     """(whether the action is right, why) of `{"right": …, "reason": …}`. Raises UnreadReplyError."""
-    content = read_object(text)
+    content = read_object(text, "right")
     right, reason = content.get("right"), content.get("reason", "")
     if not isinstance(right, bool):
         raise UnreadReplyError('"right" must be true or false')
@@ -34,6 +35,12 @@ def split_thought(text: str) -> tuple[str, str]:
     if match is None:
         return "", text.strip()
     return printable(_THOUGHT.sub("", text[: match.start()])), text[match.end() :].strip()
+
+
+def without_label(text: str) -> str:
+    """A reply without `Action:` before it, the form in which prompts show earlier answers and examples."""
+    match = _ACTION.match(text.lstrip())
+    return text.strip() if match is None else text.lstrip()[match.end() :].strip()
 
 
 def read_action(text: str, language: ActionLanguage, screen: Screen) -> Action:

@@ -10,12 +10,12 @@ from pydantic import model_validator
 
 from vlm_agent.agents.agent import Turn
 from vlm_agent.agents.as_trained import image_part
-from vlm_agent.episodes import Action, Screen, element_at
+from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.yaml_file import read_mapping, validated
-from vlm_agent.sentences.html import one_line
 from vlm_agent.settings import Section
-from vlm_agent.texts.actions import describe_action, touches_element
+from vlm_agent.texts.actions import action_in_words
+from vlm_agent.texts.lines import printable, without_tags
 
 
 class PromptError(UserError):
@@ -102,18 +102,5 @@ def numbered_lines(lines: Sequence[str]) -> str:
 
 def turn_in_words(turn: Turn) -> str:
     """The description of an earlier action: recorded, or by the agent, else by a template."""
-    described = "" if turn.thoughts is None else one_line(turn.thoughts.action)
-    return described or action_in_words(turn.action, turn.screen)
-
-
-def action_in_words(action: Action, screen: Screen) -> str:
-    """By a template; a tap names the element that it touches, or else the point, (x, y) in thousandths."""
-    return describe_action(action, _touched(action, screen))
-
-
-def _touched(action: Action, screen: Screen) -> str:
-    if not touches_element(action):
-        return ""
-    element = element_at(screen.elements or (), action.touch_yx)
-    y, x = (round(1000 * value) for value in action.touch_yx)
-    return f"the point ({x}, {y})" if element is None else one_line(element.name) or f"the point ({x}, {y})"
+    described = "" if turn.thoughts is None else printable(turn.thoughts.action)
+    return without_tags(described) or action_in_words(turn.action, turn.screen)

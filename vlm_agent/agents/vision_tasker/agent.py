@@ -25,7 +25,7 @@ from vlm_agent.agents.vision_tasker.shown import ShownScreen, show
 from vlm_agent.agents.vision_tasker.stages import NoElementError, element_of, perform, stages_of
 from vlm_agent.datasets.statistics.leakage import normalise
 from vlm_agent.episodes import CoatTexts, Screen
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 _TYPICAL, _TOKENS = '{"action": "stop", "result": "done"}', 15
 """A reply for estimates, and its tokens."""

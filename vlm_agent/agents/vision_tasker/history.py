@@ -7,7 +7,7 @@ from vlm_agent.agents.vision_tasker.prompts import Prompts
 from vlm_agent.agents.vision_tasker.reading import Call
 from vlm_agent.agents.vision_tasker.shown import ShownScreen
 from vlm_agent.episodes import Action, ActionKind, Screen
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 _BUTTONS = {ActionKind.PRESS_BACK: "back", ActionKind.PRESS_HOME: "home", ActionKind.PRESS_ENTER: "enter"}
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.agents.llm.replies import MOST_CHARACTERS
 from vlm_agent.episodes import BUTTONS
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 Name = Literal["tap", "long_press", "enter_text", "swipe", "press", "stop"]
 Problem = Literal["too_long", "no_object", "two_actions", "action", "element", "text", "direction", "key", "result"]

@@ -25,6 +25,7 @@ class Columns:
     (S,), pixels. `action_kind`: int8 (S,). `touch_yx`, `lift_yx`: float32 (S, 2), (y, x) in fractions of the screen.
     `text`: Arrow strings (S), the text of the action. `touched`: str objects (S,) from `touched_names` or
     `touched_numbers`, or None.
+    `in_words`: str objects (S,), the line of each step as an earlier one, where the language numbers elements, or None.
     `coat`: str objects (S,) by part of `CoatRecipe`, the texts of CoAT that a sentence has at each step, or None.
     `plan`: str objects (S,), the lines of plans of a sentence, by their place (`training/data/thoughts/plans.py`), or
     None.
@@ -43,6 +44,7 @@ class Columns:
     lift_yx: np.ndarray
     text: pa.StringArray
     touched: np.ndarray | None = None
+    in_words: np.ndarray | None = None
     coat: Mapping[str, np.ndarray] | None = None
     plan: Mapping[tuple[str, str, str], np.ndarray] | None = None
     elements: pa.ChunkedArray | None = None

@@ -173,7 +173,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
         scores[AGENT]["about"][TEXTS] = texts
     gold, counts = read_predictions(parts.merged_path(AGENT)), parts.counts(AGENT)
     scores |= {run: row | {"about": about} for run, row in _without_model(gold, benchmark, scorers, console).items()}
-    reach = _reach(gold, plan.language(), benchmark)
+    reach = _reach(gold, plan.language(), benchmark, bool(elements_fact(plan.agent)))
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
     write_checked(output / METRICS, scores, indent=2)
     shown = {name_in_tables(run, plan.label): row for run, row in scores.items()}
@@ -263,9 +263,14 @@ def _facts(plan: Plan, about: dict) -> dict[str, str]:
     }
 
 
-def _reach(gold: list[Prediction], language: ActionLanguage, benchmark: Benchmark) -> dict[str, dict]:
-    """The score of the gold actions in a language that numbers elements, with the taps that it cannot write."""
-    if not language.numbers_elements:
+def _reach(
+    gold: list[Prediction], language: ActionLanguage, benchmark: Benchmark, elements_are_read: bool
+) -> dict[str, dict]:
+    """The score of the gold actions in a language that numbers elements, with the taps that it cannot write.
+
+    Empty where the agent numbers elements that are read from pixels: `gold` has those of the data set.
+    """
+    if not language.numbers_elements or elements_are_read:
         return {}
     scores = score(written_in(language, gold), benchmark.episode_groups(), scorers=benchmark.scorers)
     return {NEAREST_ELEMENT: scores | {"about": {"gold_taps": taps_on_no_element(gold)}}}

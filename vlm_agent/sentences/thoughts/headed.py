@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from vlm_agent.episodes import CoatTexts, ScreenTexts
 from vlm_agent.recipe.data import CoatRecipe
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 _READ = {"result": "Action Result:", "screen": "Screen Description:"}
 _LEARNED = {"think": "Action Think:", "action": "Action Description:"}

@@ -18,8 +18,8 @@ from typing import Self
 
 from vlm_agent.episodes import CoatTexts, ScreenTexts
 from vlm_agent.recipe.data import CoatRecipe, DataRecipe
-from vlm_agent.sentences.html import one_line
 from vlm_agent.sentences.thoughts.plans import NO_PLANS, PlanLines
+from vlm_agent.texts.lines import one_line
 
 _HEADINGS = {"result": "Result: ", "screen": "Screen: "}
 

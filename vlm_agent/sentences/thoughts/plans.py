@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from vlm_agent.episodes import PlanTexts
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.plan import PlanRecipe
-from vlm_agent.sentences.html import one_line
+from vlm_agent.texts.lines import one_line
 
 _HEADINGS = {"plan": "Plan: ", "step": "Step: "}
 _LINK = "; "

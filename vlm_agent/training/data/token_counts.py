@@ -31,6 +31,7 @@ from vlm_agent.sentences.thoughts import LineThoughts, lines
 from vlm_agent.sentences.thoughts.plans import NO_PLANS
 from vlm_agent.sentences.trajectory import TrajectorySentences, line_of
 from vlm_agent.sentences.windows import past_of
+from vlm_agent.texts.actions import in_words_by_name
 from vlm_agent.training.data.count_cache import CountCache
 from vlm_agent.training.data.drawn_data import vocabulary_of_drawn
 from vlm_agent.training.data.html import html_lengths
@@ -133,6 +134,8 @@ def columns_for(
         columns = replace(columns, touched=touched_names(dataset, episodes))
     elif sentences.language.numbers_elements:
         columns = replace(columns, touched=touched_numbers(dataset, episodes))
+        if isinstance(sentences, TrajectorySentences) and sentences.past is not None:
+            columns = replace(columns, in_words=_lines_by_name(columns, touched_names(dataset, episodes)))
     if sentences.thoughts.parts.is_on:
         columns = replace(columns, coat=sentence_texts(dataset, episodes, columns, sentences.thoughts.parts, control))
     if isinstance(sentences, TrajectorySentences) and sentences.as_html:
@@ -193,6 +196,8 @@ def _plan_tokens(columns: Columns, sentences: TrajectorySentences, cache: CountC
 
 def _word_tokens(columns: Columns, sentences: TrajectorySentences, cache: CountCache | None) -> np.ndarray:
     """int64 (S,): tokens of each step in words."""
+    if columns.in_words is not None:
+        return count_segments(columns.in_words, str, sentences, cache)
     actions = DifferentActions.of(columns, sentences.language)
 
     def measure(numbers: Sequence[int]) -> TextLengths:
@@ -202,6 +207,12 @@ def _word_tokens(columns: Columns, sentences: TrajectorySentences, cache: CountC
         return measure(range(len(actions))).tokens.astype(np.int64)[actions.action_of]
     content = hashlib.sha256(b"words" + actions.digest()).digest()
     return cache.lengths(sentences, content, len(actions), measure).tokens.astype(np.int64)[actions.action_of]
+
+
+def _lines_by_name(columns: Columns, names: np.ndarray) -> np.ndarray:
+    """str objects (S,): each action in words, by the name of what it touches, str objects (S,)."""
+    named = (in_words_by_name(action_at(columns, step), name) for step, name in enumerate(names.tolist()))
+    return np.array([*map(line_of, named)], object)
 
 
 def recipe_sentences(recipe: Recipe) -> TrajectorySentences:

@@ -1,13 +1,14 @@
 """The words of the episodes of a run, for a tokenizer from scratch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.episodes import Episode
+from vlm_agent.episodes import Action, Episode, Screen
 from vlm_agent.models.build import Vocabulary
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.html import SCREEN_PHRASES, screen_html
+from vlm_agent.sentences.windows import past_of
 
 
 def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> Vocabulary:
@@ -19,12 +20,25 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     if recipe.model.is_text:
         language = replace(language, phrases=(*language.phrases, *SCREEN_PHRASES))
     as_html, with_plans = recipe.model.is_text, recipe.data.plan.is_on
-    return Vocabulary(language, (text for one in episodes for text in _texts(one, parts, as_html, with_plans)))
+    written = recipe.action_language.build()
+    in_words = written.in_words if written.numbers_elements and past_of(recipe.data) is not None else None
+    return Vocabulary(
+        language, (text for one in episodes for text in _texts(one, parts, as_html, with_plans, in_words))
+    )
 
 
-def _texts(episode: Episode, parts: Sequence[str], as_html: bool, with_plans: bool) -> Iterator[str]:
+def _texts(
+    episode: Episode,
+    parts: Sequence[str],
+    as_html: bool,
+    with_plans: bool,
+    in_words: Callable[[Action, Screen], str] | None,
+) -> Iterator[str]:
+    """`in_words`: of earlier steps, in a language whose actions have other texts than the screen."""
     yield episode.goal
     for step in episode.steps:
+        if in_words is not None:
+            yield in_words(step.action, step.screen)
         yield step.action.text
         if as_html:
             yield screen_html(step.screen)

@@ -8,8 +8,8 @@ from vlm_agent.datasets.shards.columns import Columns, coat_texts
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import CoatRecipe
-from vlm_agent.sentences.html import one_line
 from vlm_agent.sentences.thoughts import shuffled_results
+from vlm_agent.texts.lines import one_line
 
 _FIELDS = {"screen": "coat_screen_desc", "result": "coat_action_result"}
 _FIELDS |= {"think": "coat_action_think", "action": "coat_action_desc"}
