@@ -61,8 +61,11 @@ def memory_scores(run: Run, data: Path, benchmark: Path) -> dict[str, float | No
     return shares | {"memory episodes": scores["official"]["overall"]["episodes"]}
 
 
+PASTS = ("none", "react 0", "react 1", "react 2", "react 4", "react all")
+
+
 def differences(table: int, figures: Mapping[str, OfSeeds]) -> list[dict]:
-    """Each arm's difference to `d_pot` (table 5), or of all pairs (table 7), paired by seed; `figures[arm][seed]`."""
+    """The differences of `pairs_of`, paired by seed; `figures[arm][seed]`."""
     rows = []
     for family in FAMILIES:
         for better, worse in pairs_of(table):
@@ -73,8 +76,12 @@ def differences(table: int, figures: Mapping[str, OfSeeds]) -> list[dict]:
 
 
 def pairs_of(table: int) -> Sequence[tuple[str, str]]:
+    """(better, worse) of the paper: in table 5 d_pot and each other arm, more past and less, and a past in words and in
+    screens."""
     if table == 5:
-        return [(D_POT, arm) for arm in TABLES[5] if arm != D_POT]
+        more_past = list(zip(PASTS[1:], PASTS, strict=False))
+        of_plans = [(D_POT, arm) for arm in TABLES[5] if arm != D_POT]
+        return [*of_plans, ("dynamic", "static"), *more_past, ("react 0", "react all")]
     return [("own plan", "no plan"), ("expert's plan", "own plan"), ("expert's plan", "no plan")]
 
 
