@@ -20,11 +20,17 @@ def vocabulary_of(recipe: Recipe, shards: ShardDataset, indices: list[int]) -> V
     if recipe.model.is_text:
         language = replace(language, phrases=(*language.phrases, *SCREEN_PHRASES))
     as_html, with_plans = recipe.model.is_text, recipe.data.plan.is_on
-    written = recipe.action_language.build()
-    in_words = written.in_words if written.numbers_elements and past_of(recipe.data) is not None else None
+    in_words = _words_of_actions(recipe)
     return Vocabulary(
         language, (text for one in episodes for text in _texts(one, parts, as_html, with_plans, in_words))
     )
+
+
+def _words_of_actions(recipe: Recipe) -> Callable[[Action, Screen], str] | None:
+    """Of earlier steps; None where these are steps of a plan, or actions as the language writes all others."""
+    language = recipe.action_language.build()
+    has_actions = past_of(recipe.data) is not None and recipe.data.plan.step == "off"
+    return language.in_words if language.numbers_elements and has_actions else None
 
 
 def _texts(
