@@ -8,7 +8,8 @@
 #       then evaluate --benchmark eval/X.yaml
 #
 # Every stage takes the arguments of `vlm-agent STAGE`. Outputs of earlier stages are defaults: training reads SHARDS,
-# evaluation scores RUN on SHARDS into RUN/evaluation. Some of the stages can be submitted alone.
+# evaluation scores RUN on SHARDS into RUN/evaluation. Some of the stages can be submitted alone; without convert,
+# evaluation reads the shards that training reads.
 #
 # A recipe whose sentences are chain_of_actions reads screen features: before train, `then features --output FEATURES`
 # extracts those that the recipe's model.features names, of SHARDS.
@@ -22,7 +23,8 @@
 #   --nodes N  training nodes (default: NODES of slurm/site.sh); not with compare, whose stages have one GPU each
 #
 # When a job fails, the jobs that wait for it are cancelled, and slurm/logs/failed-ID.out shows which job failed and why.
-# Run the same command again without the finished stages to resume.
+# Run the same command again without the finished stages to resume, with the folders that they gave to the others
+# (--data.shards of train, --shards and --checkpoint of evaluate).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source slurm/site.sh
@@ -94,6 +96,7 @@ check_command() {
         check_features_of_recipe "$config"
         default --checkpoint "$run" evaluate
         default --output "$run/evaluation" evaluate
+        case " ${stages[*]} " in *" convert "*) ;; *) check_shards "$config" ;; esac
         ;;
     esac
     case " ${stages[*]} " in *" evaluate "*)
@@ -124,6 +127,22 @@ check_features() {
         default --config "$config" features
     fi
     default --data.features "$extracted" train
+}
+
+# Without convert: training reads shards that exist, and evaluation the same by default.
+check_shards() {
+    local read
+    if [ "${#features[@]}" -gt 0 ]; then default --data.shards "${features[0]}" train; fi
+    read=$(option --data.shards "${train[@]}") || read=$(sed -n 's/^  shards: *\([^ #]*\).*/\1/p' "$1")
+    if [ -n "$read" ] && [ ! -f "$read/manifest.json" ]; then
+        fail "train reads $read, which is no finished conversion (it has no manifest.json): add --data.shards SHARDS"
+    fi
+    default --shards "$read" evaluate
+    case " ${stages[*]} " in *" evaluate "*)
+        option --shards "${evaluate[@]}" >/dev/null || option --benchmark "${evaluate[@]}" >/dev/null ||
+            fail "evaluate needs --shards SHARDS, or --benchmark FILE"
+        ;;
+    esac
 }
 
 check_features_of_recipe() {

@@ -39,7 +39,7 @@ OF_AGENT = "bf16 features past_screens as_trained max_tokens mode shown_elements
 COST = "price max_cost requests_per_minute"
 OFFLINE = "constrained batch_tokens batch_size concurrency plans past"
 SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE}"
-ACTING = "elements goal trace steps apps allow_purchases animation"
+ACTING = "elements goal trace steps apps allow_purchases animation bf16 as_trained"
 DRAWN = "split subset html config draw"
 
 MODES = {

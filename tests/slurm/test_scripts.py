@@ -109,10 +109,14 @@ def test_features_are_extracted_between_conversion_and_training(alone):
 
 
 def test_explicit_options_of_features_are_not_replaced(alone):
+    (alone.folder / "other").mkdir()
+    (alone.folder / "other" / "manifest.json").touch()
     own = ("features", "other", "--extractor", "vit", "--output", "f")
     features, *_ = _submissions(alone, *own, "then", "train", "--config", "recipe.yaml", "--output", "r")
     assert features[features.index("slurm/features.sbatch") + 1 :][:5] == ["other", *own[2:]]
     assert "--config" not in features
+    train = _submissions(alone, *own, "then", "train", "--config", "recipe.yaml", "--output", "r")[2]
+    assert train[train.index("--data.shards") + 1] == "other"
 
 
 def test_a_recipe_that_reads_features_needs_them_before_submission(alone):
@@ -131,6 +135,35 @@ def test_explicit_options_are_not_replaced(alone):
     train = _submissions(alone, "convert", "--input", "a", "--output", "s", "then", *train_words)[2]
     assert train.count("--data.shards") == 1
     assert train[-1] == "other"
+
+
+def test_without_a_conversion_evaluation_reads_the_shards_of_training(alone):
+    (alone.folder / "s").mkdir()
+    (alone.folder / "s" / "manifest.json").touch()
+    train, then = ("train", "--config", "recipe.yaml", "--output", "r"), ("then", "evaluate")
+    for words, recipe in ((("--data.shards", "s"), ""), ((), "data:\n  shards: s  # ours\n")):
+        (alone.folder / "recipe.yaml").write_text(recipe)
+        evaluation = _submissions(alone, *train, *words, *then, "--benchmark", "eval/x.yaml")[1]
+        assert evaluation[evaluation.index("--shards") + 1] == "s"
+    own = _submissions(alone, *train, *then, "--shards", "other")[1]
+    assert own.count("--shards") == 1 and "other" in own
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "complaint"),
+    [
+        ("data:\n  shards: data/aitw\n", "", "train reads data/aitw, which is no finished conversion"),
+        ("", "--data.shards s", "train reads s, which is no finished conversion"),
+        ("", "then evaluate --split test", "evaluate needs --shards SHARDS, or --benchmark FILE"),
+    ],
+)
+def test_missing_shards_are_an_error_before_submission(alone, recipe, words, complaint):
+    """Not after the hours of training."""
+    (alone.folder / "recipe.yaml").write_text(recipe)
+    train = ("train", "--config", "recipe.yaml", "--output", "r")
+    done = alone.pipeline_alone("--dry-run", *train, *words.split())
+    assert (done.returncode, done.stdout) == (1, "")
+    assert complaint in done.stderr
 
 
 @pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (16, 4)])

@@ -154,9 +154,20 @@ def test_an_impossible_validation_does_not_block_a_corrected_one(shards, tmp_pat
 def test_keys_that_do_not_affect_the_weights_may_change_on_resume(shards, finished, tmp_path):
     folder, _ = run(shards, tmp_path, training__save_steps="2")
     (folder / "run.json").unlink()
-    _, printed = run(shards, tmp_path, training__save_steps="1", training__log_steps="2", data__workers="1")
-    assert "step 3/3" not in printed  # logged at even steps: 2 is behind, 4 does not come
+    shutil.rmtree(folder / "checkpoints/checkpoint-3")
+    run(shards, tmp_path, data__workers="1")
     assert_same_weights(finished[0], folder)
+
+
+def test_a_resumed_run_saves_and_logs_at_the_steps_of_its_new_recipe(shards, tmp_path):
+    steps = {"training__steps": "6", "training__keep_checkpoints": "6"}
+    folder, _ = run(shards, tmp_path, training__save_steps="4", **steps)
+    (folder / "run.json").unlink()
+    shutil.rmtree(folder / "checkpoints/checkpoint-6")
+    _, printed = run(shards, tmp_path, training__save_steps="1", training__log_steps="3", **steps)
+    found = {path.name for path in (folder / "checkpoints").glob("checkpoint-*")}
+    assert found == {"checkpoint-4", "checkpoint-5", "checkpoint-6"}
+    assert "step 6/6" in printed and "step 5/6" not in printed
 
 
 def test_the_differing_recipe_keys_are_named(shards, tmp_path):

@@ -17,6 +17,17 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", metavar="RUN", help="short form: the agent of a run folder or checkpoint")
     parser.add_argument("--endpoint", metavar="URL", help="short form: a served model, http://localhost:8000/v1 …")
     parser.add_argument("--model", metavar="NAME", help="name of the model at the endpoint")
+    parser.add_argument(
+        "--as-trained",
+        metavar="RUN",
+        help="endpoint: the run that trained the served model; prompts then have the form of its training",
+    )
+    parser.add_argument(
+        "--bf16",
+        action="store_true",
+        default=None,
+        help="run: mixed precision; faster on GPUs from Ampere on and CPUs with AMX, but not bit-exact",
+    )
 
 
 def add_elements_option(parser: argparse.ArgumentParser) -> None:
@@ -65,5 +76,6 @@ def chosen_agent(options: argparse.Namespace, **overrides: Any) -> "AgentSetting
     """The settings of the agent; `overrides` that are None are ignored."""
     from vlm_agent.agents.loading import agent_settings
 
+    overrides |= {"bf16": options.bf16, "as_trained": options.as_trained}
     overrides = {key: value for key, value in overrides.items() if value is not None}
     return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides)

@@ -80,12 +80,6 @@ def add(commands: Commands) -> None:
 def _add_settings(parser: argparse.ArgumentParser) -> None:
     """Options that replace single settings of the agent."""
     parser.add_argument(
-        "--bf16",
-        action="store_true",
-        default=None,
-        help="run: mixed precision; faster on GPUs from Ampere on and CPUs with AMX, but not bit-exact",
-    )
-    parser.add_argument(
         "--constrained",
         action="store_true",
         help="run: also score the agent with constrained decoding, in the same pass",
@@ -103,11 +97,6 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--past-screens", type=_count_or_0, metavar="N", help="endpoint: earlier screens in the prompt (default 2)"
-    )
-    parser.add_argument(
-        "--as-trained",
-        metavar="RUN",
-        help="endpoint: the run that trained the served model; its own turns, language and pixels are sent",
     )
     parser.add_argument(
         "--max-tokens",
@@ -230,14 +219,12 @@ def _check(options: argparse.Namespace) -> None:
 
 def _agent(options: argparse.Namespace) -> "AgentSettings":
     names = (
-        "bf16",
         "batch_tokens",
         "batch_size",
         "features",
         "past_screens",
         "max_tokens",
         "concurrency",
-        "as_trained",
         "mode",
         "plans",
         "past",

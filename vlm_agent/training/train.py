@@ -58,9 +58,10 @@ def train(recipe: Recipe, console: Console) -> Path:
     lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
     with Preemption() as preemption, lock:
         _train(recipe, run, console, preemption)
+        stopped = None if preemption.stopped_after is None else Stopped(preemption.report(run))
         ranks.leave()  # here, where nothing refers to the Trainer any more
-        if preemption.stopped_after is not None:
-            raise Stopped(preemption.report(run))
+        if stopped is not None:
+            raise stopped
     return run
 
 

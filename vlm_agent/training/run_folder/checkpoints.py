@@ -228,6 +228,8 @@ class Checkpoints(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         self._saved = time.monotonic()
+        # Those of the checkpoint replaced them: a resumed run may save and log at other steps than before.
+        state.compute_steps(args, state.max_steps)
         resumed = self.folder / f"checkpoint-{state.global_step}"
         is_due = args.eval_strategy == IntervalStrategy.STEPS and state.global_step % state.eval_steps == 0
         is_missing = is_due and state.global_step > 0 and ranks.number() == 0 and not read_record(resumed)["validation"]
