@@ -472,3 +472,25 @@ def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(shards, tmp
     recorded = read_progress(tmp_path / "killed" / PROGRESS)
     assert [line["step"] for line in recorded] == [1, 2, 3, 4, 5, 6]
     assert_same_weights(undisturbed, tmp_path / "killed")
+
+
+def test_a_run_resumes_where_the_folder_of_its_base_has_moved_and_not_on_another_base(shards, finished, tmp_path):
+    def adapted(base: Path) -> Path:
+        content = tiny.recipe(shards, tmp_path / "adapter")
+        content["model"] = {"base": str(base), "lora": {"rank": 2, "dropout": 0.0}}
+        content["training"] |= {"save_steps": 2}
+        return train(Recipe(**content), Console(file=io.StringIO()))
+
+    first, second = (Path(shutil.copytree(finished[0], tmp_path / name)) for name in ("first", "second"))
+    folder = adapted(first)
+    shutil.rmtree(first)
+    (folder / "run.json").unlink()
+    shutil.rmtree(folder / "checkpoints/checkpoint-3")
+    assert adapted(second) == folder
+    assert read_recipe(folder / "recipe.yaml").model.base == str(second)
+    (weights_file,) = (second / "model").glob("*.safetensors")
+    content = weights_file.read_bytes()
+    weights_file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    (folder / "run.json").unlink()
+    with pytest.raises(UserError, match=r"model\.base .* has changed since"):
+        adapted(second)

@@ -70,6 +70,19 @@ def check_sources(run: Path, recipe: ModelRecipe) -> None:
             raise CheckpointError(f"{place}: its files are others; restore those that the run was trained on")
 
 
+def keys_of_folders(run: Path, recipe: ModelRecipe) -> set[str]:
+    """Recipe keys of checkpoints that were folders when the run started and are folders now: they may have moved, and
+    `check_sources` compares their files."""
+    before = read_sources(run)
+    now = {} if recipe.base is None else {"base": "model.base"}
+    now |= {
+        key: f"model.{key}.checkpoint"
+        for key, source in recipe.sources.items()
+        if source.checkpoint is not None and Path(source.location).is_dir()
+    }
+    return {name for key, name in now.items() if _CONTENT in before.get(key, {})}
+
+
 def _identity(source: Source) -> dict[str, str]:
     folder = Path(source.location)
     if folder.is_dir():

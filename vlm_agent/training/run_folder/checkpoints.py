@@ -19,6 +19,7 @@ from typing import Any
 from transformers import IntervalStrategy, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from vlm_agent.errors import TrainingError
+from vlm_agent.models.weights.origin import keys_of_folders
 from vlm_agent.recipe.earlier_keys import in_current_terms
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import NEWEST_KEPT
@@ -106,6 +107,8 @@ def _unlike(checkpoint: Path, identity: Mapping, recipe: Recipe | None) -> str |
     there = read_record(checkpoint)["identity"]
     if recipe is not None:
         there = in_current_terms(there, recipe, identity)
+        moved = keys_of_folders(checkpoint.parent.parent, recipe.model)
+        there = {key: identity.get(key) if key in moved else value for key, value in there.items()}
     differences = [
         f"  {key}: {there.get(key)} in the checkpoint, {identity.get(key)} now"
         for key in sorted({*there, *identity})

@@ -31,7 +31,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.run_layout import FINISHED, RECIPE_FILE
-from vlm_agent.models.weights.origin import read_sources
+from vlm_agent.models.weights.origin import keys_of_folders, read_sources
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.checkpoints import decisive_keys
@@ -65,7 +65,8 @@ def refuse_other_runs(run: Path, recipe: Recipe) -> None:
     if not path.exists():
         return
     before, now = decisive_keys(read_recipe(path)), decisive_keys(recipe)
-    changed = [key for key in sorted({*before, *now}) if before.get(key) != now.get(key)]
+    names = {*before, *now} - keys_of_folders(run, recipe.model)
+    changed = [key for key in sorted(names) if before.get(key) != now.get(key)]
     if changed:
         raise RecipeError(
             f"{run} was started with another recipe ({path}), which differs in {', '.join(changed)}; restore these "
