@@ -240,3 +240,15 @@ def test_without_an_assumption_each_gpu_has_its_own(tmp_path):
 def test_a_dry_run_refuses_drawn_sentences(tmp_path):
     with pytest.raises(RecipeError, match="trajectory"):
         dry_run(data_module_of(tmp_path, {"steps": 3}, data={"sentences": "elements"}), H100)
+
+
+@pytest.mark.parametrize(
+    ("training", "message"),
+    [
+        ({"deepspeed": "no_such.json"}, "training.deepspeed: .*no_such.json cannot be read"),
+        ({"validation": {"split": "test"}}, "no episode in split test to validate on"),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_would_after_queueing(tmp_path, training, message):
+    with pytest.raises(RecipeError, match=message):
+        dry_run(data_module_of(tmp_path, {"steps": 3} | training), H100)

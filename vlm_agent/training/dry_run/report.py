@@ -20,6 +20,7 @@ from vlm_agent.training.data.sentence_kinds import PassCounts
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS, Memory, spread, weigh
+from vlm_agent.training.loop.arguments import check_deepspeed
 from vlm_agent.training.loop.optimizers import optimizer_of
 
 
@@ -77,11 +78,16 @@ class DryRun:
 
 
 def dry_run(data: ShardDataModule, target: Target) -> DryRun:
-    """Raises the errors of `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
+    """Raises RecipeError for a validation or a DeepSpeed file with which the run could not start, the errors of
+    `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
     for a GPU without the recipe's dtype, RecipeError for sentences that are drawn during the run."""
     recipe = data.recipe
     if recipe.data.drawn is not None:
         raise RecipeError("a dry run needs data.shards; drawn screens are unknown before the run")
+    if recipe.training.deepspeed_file is not None:
+        check_deepspeed(recipe.training.deepspeed_file, recipe)
+    if recipe.training.validation is not None:
+        data.validation_rows(recipe.training.validation)
     bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
     peak = target.gpu.peak(bf16)
     model = empty_model(data.config, recipe.model)

@@ -24,7 +24,12 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
     training = recipe.training
     deepspeed = training.deepspeed_file
     if deepspeed is not None:
-        _check_deepspeed(deepspeed, recipe)
+        check_deepspeed(deepspeed, recipe)
+        if "RANK" not in os.environ:
+            raise RecipeError(
+                "training.deepspeed needs a launcher, for one GPU too: torchrun --nproc_per_node N -m vlm_agent.cli "
+                "train …"
+            )
         start_deepspeed()
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(run / TENSORBOARD)
     result = TrainingArguments(
@@ -64,7 +69,8 @@ def arguments(recipe: Recipe, run: Path, steps: int) -> TrainingArguments:
     return result
 
 
-def _check_deepspeed(path: Path, recipe: Recipe) -> None:
+def check_deepspeed(path: Path, recipe: Recipe) -> None:
+    """Raises RecipeError for a file that is no configuration, or one that does not fit the recipe."""
     try:
         stage = json.loads(path.read_text(encoding="utf-8")).get("zero_optimization", {}).get("stage", 0)
     except OSError as error:
@@ -75,10 +81,6 @@ def _check_deepspeed(path: Path, recipe: Recipe) -> None:
         raise RecipeError(
             f"training.deepspeed: ZeRO-3, which {path} asks for, would partition quantised weights; use zero2, which "
             "keeps them whole on every GPU"
-        )
-    if "RANK" not in os.environ:
-        raise RecipeError(
-            "training.deepspeed needs a launcher, for one GPU too: torchrun --nproc_per_node N -m vlm_agent.cli train …"
         )
 
 
