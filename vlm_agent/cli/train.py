@@ -87,10 +87,11 @@ def _check(options: argparse.Namespace) -> None:
 def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
     from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
     from vlm_agent.training.dry_run.hardware import find_gpu
-    from vlm_agent.training.dry_run.report import Target, dry_run
+    from vlm_agent.training.dry_run.report import Target, check_start, dry_run
     from vlm_agent.training.dry_run.tables import print_dry_run
 
     data_module = cast(ShardDataModule, data_module_of(recipe))  # `dry_run` rejects recipes that draw their data
+    check_start(data_module)
     print_dry_run(console, dry_run(data_module, Target(find_gpu(options.gpu), options.gpus, options.mfu)))
 
 

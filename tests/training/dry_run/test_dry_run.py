@@ -24,7 +24,7 @@ from vlm_agent.sentences import IGNORED
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS
-from vlm_agent.training.dry_run.report import Target, count_parameters, dry_run, empty_model
+from vlm_agent.training.dry_run.report import Target, check_start, count_parameters, dry_run, empty_model
 from vlm_agent.training.dry_run.tables import checkpointing_advice, print_dry_run, run_rows
 
 QWEN = {
@@ -250,5 +250,6 @@ def test_a_dry_run_refuses_drawn_sentences(tmp_path):
     ],
 )
 def test_a_dry_run_refuses_what_a_run_would_after_queueing(tmp_path, training, message):
+    check_start(data_module_of(tmp_path / "fine", {"steps": 3}))
     with pytest.raises(RecipeError, match=message):
-        dry_run(data_module_of(tmp_path, {"steps": 3} | training), H100)
+        check_start(data_module_of(tmp_path / "not", {"steps": 3} | training))

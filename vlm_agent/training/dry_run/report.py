@@ -78,16 +78,11 @@ class DryRun:
 
 
 def dry_run(data: ShardDataModule, target: Target) -> DryRun:
-    """Raises RecipeError for a validation or a DeepSpeed file with which the run could not start, the errors of
-    `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
+    """Raises the errors of `ShardDataModule`, UnknownCostError for a model whose cost cannot be computed, HardwareError
     for a GPU without the recipe's dtype, RecipeError for sentences that are drawn during the run."""
     recipe = data.recipe
     if recipe.data.drawn is not None:
         raise RecipeError("a dry run needs data.shards; drawn screens are unknown before the run")
-    if recipe.training.deepspeed_file is not None:
-        check_deepspeed(recipe.training.deepspeed_file, recipe)
-    if recipe.training.validation is not None:
-        data.validation_rows(recipe.training.validation)
     bf16 = target.gpu.bf16 is not None if recipe.training.bf16 == "auto" else recipe.training.bf16
     peak = target.gpu.peak(bf16)
     model = empty_model(data.config, recipe.model)
@@ -108,6 +103,16 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
         activations=activations_by_checkpointing(data, reads.largest_row(data.row_size), bf16),
         hours=steps * step.work.hardware / (target.gpus * peak * target.utilisation) / 3600,
     )
+
+
+def check_start(data: ShardDataModule) -> None:
+    """Raises RecipeError for a DeepSpeed file or a validation with which the run, once it has its GPUs, could not
+    start."""
+    training = data.recipe.training
+    if training.deepspeed_file is not None:
+        check_deepspeed(training.deepspeed_file, data.recipe)
+    if training.validation is not None:
+        data.validation_rows(training.validation)
 
 
 def empty_model(config: PretrainedConfig, recipe: ModelRecipe) -> nn.Module:
