@@ -268,7 +268,7 @@ def _element_number(content: dict[str, Any], screen: Screen | None) -> int:
         number = int(number)
     if not count:
         raise _NotAnActionError(
-            f"the screen has no element to choose; touch a point, [y, x] in shares of its height and width, as in "
+            "the screen has no element to choose; touch a point, [y, x] in shares of its height and width, as in "
             f"{_POINT_EXAMPLE}"
         )
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < count:

@@ -61,6 +61,7 @@ def lines_of(observed: Observed) -> Lines:
         after = next((other.screen for other in later if other.screen is not None), observed.last)
         writer.add(one, after)
     writer.end_typing()
+    writer.note_shown(observed.last)
     return Lines(
         tuple(writer.secrets.mask(line) for line in writer.lines), writer.masked, writer.unread, writer.secrets
     )
@@ -80,20 +81,23 @@ class _Typing:
 
 @dataclass(frozen=True)
 class _SecretField:
-    """A field into which a secret was typed. `texts`: those of its screen."""
+    """A field into which a secret was typed. `texts`: those of its screen. `is_reported`: the element is the phone's
+    own, where `elements` of screens are read from pixels."""
 
     activity: str
     element: UiElement
     texts: frozenset[str]
+    is_reported: bool
 
     def is_on(self, activity: str, elements: Sequence[UiElement]) -> bool:
         """Whether a screen is that of the field: another page of the activity may have other texts at its place."""
         shared = self.texts.intersection(element.text for element in elements)
         return activity == self.activity and 2 * len(shared) >= len(self.texts)
 
-    def contents(self, activity: str, elements: Sequence[UiElement]) -> Iterator[str]:
-        """What it shows on a screen."""
-        if not self.is_on(activity, elements):
+    def contents(self, screen: ObservedScreen) -> Iterator[str]:
+        """What it shows on a screen, by the elements of its own origin: others name it in other words."""
+        elements = screen.reported if self.is_reported else screen.elements or ()
+        if not self.is_on(screen.activity, elements):
             return
         for element in elements:
             edges = zip(element.box, self.element.box, strict=True)
@@ -117,8 +121,7 @@ class _Writer:
     def add(self, one: ObservedAction, after: ObservedScreen | None) -> None:
         """`after`: the next screen that was read."""
         action = one.action
-        for screen in (one.screen, after):
-            self._note_shown(screen)
+        self.note_shown(one.screen)
         if not one.erases and (action.is_status or action.kind is ActionKind.WAIT):
             return
         is_key = _is_key(one, self.typing is not None) or self._is_key_of_secret(one)
@@ -196,19 +199,18 @@ class _Writer:
         )
 
     def _note_fields(self) -> None:
-        for focus in (self.focus, self.reported):
+        for focus, is_reported in ((self.focus, False), (self.reported, True)):
             touched = None if focus.touch_yx is None else element_at(focus.elements, focus.touch_yx)
             if touched is not None:
                 texts = frozenset(element.text for element in focus.elements) - {touched.text}
-                self.fields.append(_SecretField(focus.activity, touched, texts))
+                self.fields.append(_SecretField(focus.activity, touched, texts, is_reported))
 
-    def _note_shown(self, screen: ObservedScreen | None) -> None:
+    def note_shown(self, screen: ObservedScreen | None) -> None:
         """Keeps in mind the secrets that a screen shows. One of few letters may be the beginning of what is typed: as a
         word of any line it would mask too much."""
         if screen is None:
             return
-        typing, sources = screen.typing, (screen.elements or (), screen.reported)
-        shown = [text for field in self.fields for one in sources for text in field.contents(screen.activity, one)]
+        typing, shown = screen.typing, [text for field in self.fields for text in field.contents(screen)]
         if typing is not None and typing.text is not None and names_secret(typing.name):
             shown.append(typing.text)
         for text in shown:

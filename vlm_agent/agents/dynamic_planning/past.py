@@ -12,7 +12,6 @@ from vlm_agent.agents.agent import Answer, Turn, demonstrated
 from vlm_agent.agents.llm.prompts import turn_in_words
 from vlm_agent.episodes import Action, Episode, recorded_screen
 from vlm_agent.texts.actions import action_in_words
-from vlm_agent.texts.lines import without_tags
 
 Past = Literal["own", "demonstrated"]
 AnswerStep = Callable[[Episode, int, Sequence[Turn]], Answer]
@@ -73,9 +72,7 @@ def action_lines(history: Sequence[Turn]) -> str:
 
 def step_lines(history: Sequence[Turn]) -> str:
     """A line for each earlier step: the agent's own words for it, or else the action's."""
-    return "\n".join(
-        f"{number}. {without_tags(_own_step(turn)) or _action_line(turn)}" for number, turn in shown_turns(history)
-    )
+    return "\n".join(f"{number}. {_own_step(turn) or _action_line(turn)}" for number, turn in shown_turns(history))
 
 
 def _action_line(turn: Turn) -> str:

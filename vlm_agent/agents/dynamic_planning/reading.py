@@ -39,8 +39,9 @@ def split_thought(text: str) -> tuple[str, str]:
 
 def without_label(text: str) -> str:
     """A reply without `Action:` before it, the form in which prompts show earlier answers and examples."""
-    match = _ACTION.match(text.lstrip())
-    return text.strip() if match is None else text.lstrip()[match.end() :].strip()
+    text = text.strip()
+    match = _ACTION.match(text)
+    return text if match is None else text[match.end() :].strip()
 
 
 def read_action(text: str, language: ActionLanguage, screen: Screen) -> Action:

@@ -60,12 +60,12 @@ def read_object(text: str, key: str) -> dict[str, Any]:
             continue
         if content not in found:
             found.append(content)
-    with_key = [content for content in found if key in content]
-    if len(with_key) > 1:
+    candidates = [content for content in found if key in content] or found[:1]
+    if not candidates:
+        raise UnreadReplyError(reason)
+    if len(candidates) > 1:
         raise UnreadReplyError("it has several JSON objects that differ; answer with one")
-    if with_key or found:
-        return (with_key or found)[0]
-    raise UnreadReplyError(reason)
+    return candidates[0]
 
 
 def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
