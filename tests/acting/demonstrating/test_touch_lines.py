@@ -309,7 +309,7 @@ def test_another_page_of_the_activity_may_have_a_row_where_the_password_was():
 def test_the_name_that_is_read_for_a_password_field_is_not_its_content():
     """The phone calls the same place by another name."""
     blank = np.zeros((20, 10, 3), np.uint8)
-    shown = ObservedScreen("app/.Main", (row(0, "Password"), row(1, "Next")), pixels=blank)
+    shown = ObservedScreen("app/.Main", (row(0, "Password"), row(1, "OK")), pixels=blank)
     actions = [ObservedAction(one, shown) for one in (tap(0), Action.type_text("hi7-go"), tap(1), tap(0))]
-    found = lines_of(with_read_elements(Observed(actions, shown), lambda _: (row(0, "Kennung"), row(1, "Weiter"))))
-    assert found.lines == ("tap 'Kennung'", f"type '{MASK}' into 'Kennung'", "tap 'Weiter'", "tap 'Kennung'")
+    found = lines_of(with_read_elements(Observed(actions, shown), lambda _: (row(0, "Kennung"), row(1, "OK"))))
+    assert found.lines == ("tap 'Kennung'", f"type '{MASK}' into 'Kennung'", "tap 'OK'", "tap 'Kennung'")
