@@ -292,6 +292,17 @@ def test_mixed_precision_answers_every_step(model):
     assert [len(answers) for answers in agent.answer_episodes(EPISODES)[0]] == [len(episode) for episode in EPISODES]
 
 
+def test_an_answer_beyond_the_models_context_is_marked_in_both_ways_of_asking(model, monkeypatch):
+    agent, (*_, longest) = make_agent(model), EPISODES
+    lengths = [sum(answer.usage.tokens) for answer in step_by_step(agent, longest)]
+    context = sorted(lengths)[len(lengths) // 2]
+    monkeypatch.setattr(model.config.get_text_config(), "max_position_embeddings", context)
+    expected = [length > context for length in lengths]
+    assert [answer.beyond_context for answer in step_by_step(make_agent(model), longest)] == expected
+    assert [answer.beyond_context for answer in make_agent(model).answer_episode(longest)] == expected
+    assert 0 < sum(expected) < len(expected)
+
+
 def test_the_module_of_the_agent_can_be_imported_first():
     # With a CPU build of torch, peft and parts of transformers cannot: see models/__init__.py.
     assert subprocess.run([sys.executable, "-c", "import vlm_agent.agents.vlm.agent"], check=False).returncode == 0

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,16 @@ def test_each_step_is_shown_and_the_trace_is_complete(run, tmp_path, capsys):
     assert trace.heading.task == TASK
     assert replay(tmp_path / "trace").differing == ()
     assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_the_summary_counts_answers_beyond_the_models_context(run, monkeypatch, capsys):
+    plain = ScriptedAgent.act
+    monkeypatch.setattr(ScriptedAgent, "act", lambda *inputs: replace(plain(*inputs), beyond_context=bool(inputs[2])))
+    actions = expert()
+    assert run(actions) == OK
+    assert f"complete ({len(actions)} steps, {len(actions) - 1} answers beyond the model's context, " in (
+        capsys.readouterr().out
+    )
 
 
 def test_a_goal_that_is_declared_but_not_reached_fails(run, capsys):

@@ -47,7 +47,7 @@ class Ending:
     `guard.py`). `steps`: the number of answers; `unparsed` of them were not actions, and `in_doubt` of the actions may
     or may not have been executed. `tokens`: (read, written) in total, `calls`: requests to a model; None if the agent
     does not count them. `seconds`: seconds of screen, agent and action, of a reply from disk those until it was
-    received.
+    received. `beyond_context`: answers beyond the context of the agent's model.
     """
 
     reason: str
@@ -58,6 +58,7 @@ class Ending:
     tokens: tuple[int, int] | None
     seconds: dict[str, float]
     calls: int | None = None
+    beyond_context: int = 0
 
     @property
     def is_declared(self) -> bool:
@@ -118,6 +119,7 @@ class _Run:
     unread: list[Screen] = field(default_factory=list)
     """The screens since the last action, each with an answer that was not an action."""
     in_doubt: int = 0
+    beyond_context: int = 0
     tokens: list[tuple[int, int] | None] = field(default_factory=list)
     calls: list[int | None] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -150,6 +152,7 @@ class _Run:
             self._add_seconds(part, duration)
         self.tokens.append(answer.usage.tokens)
         self.calls.append(answer.usage.calls)
+        self.beyond_context += answer.beyond_context
         number = self.steps
         self.steps += 1
         picture = self.trace.screen(number, pixels, elements)
@@ -218,10 +221,12 @@ class _Run:
             tokens = sum(read for read, _ in counts_by_step), sum(written for _, written in counts_by_step)
         calls = [count for count in self.calls if count is not None]
         total = sum(calls) if calls and len(calls) == len(self.calls) else None
-        ending = Ending(reason, message, self.steps, self.unparsed, self.in_doubt, tokens, dict(self.seconds), total)
         counts = {"steps": self.steps, "unparsed": self.unparsed, "in_doubt": self.in_doubt}
-        self.trace.end(reason, message, **counts, tokens=tokens, seconds=ending.seconds)
-        return ending
+        seconds = dict(self.seconds)
+        self.trace.end(reason, message, **counts, tokens=tokens, seconds=seconds)
+        return Ending(
+            reason, message, **counts, tokens=tokens, seconds=seconds, calls=total, beyond_context=self.beyond_context
+        )
 
 
 def _are_equal(first: Screen, second: Screen) -> bool:

@@ -192,6 +192,8 @@ def _summary(ending: "Ending", reached: bool | None) -> str:
     """One line. `reached`: whether the goal is reached; None without a task, and for a goal of the user's own."""
     reason = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
     doubt = f", {ending.in_doubt} of them in doubt" if ending.in_doubt else ""
+    if ending.beyond_context:
+        doubt += f", {ending.beyond_context} answers beyond the model's context"
     verdict = {None: "", True: ". The goal is reached", False: ". The goal is not reached"}[reached]
     return f"{_printable(reason)} ({ending.steps} steps{doubt}, {sum(ending.seconds.values()):.1f} s){verdict}"
 

@@ -66,3 +66,9 @@ def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:
 def identity_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """One line per value that differs; `before` may have been written by an older version."""
     return differences(with_current_keys(before), now)
+
+
+def context_fact(beyond: int, answers: int) -> dict[str, str]:
+    """A line about answers beyond the context of the agent's model; empty if no answer is."""
+    text = f"{beyond:,} of {answers:,}, where a model predicts worse; data.past_screens bounds what a step reads"
+    return {"answers beyond the model's context": text} if beyond else {}

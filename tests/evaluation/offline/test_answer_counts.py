@@ -16,7 +16,7 @@ RIGHT = Answer("", tiny.ACTIONS[0], usage=Usage(from_prefill=True))
 ANSWERS = [
     [replace(RIGHT, unwritable=True, reference_has_goal=True), replace(RIGHT, fenced=True, reference_has_goal=False)],
     [
-        replace(RIGHT, failed="no reply"),
+        replace(RIGHT, failed="no reply", beyond_context=True),
         replace(RIGHT, repaired=2, unread="two actions", usage=Usage(from_prefill=False)),
     ],
 ]
@@ -34,6 +34,7 @@ COUNTS = AnswerCounts(
     },
     fenced=1,
     repaired=2,
+    beyond_context=1,
 )
 
 
@@ -55,7 +56,8 @@ def test_counts_are_stored_as_by_earlier_versions_without_those_of_0(tmp_path):
     write_checked(path, COUNTS.to_json())
     assert read_counts(path, "") == COUNTS
     assert list(json.loads(path.read_text())) == [
-        *("checksum", "steps", "settled", "unwritable", "failed", "unread", "references", "fenced", "repaired")
+        *("checksum", "steps", "settled", "unwritable", "failed", "unread", "references", "fenced", "repaired"),
+        "beyond_context",
     ]
     path.write_text('{"steps": 3, "settled": null}')
     assert read_counts(path, "") == AnswerCounts(3, None)
@@ -80,6 +82,7 @@ def test_metrics_and_report_have_the_counts_that_are_not_0():
         "unread_steps": COUNTS.unread,
         "repaired_replies": 2,
         "fenced_answers": 1,
+        "beyond_context": 1,
         "references": COUNTS.references,
     }
     assert COUNTS.facts() == {
@@ -87,5 +90,7 @@ def test_metrics_and_report_have_the_counts_that_are_not_0():
         "replies requested once more": "2, because they could not be read; 1 steps without an action all the same; "
         "first: episode 1, step 1: two actions",
         "answers in a code fence": "1, read as their content",
+        "answers beyond the model's context": "1 of 4, where a model predicts worse; data.past_screens bounds what a "
+        "step reads",
         "nearest reference with an identical goal": "1 of 2 steps (50.0 %), 1 of 1 episodes (100.0 %)",
     }

@@ -1,6 +1,6 @@
 """Agents do tasks on simulated phones: the same tasks for all, exactly reset, however many at once."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import StringIO
 
 import numpy as np
@@ -156,6 +156,30 @@ def test_an_agent_is_stopped_after_twice_the_experts_steps_and_a_few(tmp_path):
     result = play("agent", lambda _: Wanderer(), online_tasks(1, 0)[0], tmp_path / "t")
     assert result["reason"] == "step_limit"
     assert result["steps"] == allowed_steps(result["expert_steps"])
+
+
+def test_answers_beyond_the_models_context_are_counted_and_printed(tmp_path):
+    class Overlong(Tapper):
+        def act(self, goal, history, screen):
+            return replace(super().act(goal, history, screen), beyond_context=len(history) > 1)
+
+    printed = StringIO()
+    content = evaluate_online(
+        Prepared(prepared=Overlong()), tmp_path / "out", Console(file=printed, width=300), tasks=2, controls=False
+    )
+    steps = [task["runs"][AGENT]["steps"] for task in content["tasks"]]
+    beyond = sum(steps) - 2 * len(steps)
+    assert content["runs"][AGENT]["overall"]["beyond_context"] == beyond > 0
+    assert "beyond_context" not in content["runs"][EXPERT]["overall"]
+    assert f"answers beyond the model's context: {beyond} of {sum(steps)}, " in printed.getvalue()
+    assert "beyond the model's context" not in _printed_without(tmp_path)
+
+
+def _printed_without(folder):
+    printed = StringIO()
+    settings = Prepared(prepared=Tapper())
+    evaluate_online(settings, folder / "within", Console(file=printed, width=300), tasks=1, controls=False)
+    return printed.getvalue()
 
 
 def test_a_stopped_evaluation_resumes_to_the_same_result(tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ from vlm_agent.agents.vlm import BATCH_TOKENS, VlmSettings
 from vlm_agent.episodes import Episode, PlanTexts, Screen, without_pixels
 from vlm_agent.errors import UserError
 from vlm_agent.models.build import load
+from vlm_agent.models.context import context_of
 from vlm_agent.models.decoding import Decoder
 from vlm_agent.models.family import decoder_of, family_of, processor_of
 from vlm_agent.models.run_layout import trained
@@ -216,7 +217,12 @@ class VlmAgent:
             unwritable=unwritable,
             reference_has_goal=has_goal,
             step=lines.step,
+            beyond_context=self._context is not None and sum(usage.tokens or (0, 0)) > self._context,
         )
+
+    @cached_property
+    def _context(self) -> int | None:
+        return context_of(without_adapter(self.model).config)
 
     @property
     def _choice(self) -> Choice:

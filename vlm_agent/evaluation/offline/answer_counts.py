@@ -9,6 +9,7 @@ from typing import Any
 from vlm_agent.agents import Answer
 from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.episodes import Episode
+from vlm_agent.evaluation.identity import context_fact
 from vlm_agent.sentences.trajectory import unwritable_line
 
 LISTED = 20
@@ -24,7 +25,7 @@ class AnswerCounts:
     agent failed to answer; its prediction is a wrong answer. `unread`: a line for each step whose replies could not be
     read. `references`: counts of steps and episodes, and of those whose nearest reference has their goal; empty for an
     agent without references. `fenced`: actions that were read from a code fence. `repaired`: replies that were
-    requested once more.
+    requested once more. `beyond_context`: answers beyond the context of the agent's model.
     """
 
     steps: int
@@ -35,6 +36,7 @@ class AnswerCounts:
     references: dict[str, int] = field(default_factory=dict)
     fenced: int = 0
     repaired: int = 0
+    beyond_context: int = 0
 
     @classmethod
     def of(cls, episodes: Sequence[Episode], answers_by_episode: Sequence[Sequence[Answer]]) -> "AnswerCounts":
@@ -66,6 +68,7 @@ class AnswerCounts:
             references=_references(answers_by_episode),
             fenced=sum(answer.fenced for _, _, answer in answered),
             repaired=sum(answer.repaired for _, _, answer in answered),
+            beyond_context=sum(answer.beyond_context for _, _, answer in answered),
         )
 
     def __add__(self, other: "AnswerCounts") -> "AnswerCounts":
@@ -78,6 +81,7 @@ class AnswerCounts:
             references=dict(Counter(self.references) + Counter(other.references)),
             fenced=self.fenced + other.fenced,
             repaired=self.repaired + other.repaired,
+            beyond_context=self.beyond_context + other.beyond_context,
         )
 
     @property
@@ -98,16 +102,21 @@ class AnswerCounts:
             "unread_steps": self.unread,
             "repaired_replies": self.repaired,
             "fenced_answers": self.fenced,
+            "beyond_context": self.beyond_context,
             "references": self.references,
         }
         return {"settled_by_prefill": self.share_from_prefill} | {key: one for key, one in counted.items() if one}
 
     def facts(self) -> dict[str, str]:
         """Lines at the top of the report, for counts that are not 0."""
-        return dict(self._facts()) | self.references_fact()
+        return dict(self._facts()) | self.printed_facts()
 
-    def references_fact(self) -> dict[str, str]:
-        """The line about references, empty for an agent without them."""
+    def printed_facts(self) -> dict[str, str]:
+        """Those of `facts` that the terminal shows too."""
+        return context_fact(self.beyond_context, self.steps) | self._references_fact()
+
+    def _references_fact(self) -> dict[str, str]:
+        """Empty for an agent without references."""
         if not self.references:
             return {}
         shares = []

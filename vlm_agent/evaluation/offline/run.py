@@ -201,7 +201,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     _report_parse_failures(plan, scores, gold, console)
     shown_facts = [trained_on_fact(plan.trained_on, about["episodes"])]
     shown_facts += [elements_fact(plan.agent), controls_fact(plan.agent, plan.runs)]
-    shown_facts += [counts.references_fact(), _reach_fact(reach)]
+    shown_facts += [counts.printed_facts(), _reach_fact(reach)]
     for fact, text in (pair for facts in shown_facts for pair in facts.items()):
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     _raise_for_failed({run: parts.counts(run).failed for run in plan.runs})

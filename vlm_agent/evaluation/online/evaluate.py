@@ -27,6 +27,7 @@ from vlm_agent.episodes import Action, Episode
 from vlm_agent.evaluation.identity import (
     AGENT,
     agent_identity,
+    context_fact,
     controls_fact,
     elements_fact,
     identity_differences,
@@ -42,7 +43,7 @@ from vlm_agent.evaluation.online.runs import (
     play,
     read_result,
 )
-from vlm_agent.evaluation.online.scores import online_scores
+from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
 from vlm_agent.jobs import Job
@@ -126,7 +127,8 @@ def evaluate_online(
         write_checked(output / ONLINE, content)
     shown = {name_in_tables(run, settings.run_label): rows for run, rows in content["runs"].items()}
     console.print(*online_tables(shown))
-    for fact, text in (elements_fact(identity) | controls_fact(identity, runs)).items():
+    facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(content["runs"][AGENT])
+    for fact, text in facts.items():
         console.print(f"{fact}: {text}", highlight=False, markup=False, soft_wrap=True)
     return content
 
@@ -220,6 +222,11 @@ def _content(attempts: Iterable[_Attempt], runs: list[str], about: dict) -> dict
         for index, of_task in enumerate(zip(*results.values(), strict=True))
     ]
     return {"about": about, "runs": {run: online_scores(results[run]) for run in runs}, "tasks": tasks}
+
+
+def _context_fact(rows: Mapping[str, dict]) -> dict[str, str]:
+    overall = rows[OVERALL]
+    return context_fact(overall.get("beyond_context", 0), round(overall["steps"] * overall["tasks"]))
 
 
 def _outcome(result: dict, run: str, index: int) -> dict:

@@ -108,6 +108,7 @@ class _Result:
     tokens: tuple[int, int] | None
     seconds: dict[str, float]
     calls: int | None = None
+    beyond_context: int = 0
 
 
 def is_done(folder: Path) -> bool:

@@ -18,6 +18,7 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
     - `steps` and `expert_steps`, means over tasks, and `steps_over_expert`, all steps in successful tasks divided by
       the expert's steps in them;
     - `unparsed`, the number of answers that were not actions, and `ends`, the number of runs by reason for their end;
+    - `beyond_context`, the number of answers beyond the context of the agent's model, omitted if it is 0;
     - `cost`, means over tasks: `seconds`, `seconds_a_step`, `tokens_read`, `tokens_written`, `calls`.
       A reply from disk costs what it did when it was received, so a repeated task costs as much as a new one.
 
@@ -33,6 +34,7 @@ def online_scores(results: Sequence[Mapping]) -> dict[str, dict]:
 def _row(results: list[Mapping]) -> dict:
     successful = [result for result in results if result["success"]]
     expert_steps = sum(result["expert_steps"] for result in successful)
+    beyond = sum(result.get("beyond_context", 0) for result in results)  # results of earlier versions have none
     return {
         "tasks": len(results),
         "successes": len(successful),
@@ -45,6 +47,7 @@ def _row(results: list[Mapping]) -> dict:
         "unparsed": sum(result["unparsed"] for result in results),
         "ends": dict(sorted(Counter(result["reason"] for result in results).items())),
         "cost": _cost(results),
+        **({"beyond_context": beyond} if beyond else {}),
     }
 
 

@@ -24,6 +24,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Action, ActionKind, Screen, UiElement
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary, build_tokenizer, configuration_of
+from vlm_agent.models.context import context_of
 from vlm_agent.models.family import processor_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.steps import StepSentences
@@ -248,7 +249,7 @@ def _words(recipe: Recipe) -> Vocabulary:
 def context_length(recipe: Recipe) -> int:
     """The context length of the recipe's language model; RecipeError if its configuration has none."""
     config: PretrainedConfig = configuration_of(recipe.model, build_tokenizer(recipe.model, _words(recipe)))
-    positions = getattr(config.get_text_config(), "max_position_embeddings", None)
+    positions = context_of(config)
     if positions is None:
         raise RecipeError("the language model's configuration names no context length; give one with --budget")
     return positions

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from vlm_agent.errors import RecipeError
+from vlm_agent.models.context import context_of
 from vlm_agent.models.cost import Workload, causal_pairs
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.windows import Window
@@ -42,11 +43,10 @@ class ChatKind(SentenceKind):
     @property
     def _limits(self) -> dict[str, int | None]:
         training, data = self.run.recipe.training, self.run.recipe.data
-        context = getattr(self.run.config.get_text_config(), "max_position_embeddings", None)
         return {
             "training.batch_tokens": training.batch_tokens,
             "data.max_tokens": data.max_tokens,
-            "the model's max_position_embeddings": context,
+            "the model's max_position_embeddings": context_of(self.run.config),
         }
 
     def writer(self, shards: Any) -> "ChatWriter":

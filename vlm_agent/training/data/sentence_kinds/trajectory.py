@@ -12,6 +12,7 @@ from vlm_agent.datasets.shards.columns import read_columns
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, Step
 from vlm_agent.errors import RecipeError
+from vlm_agent.models.context import context_of
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.elements import label_elements
 from vlm_agent.sentences.thoughts import controlled_texts
@@ -119,8 +120,7 @@ class TrajectoryKind(SentenceKind):
         return of_past + ("" if self.run.recipe.data.references is None else ", or data.references.max_actions")
 
     def _check_context(self, episode_id: str, tokens: int) -> None:
-        """Longer sentences run without an error, and the model predicts worse without a sign of it."""
-        context = getattr(self.run.config.get_text_config(), "max_position_embeddings", None)
+        context = context_of(self.run.config)
         if context is None or tokens <= context:
             return
         whole, remedy = "", f"cut such episodes into windows by data.max_tokens: {context}"
