@@ -105,7 +105,7 @@ def nearest_boxes(points: np.ndarray, boxes: np.ndarray, screen: np.ndarray) -> 
     the first. Boxes beside the screen are left out. So a finger can reach a place of the result where no smaller box
     lies (`place_of_box`).
     """
-    index = np.flatnonzero(_meets_screen(boxes))
+    index = np.flatnonzero(meets_screen(boxes))
     boxes, screen = boxes[index], screen[index]
     away = np.maximum(0.0, np.maximum(boxes[:, :2] - points[screen], points[screen] - (boxes[:, :2] + boxes[:, 2:])))
     order = np.lexsort((boxes[:, 2] * boxes[:, 3], (away * away).sum(axis=1), screen))
@@ -122,7 +122,7 @@ def place_of_box(boxes: Sequence[Sequence[float]], index: int) -> tuple[float, f
     between smaller boxes. If smaller boxes cover all of it, the centre. None if the box lies beside the screen.
     """
     values = np.array(boxes, float)
-    if not _meets_screen(values[index : index + 1])[0]:
+    if not meets_screen(values[index : index + 1])[0]:
         return None
     low, high = np.maximum(values[:, :2], 0), np.minimum(values[:, :2] + values[:, 2:], 1)
     centre = (low[index] + high[index]) / 2
@@ -154,7 +154,7 @@ def _between(edges: np.ndarray, start: float, end: float) -> slice:
     return slice(None) if edges[0] == edges[-1] else slice(*np.searchsorted(edges, (start, end)))
 
 
-def _meets_screen(boxes: np.ndarray) -> np.ndarray:
+def meets_screen(boxes: np.ndarray) -> np.ndarray:
     """bool (P,): whether a part of each box, (P, 4), lies on the screen, edges included."""
     start, end = boxes[:, :2], boxes[:, :2] + boxes[:, 2:]
     return ((start <= end) & (start <= 1) & (end >= 0)).all(axis=1)

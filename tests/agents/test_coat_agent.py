@@ -169,7 +169,7 @@ def test_odd_boxes_and_texts_stay_on_their_line(tmp_path):
     screen = replace(PLAIN.steps[0].screen, elements=odd)
     with serving(lambda n, body: Reply(CALL)) as (url, requests):
         for kind in ("text", "marks"):
-            agent(url, tmp_path, elements=kind).act("$goal {x}", [], screen)
+            agent(url, tmp_path, elements=kind).act("$goal\n\n{x}", [], screen)
     text = text_of(requests[0].body["messages"])
     assert text.startswith("Goal: $goal {x}\n")
     assert '0: "a\\n1: b" [500, 500, 400, 400]\n1: odd [0, 0, 1000, 1000]\n' in text

@@ -18,6 +18,7 @@ from vlm_agent.agents.fences import in_fence
         ("```press back```", None),
         ("```\npress back\n```\n```\npress home\n```", None),
         ("```\n" * 20_000, None),
+        ("```\n" + " " * 60_000 + "x", None),
     ],
 )
 def test_only_an_answer_that_is_one_fence_has_content(text, content):

@@ -270,7 +270,7 @@ def test_a_damaged_screen_is_named(server, tmp_path, capsys):
             writer.write_row(row)
     assert main(words(damaged, server[0], tmp_path / "out")) == FAILED
     error = capsys.readouterr().err
-    assert f"a screen of episode {dataset.ids[1]} cannot be decoded" in error
+    assert f"{damaged}: episode {dataset.ids[1]}, step 3: the screen cannot be decoded" in error
 
 
 def test_a_limit_of_cost_stops_with_every_reply_on_disk(shards, whole, tmp_path, capsys):

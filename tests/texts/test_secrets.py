@@ -108,7 +108,7 @@ def test_the_field_is_the_element_of_the_last_touch_where_it_still_is():
 
 def test_a_content_of_dots_of_any_kind_is_a_secret_and_one_dot_is_not():
     assert names_secret("••••") and names_secret("* * *") and names_secret("•●∙·*＊⚫")
-    assert names_secret("••") and not names_secret("•") and not names_secret("••a")
+    assert names_secret("••") and not names_secret("•") and not names_secret("••a") and not names_secret("  ")
 
 
 def test_after_enter_and_in_another_activity_the_field_is_unknown():

@@ -37,6 +37,7 @@ from vlm_agent.sentences.references import NO_REFERENCES
 from vlm_agent.sentences.thoughts import AnswerLines, LineThoughts
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import past_of
+from vlm_agent.texts.lines import one_line
 
 _TASK = (
     "You operate a phone to reach a goal. You see its screen and do one action at a time; the next screen shows what "
@@ -116,7 +117,7 @@ class EndpointAgent:
         if self.sentences is not None:
             return trained_messages(self.sentences, goal, history, screen)
         older = max(len(history) - self.past_screens, 0)
-        opening = f"Goal: {goal}\n" + "".join(
+        opening = f"Goal: {one_line(goal)}\n" + "".join(
             f"Action {number}: {self._text(turn)}\n" for number, turn in enumerate(history[:older], 1)
         )
         messages: list[dict[str, Any]] = [{"role": "system", "content": _TASK + self.language.instructions}]

@@ -65,7 +65,7 @@ class Prompts:
     def think(self, goal: str, earlier: Sequence[str], step: Step, screen: str, action: str) -> Messages:
         """Asks for the thought that leads to `action`. `earlier`: descriptions of the actions before, oldest first."""
         values = {
-            "goal": goal,
+            "goal": one_line(goal),
             "earlier": numbered_lines(earlier) or "none",
             "screen": screen or "none",
             "action": action,

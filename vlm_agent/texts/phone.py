@@ -65,8 +65,9 @@ def result_text(before: Screen, after: Screen) -> str:
 
 def _changes(before: Screen, after: Screen) -> Iterator[str]:
     """Descriptions of the change between two screens of one activity, the best first; at least one."""
-    new = [name for name in _names(after) if name not in set(_names(before))]
-    lost = [name for name in _names(before) if name not in set(_names(after))]
+    earlier, later = dict.fromkeys(_names(before)), dict.fromkeys(_names(after))
+    new = [name for name in later if name not in earlier]
+    lost = [name for name in earlier if name not in later]
     replaced = _replaced(before, after)
     typing = _shows_keyboard(before), _shows_keyboard(after)
     if all(typing) and replaced:
@@ -152,11 +153,11 @@ def _shows_keyboard(screen: Screen) -> bool:
 
 def _replaced(before: Screen, after: Screen) -> list[tuple[str, str]]:
     """(earlier, later) name of each text that was replaced where it stood, from top to bottom."""
-    pairs = []
+    pairs, placed = [], _placed(before)
     for new, (y, x) in _placed(after):
         olds = [
             old
-            for old, (y_before, x_before) in _placed(before)
+            for old, (y_before, x_before) in placed
             if abs(y - y_before) < _SAME_PLACE and abs(x - x_before) < _SAME_PLACE
         ]
         if olds and new not in olds:

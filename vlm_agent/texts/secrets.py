@@ -108,7 +108,8 @@ def _is_card(row: str, start: int, end: int) -> bool:
 
 def names_secret(text: str) -> bool:
     """Whether the name of a field says that its content is a secret; also True for a content shown as dots."""
-    if len(text) >= 2 and set(text.replace(" ", "")) <= _DOTS:
+    letters = set(text.replace(" ", ""))
+    if len(text) >= 2 and letters and letters <= _DOTS:
         return True
     words, folded = _spaced(text), fold(text)
     return any(_spaced(word) in words for word in WORDS) or any(fold(word) in folded for word in UNSPACED_WORDS)

@@ -225,6 +225,17 @@ def test_one_step_is_that_of_the_episode(folder):
         assert np.array_equal(step.screenshot, expected.screenshot)
 
 
+def test_a_damaged_screen_is_named_by_its_number_in_the_episode(folder):
+    dataset = ShardDataset(folder)
+    row = dataset.row(0)
+    row["steps"][1]["screenshot"]["bytes"] = row["steps"][1]["screenshot"]["bytes"][:-30]
+    dataset._read = lambda index, columns: row
+    named = f"{folder}: episode {row['episode_id']}, step 1: the screen cannot be decoded"
+    for read in (lambda: dataset[0], lambda: dataset.step(0, 1), lambda: dataset.steps(0, 1, 2)):
+        with pytest.raises(DatasetError, match=named):
+            read()
+
+
 def _last_id(dataset):
     return dataset[len(dataset) - 1].id
 

@@ -5,7 +5,7 @@ import pytest
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.devices.adb import phone as adb_phone
-from vlm_agent.devices.adb.apps import find_component, read_components
+from vlm_agent.devices.adb.apps import find_component, is_start_refused, read_components
 from vlm_agent.devices.adb.commands import command_line, type_by_keys
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
@@ -251,3 +251,9 @@ def test_a_screen_that_never_stops_is_taken_at_the_limit(one_adb, served):
     with AdbPhone(served.serial, settle_interval=0.0, settle_limit=0.0) as phone:
         phone.screenshot()
     assert changing.taken == 2
+
+
+def test_the_name_of_a_component_is_no_error_of_am_start():
+    started = "Starting: Intent { act=android.intent.action.MAIN cmp=com.some.errors/.ErrorLogActivity }\n"
+    assert not is_start_refused(started)
+    assert is_start_refused(f"{started}Error type 3\nError: Activity class does not exist.\n")

@@ -90,16 +90,19 @@ def test_agents_without_a_preparation_are_asked_for_whole_episodes(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_screen_that_cannot_be_decoded_is_one_line_that_names_the_episode(workers, tmp_path):
+@pytest.mark.parametrize(
+    "damage", [lambda image: b"no image", lambda image: image[: len(image) // 2]], ids=["no", "cut"]
+)
+def test_a_screen_that_cannot_be_decoded_is_one_line_that_names_episode_and_step(workers, damage, tmp_path):
     with ShardWriter(tmp_path / "shards" / "general.parquet") as shard:
         for episode in EPISODES:
             row = to_row(episode, "test")
             if episode.id == "4":
-                row["steps"][1]["screenshot"]["bytes"] = b"no image"
+                row["steps"][1]["screenshot"]["bytes"] = damage(row["steps"][1]["screenshot"]["bytes"])
             shard.write_row(row)
     file = {"shard": "general.parquet", "subset": "general", "episodes_written": len(EPISODES)}
     write_manifest(tmp_path / "shards", {"files": [file]})
-    with pytest.raises(DatasetError, match=r"^[^\n]*episode 4 cannot be decoded[^\n]*$"):
+    with pytest.raises(DatasetError, match=r"^[^\n]*episode 4, step 1: the screen cannot be decoded[^\n]*$"):
         score(Prepared(prepared=vlm_agent("llama_vit")), tmp_path / "shards", tmp_path / "out", workers=workers)
 
 

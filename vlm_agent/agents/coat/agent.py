@@ -76,7 +76,7 @@ class CoatAgent(PromptedAgent):
         elements = screen.elements or ()
         click: Click = ("marks" if self.elements == "marks" else "text") if elements else "box"
         paragraphs = {
-            "goal": goal,
+            "goal": one_line(goal),
             "types": ", ".join(_type_of(turn.action) for turn in history) if self.mode == "coa" else "",
             "actions": numbered_lines([turn_in_words(turn) for turn in history]) if self.mode == "coat" else "",
             "result": texts.result,

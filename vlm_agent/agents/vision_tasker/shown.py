@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from vlm_agent.agents.vision_tasker.prompts import PromptLanguage, Shown
 from vlm_agent.drawing.marks import numbered
 from vlm_agent.episodes import Screen, UiElement
 from vlm_agent.errors import UserError
-from vlm_agent.geometry import box_at, place_of_box
+from vlm_agent.geometry import box_at, meets_screen, place_of_box
 from vlm_agent.screens.describe import WORDS, describe, describe_part, plain
 from vlm_agent.screens.seen import Box, Part
 from vlm_agent.sentences.html import screen_html
@@ -40,10 +41,16 @@ class ShownScreen:
             return None
         return place_of_box(self.boxes, number)
 
+    @cached_property
+    def numbers(self) -> list[int]:
+        """Of the elements that the screen has, in order."""
+        boxes = np.array(self.boxes, float).reshape(-1, 4)
+        return np.flatnonzero(meets_screen(boxes)).tolist()
+
     def called(self, name: str) -> list[int]:
-        """The elements with this text, white space and case ignored."""
+        """The elements of the screen with this text, white space and case ignored."""
         wanted = _folded(name)
-        return [number for number, text in enumerate(self.texts) if wanted and _folded(text) == wanted]
+        return [number for number in self.numbers if wanted and _folded(self.texts[number]) == wanted]
 
     def at(self, point_yx: tuple[float, float]) -> int | None:
         return box_at(self.boxes, point_yx)

@@ -49,12 +49,13 @@ def element_of(call: Call, shown: ShownScreen) -> int | None:
     """The number of the element that a call names; None if it names none. Raises NoElementError."""
     if call.element is None:
         return None
-    named = [call.element] if isinstance(call.element, int) else shown.called(call.element)
-    numbers = [number for number in named if shown.place(number) is not None]
-    if len(numbers) == 1:
-        return numbers[0]
-    everything = [number for number in range(len(shown.boxes)) if shown.place(number) is not None]
-    raise NoElementError(str(call.element), numbers or everything, is_ambiguous=bool(numbers))
+    if isinstance(call.element, int):
+        named = [call.element] if call.element in shown.numbers else []
+    else:
+        named = shown.called(call.element)
+    if len(named) == 1:
+        return named[0]
+    raise NoElementError(str(call.element), named or shown.numbers, is_ambiguous=bool(named))
 
 
 def perform(call: Call, stage: Stage, shown: ShownScreen) -> tuple[Action, Box | None] | None:
@@ -72,7 +73,7 @@ def perform(call: Call, stage: Stage, shown: ShownScreen) -> tuple[Action, Box |
     if stage == "stop":
         return (Action.complete() if call.is_done else Action.impossible()), None
     if stage == "find":
-        found = [number for number in shown.called(call.then_tap) if shown.place(number) is not None]
+        found = shown.called(call.then_tap)
         return _touch(found[0], shown, is_long=False) if len(found) == 1 else None
     number = element_of(call, shown)
     if stage == "swipe":

@@ -6,7 +6,6 @@ from dataclasses import replace
 from vlm_agent.agents.llm.calls import Calls
 from vlm_agent.agents.llm.cost import Expense
 from vlm_agent.annotation.annotator import Annotator
-from vlm_agent.annotation.job.shards import read_episode
 from vlm_agent.annotation.plans import PLAN, TYPICAL
 from vlm_agent.annotation.prompts import Messages
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -34,5 +33,5 @@ def estimate(dataset: ShardDataset, episodes: Sequence[int], annotator: Annotato
 
     sampler = replace(annotator, ask=ask)
     for index in sampled:
-        steps += len(sampler.annotate(read_episode(dataset, index)[1]))
+        steps += len(sampler.annotate(dataset[index]))
     return total.times(sum(len(dataset.screen_sizes[index]) for index in episodes) / steps)

@@ -17,7 +17,7 @@ from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
 from vlm_agent.annotation.job.finish import complete, summarise
 from vlm_agent.annotation.job.plan import WORK, AnnotationPlan, AnnotationSettings, ShardPlan, job, plan_of
-from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, Written, read_entry, read_episode, write_shard
+from vlm_agent.annotation.job.shards import AnnotatedRow, Entry, Failure, Written, read_entry, write_shard
 from vlm_agent.annotation.prompts import PlanPrompts, Prompts
 from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
@@ -176,8 +176,8 @@ class _Run:
             yield waiting.popleft().result()
 
     def _row(self, index: int) -> AnnotatedRow:
-        row, episode = read_episode(self._dataset, index)
-        return row, self._annotator.annotate(episode)
+        row = self._dataset.row(index)
+        return row, self._annotator.annotate(self._dataset.decoded(row))
 
 
 def _failures_name(task: ArrayTask | None) -> str:

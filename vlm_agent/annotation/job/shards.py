@@ -11,17 +11,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from vlm_agent.annotation.annotator import TEXTS, StepTexts
 from vlm_agent.annotation.check import check_episode
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.plan import WORK, ShardPlan
 from vlm_agent.annotation.plans import PLAN
 from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter
+from vlm_agent.datasets.shards.dataset import ShardWriter
 from vlm_agent.datasets.shards.schema import from_row
-from vlm_agent.episodes import Episode
 from vlm_agent.errors import DatasetError
 from vlm_agent.parquet import open_parquet, read_footer
 
@@ -67,23 +64,6 @@ def read_entry(output: Path, plan: ShardPlan) -> Entry | None:
         footer = read_footer(output / plan.shard, _REMEDY)
         return entry if footer.metadata.num_row_groups == len(plan.episode_ids) else None
     return None
-
-
-_UNDECODABLE = (OSError, SyntaxError, Image.DecompressionBombError)
-"""Pillow's errors for a damaged image."""
-
-
-def read_episode(dataset: ShardDataset, index: int) -> tuple[dict[str, Any], Episode]:
-    """An episode as it is stored (`ShardDataset.row`), and decoded. Raises DatasetError that names it, where a screen
-    cannot be decoded."""
-    row = dataset.row(index)
-    try:
-        return row, from_row(row)
-    except _UNDECODABLE as error:
-        raise DatasetError(
-            f"{dataset.directory}: a screen of episode {row['episode_id']} cannot be decoded ({error}); convert the "
-            "data again"
-        ) from None
 
 
 AnnotatedRow = tuple[dict[str, Any], Sequence[StepTexts]]

@@ -152,7 +152,8 @@ class ShardDataset:
     no file stays open between reads.
 
     Raises DatasetError if the folder has no manifest (an incomplete conversion), one of an unknown schema version, or
-    no index; for an unknown split or subset; and when an episode is read from a shard that does not match the index.
+    no index; for an unknown split or subset; when an episode is read from a shard that does not match the index; and
+    for a screen that cannot be decoded.
     """
 
     def __init__(self, directory: Path, split: str | None = None, subset: str | None = None) -> None:
@@ -173,21 +174,29 @@ class ShardDataset:
 
     def __getitem__(self, index: int) -> Episode:
         """The episode with its screens as uint8 (height, width, 3) arrays. Points are the stored float32 values."""
-        return from_row(self.row(index))
+        return self.decoded(self.row(index))
 
     def row(self, index: int) -> dict:
         """The episode as it is stored (`schema.episode_row`), with its screens encoded."""
         return self._read(index, None)
 
+    def decoded(self, row: dict, first: int = 0) -> Episode:
+        """The episode of a row of `row`, whose first step has the number `first`. Raises DatasetError that names
+        folder, episode and step, where a screen cannot be decoded."""
+        try:
+            return from_row(row, first)
+        except DatasetError as error:
+            raise DatasetError(f"{self.directory}: {error}; convert the data again") from None
+
     def step(self, index: int, number: int) -> Step:
         """Step `number` of an episode. Only its screen is decoded, which is most of the cost of reading."""
         row = self._read(index, None)
-        return from_row(row | {"steps": [row["steps"][number]]}).steps[0]
+        return self.decoded(row | {"steps": [row["steps"][number]]}, number).steps[0]
 
     def steps(self, index: int, first: int, last: int) -> Episode:
         """The episode with only the steps `first` … `last`-1. No other screen is decoded."""
         row = self._read(index, None)
-        return from_row(row | {"steps": row["steps"][first:last]})
+        return self.decoded(row | {"steps": row["steps"][first:last]}, first)
 
     def __iter__(self) -> Iterator[Episode]:
         return (self[index] for index in range(len(self)))

@@ -89,9 +89,12 @@ def fitted_size(size: tuple[int, int], max_pixels: int, multiple: int) -> tuple[
 
 
 def decode_screen(data: bytes) -> np.ndarray:
-    """uint8 (height, width, 3) RGB pixels of any image that Pillow reads."""
-    with Image.open(io.BytesIO(data)) as image:
-        return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+    """uint8 (height, width, 3) RGB pixels of any image that Pillow reads. Raises DatasetError for a damaged one."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.array(image if image.mode == "RGB" else image.convert("RGB"))
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"the screen cannot be decoded ({error})") from None
 
 
 def _resized(screen: np.ndarray, size: tuple[int, int]) -> np.ndarray:

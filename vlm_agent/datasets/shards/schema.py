@@ -216,20 +216,28 @@ def step_struct(
     }
 
 
-def from_row(row: dict) -> Episode:
-    """The episode of a row of any version. Its screenshots are None if the row was read without pixels."""
+def from_row(row: dict, first: int = 0) -> Episode:
+    """The episode of a row of any version. Its screenshots are None if the row was read without pixels.
+
+    `first`: the number of its first step in the episode. Raises DatasetError that names episode and step, where a
+    screen cannot be decoded.
+    """
+    where = f"episode {row['episode_id']}, step"
     return Episode(
         id=row["episode_id"],
         subset=row["subset"],
         goal=row["goal"],
-        steps=tuple(_from_struct(struct) for struct in row["steps"]),
+        steps=tuple(_from_struct(struct, f"{where} {number}") for number, struct in enumerate(row["steps"], first)),
         device_type=row["device_type"],
         android_api_level=row["android_api_level"],
     )
 
 
-def _from_struct(struct: dict) -> Step:
-    screenshot = decode_screen(struct["screenshot"]["bytes"]) if "screenshot" in struct else None
+def _from_struct(struct: dict, where: str) -> Step:
+    try:
+        screenshot = decode_screen(struct["screenshot"]["bytes"]) if "screenshot" in struct else None
+    except DatasetError as error:
+        raise DatasetError(f"{where}: {error}") from None
     action = Action(struct["action_kind"], tuple(struct["touch_yx"]), tuple(struct["lift_yx"]), struct["text"])
     elements = tuple(UiElement(tuple(item["box"]), item["text"], item["type"]) for item in struct["elements"])
     texts = struct.get("coat")

@@ -319,7 +319,9 @@ def _step_of(content: dict) -> TraceStep:
         fields.string("said"),
         None if action is None else _action_of(action),
         tokens=None if tokens is None else (int(tokens[0]), int(tokens[1])),
-        seconds={name: float(value) for name, value in content["seconds"].items()},
+        seconds=dict(
+            zip(content["seconds"], checks.numbers_of([*content["seconds"].values()], "seconds"), strict=True)
+        ),
         thought=checks.text_of(content.get("thought", ""), "thought"),
         intent=checks.text_of(content.get("intent", ""), "intent"),
         plan=tuple(checks.text_of(line, "plan") for line in content.get("plan", ())),
@@ -331,7 +333,7 @@ def _action_of(content: dict) -> Action:
 
 
 def _elements_of(rows: list) -> tuple[UiElement, ...]:
-    boxes = [float(value) for row in rows for value in row[:4]]
+    boxes = checks.numbers_of([value for row in rows for value in row[:4]], "elements")
     texts, types = ([checks.text_of(row[column], "elements") for row in rows] for column in (4, 5))
     return checks.elements_of(boxes, texts, types, "elements")
 

@@ -38,6 +38,12 @@ def start_command(component: str) -> Words:
     return ("am", "start", *_LAUNCHER, "-n", component)
 
 
+def is_start_refused(output: str) -> bool:
+    """Whether `am start` reports an error, with which it may exit with 0. It also prints the component's name, which
+    may have any words."""
+    return any(line.startswith("Error") for line in output.splitlines())
+
+
 def read_components(listing: str) -> tuple[str, ...]:
     """The `package/activity` lines that `LIST_COMMAND` prints, without duplicates."""
     return tuple(dict.fromkeys(_COMPONENT.findall(listing)))

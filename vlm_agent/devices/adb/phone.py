@@ -22,6 +22,7 @@ from vlm_agent.devices.adb.apps import (
     LIST_COMMAND,
     PACKAGES_COMMAND,
     find_component,
+    is_start_refused,
     read_components,
     read_packages,
     start_command,
@@ -181,9 +182,8 @@ class AdbPhone:
     def _open_app(self, name: str) -> None:
         listing = self._link.ask(LIST_COMMAND).decode(errors="replace")
         component = find_component(name, read_components(listing))
-        # `am start` reports some failures in its output but exits with 0.
         output = self._link.do(start_command(component)).decode(errors="replace")
-        if "Error" in output:
+        if is_start_refused(output):
             raise RefusedError(f"{self.serial} did not start {component}: {output.strip()[:400]}")
 
     def _pixel(self, point_yx: tuple[float, float]) -> tuple[int, int]:

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from PIL import UnidentifiedImageError
-
 from vlm_agent.agents.agent import Preparation
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode, without_pixels
@@ -68,18 +66,8 @@ def loaded_parts(
         yield _ahead(len(work), lambda place: _read(dataset, work[place]))
 
 
-def read_episode(dataset: ShardDataset, index: int) -> Episode:
-    """Raises DatasetError that names the episode, where a screen cannot be decoded."""
-    try:
-        return dataset[index]
-    except (UnidentifiedImageError, SyntaxError) as error:  # Pillow's, for a damaged image
-        raise DatasetError(
-            f"{dataset.directory}: a screen of episode {dataset.ids[index]} cannot be decoded: {error}"
-        ) from None
-
-
 def _read(dataset: ShardDataset, part: PartWork) -> LoadedPart:
-    return LoadedPart(part.number, [read_episode(dataset, index) for index in part.episodes], {})
+    return LoadedPart(part.number, [dataset[index] for index in part.episodes], {})
 
 
 def _ahead(count: int, load: Callable[[int], LoadedPart]) -> Generator[LoadedPart, None, None]:
@@ -120,7 +108,7 @@ class _Preparing:
     def __getitem__(self, place: int) -> _PreparedEpisode:
         index, passes = self._wanted[place]
         try:
-            episode = read_episode(self._dataset, index)
+            episode = self._dataset[index]
             prepared = {name: self._preparations[name](episode) for name in passes}
         except UserError as error:
             return _PreparedEpisode(error=str(error))

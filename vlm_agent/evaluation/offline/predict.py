@@ -16,7 +16,7 @@ from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.identity import AGENT, name_in_tables
 from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
-from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts, read_episode
+from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts
 from vlm_agent.evaluation.offline.parts import Parts
 from vlm_agent.evaluation.predictions import predictions_for
 from vlm_agent.evaluation.scoring.dialects import is_officially_right
@@ -85,7 +85,7 @@ def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None])
 
 
 def _sample(dataset: ShardDataset, indices: Sequence[int]) -> list[Episode]:
-    return [read_episode(dataset, index) for index in indices[:SAMPLE]]
+    return [dataset[index] for index in indices[:SAMPLE]]
 
 
 def _under_control(agent: Agent, run: str) -> Agent:

@@ -23,6 +23,7 @@ PHRASES = (*_READ.values(), *_LEARNED.values(), LINK)
 
 _MARKS = ("Action Plan:", "Action Decision:", *_LEARNED.values())
 _A_MARK = re.compile("|".join(map(re.escape, _MARKS)))
+_MARK_AND_COLONS = re.compile("({}):+".format("|".join(re.escape(mark.removesuffix(":")) for mark in _MARKS)))
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,4 @@ def segment(part: str, text: str) -> str:
 
 def _without_marks(text: str) -> str:
     """`text` on one line. Headings lose their colon, so that a target splits where it was joined."""
-    line = one_line(text)
-    while match := _A_MARK.search(line):
-        line = line[: match.end() - 1] + line[match.end() :]
-    return line
+    return _MARK_AND_COLONS.sub(r"\1", one_line(text))

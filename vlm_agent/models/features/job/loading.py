@@ -9,17 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from PIL import Image
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.errors import DatasetError
 from vlm_agent.models.features.extractor import Preprocess
 from vlm_agent.models.features.store.pixels import pixel_digest
 
 _MOST_WORKERS = 8
-
-_UNDECODABLE = (OSError, SyntaxError, Image.DecompressionBombError)
-"""Pillow's errors for a damaged image."""
 
 
 def default_workers() -> int:
@@ -37,27 +32,10 @@ class LoadedEpisode:
 
 
 def load_episode(dataset: ShardDataset, preprocess: Preprocess, index: int) -> LoadedEpisode:
-    """Raises DatasetError that names episode and step, where a screen cannot be decoded."""
-    name = dataset.ids[index]
-    try:
-        pixels = [step.screenshot for step in dataset[index].steps if step.screenshot is not None]
-    except _UNDECODABLE as error:
-        raise DatasetError(
-            f"{dataset.directory}: episode {name}, step {_damaged_step(dataset, index)}: the screen cannot be decoded "
-            f"({error}); convert the data again"
-        ) from None
-    return LoadedEpisode(name, [preprocess(screen) for screen in pixels], [pixel_digest(screen) for screen in pixels])
-
-
-def _damaged_step(dataset: ShardDataset, index: int) -> int:
-    """The number of the first step whose screen cannot be decoded."""
-    number = 0
-    try:
-        for number in range(len(dataset.screen_sizes[index])):
-            dataset.step(index, number)
-    except _UNDECODABLE:
-        pass
-    return number
+    pixels = [step.screenshot for step in dataset[index].steps if step.screenshot is not None]
+    return LoadedEpisode(
+        dataset.ids[index], [preprocess(screen) for screen in pixels], [pixel_digest(screen) for screen in pixels]
+    )
 
 
 @contextmanager
