@@ -5,6 +5,7 @@ import select
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from vlm_agent.acting.demonstrating.lines import Lines
-    from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction
-    from vlm_agent.devices.simulated_phone import SimulatedPhone
+    from vlm_agent.acting.demonstrating.observed import Observed
 
 _DESCRIPTION = """\
 Do the task on the phone, then press Enter or Ctrl-C here. The touches become lines such as "tap 'Settings'":
@@ -77,10 +77,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
+    from vlm_agent.acting.demonstrating.recorders import RECORDERS
+
     error = options.parser.error
     if options.goal is not None and (not options.goal.strip() or not options.goal.isprintable()):
         error("--goal must be one line of text")
-    if (options.device or "").partition(":")[0] != "simulated":
+    recorder = RECORDERS.get((options.device or "").partition(":")[0])
+    if recorder is None or not recorder.is_served:
         refuse(options, ["port"], "is for a simulated phone")
 
 
@@ -92,47 +95,20 @@ def _of_trace(options: argparse.Namespace) -> "tuple[str, Observed]":
 
 
 def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, Observed]":
+    from vlm_agent.acting.demonstrating.recorders import Watching, recorder_of
     from vlm_agent.devices import device_address
-    from vlm_agent.devices.simulated_phone import SimulatedPhone
-    from vlm_agent.errors import UserError
 
-    kind, _, which = options.device.partition(":")
-    address = device_address(options.device)
+    address, recorder = device_address(options.device), recorder_of(options.device)
     if options.goal is None and not address.has_task:
         options.parser.error("--goal is missing; describe what you are going to show")
-    if kind == "adb":
-        return options.goal, _watch_real(which or None, options, console)
-    with address.open() as opened:
-        goal = opened.task.goal if options.goal is None and opened.task is not None else options.goal
-        if not isinstance(opened.device, SimulatedPhone):
-            raise UserError(f"{options.device} cannot be watched; run an agent on it and use its trace: --trace DIR")
-        return goal, _watch_simulated(opened.device, goal, options, console)
-
-
-def _watch_simulated(phone: "SimulatedPhone", goal: str, options: argparse.Namespace, console: "Console") -> "Observed":
-    from vlm_agent.acting.demonstrating.served import WatchedHandset
-    from vlm_agent.devices.adb_daemon import PhoneServer
-
-    def notify(one: "ObservedAction") -> None:
-        _say(console, f"{len(handset.observed.actions):3d}  {_in_words(one)}")
-
-    handset = WatchedHandset(phone, keeps_pixels=options.elements == "read", notify=notify)
-    with PhoneServer(handset, options.port) as server:
-        _say(console, f"Goal: {goal}\nadb connect {server.serial}")
-        wait_for_end(console, lambda: None)
-        return handset.stop()
-
-
-def _watch_real(serial: str | None, options: argparse.Namespace, console: "Console") -> "Observed":
-    from vlm_agent.acting.demonstrating.touched import TouchRecorder
-
-    def ready(number: int) -> None:
-        _say(console, f"{number:3d}  ready")
-
-    with TouchRecorder(serial, ready, options.elements == "read") as recorder:
-        _say(console, f"Goal: {options.goal}")
-        wait_for_end(console, recorder.tick)
-        return recorder.stop()
+    which = options.device.partition(":")[2] or None
+    say = partial(_say, console)
+    with recorder.start(
+        Watching(address, which, options.goal, options.elements == "read", options.port, say)
+    ) as recording:
+        say("\n".join(filter(None, (f"Goal: {recording.goal}", recording.opening))))
+        wait_for_end(console, recording.tick)
+        return recording.goal, recording.stop()
 
 
 def wait_for_end(console: "Console", tick: Callable[[], None]) -> None:
@@ -146,20 +122,6 @@ def wait_for_end(console: "Console", tick: Callable[[], None]) -> None:
                     return
                 waits = []
             tick()
-
-
-def _in_words(one: "ObservedAction") -> str:
-    """For the terminal, without what is typed: it may be a secret."""
-    from vlm_agent.acting.demonstrating.lines import touched_name
-
-    if one.erases:
-        return "erase"
-    if one.action.is_swipe:
-        return f"swipe {one.action.direction}"
-    name = one.action.name.replace("_", " ")
-    if one.action.is_tap and one.screen is not None:
-        return f"{name} {touched_name(one.action, one.screen.elements or ())}"
-    return name
 
 
 def _summary(goal: str, observed: "Observed", found: "Lines") -> str:

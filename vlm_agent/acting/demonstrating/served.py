@@ -1,10 +1,15 @@
 """A simulated phone that is served over ADB and watched: what its adb daemon receives is the demonstration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
+from vlm_agent.acting.demonstrating.lines import touched_name
 from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen, TypingField
-from vlm_agent.devices.adb_daemon import Handset
+from vlm_agent.acting.demonstrating.recorders import Recording, Watching
+from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action
 
 
@@ -46,3 +51,30 @@ class WatchedHandset(Handset):
             typing = TypingField("", phone.app(phone.front).fields.get(phone.focus, ""))
         pixels = phone.screenshot() if self.keeps_pixels else None
         return ObservedScreen(phone.activity, phone.elements(), phone.focus is not None, typing, pixels)
+
+
+@contextmanager
+def record(asked: Watching) -> Iterator[Recording]:
+    """Serves a simulated phone, and says each action."""
+    with asked.address.open() as opened:
+        phone = cast(SimulatedPhone, opened.device)
+        goal = opened.task.goal if asked.goal is None and opened.task is not None else asked.goal
+
+        def notify(one: ObservedAction) -> None:
+            asked.say(f"{len(handset.observed.actions):3d}  {_in_words(one)}")
+
+        handset = WatchedHandset(phone, keeps_pixels=asked.keeps_pixels, notify=notify)
+        with PhoneServer(handset, asked.port) as server:
+            yield Recording(goal or "", handset.stop, f"adb connect {server.serial}")
+
+
+def _in_words(one: ObservedAction) -> str:
+    """For the terminal, without what is typed: it may be a secret."""
+    if one.erases:
+        return "erase"
+    if one.action.is_swipe:
+        return f"swipe {one.action.direction}"
+    name = one.action.name.replace("_", " ")
+    if one.action.is_tap and one.screen is not None:
+        return f"{name} {touched_name(one.action, one.screen.elements or ())}"
+    return name

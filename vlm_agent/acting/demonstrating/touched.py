@@ -14,10 +14,11 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen, TypingField
+from vlm_agent.acting.demonstrating.recorders import Recording, Watching
 from vlm_agent.devices.adb.elements import read_elements, read_field
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb.touches.actions import HARDWARE_KEYS, action_of, read_rotation
@@ -174,3 +175,14 @@ class TouchRecorder:
         """An upright screen needs no rotation; a wide one without it may be turned either way."""
         height, width = self._phone.size
         return 0 if rotation is None and height >= width else rotation
+
+
+@contextmanager
+def record(asked: Watching) -> Iterator[Recording]:
+    """Says "ready" when the screen of the next touch has been read."""
+
+    def ready(number: int) -> None:
+        asked.say(f"{number:3d}  ready")
+
+    with TouchRecorder(asked.which, ready, asked.keeps_pixels) as recorder:
+        yield Recording(asked.goal or "", recorder.stop, tick=recorder.tick)
