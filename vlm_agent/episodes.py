@@ -171,6 +171,11 @@ class Action:
         return self.kind is ActionKind.DUAL_POINT and bool(are_taps(self.touch_yx, self.lift_yx))
 
     @property
+    def is_touch(self) -> bool:
+        """Whether the finger touches one element: a tap or a long press."""
+        return self.is_tap or self.kind is ActionKind.LONG_PRESS
+
+    @property
     def is_swipe(self) -> bool:
         return self.kind is ActionKind.DUAL_POINT and not self.is_tap
 

@@ -13,7 +13,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_m
 from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.datasets.sources.aitz import read_steps
 from vlm_agent.episodes import Action, CoatTexts, Episode, Step, UiElement, element_at
-from vlm_agent.texts.actions import describe_action, touches_element
+from vlm_agent.texts.actions import describe_action
 
 ELEMENTS = (
     UiElement((0.1, 0.1, 0.1, 0.3), "Cleck"),
@@ -50,7 +50,7 @@ def problem(text: str, action: Action) -> str | None:
 
 @pytest.mark.parametrize("action", OTHERS, ids=lambda action: action.name)
 def test_a_template_describes_its_own_action_and_no_other(action):
-    assert not touches_element(action)
+    assert not action.is_touch
     text = describe_action(action)
     assert problem(text, action) is None
     taps = (CLOCK,) if action.name != "open_app" else ()  # a tap on its icon opens an app, too

@@ -33,7 +33,7 @@ from vlm_agent.action_languages.language import (
     text_codes,
 )
 from vlm_agent.action_languages.names import NAME_SEPARATOR, is_name, touched_name
-from vlm_agent.episodes import Action, ActionKind, Screen
+from vlm_agent.episodes import Action, Screen
 
 _A_TAP = TAP_OPENING + "0 0"
 
@@ -66,7 +66,7 @@ class NamedLanguage(ActionLanguage):
 
     def encode(self, action: Action, screen: Screen | None = None, swipe_target: str | None = None) -> str:
         text, name = self._binned.encode(action), None
-        if _touches(action):
+        if action.is_touch:
             name = None if screen is None else touched_name(action, screen)
         elif self.name_swipe_targets and action.is_swipe:
             name = swipe_target
@@ -77,7 +77,7 @@ class NamedLanguage(ActionLanguage):
         if not separator or not is_name(name):
             return self._binned.decode(text)
         action = self._binned.decode(gesture)
-        may_be_named = action is not None and (_touches(action) or (self.name_swipe_targets and action.is_swipe))
+        may_be_named = action is not None and (action.is_touch or (self.name_swipe_targets and action.is_swipe))
         return action if may_be_named else None
 
     def vocabulary(self) -> LanguageVocabulary:
@@ -117,8 +117,3 @@ class NamedSettings(LanguageSettings):
 
     def build(self) -> NamedLanguage:
         return NamedLanguage(self.bins, self.name_swipe_targets, self.all_action_kinds)
-
-
-def _touches(action: Action) -> bool:
-    """Whether the action touches one element: a tap or a long press."""
-    return action.is_tap or action.kind is ActionKind.LONG_PRESS

@@ -20,7 +20,7 @@ from vlm_agent.agents.llm.client import CallError
 from vlm_agent.annotation.plans import PLAN, write_plan
 from vlm_agent.annotation.prompts import Messages, PlanPrompts, Prompts
 from vlm_agent.episodes import CoatTexts, Episode, PlanTexts, Step, element_at
-from vlm_agent.texts.actions import describe_action, touches_element
+from vlm_agent.texts.actions import describe_action
 
 TEXTS = ("screen", "action", "think", "result")
 """Fields of CoatTexts, in the order in which they are written."""
@@ -131,7 +131,7 @@ class Annotator:
 
     def _action(self, episode: Episode, number: int, steps: Sequence[StepTexts]) -> tuple[str, str]:
         step = episode.steps[number]
-        if not touches_element(step.action):
+        if not step.action.is_touch:
             return describe_action(step.action), "template"
         texts = [element.text for element in step.elements]
         name = self._reply("action", self.prompts.touched(step), lambda reply: element_name(clean_text(reply), texts))
@@ -181,7 +181,7 @@ def _action_text(step: Step, own: StepTexts) -> str:
     """The description of an action; where it is not among the texts, by template with the annotated element's name."""
     if own.texts["action"]:
         return own.texts["action"]
-    if not touches_element(step.action):
+    if not step.action.is_touch:
         return describe_action(step.action)
     element = element_at(step.elements, step.action.touch_yx)
     return describe_action(step.action, "an element" if element is None else f'"{element.name}"')

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.drawing.actions import describe
-from vlm_agent.episodes import Action, ActionKind, Episode, Step, UiElement, element_at
+from vlm_agent.episodes import BUTTONS, Action, ActionKind, Episode, Step, UiElement, element_at
 from vlm_agent.geometry import DIRECTIONS
-from vlm_agent.texts.actions import coat_direction, touches_element
+from vlm_agent.texts.actions import coat_direction
 
 _OF_PLAN = "plan: "
 
@@ -44,7 +44,7 @@ _NEAR = 0.12
 
 _TOUCHING = frozenset({"tap", "long_press"})
 _ENDING = frozenset({"complete", "impossible"})
-_PRESSING = frozenset({"back", "home", "enter", "recents"})
+_PRESSING = frozenset({*BUTTONS, "recents"})
 _VERBS = {
     **dict.fromkeys(("click", "tap", "touch", "select", "choose", "close", "check", "toggle"), _TOUCHING),
     **dict.fromkeys(("long", "hold"), frozenset({"long_press"})),
@@ -173,7 +173,7 @@ def check_step(step: Step) -> str | None:
         return "missing"
     if action.name not in _actions_named(words):
         return "other action"
-    if touches_element(action):
+    if action.is_touch:
         return _element_problem(words, step)
     return _problem_without_element(text, action)
 
@@ -188,7 +188,7 @@ def check_planned_step(text: str, step: Step) -> str | None:
     named = _actions_named(words)
     if named and action.name not in named:
         return "other action"
-    if not touches_element(action):
+    if not action.is_touch:
         return _problem_without_element(text, action)
     touched = element_at(step.elements, action.touch_yx)
     if touched is not None and _mentions(words, touched):

@@ -27,7 +27,6 @@ from vlm_agent.drawing.actions import draw_touched
 from vlm_agent.episodes import Step
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.html import screen_html
-from vlm_agent.texts.actions import touches_element
 from vlm_agent.texts.lines import one_line
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -101,7 +100,7 @@ class PlanPrompts:
         if self.shown != "html":
             picture = Image.fromarray(_pixels(step))
             notes.append("The picture is the current screen.")
-            if touches_element(step.action):
+            if step.action.is_touch:
                 picture = draw_touched(picture, step.action, step.elements)
                 notes.append("What the finger touches next is marked in magenta; do not mention the mark.")
             pictures.append(np.asarray(picture))

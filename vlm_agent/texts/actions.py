@@ -11,7 +11,7 @@ the finger, by CoAT's rule. A typed text is on one line.
 
 from dataclasses import replace
 
-from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, Screen, element_at
+from vlm_agent.episodes import Action, ActionKind, Screen, element_at
 from vlm_agent.geometry import COAT_VERTICAL_SHARE, DIRECTIONS, directions
 from vlm_agent.texts.lines import printable, without_tags
 
@@ -27,17 +27,12 @@ _FIXED = {
 _WITH_TEXT = {ActionKind.TYPE: "type", ActionKind.OPEN_APP: "open the app", ActionKind.ANSWER: "answer"}
 
 
-def touches_element(action: Action) -> bool:
-    """Whether the description needs words for what the finger touches: a tap or a long press."""
-    return action.kind in KINDS_WITH_TOUCH and not action.is_swipe
-
-
 def describe_action(action: Action, element: str = "") -> str:
     """The description of an action. `element`: words for what a tap or long press touches; ignored for other actions.
 
     Raises ValueError for a tap or long press without `element`.
     """
-    if touches_element(action):
+    if action.is_touch:
         if not element:
             raise ValueError("a tap is described with the element that it touches")
         return f"{'click on' if action.is_tap else 'long press'} {element}"
@@ -56,7 +51,7 @@ def coat_direction(action: Action) -> str:
 def action_in_words(action: Action, screen: Screen) -> str:
     """The description of an action on a screen, as a part of a line in a prompt or sentence. A touch names the smallest
     element under it, or else its point, (x, y) in thousandths of the screen."""
-    element = element_at(screen.elements or (), action.touch_yx) if touches_element(action) else None
+    element = element_at(screen.elements or (), action.touch_yx) if action.is_touch else None
     return in_words_by_name(action, "" if element is None else element.name)
 
 

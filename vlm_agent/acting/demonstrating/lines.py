@@ -235,7 +235,7 @@ class _Writer:
         action = one.action
         if action.is_swipe:
             return f"swipe {action.direction}"
-        if action.is_tap or action.kind is ActionKind.LONG_PRESS:
+        if action.is_touch:
             verb = "tap" if action.is_tap else "long press"
             if one.screen is None:
                 self.unread += 1

@@ -21,7 +21,7 @@ from vlm_agent.agents.llm.cost import BYTES_PER_TOKEN
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 from vlm_agent.agents.llm.prompts import numbered_lines, pixels_of, system, turn_in_words, user
 from vlm_agent.drawing.marks import numbered
-from vlm_agent.episodes import Action, CoatTexts, Screen
+from vlm_agent.episodes import BUTTONS, Action, CoatTexts, Screen
 from vlm_agent.sentences.thoughts import known_texts
 from vlm_agent.texts.lines import one_line
 
@@ -128,4 +128,4 @@ def _field(text: str, name: str) -> str:
 def _type_of(action: Action) -> str:
     """The name of the call."""
     names = {"tap": "click_element", "swipe": "scroll", "type": "input", "complete": "stop", "impossible": "stop"}
-    return names.get(action.name, f"press_{action.name}" if action.name in ("back", "home", "enter") else action.name)
+    return names.get(action.name, f"press_{action.name}" if action.name in BUTTONS else action.name)

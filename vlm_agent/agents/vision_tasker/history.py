@@ -33,7 +33,7 @@ def action_line(prompts: Prompts, action: Action, shown: Callable[[], ShownScree
     """Any action in words. `shown`: its screen, which is only read for a touch."""
     if action.direction is not None:
         return _swipe_line(prompts, action.direction)
-    if action.is_tap or action.kind is ActionKind.LONG_PRESS:
+    if action.is_touch:
         screen = shown()
         number = screen.at(action.touch_yx)
         element = prompts.a_place if number is None else screen.names[number]
@@ -69,7 +69,7 @@ def lines_without_effect(
         if not _changed_nothing(turns):
             break
         action, line = turns[0].action, _line(prompts, turns, show)
-        touches = action.is_tap or action.kind is ActionKind.LONG_PRESS
+        touches = action.is_touch
         number = shown.at(action.touch_yx) if touches else None
         lines.insert(0, line if number is None else prompts.fill("line_numbered", line=line, number=str(number)))
     return lines

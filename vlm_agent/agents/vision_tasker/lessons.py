@@ -58,7 +58,7 @@ def reply_of(action: Action, shown: ShownScreen) -> str | None:
 
 
 def _content(action: Action, shown: ShownScreen) -> dict[str, Any] | None:
-    if action.is_tap or action.kind is ActionKind.LONG_PRESS:
+    if action.is_touch:
         number = shown.at(action.touch_yx)
         name = "tap" if action.is_tap else "long_press"
         return None if number is None else {"action": name, "element": number}

@@ -20,7 +20,7 @@ from vlm_agent.devices.device import Device
 from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError
 from vlm_agent.devices.long_screen.matching import Scroll, measure_scroll, profile
 from vlm_agent.devices.long_screen.stitching import join
-from vlm_agent.devices.long_screen.tall import TallScreen, is_touch, tall_elements
+from vlm_agent.devices.long_screen.tall import TallScreen, is_on_picture, tall_elements
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 LIMIT = 5.0
@@ -161,7 +161,7 @@ class LongScreen:
         if tall is None:
             self._device.perform(action)
             return
-        if not is_touch(action):
+        if not is_on_picture(action):
             self._check(action, looks=False)
             self._device.perform(action)
             return

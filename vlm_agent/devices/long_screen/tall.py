@@ -63,7 +63,7 @@ class TallScreen:
         return Action.swipe((y_on_screen, x), (min(max(0.0, y_on_screen + rise), 1.0), action.lift_yx[1]))
 
 
-def is_touch(action: Action) -> bool:
+def is_on_picture(action: Action) -> bool:
     """Whether the action touches something on the picture. A swipe up or down does not: it scrolls the page."""
     if action.kind is ActionKind.LONG_PRESS:
         return True

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from vlm_agent.action_languages import ActionLanguage, default_language
-from vlm_agent.episodes import ACTION_NAMES, KINDS_WITH_TEXT, Action, ActionKind, Episode, Screen
+from vlm_agent.action_languages.language import SWIPES
+from vlm_agent.episodes import ACTION_NAMES, BUTTONS, KINDS_WITH_TEXT, Action, ActionKind, Episode, Screen
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.predictions import Prediction
 from vlm_agent.evaluation.scoring.aitw_matcher import actions_match
@@ -24,13 +25,8 @@ _LANGUAGE = default_language()
 _GRID = 24  # candidate taps along each axis, in addition to the gold taps
 _GOLD_CANDIDATES = 1000
 _CONSTANTS = {
-    "swipe": [
-        Action.swipe((0.8, 0.5), (0.2, 0.5)),
-        Action.swipe((0.2, 0.5), (0.8, 0.5)),
-        Action.swipe((0.5, 0.8), (0.5, 0.2)),
-        Action.swipe((0.5, 0.2), (0.5, 0.8)),
-    ],
-    **{button: [Action.press(button)] for button in ("back", "home", "enter")},
+    "swipe": [Action.swipe(*points) for points in SWIPES.values()],
+    **{button: [Action.press(button)] for button in BUTTONS},
     "complete": [Action.complete()],
     "impossible": [Action.impossible()],
     "wait": [Action.wait()],
@@ -98,7 +94,7 @@ def _written(language: ActionLanguage, row: Prediction) -> Prediction:
 
 def taps_on_no_element(gold: Iterable[Prediction]) -> dict[str, int]:
     """`taps`: gold taps and long presses; `on_no_element`: those whose point no box of the screen contains."""
-    touches = [row for row in gold if row.gold.is_tap or row.gold.kind is ActionKind.LONG_PRESS]
+    touches = [row for row in gold if row.gold.is_touch]
     beside = sum(box_at([one.box for one in row.elements], row.gold.touch_yx) is None for row in touches)
     return {"taps": len(touches), "on_no_element": beside}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.episodes import KINDS_WITH_TEXT, Action, ActionKind, UiElement, element_at, is_same_text
+from vlm_agent.episodes import KINDS_WITH_TEXT, Action, UiElement, element_at, is_same_text
 from vlm_agent.geometry import TAP_DISTANCE, boxes_at
 
 
@@ -25,7 +25,7 @@ def strictly_match(gold: Action, predicted: Action | None, elements: tuple[UiEle
     """
     if predicted is None or predicted.name != gold.name:
         return False
-    if gold.is_tap or gold.kind is ActionKind.LONG_PRESS:
+    if gold.is_touch:
         return _same_target(gold.touch_yx, predicted.touch_yx, elements)
     if gold.kind in KINDS_WITH_TEXT:
         return is_same_text(predicted.text, gold.text)

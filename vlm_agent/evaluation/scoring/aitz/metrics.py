@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vlm_agent.episodes import ACTION_NAMES
+from vlm_agent.episodes import ACTION_NAMES, BUTTONS
 from vlm_agent.evaluation.scoring.judged import JudgedSteps
 from vlm_agent.evaluation.scoring.measures import (
     SHARES_OF_EPISODES,
@@ -41,7 +41,7 @@ MEASURES = (
 _KIND_OF_NAME = {
     "swipe": "scroll",
     "tap": "click",
-    **dict.fromkeys(("back", "home", "enter"), "press"),
+    **dict.fromkeys(BUTTONS, "press"),
     **dict.fromkeys(("complete", "impossible"), "stop"),
 }
 
