@@ -15,7 +15,7 @@ from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents import Answer, NoAnswerError, Usage
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_trace
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, UnknownAppError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, UnknownAppError, UntypableTextError
 from vlm_agent.episodes import Action, UiElement
 
 TAPS = [Action.tap(0.1 * number, 0.5) for number in range(1, 9)]
@@ -209,12 +209,13 @@ def test_an_action_in_doubt_is_not_repeated(tmp_path):
     assert [(turn.action, turn.in_doubt) for turn in agent.inputs[2][1]] == [(TAPS[0], False), (TAPS[1], True)]
 
 
-def test_an_app_that_the_phone_does_not_have_is_a_failed_step_after_which_the_agent_decides(tmp_path):
-    phone = Phone(faults={2: UnknownAppError("no such app")})
+@pytest.mark.parametrize("error", [UnknownAppError("nothing done"), UntypableTextError("nothing done")])
+def test_an_unknown_app_and_an_untypable_text_are_failed_steps_after_which_the_agent_decides(tmp_path, error):
+    phone = Phone(faults={2: error})
     agent = ListAgent([TAPS[0], Action.open_app("Gmial"), TAPS[1], Action.complete()])
     assert run(tmp_path / "trace", agent, phone).reason == "complete"
     assert outcomes(tmp_path / "trace") == ["done", "failed", "done", "done"]
-    assert [step.message for step in read_trace(tmp_path / "trace").steps] == ["", "no such app", "", ""]
+    assert [step.message for step in read_trace(tmp_path / "trace").steps] == ["", "nothing done", "", ""]
     assert [turn.action for turn in agent.inputs[2][1]] == [TAPS[0], Action.open_app("Gmial")]
     assert [step.action for step in read_trace(tmp_path / "trace").episode().steps] == [*TAPS[:2], Action.complete()]
 

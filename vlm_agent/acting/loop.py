@@ -18,7 +18,7 @@ from vlm_agent.agents import Agent, Answer, NoAnswerError, Turn
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, TraceStep
 from vlm_agent.devices import Device
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceError, UnknownAppError
+from vlm_agent.devices.errors import ActionInDoubtError, DeviceError, UnknownAppError, UntypableTextError
 from vlm_agent.episodes import Action, CoatTexts, Screen, UiElement, below_status_bar, is_same_screen
 
 STEP_LIMIT, LOOP, NO_ACTION, STOPPED = "step_limit", "loop", "unparsed", "stopped"
@@ -96,7 +96,7 @@ def act(
 
     `watch` is called with every step before its action is executed; the run stops if it returns True. If the connection
     breaks during an action, the action is not repeated: the agent sees the next screen and decides. Opening an app that
-    the phone does not have changes nothing, and the run continues, as on a simulated phone.
+    the phone does not have changes nothing, nor does a text that its keyboard cannot type, and the run continues.
 
     Raises DeviceError if the phone is lost or rejects an action, NoAnswerError if the agent fails, and every exception
     of the agent. The trace is complete in each case.
@@ -199,7 +199,7 @@ class _Run:
             outcome = DONE
         except ActionInDoubtError:
             self.in_doubt += 1
-        except UnknownAppError as error:
+        except (UnknownAppError, UntypableTextError) as error:
             # A mistake of the agent, which sees the unchanged screen next; the loop limit ends repeats.
             outcome, message = FAILED, str(error)
         except DeviceError as error:

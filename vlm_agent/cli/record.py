@@ -128,7 +128,7 @@ def _summary(goal: str, observed: "Observed", found: "Lines") -> str:
     lines = [goal, *(f"{number:3d}. {line}" for number, line in enumerate(found.lines, 1))]
     notes = {
         "typed secrets masked": found.masked,
-        "touches whose screen was not read in time, stored without their points": found.unread,
+        "touches whose screen was not read, stored without their points": found.unread,
         **{f"left out: {reason}": count for reason, count in observed.left_out.items()},
     }
     lines += [f"{count} {what}" for what, count in notes.items() if count]

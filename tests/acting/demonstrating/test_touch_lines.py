@@ -89,6 +89,32 @@ def test_touches_on_the_keyboard_become_the_text_that_the_field_then_has():
     assert found.unread == 0
 
 
+HELLO = Action.swipe((0.72, 0.6), (0.75, 0.3))
+BACK, HOME = Action.swipe((0.8, 0.01), (0.8, 0.5)), Action.swipe((0.99, 0.5), (0.5, 0.5))
+
+
+def test_a_glide_over_the_keyboard_types_and_a_gesture_from_the_edge_does_not():
+    def typing(text):
+        return screen(row(0, text), keyboard=True, typing=TypingField("Search", text))
+
+    actions = [
+        ObservedAction(tap(0), screen(row(0, "Search"))),
+        ObservedAction(HELLO, typing("")),
+        ObservedAction(HELLO, typing("hello")),
+        ObservedAction(BACK, typing("hello you")),
+        ObservedAction(HOME, typing("hello you")),
+    ]
+    found = lines_of(Observed(actions, screen()))
+    assert found.lines == ("tap 'Search'", "type 'hello you' into 'Search'", "swipe right", "swipe up")
+
+
+def test_held_keys_of_a_password_are_typing():
+    form = screen(row(1, "Password"), row(5, "Sign in"), keyboard=True)
+    keys = [Action.tap(0.8, 0.2), Action.long_press(0.72, 0.05), Action.tap(0.88, 0.45)]
+    found = words(tap(1), *keys, tap(5), on=form)
+    assert found == ("tap 'Password'", f"type '{MASK}' into 'Password'", "tap 'Sign in'")
+
+
 def test_a_text_that_was_never_read_is_not_invented():
     actions = [ObservedAction(tap(0), screen(row(0, "Search")))]
     actions += [ObservedAction(Action.tap(0.8, 0.5), screen(row(0, "Search"), keyboard=True))]
@@ -99,6 +125,12 @@ def test_touches_whose_screen_was_not_read_have_no_point_and_are_counted():
     found = lines_of(Observed([ObservedAction(tap(0), None), ObservedAction(tap(1), MENU)]))
     assert found.lines == ("tap an unknown point", "tap 'Install' (1 of 2)")
     assert found.unread == 1
+
+
+def test_touches_on_a_screen_whose_elements_the_phone_did_not_list_have_no_point():
+    found = lines_of(Observed([ObservedAction(tap(number), ObservedScreen("app/.Pin", None)) for number in (1, 5)]))
+    assert found.lines == ("tap an unknown point",)
+    assert found.unread == 2
 
 
 FAST = [ObservedAction(Action.tap(y, x), None) for y, x in [(0.8, 0.2), (0.72, 0.25), (0.88, 0.45), (0.5, 0.35)]]
@@ -217,8 +249,8 @@ def pad(**more) -> ObservedScreen:
 
 
 def test_the_digits_of_a_pin_pad_are_typed_and_masked():
-    touches = [(0.34, 0.2), (0.34, 0.5), (0.44, 0.8)]
-    actions = [ObservedAction(Action.tap(*touch), pad()) for touch in touches]
+    first, held, last = (0.34, 0.2), (0.34, 0.5), (0.44, 0.8)
+    actions = [ObservedAction(one, pad()) for one in (Action.tap(*first), Action.long_press(*held), Action.tap(*last))]
     unread = ObservedAction(Action.tap(0.44, 0.2), None)  # a point of the pad is a digit, too
     found = lines_of(Observed([*actions, unread, ObservedAction(tap(7), pad())], pad()))
     assert found.lines == (f"type '{MASK}'", "tap 'OK'")

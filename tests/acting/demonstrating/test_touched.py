@@ -106,6 +106,33 @@ def test_a_touch_before_the_screen_is_read_is_a_point_and_the_next_one_has_its_s
     assert lines_of(observed).lines[1] == "press home"
 
 
+def test_a_screen_that_goes_off_ends_no_recording(adb):
+    with PhoneServer(Handset(SimulatedPhone(7))) as server:
+        person = Person(adb, server.handset, server.serial)
+        with TouchRecorder(server.serial, person.ready.put) as recorder:
+            tick_until_listening(server.handset, 1)
+            person.does(recorder, Action.tap(0.5, 0.5))
+            tick_until(recorder, lambda: recorder.count == 1)
+            recorder._screen, server.handset.is_awake = None, False
+            recorder.tick()
+            observed = recorder.stop()
+    assert len(observed.actions) == 1
+    assert observed.last is None
+
+
+def test_ctrl_c_while_the_last_screen_is_read_keeps_the_recording(adb, monkeypatch):
+    with PhoneServer(Handset(SimulatedPhone(7))) as server:
+        person = Person(adb, server.handset, server.serial)
+        with TouchRecorder(server.serial, person.ready.put) as recorder:
+            tick_until_listening(server.handset, 1)
+            person.does(recorder, Action.tap(0.5, 0.5))
+            tick_until(recorder, lambda: recorder.count == 1)
+            recorder._screen = None
+            monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+            observed = recorder.stop()
+    assert len(observed.actions) == 1
+
+
 def test_a_phone_that_is_lost_is_an_error_in_one_line(adb):
     with PhoneServer(Handset(SimulatedPhone(7))) as server, TouchRecorder(server.serial) as recorder:
         adb.run("disconnect", server.serial)

@@ -1,10 +1,14 @@
 """Elements of a phone's screen over ADB."""
 
+import threading
+
 import pytest
 
-from vlm_agent.devices.adb.elements import LONGEST_TEXT, MAX_ELEMENTS, read_elements
+from vlm_agent.devices.adb import link
+from vlm_agent.devices.adb.elements import COMMANDS, LONGEST_TEXT, MAX_ELEMENTS, read_elements
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import files
+from vlm_agent.devices.adb_daemon.shell.session import output
 
 SIZE = (2000, 1000)
 
@@ -65,3 +69,22 @@ def test_a_failed_dump_is_none(one_adb, served, monkeypatch):
     monkeypatch.setattr(files, "MAX_BYTES", 0)  # no space for the dump
     with AdbPhone(served.serial, settle_interval=0.0) as phone:
         assert phone.elements() is None
+
+
+def test_a_dump_that_fails_silently_does_not_show_an_earlier_screen(one_adb, served):
+    (_, (_, _, path), *_) = COMMANDS
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        served.handset.files.write(path, f"<hierarchy>{node()}</hierarchy>".encode())
+        served._shell._commands["uiautomator"] = lambda _: output("ERROR: could not get idle state.")
+        assert phone.elements() is None
+
+
+def test_a_dump_that_hangs_is_none_and_the_phone_is_not_lost(one_adb, served, monkeypatch):
+    monkeypatch.setattr(link, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(link, "CHARACTERS_PER_SECOND", 1e9)
+    end = threading.Event()
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        served._shell._commands["uiautomator"] = lambda _: end.wait(10) and output("")
+        assert phone.elements() is None
+        end.set()
+        assert phone.screenshot().shape == (448, 208, 3)

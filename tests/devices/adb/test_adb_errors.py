@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from vlm_agent.devices import device_address
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.adb_daemon.shell.session import output
@@ -109,6 +110,22 @@ def test_a_phone_in_an_unusable_state(pretended, state, error, remedy):
     pretended(f"A1\t{state}")
     with pytest.raises(error, match=remedy):
         AdbPhone("A1")
+
+
+def test_a_serial_may_have_spaces(pretended):
+    serial = "adb-1A2B-xyz (2)._adb-tls-connect._tcp"
+    pretended(f"{serial}\tdevice")
+    for asked in (None, serial):
+        with pytest.raises(OfflineError, match="before 7") as raised:
+            AdbPhone(asked)
+        assert str(raised.value).startswith(f"{serial} runs an Android")
+    assert device_address(f"adb:{serial}")
+
+
+def test_a_port_of_adbs_server_that_is_no_number(monkeypatch):
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "abc")
+    with pytest.raises(NoAdbError, match="ANDROID_ADB_SERVER_PORT"):
+        AdbPhone()
 
 
 def test_an_android_without_shell_v2(pretended):

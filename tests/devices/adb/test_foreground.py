@@ -71,3 +71,18 @@ def test_over_adb_the_launcher_and_the_activity_are_those_of_the_phone(one_adb, 
         phone.perform(Action.open_app("mail"))
         phone.screenshot()
         assert phone.activity == served.handset.phone.activity == "org.mail/.Home"
+
+
+def test_an_app_that_opens_during_the_capture_is_the_activity_of_its_picture(one_adb, served):
+    capture = served._shell._commands["screencap"]
+
+    def opening(call):
+        if served.handset.phone.activity != "org.mail/.Home":
+            served.handset.perform(Action.open_app("mail"))
+        return capture(call)
+
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        served._shell._commands["screencap"] = opening
+        pixels = phone.screenshot()
+        assert phone.activity == "org.mail/.Home"
+        assert (pixels == served.handset.phone.screenshot()).all()

@@ -28,6 +28,9 @@ NEAR = 0.03
 KEYBOARD_TOP = 0.6
 """A touch below this share of the screen's height is on the keyboard, if one is shown."""
 
+EDGE = 0.03
+"""In screen heights or widths: closer to an edge than the middle of a key."""
+
 LONGEST_KEY = 12
 """In characters: "5 JKL", "digit 5"."""
 
@@ -218,9 +221,9 @@ class _Writer:
                 self.secrets.add(text, continues=False)
 
     def _is_key_of_secret(self, one: ObservedAction) -> bool:
-        """Whether a tap types a part of a secret where `_is_key` expects no keyboard: on the digits of an app, or on
+        """Whether a touch types a part of a secret where `_is_key` expects no keyboard: on the digits of an app, or on
         the keyboard of a wide screen. The name or the place of the key would be a part of the secret, too."""
-        if not one.action.is_tap:
+        if not one.action.is_touch:
             return False
         if one.screen is None:
             return self._is_secret_at_focus("") or (self.typing is not None and self.typing.is_secret)
@@ -237,7 +240,7 @@ class _Writer:
             return f"swipe {action.direction}"
         if action.is_touch:
             verb = "tap" if action.is_tap else "long press"
-            if one.screen is None:
+            if one.screen is None or not one.screen.elements:  # the point may be a key of a secret
                 self.unread += 1
                 return f"{verb} {_UNREAD}"
             secret = _secret_field_at(action.touch_yx, one.screen, after)
@@ -326,11 +329,17 @@ def _away(element: UiElement, point_yx: tuple[float, float]) -> float:
 
 
 def _is_key(one: ObservedAction, is_typing: bool) -> bool:
-    """Whether a tap is one on the phone's keyboard. Where the screen was not read, it is one if keys were tapped
-    before."""
-    if not one.action.is_tap or one.action.touch_yx[0] < KEYBOARD_TOP:
+    """Whether a touch is one on the phone's keyboard: a key, a held key, or a swipe over several (glide typing). Where
+    the screen was not read, a tap or a long press is one if keys were touched before."""
+    if one.action.kind not in KINDS_WITH_TOUCH or one.action.touch_yx[0] < KEYBOARD_TOP or _is_from_edge(one.action):
         return False
-    return is_typing if one.screen is None else one.screen.keyboard
+    return is_typing and one.action.is_touch if one.screen is None else one.screen.keyboard
+
+
+def _is_from_edge(action: Action) -> bool:
+    """Whether a swipe begins at an edge of the screen: Android's gestures for back and home do, also on a keyboard."""
+    y, x = action.touch_yx
+    return action.is_swipe and (y > 1 - EDGE or not EDGE <= x <= 1 - EDGE)
 
 
 def _field_name(screen: ObservedScreen | None, focus: Focus) -> str:

@@ -14,7 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 
 from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, ObservedScreen, TypingField
@@ -25,7 +25,7 @@ from vlm_agent.devices.adb.touches.actions import HARDWARE_KEYS, action_of, read
 from vlm_agent.devices.adb.touches.events import Lines, TouchEvent, read_event
 from vlm_agent.devices.adb.touches.fingers import Fingers, Gesture, LeftOut
 from vlm_agent.devices.adb.touches.panels import read_panels
-from vlm_agent.devices.errors import DeviceError, DeviceLostError
+from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, ScreenOffError
 from vlm_agent.episodes import Action
 
 DRAWN = "gestures that return to where they began"
@@ -89,13 +89,17 @@ class TouchRecorder:
         return len(self._observed.actions)
 
     def stop(self) -> Observed:
-        """The session, with the screen as it is now. To be called once, at the end."""
+        """The session, with the screen as it is now, if that can be read. To be called once, at the end.
+
+        Ctrl-C ends the reading of the screen.
+        """
         self._take_events()
         for fingers in self._fingers.values():
             if (left := fingers.end()) is not None:
                 self._observed.leave_out(left.reason)
         if self._screen is None:
-            self._read_screen()
+            with suppress(KeyboardInterrupt):
+                self._read_screen()
         self._observed.last = self._screen
         return self._observed
 
@@ -151,9 +155,12 @@ class TouchRecorder:
         self._screen = None
 
     def _read_screen(self) -> None:
-        """Reads the screen, unless it is touched meanwhile."""
+        """Reads the screen, unless it is touched meanwhile. A screen that is off or locked is not read."""
         is_new = self._screen is None
-        pixels = self._phone.screenshot()  # waits until it is stable
+        try:
+            pixels = self._phone.screenshot()  # waits until it is stable
+        except (ScreenOffError, LockedError):
+            return
         rotation = read_rotation(self._phone.ask("dumpsys", "input"))
         keyboard = _KEYBOARD.search(self._phone.ask("dumpsys", "input_method")) is not None
         dump = self._phone.hierarchy()
@@ -163,7 +170,7 @@ class TouchRecorder:
         if is_touched or before != (len(self._observed.actions), self._observed.left_out):
             return
         field = None if dump is None else read_field(dump)
-        elements = None if dump is None else read_elements(dump, self._phone.size)
+        elements = None if dump is None else read_elements(dump, self._phone.logical_size)
         typing = None if field is None else TypingField(*field)
         kept = pixels if self._keeps_pixels else None
         self._screen = ObservedScreen(self._phone.activity, elements, keyboard, typing, kept)
@@ -184,5 +191,9 @@ def record(asked: Watching) -> Iterator[Recording]:
     def ready(number: int) -> None:
         asked.say(f"{number:3d}  ready")
 
+    def stop() -> Observed:
+        asked.say("Reading the last screen …")
+        return recorder.stop()
+
     with TouchRecorder(asked.which, ready, asked.keeps_pixels) as recorder:
-        yield Recording(asked.goal or "", recorder.stop, tick=recorder.tick)
+        yield Recording(asked.goal or "", stop, tick=recorder.tick)

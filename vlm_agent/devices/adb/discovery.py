@@ -28,7 +28,10 @@ def start_server(answer_seconds: float) -> adbutils.AdbClient:
 
     `answer_seconds`: the socket timeout. Raises NoAdbError if the server does not answer and cannot be started.
     """
-    client = adbutils.AdbClient(socket_timeout=answer_seconds)
+    try:
+        client = adbutils.AdbClient(socket_timeout=answer_seconds)
+    except ValueError as error:
+        raise NoAdbError(f"ANDROID_ADB_SERVER_PORT is no number ({error}); correct it, or unset it") from None
     try:
         client.server_version()
     except (*CONNECTION_ERRORS, subprocess.SubprocessError) as error:
@@ -57,8 +60,15 @@ def choose(client: adbutils.AdbClient, serial: str | None, patience: float) -> t
 
 
 def states(client: adbutils.AdbClient) -> dict[str, str]:
-    """Serial → state, as `adb devices` prints them."""
-    return {info.serial: info.state for info in client.list()}
+    """Serial → state, as `adb devices` prints them.
+
+    A serial may have spaces: that of a phone that was paired over Wi-Fi has one if its name is not unique.
+    """
+    with client.make_connection() as connection:
+        connection.send_command("host:devices")
+        connection.check_okay()
+        rows = [line.partition("\t") for line in connection.read_string_block().splitlines()]
+    return {serial: state.strip() for serial, tab, state in rows if tab}
 
 
 def check_state(serial: str, state: str) -> None:
@@ -68,7 +78,7 @@ def check_state(serial: str, state: str) -> None:
             f"{serial} has not allowed this computer to debug it; unlock the phone and confirm the question on its "
             "screen (if no question appears, unplug the phone and plug it in again)"
         )
-    if state == "no":
+    if state.startswith("no permissions"):
         raise UnauthorisedError(
             f"this user may not open {serial} over USB (`adb devices` says: no permissions); install Debian's "
             "android-sdk-platform-tools-common, which has the udev rules, and plug the phone in again"

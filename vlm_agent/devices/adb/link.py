@@ -34,6 +34,8 @@ CHARACTERS_PER_SECOND = 20
 
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
+_TIMEOUTS = (TimeoutError, adbutils.AdbTimeout)
+
 
 class Answer(NamedTuple):
     """Standard output, standard error and exit status of a shell line."""
@@ -61,10 +63,11 @@ class AdbLink:
             self._client.disconnect(self.serial)
             self._is_our_connection = False
 
-    def ask(self, *commands: Words) -> bytes:
+    def ask(self, *commands: Words, may_hang: bool = False) -> bytes:
         """The output of commands without side effects, which are repeated if the connection breaks.
 
-        Raises RefusedError if they fail, and DeviceLostError if the connection is not restored.
+        Raises RefusedError if they fail, and with `may_hang` if they have no output for `ANSWER_SECONDS`, which
+        otherwise counts as a broken connection; DeviceLostError if the connection is not restored.
         """
         line = command_line(*commands)
         deadline = None
@@ -73,6 +76,8 @@ class AdbLink:
                 answer = self._finish(self._transport(), line)
                 break
             except CONNECTION_ERRORS as error:
+                if may_hang and isinstance(error, _TIMEOUTS):
+                    raise RefusedError(f"`{_short(line)}` had no output for {ANSWER_SECONDS:g} s") from error
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
         return _output_of(line, answer)

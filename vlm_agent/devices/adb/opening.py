@@ -15,7 +15,7 @@ def _open(serial: str | None) -> Iterator[OpenedDevice]:
 
 
 def _parse(serial: str | None) -> DeviceAddress | None:
-    if serial is not None and (not serial or not serial.isprintable() or " " in serial):
+    if serial is not None and (not serial or not serial.isprintable() or serial.strip() != serial):
         return None
     return DeviceAddress(lambda: _open(serial))
 

@@ -28,6 +28,7 @@ from vlm_agent.devices.adb.apps import (
     start_command,
 )
 from vlm_agent.devices.adb.commands import Words, long_press, press, swipe, tap, type_by_broadcast, type_by_keys
+from vlm_agent.devices.adb.display import SIZE_COMMAND, Override, logical_size, read_override
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
 from vlm_agent.devices.adb.foreground import HOME_COMMAND, read_activity, read_launcher
 from vlm_agent.devices.adb.link import AdbLink
@@ -70,6 +71,7 @@ class AdbPhone:
         self._keyboard_before: str | None = None
         try:
             self._check_screen()
+            self._override = self._read_override()
             if selects_keyboard:
                 self._select_keyboard()
         except DeviceError:
@@ -104,29 +106,41 @@ class AdbPhone:
         """(height, width) of the last screenshot, in pixels; rotating the phone changes it."""
         return self.screenshot().shape[:2] if self._size is None else self._size
 
+    @property
+    def logical_size(self) -> tuple[int, int]:
+        """(height, width) of the screen in the units of taps and elements, turned as the last screenshot is."""
+        return logical_size(self.size, self._override)
+
     def screenshot(self) -> np.ndarray:
         """The screen once it is stable: uint8 (height, width, 3), RGB. Also updates `activity` and `size`.
 
         Raises ScreenOffError and LockedError, and DeviceLostError if the connection is lost and not restored.
         """
         self._check_screen()
-        with Image.open(io.BytesIO(self._stable_capture())) as image:
+        end = time.monotonic() + self._limit
+        while True:
+            before, picture = self.activity, self._stable_capture()
+            self._check_screen()
+            # An app that opens meanwhile is judged by its own name, not by that of the app before.
+            if self.activity == before or time.monotonic() >= end:
+                break
+        with Image.open(io.BytesIO(picture)) as image:
             pixels = np.array(image.convert("RGB"))
         self._size = pixels.shape[:2]
         return pixels
 
     def elements(self) -> tuple[UiElement, ...] | None:
-        """The elements that `uiautomator dump` reports; None if it fails, for example on screens that keep changing.
+        """The elements that `uiautomator dump` reports; None if it fails or hangs, as on screens that keep changing.
 
         Takes one or two seconds.
         """
         dump = self.hierarchy()
-        return None if dump is None else read_elements(dump, self.size)
+        return None if dump is None else read_elements(dump, self.logical_size)
 
     def hierarchy(self) -> str | None:
-        """What `uiautomator dump` reports, as XML; None if it fails."""
+        """What `uiautomator dump` reports, as XML; None if it fails or hangs."""
         try:
-            return self._link.ask(*COMMANDS).decode(errors="replace")
+            return self._link.ask(*COMMANDS, may_hang=True).decode(errors="replace")
         except RefusedError:
             return None
 
@@ -188,7 +202,7 @@ class AdbPhone:
 
     def _pixel(self, point_yx: tuple[float, float]) -> tuple[int, int]:
         """The pixel (y, x) at a point (y, x) in screen fractions, limited to the screen."""
-        (y, x), (height, width) = point_yx, self.size
+        (y, x), (height, width) = point_yx, self.logical_size
         return min(int(y * height), height - 1), min(int(x * width), width - 1)
 
     def _type(self, text: str) -> None:
@@ -197,6 +211,12 @@ class AdbPhone:
             output = self._link.do(*commands)
             if self._types_any_text and b"Broadcast completed" not in output:
                 raise RefusedError(f"{self.serial} did not accept the text: {output.decode(errors='replace').strip()}")
+
+    def _read_override(self) -> Override | None:
+        try:
+            return read_override(self.ask(*SIZE_COMMAND))
+        except RefusedError:
+            return None
 
     def _select_keyboard(self) -> None:
         """Selects ADBKeyBoard as the keyboard if it is installed."""
