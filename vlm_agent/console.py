@@ -2,6 +2,8 @@
 
 import logging
 import os
+import signal
+import threading
 import time
 import warnings
 from collections.abc import Collection, Iterator, Sequence
@@ -48,6 +50,21 @@ def hide_loading_bars() -> None:
     disable_progress_bar()  # those of downloads, too
     if not were_disabled:
         enable_progress_bars()
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a closed connection, end the block like Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = (signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(each, signal.default_int_handler) for each in signals]
+    try:
+        yield
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)
 
 
 def _lacks(words: str, record: logging.LogRecord) -> bool:

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import signal
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -228,7 +229,31 @@ def test_with_confirm_every_action_needs_a_yes(run, tmp_path, capsys):
     taps = [Action.tap(0.5, 0.5), Action.press("home"), Action.press("back")]
     assert run(taps, "--confirm", typed="y\nyes\nno\n") == FAILED
     assert [step.outcome for step in read_trace(tmp_path / "trace").steps] == ["done", "done", "withheld"]
-    assert capsys.readouterr().out.count("Continue? [y/N]") == 3
+    assert capsys.readouterr().out.count("Continue? [y/N/q]") == 3
+
+
+def test_q_at_a_question_stops_the_run(run, tmp_path):
+    assert run([Action.tap(0.5, 0.5)], "--confirm", typed="q\n") == INTERRUPTED
+    assert [step.outcome for step in read_trace(tmp_path / "trace").steps] == ["withheld"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_as_ctrl_c_does_and_closes_the_phone(run, monkeypatch, number):
+    closed, plain = [], DEVICES["simulated"].parse
+
+    @contextmanager
+    def opened(which):
+        with plain(which).open() as phone:
+            try:
+                yield phone
+            finally:
+                closed.append(True)
+
+    kind = DeviceKind(("simulated",), lambda which: DeviceAddress(lambda: opened(which), has_task=True))
+    monkeypatch.setitem(DEVICES, "simulated", kind)
+    monkeypatch.setattr(ScriptedAgent, "act", lambda *_: os.kill(os.getpid(), number))
+    assert run([Action.tap(0.5, 0.5)]) == INTERRUPTED
+    assert closed == [True]
 
 
 def checkout_task():

@@ -34,6 +34,7 @@ command imports its dependencies when it runs, so that `--help` does not wait fo
 here, with `add(commands)`, and one line in `COMMANDS`.
 """
 
+import argparse
 import importlib
 import sys
 from collections.abc import Sequence
@@ -77,17 +78,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     `arguments` None means those of the process, which then runs only this command.
     """
-    options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
-    options.is_program = arguments is None
-    if rest and not options.parser.takes_keys:
-        options.parser.error(f"unexpected argument {rest[0]!r}")
-    options.rest = rest
     try:
-        options.check_options(options)
-        return options.run(options)
+        options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
+        options.is_program = arguments is None
+        if rest and not options.parser.takes_keys:
+            options.parser.error(f"unexpected argument {rest[0]!r}")
+        options.rest = rest
+        return _run(options)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def _run(options: argparse.Namespace) -> int:
+    try:
+        options.check_options(options)
+        status: int = options.run(options)
+        return status
     except (UserError, OSError) as error:
         print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
         return FAILED

@@ -18,7 +18,7 @@ from vlm_agent.cli.agent_options import (
 )
 from vlm_agent.cli.keys import Keys
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
-from vlm_agent.console import make_console, quiet_libraries
+from vlm_agent.console import make_console, quiet_libraries, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     console, folder = make_console(), _folder(options)
     settings = chosen_agent(options).in_output(folder)
     readers = chosen_readers(options, settings)
-    with options.device.open() as phone:
+    with stopped_by_signals(), options.device.open() as phone:
         _check_apps(phone, options.apps or ())
         device: Device = phone.device if readers is None else ReadElements(phone.device, ScreenReader.of(readers))
         goal = phone.task.goal if options.goal is None else options.goal
@@ -124,7 +124,7 @@ def run(options: argparse.Namespace) -> int:
 
         animate(read_trace(trace.folder), options.animation)
         _say(console, f"Drew {options.animation}")
-    if ending.reason == "stopped":
+    if ending.reason == "stopped" or keys.is_stopped:
         return INTERRUPTED
     return OK if ending.is_declared and reached is not False else FAILED
 

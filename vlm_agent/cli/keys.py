@@ -10,8 +10,11 @@ import tty
 class Keys:
     """Reads single keys from the terminal; a context manager.
 
-    If standard input is not a terminal, each question reads a line, and only a signal stops the agent.
+    If standard input is not a terminal, each question reads a line, and only a signal stops the agent. `is_stopped`:
+    whether q was the answer to a question.
     """
+
+    is_stopped = False
 
     def __enter__(self) -> "Keys":
         self._terminal = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
@@ -36,12 +39,16 @@ class Keys:
 
     def agrees(self, question: str) -> bool:
         """Asks the question and returns whether the answer is y. Keys typed before the question are discarded."""
-        print(f"     {question} [y/N] ", end="", flush=True)
+        print(f"     {question} [y/N/q] ", end="", flush=True)
         if self._terminal is None:
             answer = "" if sys.stdin is None else sys.stdin.readline()
             print()
-            return answer.strip().casefold() in ("y", "yes")
+            return self._means_yes(answer.strip())
         termios.tcflush(self._terminal, termios.TCIFLUSH)
         key = os.read(self._terminal, 1).decode(errors="replace")
         print(key if key.isprintable() else "")
-        return key in ("y", "Y")
+        return self._means_yes(key)
+
+    def _means_yes(self, answer: str) -> bool:
+        self.is_stopped |= answer.casefold() in ("q", "quit")
+        return answer.casefold() in ("y", "yes")

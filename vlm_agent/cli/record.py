@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, port, refuse
-from vlm_agent.console import make_console
+from vlm_agent.console import make_console, stopped_by_signals
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,9 +103,12 @@ def _of_device(options: argparse.Namespace, console: "Console") -> "tuple[str, O
         options.parser.error("--goal is missing; describe what you are going to show")
     which = options.device.partition(":")[2] or None
     say = partial(_say, console)
-    with recorder.start(
-        Watching(address, which, options.goal, options.elements == "read", options.port, say)
-    ) as recording:
+    with (
+        stopped_by_signals(),
+        recorder.start(
+            Watching(address, which, options.goal, options.elements == "read", options.port, say)
+        ) as recording,
+    ):
         say("\n".join(filter(None, (f"Goal: {recording.goal}", recording.opening))))
         wait_for_end(console, recording.tick)
         return recording.goal, recording.stop()

@@ -8,10 +8,7 @@ writing needs it as a header. The content security policy lets a page load nothi
 import hmac
 import re
 import secrets
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,19 +35,6 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-
-
-@contextmanager
-def stopped_by_signals() -> Iterator[None]:
-    """SIGTERM ends the block like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class LoopbackServer(ThreadingHTTPServer):

@@ -23,12 +23,13 @@ from jinja2 import Environment
 from rich.console import Console
 
 from vlm_agent.agents.loading import agent_settings
+from vlm_agent.console import stopped_by_signals
 from vlm_agent.datasets.sources.traces import OUTCOME_WORDS, is_trace, read_trace
 from vlm_agent.drawing.animation import animate
 from vlm_agent.drawing.contact_sheet import trace_sheet
 from vlm_agent.errors import UserError
 from vlm_agent.pages import page_environment
-from vlm_agent.pages.loopback import LoopbackHandler, LoopbackServer, Refusal, stopped_by_signals
+from vlm_agent.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
 from vlm_agent.viewing.asking import MOST_BYTES, Asking
 from vlm_agent.viewing.catalogue import MOST_ENTRIES, entries_in, trained_runs
 

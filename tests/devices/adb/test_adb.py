@@ -112,6 +112,17 @@ COMPONENTS = (
     "org.one.player/.Main",
     "org.two.player/.Main",
 )
+UNLIKE_THEIR_NAME = (
+    "com.samsung.android.dialer/.Main",
+    "com.samsung.android.messaging/.Main",
+    "com.google.android.apps.messaging/.Main",
+    "com.google.android.apps.docs/.Main",
+    "com.google.android.apps.docs.editors.docs/.Main",
+    "com.facebook.katana/.Main",
+    "com.facebook.orca/.Main",
+    "com.google.android.googlequicksearchbox/.Main",
+)
+"""Activities of apps whose package does not identify their name."""
 
 
 def test_the_list_of_launcher_activities_is_read_as_android_prints_it():
@@ -130,10 +141,17 @@ def test_the_list_of_launcher_activities_is_read_as_android_prints_it():
         ("YouTube", "com.google.android.youtube"),
         ("YouTube Music", "com.google.android.apps.youtube.music"),
         ("org.two.player", "org.two.player"),
+        ("Phone", "com.samsung.android.dialer"),
+        ("Messages", "com.google.android.apps.messaging"),
+        ("Google Docs", "com.google.android.apps.docs.editors.docs"),
+        ("Drive", "com.google.android.apps.docs"),
+        ("Facebook", "com.facebook.katana"),
+        ("Messenger", "com.facebook.orca"),
+        ("Google", "com.google.android.googlequicksearchbox"),
     ],
 )
 def test_an_app_is_found_by_its_name_or_package(name, package):
-    assert find_component(name, COMPONENTS).partition("/")[0] == package
+    assert find_component(name, (*COMPONENTS, *UNLIKE_THEIR_NAME)).partition("/")[0] == package
 
 
 def test_an_unknown_name_is_answered_with_the_nearest_apps():

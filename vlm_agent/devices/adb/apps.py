@@ -23,14 +23,27 @@ _PACKAGE = re.compile(r"^package:([A-Za-z][\w.]*)\s*$", re.MULTILINE | re.ASCII)
 _COMPONENT = re.compile(r"^\s*([A-Za-z][\w.]*/[\w.$]+)\s*$", re.MULTILINE | re.ASCII)
 
 _PACKAGES = {
-    "drive": "com.google.android.apps.docs",
-    "files": "com.google.android.documentsui",
-    "gmail": "com.google.android.gm",
-    "messages": "com.google.android.apps.messaging",
-    "phone": "com.google.android.dialer",
-    "playstore": "com.android.vending",
+    "amazon": ("com.amazon.mShop.android.shopping",),
+    "amazonshopping": ("com.amazon.mShop.android.shopping",),
+    "calculator": ("com.google.android.calculator", "com.sec.android.app.popupcalculator"),
+    "clock": ("com.google.android.deskclock", "com.sec.android.app.clockpackage"),
+    "docs": ("com.google.android.apps.docs.editors.docs",),
+    "drive": ("com.google.android.apps.docs",),
+    "facebook": ("com.facebook.katana",),
+    "files": ("com.google.android.documentsui", "com.google.android.apps.nbu.files"),
+    "gallery": ("com.sec.android.gallery3d",),
+    "gmail": ("com.google.android.gm",),
+    "google": ("com.google.android.googlequicksearchbox",),
+    "internet": ("com.sec.android.app.sbrowser",),
+    "messages": ("com.google.android.apps.messaging", "com.samsung.android.messaging"),
+    "messenger": ("com.facebook.orca",),
+    "myfiles": ("com.sec.android.app.myfiles",),
+    "news": ("com.google.android.apps.magazines",),
+    "phone": ("com.google.android.dialer", "com.samsung.android.dialer"),
+    "playstore": ("com.android.vending",),
+    "wallet": ("com.google.android.apps.walletnfcrel",),
 }
-"""Normalised name (`_plain`) → package, for Google's apps whose package does not contain their name."""
+"""Normalised name (`_plain`) → packages, the preferred one first, of apps that their package does not identify."""
 
 
 def start_command(component: str) -> Words:
@@ -72,9 +85,10 @@ def find_component(name: str, components: Iterable[str]) -> str:
             f"the phone lists no app that can be opened; check the output of adb shell {' '.join(LIST_COMMAND)}"
         )
     plain = _plain(name.removeprefix("Google ").removeprefix("google "))
+    known = next((package for package in _PACKAGES.get(plain, ()) if package in packages.values()), None)
     rules: tuple[Callable[[str], bool], ...] = (
         lambda package: package == name.strip(),
-        lambda package: package == _PACKAGES.get(plain),
+        lambda package: package == known,
         lambda package: plain == _plain(package.rpartition(".")[2]),
         lambda package: plain in map(_plain, package.split(".")),
         lambda package: _plain(package).endswith(plain),

@@ -77,7 +77,7 @@ class AdbLink:
                 break
             except CONNECTION_ERRORS as error:
                 if may_hang and isinstance(error, _TIMEOUTS):
-                    raise RefusedError(f"`{_short(line)}` had no output for {ANSWER_SECONDS:g} s") from error
+                    raise RefusedError(f"`{_short(line)}` gave no output for {ANSWER_SECONDS:g} s") from error
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
         return _output_of(line, answer)
