@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -286,13 +287,9 @@ def answer_episodes(
 def answer_step_by_step(
     agent: Agent, episodes: Sequence[Episode], workers: int = 1, stop: Callable[[], object] = bool
 ) -> list[list[Answer]]:
-    """Calls `act` for every step of every episode in `workers` threads: [episode][step].
-
-    Exceptions of `act` are raised; pending calls are then cancelled. `stop` is called first, so that calls under
-    way end early.
-    """
-    pool = ThreadPoolExecutor(workers)
-    try:
+    """Calls `act` for every step of every episode in `workers` threads: [episode][step]. `stop`: see
+    `stoppable_pool`."""
+    with stoppable_pool(workers, stop) as pool:
         pending = [
             [
                 pool.submit(
@@ -303,6 +300,15 @@ def answer_step_by_step(
             for episode in episodes
         ]
         return [[answer.result() for answer in answers] for answers in pending]
+
+
+@contextmanager
+def stoppable_pool(workers: int, stop: Callable[[], object]) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads for calls of an agent. An exception in the block cancels pending calls; `stop` is called first,
+    so that calls under way end early."""
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield pool
     except BaseException:
         stop()
         raise

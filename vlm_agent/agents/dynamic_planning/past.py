@@ -5,10 +5,9 @@ recorded screens, as in the published code of D-PoT; the steps of an episode are
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
-from vlm_agent.agents.agent import Answer, Turn, demonstrated
+from vlm_agent.agents.agent import Answer, Turn, demonstrated, stoppable_pool
 from vlm_agent.agents.llm.prompts import turn_in_words
 from vlm_agent.episodes import Action, Episode, recorded_screen
 from vlm_agent.texts.actions import action_in_words
@@ -21,10 +20,8 @@ AnswerStep = Callable[[Episode, int, Sequence[Turn]], Answer]
 def answer_recorded(
     answer: AnswerStep, episodes: Sequence[Episode], past: Past, workers: int, stop: Callable[[], object] = bool
 ) -> list[list[Answer]]:
-    """Answers as [episode][step], of `workers` threads. Exceptions of `answer` are raised; pending calls are then
-    cancelled, after `stop`, so that those under way end early."""
-    pool = ThreadPoolExecutor(workers)
-    try:
+    """Answers as [episode][step], of `workers` threads. `stop`: see `stoppable_pool`."""
+    with stoppable_pool(workers, stop) as pool:
         if past == "own":
             by_episode = [pool.submit(_with_own_past, answer, episode) for episode in episodes]
             return [pending.result() for pending in by_episode]
@@ -33,11 +30,6 @@ def answer_recorded(
             for episode in episodes
         ]
         return [[pending.result() for pending in of_episode] for of_episode in by_step]
-    except BaseException:
-        stop()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _with_own_past(answer: AnswerStep, episode: Episode) -> list[Answer]:

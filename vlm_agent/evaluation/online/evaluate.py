@@ -6,7 +6,7 @@ OUT/online.json        every score of every run, and every task
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
-from vlm_agent.agents.agent import StoppableAgent
+from vlm_agent.agents.agent import StoppableAgent, stoppable_pool
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
@@ -175,24 +175,17 @@ def _play_all(
     Other exceptions, and Ctrl-C, call `stop`, so that the tasks of other threads end early.
     """
     failed: list[NoAnswerError] = []
-    pool = ThreadPoolExecutor(workers)
-    try:
+    with stoppable_pool(workers, stop) as pool, Progress(console, len(attempts), "tasks").shown() as progress:
         pending = [
             pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader)
             for one in attempts
         ]
-        with Progress(console, len(attempts), "tasks").shown() as progress:
-            for attempt in as_completed(pending):
-                try:
-                    attempt.result()
-                except NoAnswerError as error:
-                    failed.append(error)
-                progress.advance(1, "acting")
-    except BaseException:
-        stop()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+        for attempt in as_completed(pending):
+            try:
+                attempt.result()
+            except NoAnswerError as error:
+                failed.append(error)
+            progress.advance(1, "acting")
     if failed:
         raise NoAnswerError(
             f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; run the same command "
