@@ -1,5 +1,6 @@
 """A job's folder is resumed by the same command only, and held by one process at a time."""
 
+import errno
 import json
 from dataclasses import replace
 
@@ -112,3 +113,11 @@ def test_only_the_process_that_holds_a_folder_removes_partial_files(job):
         assert not left.exists()
         left.touch()
     assert not left.exists()
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder_and_other_errors_stay(job):
+    refusal = rf"cannot write to {job.folder}: No space left .* again to resume"
+    with pytest.raises(DatasetError, match=refusal), job.locked():
+        raise OSError(errno.ENOSPC, "full")
+    with pytest.raises(FileNotFoundError), job.locked():
+        raise FileNotFoundError(errno.ENOENT, "missing")

@@ -4,8 +4,12 @@ The job's plan, a JSON file in the folder, holds everything that decides the out
 and the message names each difference, so that results of two settings are never mixed in one folder.
 """
 
+import errno
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +20,23 @@ from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import PARTIAL, file_lock, remove_partials
 
 Item = TypeVar("Item")
+Loaded = TypeVar("Loaded")
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+"""Errors of the file system that further writes would raise, too."""
+
+
+def ahead(
+    pool: ThreadPoolExecutor, load: Callable[[Item], Loaded], items: Iterable[Item], most: int
+) -> Iterator[Loaded]:
+    """`load` of each item, in order, while threads load the next ones; at most `most` wait besides the one in use."""
+    waiting: deque[Future[Loaded]] = deque()
+    for item in items:
+        waiting.append(pool.submit(load, item))
+        if len(waiting) >= most:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def differences(before: object, now: object, name: str = "") -> list[str]:
@@ -136,16 +157,24 @@ class Job:
         """Holds the folder for one process, or `shared` among the tasks of a job array.
 
         Without `shared`, files that a killed process left half written are removed before and after the block. Raises
-        DatasetError where another process holds the folder.
+        DatasetError where another process holds the folder, and in place of an OSError of `NO_ROOM` in the block.
         """
-        with file_lock(self.folder / self.lock, self.refusal, shared):
-            try:
-                if not shared:
-                    remove_partials(self.folder)
-                yield
-            finally:
-                if not shared:
-                    remove_partials(self.folder)
+        try:
+            with file_lock(self.folder / self.lock, self.refusal, shared):
+                try:
+                    if not shared:
+                        remove_partials(self.folder)
+                    yield
+                finally:
+                    if not shared:
+                        remove_partials(self.folder)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise DatasetError(
+                f"cannot write to {self.folder}: {os.strerror(error.errno)}; fix this, then run the same command again "
+                "to resume"
+            ) from None
 
     @property
     def refusal(self) -> str:

@@ -12,7 +12,7 @@ from helpers.made_episodes import made_episode
 from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
-from vlm_agent.datasets.convert.output_folder import lock_output
+from vlm_agent.datasets.convert.plan import job
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.errors import DatasetError
 
@@ -199,7 +199,7 @@ def test_stopped_between_finding_a_duplicate_and_reading_its_file_again(tmp_path
 
 def test_a_run_is_refused_while_another_holds_the_folder(source, tmp_path, capsys):
     output = tmp_path / "out"
-    with lock_output(output):
+    with job(output).locked():
         for more in ([], ["--shard-index", "0", "--shard-count", "2"]):
             assert main(_arguments(source, output, *more)) == FAILED
             printed = capsys.readouterr().err
@@ -213,7 +213,7 @@ def test_a_run_is_refused_while_another_holds_the_folder(source, tmp_path, capsy
 def test_a_finish_is_refused_while_a_part_is_going_on_and_another_part_is_not(source, tmp_path, capsys):
     output = tmp_path / "out"
     converted(source, output=output)
-    with lock_output(output, shared=True):
+    with job(output).locked(shared=True):
         assert main(["convert", "--finish", "--output", str(output)]) == FAILED
         assert "another process is writing a conversion to" in capsys.readouterr().err
         assert main(_arguments(source, output, "--shard-index", 0, "--shard-count", 2)) == OK

@@ -1,9 +1,8 @@
 """Fills a folder of annotated shards, alone or as a task of a job array."""
 
 import json
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -23,7 +22,7 @@ from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.jobs import ArrayTask, ahead
 
 
 @dataclass(frozen=True)
@@ -158,22 +157,12 @@ class _Run:
         """The episodes in order, while threads annotate the next ones."""
         with ThreadPoolExecutor(self._service.concurrency) as pool:
             try:
-                yield self._ahead(pool, episodes)
+                yield ahead(pool, self._row, episodes, 2 * self._service.concurrency)
             except BaseException:
                 self._calls.stop()
                 raise
             finally:
                 pool.shutdown(cancel_futures=True)
-
-    def _ahead(self, pool: ThreadPoolExecutor, episodes: Sequence[int]) -> Iterator[AnnotatedRow]:
-        """At most twice as many episodes as threads are in memory."""
-        waiting: deque[Future[AnnotatedRow]] = deque()
-        for index in episodes:
-            waiting.append(pool.submit(self._row, index))
-            if len(waiting) >= 2 * self._service.concurrency:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
 
     def _row(self, index: int) -> AnnotatedRow:
         row = self._dataset.row(index)

@@ -23,7 +23,6 @@ from vlm_agent.datasets.convert.finish import (
     read_duplicates,
     write_results,
 )
-from vlm_agent.datasets.convert.output_folder import lock_output
 from vlm_agent.datasets.convert.plan import Options, Plan, job, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import ConversionSummary
 from vlm_agent.datasets.convert.watch import Watch, check_fraction
@@ -79,7 +78,7 @@ def convert(
     plan = Plan(source, options, tuple(found))
     run = _Run(plan, output, console, workers, max_bad_fraction, update)
     job(output).check_folder()
-    with lock_output(output, shared=task is not None):
+    with job(output).locked(shared=task is not None):
         write_or_verify_plan(output, plan, update)
         _write_groups(output, groups)
         if update:
@@ -108,7 +107,7 @@ def finish(
     console = Console(stderr=True) if console is None else console
     plan = read_plan(output)
     run = _Run(plan, output, console, workers, max_bad_fraction)
-    with lock_output(output):
+    with job(output).locked():
         write_or_verify_plan(output, plan)
         summary = run.finish()
     summary.print(console)

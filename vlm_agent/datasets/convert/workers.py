@@ -21,13 +21,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from vlm_agent.datasets.convert.one_input import Conversion, Report
-from vlm_agent.datasets.convert.output_folder import NO_ROOM
 from vlm_agent.datasets.convert.plan import Options
 from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.convert.watch import TICK_SECONDS, Watch
 from vlm_agent.datasets.selection import Splits
 from vlm_agent.datasets.sources import Input, Source
 from vlm_agent.errors import DatasetError
+from vlm_agent.jobs import NO_ROOM
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """Reads the episodes of a shard ahead of the model: decoded, their pixels' digests computed, resized."""
 
 import os
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.jobs import ahead
 from vlm_agent.models.features.extractor import Preprocess
 from vlm_agent.models.features.store.pixels import pixel_digest
 
@@ -45,19 +45,6 @@ def loaded_episodes(
     """The episodes in order, while `workers` threads load the next ones."""
     with ThreadPoolExecutor(workers) as pool:
         try:
-            yield _ahead(pool, partial(load_episode, dataset, preprocess), episodes, 2 * workers)
+            yield ahead(pool, partial(load_episode, dataset, preprocess), episodes, 2 * workers)
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _ahead(
-    pool: ThreadPoolExecutor, load: Callable[[int], LoadedEpisode], episodes: Sequence[int], most: int
-) -> Generator[LoadedEpisode, None, None]:
-    """At most `most` episodes are in memory besides the one in use."""
-    waiting: deque[Future[LoadedEpisode]] = deque()
-    for index in episodes:
-        waiting.append(pool.submit(load, index))
-        if len(waiting) >= most:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

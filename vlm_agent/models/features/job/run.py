@@ -1,11 +1,8 @@
 """Fills a folder of features, alone or as a task of a job array."""
 
-import errno
-import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +24,6 @@ from vlm_agent.recipe.model import FeatureSettings
 
 _HEADER = 128
 """Bytes of the header of a .npy file."""
-
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 
 @dataclass(frozen=True)
@@ -65,7 +60,7 @@ def extract_features(
     extractor = load_extractor(settings, device, options.precision)
     _warn_of_crop(console, dataset, extractor)
     plan = plan_of(dataset, settings, extractor.digest, shape, options.precision, options.batch_size)
-    with _locked(output, shared=task is not None):
+    with job(output).locked(shared=task is not None):
         job(output).write_or_verify_plan(plan.content())
         run = _Run(dataset, extractor, output, console, options)
         mine = list(sizes) if task is None else list(task.items(list(sizes)))
@@ -90,7 +85,7 @@ def finish(output: Path, console: Console) -> None:
         raise DatasetError(
             f"{plan.shards} has changed since its features were extracted; extract them into another folder"
         )
-    with _locked(output):
+    with job(output).locked():
         _write_manifest(output, plan, dataset)
     _summarise(console, output)
 
@@ -175,19 +170,6 @@ def _check_room(output: Path, needed: int) -> None:
             f"{output} needs {needed:,} more bytes, and its disk has {free:,} free; choose another disk, or a smaller "
             "output: --form pooled, or convert fewer episodes (--mixture)"
         )
-
-
-@contextmanager
-def _locked(output: Path, shared: bool = False) -> Iterator[None]:
-    try:
-        with job(output).locked(shared):
-            yield
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
-            raise
-        raise DatasetError(
-            f"cannot write to {output}: {os.strerror(error.errno)}; fix this, then run the same command again to resume"
-        ) from None
 
 
 def _write_manifest(output: Path, plan: FeaturePlan, dataset: ShardDataset) -> None:
