@@ -100,7 +100,24 @@ def test_a_swipe_that_begins_on_a_purchase_button_is_detected():
     assert on(slide, action=Action.swipe((0.5, 0.5), (0.85, 0.5))) is None
 
 
-@pytest.mark.parametrize("text", ["Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Paynow", "Buynow", "Paymentmethod", "Choosepaymentmethod", "Placeyourorder", "Place yourorder"),
+        *("Confirmandpay", "Jetztkaufen", "PaywithGooglePay", "Buynow$5", "Subscribeto Daily", "Slidetopay"),
+    ],
+)
+def test_words_are_detected_without_the_spaces_that_a_text_reader_drops(text):
+    assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering", "Payload", "Paying", "Repaying"),
+        *("Rental", "Currentforecast", "Stopupdates", "Border it", "Subscribers", "Upgraded", "Già acquistato"),
+    ],
+)
 def test_parts_of_words_are_not_detected(text):
     assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is None
 

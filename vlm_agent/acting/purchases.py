@@ -7,11 +7,10 @@ other languages.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from vlm_agent.episodes import KINDS_WITH_TOUCH, WIDGET_KINDS, Action, ActionKind, UiElement, element_at
-from vlm_agent.texts.folding import fold
 from vlm_agent.texts.secrets import has_card
+from vlm_agent.texts.word_list import WordList
 
 ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
 """Parts of an activity's name. On such a screen every action could spend money."""
@@ -33,8 +32,13 @@ SCREENS = (
 )
 """Words in a text on the screen. On such a screen every action could spend money."""
 
+_FOLLOWED = ("buy", "donate", "order", "pay", "purchase", "rent", "reserve", "subscribe", "transfer", "upgrade")
+_FOLLOWERS = ("and", "by", "for", "here", "it", "later", "now", "the", "this", "to", "today", "using", "with", "your")
+
 BUTTONS = (
     # English
+    *(f"{button} {word}" for button in _FOLLOWED for word in _FOLLOWERS),  # found without their space, too
+    *("hold to pay", "slide to pay", "swipe to pay", "tap to buy", "tap to pay"),
     *("book now", "buy", "check out", "checkout", "donate", "order", "order now", "pay", "premium"),
     *("proceed to checkout", "purchase", "rent", "reserve", "send $", "send £", "send €", "send money"),
     *("start free trial", "subscribe", "subscription", "top up", "transfer", "upgrade"),
@@ -87,6 +91,8 @@ _UNNAMED_TYPES = frozenset({"TEXT", *(f"ICON_{kind.upper()}" for kind in WIDGET_
 """The types of elements that say nothing of what they do."""
 
 _WORDS = re.compile(r"[\w']+|[$£€]")
+_SCREEN_WORDS = WordList(SCREENS, UNSPACED_SCREENS, _WORDS)
+_BUTTON_WORDS = WordList(BUTTONS, UNSPACED_BUTTONS, _WORDS)
 
 
 def purchase_reason(
@@ -114,7 +120,7 @@ def purchase_reason(
 
 
 def _reason_by_goal(goal: str, why: str) -> str | None:
-    word = _word_in(goal, (*BUTTONS, *SCREENS), (*UNSPACED_BUTTONS, *UNSPACED_SCREENS))
+    word = _BUTTON_WORDS.find(goal) or _SCREEN_WORDS.find(goal)
     return None if word is None else f"the goal mentions {word!r}, and {why}"
 
 
@@ -132,26 +138,12 @@ def _reason_by_elements(action: Action, elements: Sequence[UiElement]) -> str | 
     # A swipe counts by where it begins: "Slide to pay". A page that is scrolled by such a button asks, too.
     touches = action.kind in KINDS_WITH_TOUCH
     for element in elements:
-        if _word_in(element.text, SCREENS, UNSPACED_SCREENS) is not None:
+        if _SCREEN_WORDS.find(element.text) is not None:
             return f"the screen shows {element.text[:80]!r}"
-        is_button = _word_in(element.text, BUTTONS, UNSPACED_BUTTONS) is not None
-        if touches and is_button and _is_near(element, action.touch_yx):
+        is_touched = touches and _is_near(element, action.touch_yx)
+        if is_touched and _BUTTON_WORDS.find(element.text) is not None:
             return f"the touched element is {element.text[:80]!r}"
     return None
-
-
-def _word_in(text: str, words: Sequence[str], parts: Sequence[str]) -> str | None:
-    """The first of `words` that `text` contains as whole words, in any spelling of `fold`, or else of `parts` that it
-    contains."""
-    spaced = _spaced(text)
-    found = next((word for word in words if _spaced(word) in spaced), None)
-    without_spaces = "".join(fold(text).split())
-    return found or next((part for part in parts if fold(part) in without_spaces), None)
-
-
-@lru_cache(maxsize=1024)
-def _spaced(text: str) -> str:
-    return " ".join(("", *_WORDS.findall(fold(text)), ""))
 
 
 def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:
