@@ -9,6 +9,7 @@ import pytest
 
 from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
 from vlm_agent.agents.llm.demonstrations.published import _parts, import_table, read_table
+from vlm_agent.texts.secrets import MASK
 
 PUBLISHED = Path(__file__).parents[4].parent / "shared/data/visiontasker/demonstration_database.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"{PUBLISHED} (GPL-3.0) is not here")
@@ -42,6 +43,14 @@ def test_a_second_import_adds_nothing(table, tmp_path):
     assert import_table(table, store) == (2, 2)
     assert import_table(table, store) == (2, 0)
     assert [one.goal for one in store.all()] == ["打开雷达图", "set an alarm"]
+
+
+def test_passwords_of_a_table_are_masked(tmp_path):
+    path, store = tmp_path / "table.csv", Demonstrations(tmp_path / "store")
+    typed = "在输入框:['密码'] 输入(“hunter2”)并回车 - type 'hunter3' into 'Password'"
+    path.write_text(f"app,task,traces\nBank,log in,{typed}\n")
+    assert [import_table(path, store) for _ in range(2)] == [(1, 1), (1, 0)]
+    assert store.all()[0].lines == (f"在“密码”输入“{MASK}”并回车", f"type '{MASK}' into 'Password'")
 
 
 @pytest.mark.parametrize(

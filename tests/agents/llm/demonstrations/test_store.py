@@ -108,6 +108,19 @@ def test_texts_become_one_line_and_card_numbers_are_masked(path):
     assert b"1111" not in path.read_bytes()
 
 
+def test_what_is_typed_into_a_field_for_a_secret_is_masked_wherever_the_demonstration_has_it(path):
+    lines = ["type 'anna' into 'User'", "type 'hunter2' into 'Password'", "tap 'hunter2'", "type '12' into 'PIN'"]
+    added = Demonstrations(path).add("log in with hunter2", "Bank", lines)
+    assert added.goal == f"log in with {MASK}"
+    assert added.lines == (
+        "type 'anna' into 'User'",
+        f"type '{MASK}' into 'Password'",
+        f"tap '{MASK}'",
+        f"type '{MASK}' into 'PIN'",
+    )
+    assert b"hunter2" not in path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("goal", "lines", "problem"),
     [

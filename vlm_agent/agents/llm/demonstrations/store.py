@@ -1,11 +1,13 @@
 """The file of demonstrations: SQLite with one table, marked by an application id and a schema version.
 
 A change is one transaction: a process that is killed leaves the file as before or as after it, whatever journal lies
-beside it. Removed texts are overwritten in the file. Card numbers are masked (`texts/secrets.py`).
+beside it. Removed texts are overwritten in the file. Card numbers, and texts typed into fields whose name is that of a
+secret, are masked (`texts/secrets.py`).
 """
 
 import hashlib
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +20,7 @@ import numpy as np
 
 from vlm_agent.agents.llm.references.nearest import Encoder
 from vlm_agent.errors import UserError
-from vlm_agent.texts.secrets import mask_cards
+from vlm_agent.texts.secrets import Secrets, mask_cards, names_secret
 
 VERSION = 1
 APPLICATION_ID = 0x564C4D44
@@ -26,6 +28,13 @@ APPLICATION_ID = 0x564C4D44
 
 LONGEST_GOAL, LONGEST_LINE, MOST_LINES = 1000, 500, 200
 """Of a demonstration, in characters and lines. It is meant for a prompt."""
+
+_QUOTE = "['\"\N{LEFT SINGLE QUOTATION MARK}-\N{DOUBLE LOW-9 QUOTATION MARK}]"
+_TYPED = (
+    re.compile(rf"type {_QUOTE}(?P<text>.*){_QUOTE} into (?P<field>.*)"),
+    re.compile(rf"在(?P<field>.*)输入{_QUOTE}(?P<text>.*){_QUOTE}(?:并回车)?"),
+)
+"""Lines that type a text into a field: those of `record`, and those of the published table (`published.py`)."""
 
 _WAIT_SECONDS = 10.0
 _DECIMALS = 5
@@ -276,7 +285,17 @@ def _checked(path: Path, goal: str, app: str, lines: Sequence[str]) -> tuple[str
         problem = f"an action has more than {LONGEST_LINE} characters"
     if problem is not None:
         raise DemonstrationsError(f"the demonstration is not added to {path}: {problem}")
-    return goal, app, tuple(rows)
+    secrets = _typed_secrets(rows)
+    return secrets.mask(goal), secrets.mask(app), tuple(map(secrets.mask, rows))
+
+
+def _typed_secrets(lines: Sequence[str]) -> Secrets:
+    """What the lines type into fields for secrets. `record` has masked it; people and tables may not have."""
+    secrets = Secrets()
+    for found in (pattern.fullmatch(line) for line in lines for pattern in _TYPED):
+        if found is not None and names_secret(found["field"]):
+            secrets.add(found["text"], continues=False)
+    return secrets
 
 
 def _one_line(text: str) -> str:
