@@ -217,3 +217,12 @@ def test_actions_that_are_no_list_of_texts_are_a_damaged_store(path, lines):
         connection.execute("UPDATE demonstrations SET lines = ?", (lines,))
     with pytest.raises(DemonstrationsError, match=r"is a damaged store of demonstrations \(demonstration 1: "):
         Demonstrations(path).all()
+
+
+@pytest.mark.parametrize("recorded", [float("inf"), 1e300, 2**63 - 1, -1, "today"])
+def test_a_time_that_is_no_date_is_a_damaged_store(path, recorded):
+    Demonstrations(path).add(*WIFI)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE demonstrations SET recorded = ?", (recorded,))
+    with pytest.raises(DemonstrationsError, match=r"^\S+ is a damaged store of demonstrations \(demonstration 1: .*$"):
+        Demonstrations(path).all()
