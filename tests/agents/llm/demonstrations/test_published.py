@@ -54,6 +54,23 @@ def test_passwords_of_a_table_are_masked(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("Clock,\u200b,tap", "the goal is empty"),
+        ("Clock,set,\u200b", "it has no action"),
+        (f"Clock,set,{' - '.join(['tap'] * 201)}", "it has 201 actions, and at most 200 are stored"),
+        (f"Clock,set,{'t' * 501}", "an action has more than 500 characters"),
+        (f"Clock,{'g' * 1001},tap", "its goal or app has more than 1000 characters"),
+    ],
+)
+def test_a_row_that_is_not_stored_is_an_error_with_the_table_and_the_row(tmp_path, row, problem):
+    path = tmp_path / "table.csv"
+    path.write_text(f"app,task,traces\nClock,set an alarm,tap\n{row}\n")
+    with pytest.raises(DemonstrationsError, match=rf"table\.csv, row 3: {problem}; correct the row or remove it$"):
+        import_table(path, Demonstrations(tmp_path / "store"))
+
+
+@pytest.mark.parametrize(
     ("content", "problem"),
     [
         (b"app,task\nClock,set\n", r"has no column traces; .* app, task, traces"),

@@ -89,11 +89,14 @@ class Demonstrations:
 
     def add_all(self, demonstrations: Sequence[tuple[str, str, Sequence[str]]]) -> list[Demonstration]:
         """Adds (goal, app, lines) of each as `add` does: all of them, or after an error none."""
-        checked = [_checked(self.path, *one) for one in demonstrations]
-        if not checked:
+        try:
+            accepted = [checked(*one) for one in demonstrations]
+        except ValueError as error:
+            raise DemonstrationsError(f"the demonstration is not added to {self.path}: {error}") from None
+        if not accepted:
             return []
         with self._writing() as connection:
-            return [self._insert(connection, *one) for one in checked]
+            return [self._insert(connection, *one) for one in accepted]
 
     def _insert(self, connection: sqlite3.Connection, goal: str, app: str, lines: tuple[str, ...]) -> Demonstration:
         same = connection.execute(_SAME, (goal, app, _json(lines))).fetchone()
@@ -273,23 +276,20 @@ def _json(lines: Sequence[str]) -> str:
     return json.dumps(list(lines), ensure_ascii=False)
 
 
-def _checked(path: Path, goal: str, app: str, lines: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
-    """Each text as one line of printable characters."""
+def checked(goal: str, app: str, lines: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
+    """Each text as one line of printable characters, without secrets. Raises ValueError for what is not stored."""
     goal, app = _one_line(goal), _one_line(app)
     rows = [row for row in map(_one_line, lines) if row]
-    problem = None
     if not goal:
-        problem = "the goal is empty"
-    elif not rows:
-        problem = "it has no action"
-    elif len(rows) > MOST_LINES:
-        problem = f"it has {len(rows)} actions, and at most {MOST_LINES} are stored"
-    elif max(len(goal), len(app)) > LONGEST_GOAL:
-        problem = f"its goal or app has more than {LONGEST_GOAL} characters"
-    elif any(len(row) > LONGEST_LINE for row in rows):
-        problem = f"an action has more than {LONGEST_LINE} characters"
-    if problem is not None:
-        raise DemonstrationsError(f"the demonstration is not added to {path}: {problem}")
+        raise ValueError("the goal is empty")
+    if not rows:
+        raise ValueError("it has no action")
+    if len(rows) > MOST_LINES:
+        raise ValueError(f"it has {len(rows)} actions, and at most {MOST_LINES} are stored")
+    if max(len(goal), len(app)) > LONGEST_GOAL:
+        raise ValueError(f"its goal or app has more than {LONGEST_GOAL} characters")
+    if any(len(row) > LONGEST_LINE for row in rows):
+        raise ValueError(f"an action has more than {LONGEST_LINE} characters")
     secrets = _typed_secrets(rows)
     return secrets.mask(goal), secrets.mask(app), tuple(map(secrets.mask, rows))
 
