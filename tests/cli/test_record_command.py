@@ -1,6 +1,7 @@
 """`vlm-agent record`: a simulated phone until Enter or Ctrl-C, a trace, and errors."""
 
 import io
+import json
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
-from vlm_agent.datasets.sources.traces import Heading
+from vlm_agent.datasets.sources.traces import STEPS, Heading
 from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action, UiElement, Widget
@@ -122,6 +123,20 @@ def test_a_trace_becomes_a_demonstration(trace, tmp_path, capsys):
     assert one.lines[-1].startswith("tap ")
     assert record("--trace", trace, "--goal", "another", "--output", store) == OK
     assert [one.goal for one in Demonstrations(store).all()][1] == "another"
+
+
+def test_how_a_trace_ended_is_shown(trace, tmp_path, capsys):
+    steps, output = trace / STEPS, ["--output", tmp_path / "shown.sqlite"]
+    *lines, end = steps.read_text().splitlines(keepends=True)
+    stopped = json.dumps({**json.loads(end), "end": "stopped", "message": "by Ctrl-C"}) + "\n"
+    for last, expected in (
+        (end, "Ended: complete"),
+        (stopped, "Ended: stopped, by Ctrl-C"),
+        ("", "the run was killed"),
+    ):
+        steps.write_text("".join([*lines, last]))
+        assert record("--trace", trace, *output) == OK
+        assert expected in capsys.readouterr().out
 
 
 @pytest.mark.ocr
