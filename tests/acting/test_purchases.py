@@ -100,7 +100,24 @@ def test_a_swipe_that_begins_on_a_purchase_button_is_detected():
     assert on(slide, action=Action.swipe((0.5, 0.5), (0.85, 0.5))) is None
 
 
-@pytest.mark.parametrize("text", ["Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Paynow", "Buynow", "Paymentmethod", "Choosepaymentmethod", "Placeyourorder", "Place yourorder"),
+        *("Confirmandpay", "Jetztkaufen", "PaywithGooglePay", "Buynow$5", "Subscribeto Daily", "Slidetopay"),
+    ],
+)
+def test_words_are_detected_without_the_spaces_that_a_text_reader_drops(text):
+    assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("Buyer's guide", "Orderly", "Paying guests of 1920", "Postcard numbering", "Payload", "Paying", "Repaying"),
+        *("Rental", "Currentforecast", "Stopupdates", "Border it", "Subscribers", "Upgraded", "Già acquistato"),
+    ],
+)
 def test_parts_of_words_are_not_detected(text):
     assert on(UiElement((0.4, 0.4, 0.2, 0.2), text)) is None
 
@@ -130,6 +147,36 @@ def test_without_elements_a_goal_that_mentions_buying_is_detected(elements):
     assert "'buy'" in purchase_reason(tap, "Buy a kettle", "org.shop/.Home", elements)
     assert purchase_reason(tap, "Find a kettle", "org.shop/.Home", elements) is None
     assert purchase_reason(tap, "Buy a kettle", "org.shop/.Home", (PLAIN,)) is None
+
+
+UNNAMED = UiElement((0.4, 0.1, 0.2, 0.8), "", "ICON_BUTTON")
+
+
+@pytest.mark.parametrize(
+    "action", [Action.tap(0.5, 0.5), Action.long_press(0.5, 0.5), Action.swipe((0.5, 0.2), (0.5, 0.8))]
+)
+def test_a_touch_of_an_unnamed_element_is_detected_by_the_goal(action):
+    """A button in a script that the text reader does not know has no text."""
+    assert "'купить'" in on(PLAIN, UNNAMED, action=action, goal="купить стул")
+    assert on(PLAIN, UNNAMED, action=action, goal="найти стул") is None
+
+
+@pytest.mark.parametrize("named", [UiElement(UNNAMED.box, "Chairs"), UiElement(UNNAMED.box, "", "ICON_SEARCH")])
+def test_a_touch_of_a_named_element_is_not_detected_by_the_goal(named):
+    assert on(named, goal="buy a chair") is None
+    label = UiElement((0.48, 0.4, 0.04, 0.2), "Chairs")
+    assert on(UNNAMED, label, goal="buy a chair") is None
+
+
+def test_scrolling_over_an_unnamed_element_is_not_detected_by_the_goal():
+    for swipe in (Action.swipe((0.5, 0.5), (0.1, 0.5)), Action.swipe((0.5, 0.5), (0.9, 0.5))):
+        assert on(PLAIN, UNNAMED, action=swipe, goal="buy a chair") is None
+
+
+def test_a_touch_outside_of_all_elements_is_detected_by_the_goal_if_they_were_read_from_pixels():
+    touch = Action.tap(0.9, 0.9), "buy a chair", "org.shop/.Home", (PLAIN,)
+    assert "'buy'" in purchase_reason(*touch, are_read=True)
+    assert purchase_reason(*touch) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers.understood import understood
 
-from vlm_agent.acting.guard import PURCHASE, Guard
+from vlm_agent.acting.guard import PURCHASE, Guard, Proposal
 from vlm_agent.acting.long_screens import long_screen
 from vlm_agent.acting.loop import act
 from vlm_agent.acting.read_elements import ReadElements
@@ -86,6 +86,20 @@ def test_the_guard_has_words_that_were_read_with_a_low_confidence_and_the_agent_
     assert [(element.text, element.box) for element in unclear] == [("Pay now", OneButton().detect(None)[0].box)]
     ending, _ = run(tmp_path, ReadElements(shop, reader), [Action.tap(0.5, 0.8), Action.complete()])
     assert (ending.reason, shop.taps) == (PURCHASE, [])
+
+
+class Unknown:
+    """Reads no text on the button, whose script it does not know."""
+
+    def read(self, pixels):
+        return (Text((0.1, 0.1, 0.05, 0.1), "Blue chair", 0.99),)
+
+
+def test_reading_the_pixels_does_not_hide_a_button_whose_script_cannot_be_read():
+    device = ReadElements(SilentShop(), ScreenReader(LoadedReaders(Confident(Unknown(), 0.95), OneButton())))
+    tap = Action.tap(0.52, 0.5)
+    for elements in (None, device.elements()):
+        assert Guard().refusal(Proposal(0, "купить стул", device.activity, elements, tap))[0] == PURCHASE
 
 
 def test_after_an_action_no_elements_of_the_screen_before_it_are_used(shop):

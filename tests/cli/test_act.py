@@ -13,7 +13,9 @@ import pytest
 from helpers.browser_phone import needs_browser, tap
 from helpers.prepared_agent import Prepared
 from helpers.replay import replay
+from helpers.understood import understood
 
+from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
 from vlm_agent.cli.keys import Keys
@@ -26,6 +28,7 @@ from vlm_agent.devices.browser.world import make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
+from vlm_agent.screens.seen import Part
 
 TASK = "general/test/7"
 SHOP = 0
@@ -119,6 +122,14 @@ def test_a_goal_of_the_users_own_is_not_judged_by_the_task(run, capsys):
 def test_without_a_task_the_goal_is_that_of_the_option(run, tmp_path):
     assert run([Action.complete()], "--goal", "open the mail", device="simulated") == OK
     assert read_trace(tmp_path / "trace").heading.goal == "open the mail"
+
+
+def test_with_elements_read_from_pixels_a_goal_to_buy_counts_where_no_text_was_read(run, monkeypatch, capsys):
+    shown = understood(Part(0, "text", (0.1, 0.1, 0.05, 0.3), "Blue chair"))
+    monkeypatch.setattr(reader, "understand", lambda pixels, readers: shown)
+    actions = [Action.tap(0.9, 0.9), Action.complete()]
+    assert run(actions, "--goal", "buy a chair", "--elements", "read") == FAILED
+    assert "could spend money: the goal mentions 'buy'" in capsys.readouterr().out
 
 
 def test_with_long_screens_the_agent_sees_the_page_whole(run, tmp_path):

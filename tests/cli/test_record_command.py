@@ -1,6 +1,7 @@
 """`vlm-agent record`: a simulated phone until Enter or Ctrl-C, a trace, and errors."""
 
 import io
+import json
 import signal
 import socket
 import subprocess
@@ -12,13 +13,16 @@ from vlm_agent.acting.demonstrating.observed import Observed, ObservedAction, Ob
 from vlm_agent.acting.guard import Guard
 from vlm_agent.acting.loop import act
 from vlm_agent.agents.llm.demonstrations import Demonstrations
+from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
-from vlm_agent.datasets.sources.traces import Heading
+from vlm_agent.datasets.sources.traces import STEPS, Heading
 from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
-from vlm_agent.episodes import Action, UiElement
+from vlm_agent.episodes import Action, UiElement, Widget
+from vlm_agent.screens.seen import Text
+from vlm_agent.screens.understand import LoadedReaders, understand
 from vlm_agent.texts.secrets import MASK
 
 
@@ -121,6 +125,20 @@ def test_a_trace_becomes_a_demonstration(trace, tmp_path, capsys):
     assert [one.goal for one in Demonstrations(store).all()][1] == "another"
 
 
+def test_how_a_trace_ended_is_shown(trace, tmp_path, capsys):
+    steps, output = trace / STEPS, ["--output", tmp_path / "shown.sqlite"]
+    *lines, end = steps.read_text().splitlines(keepends=True)
+    stopped = json.dumps({**json.loads(end), "end": "stopped", "message": "by Ctrl-C"}) + "\n"
+    for last, expected in (
+        (end, "Ended: complete"),
+        (stopped, "Ended: stopped, by Ctrl-C"),
+        ("", "the run was killed"),
+    ):
+        steps.write_text("".join([*lines, last]))
+        assert record("--trace", trace, *output) == OK
+        assert expected in capsys.readouterr().out
+
+
 @pytest.mark.ocr
 @pytest.mark.slow
 def test_the_elements_of_a_trace_may_be_read_from_its_pixels(tmp_path, capsys):
@@ -131,6 +149,30 @@ def test_the_elements_of_a_trace_may_be_read_from_its_pixels(tmp_path, capsys):
         act(ScriptedAgent([Action.tap(*name.centre_yx), Action.complete()]), phone, "a goal", writer, Guard())
     assert record("--trace", folder, "--elements", "read", "--output", store) == OK
     assert Demonstrations(store).get(1).lines == (f"tap '{name.text}'",)
+
+
+class TwoSwitches:
+    """Two rows with the same label, and a switch at the other end of each."""
+
+    ROWS = (0.3, 0.5)
+
+    def read(self, pixels):
+        return tuple(Text((row, 0.08, 0.03, 0.2), "Location") for row in self.ROWS)
+
+    def detect(self, pixels):
+        return tuple(Widget("switch", (row - 0.01, 0.8, 0.05, 0.12), True) for row in self.ROWS)
+
+
+def test_with_read_elements_a_touch_of_the_label_of_a_switch_has_its_name(tmp_path, monkeypatch, capsys):
+    reader._reader.cache_clear()
+    readers = LoadedReaders(TwoSwitches(), TwoSwitches())
+    monkeypatch.setattr(reader, "understand", lambda pixels, _: understand(pixels, readers))
+    store, folder = tmp_path / "shown.sqlite", tmp_path / "trace"
+    touches = [Action.tap(0.515, x) for x in (0.15, 0.85)]
+    with TraceWriter(folder, Heading("1", "a goal", "agent", "phone")) as writer:
+        act(ScriptedAgent([*touches, Action.complete()]), SimulatedPhone(7), "a goal", writer, Guard())
+    assert record("--trace", folder, "--elements", "read", "--output", store) == OK
+    assert Demonstrations(store).get(1).lines == ("tap 'Location' (2 of 2)", "tap 'Location' (2 of 2)")
 
 
 def test_nothing_recorded_stores_nothing(tmp_path, monkeypatch, capsys):

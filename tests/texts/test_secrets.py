@@ -85,7 +85,24 @@ def test_names_of_fields_for_secrets_in_any_spelling_of_unicode(name):
     assert names_secret(name)
 
 
-@pytest.mark.parametrize("name", ["", "Email", "Spinach", "Pinboard", "Passwordless", "Search", "•", "Opinion", "商品"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Enterpassword", "Enteryour password", "Enteryourpassword", "Confirmnewpassword", "EnterPIN", "Cardnumber"),
+        *("Entercardnumber", "Securitycode", "Passworteingeben", "Motdepasse", "카드 번호"),
+    ],
+)
+def test_names_of_fields_for_secrets_without_the_spaces_that_a_text_reader_drops(name):
+    assert names_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "Email", "Spinach", "Pinboard", "Passwordless", "Search", "•", "Opinion", "商品"),
+        *("Postcard numbering", "Entername", "Newpost", "Pinto"),
+    ],
+)
 def test_names_of_other_fields(name):
     assert not names_secret(name)
 

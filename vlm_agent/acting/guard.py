@@ -36,7 +36,7 @@ class Guard:
     `ask`: asks a person a question and returns whether the answer is yes. Without it, every action that needs
     confirmation is refused. `confirm_all`: every action except a status action needs confirmation. `allow_purchases`:
     actions that could spend money need no confirmation. `launcher`: the package of the phone's home screen; None if it
-    is not known.
+    is not known. `reads_pixels`: elements are read from pixels, so that texts in some scripts are missing.
     """
 
     ask: Callable[[str], bool] | None = None
@@ -44,6 +44,7 @@ class Guard:
     apps: Sequence[str] | None = None
     allow_purchases: bool = False
     launcher: str | None = None
+    reads_pixels: bool = False
 
     def refusal(self, proposal: Proposal) -> tuple[str, str] | None:
         """(reason, message) if the action is refused, else None."""
@@ -54,7 +55,9 @@ class Guard:
             return OUTSIDE, f"{activity} is not one of the permitted apps: {', '.join(self.apps)}"
         purchase = None
         if not self.allow_purchases:
-            purchase = purchase_reason(proposal.action, proposal.goal, proposal.activity, proposal.elements)
+            purchase = purchase_reason(
+                proposal.action, proposal.goal, proposal.activity, proposal.elements, self.reads_pixels
+            )
         if purchase is not None:
             if self._confirms(f"This could spend money: {purchase}. Continue?"):
                 return None

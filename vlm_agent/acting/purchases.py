@@ -1,16 +1,16 @@
 """Detects actions that could spend money, by the words on the screen.
 
-This filter gives no guarantee. It reads the activity, the texts on the screen and the typed text. It misses buttons
-without text, prices alone, words that are not in the lists below, and other languages.
+This filter gives no guarantee. It reads the activity, the texts on the screen and the typed text, and the goal where no
+text is known. It misses buttons without text for other goals, prices alone, words that are not in the lists below, and
+other languages.
 """
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
-from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement
-from vlm_agent.texts.folding import fold
+from vlm_agent.episodes import KINDS_WITH_TOUCH, WIDGET_KINDS, Action, ActionKind, UiElement, element_at
 from vlm_agent.texts.secrets import has_card
+from vlm_agent.texts.word_list import WordList
 
 ACTIVITIES = ("billing", "buyflow", "checkout", "payment", "paypal", "purchase", "wallet")
 """Parts of an activity's name. On such a screen every action could spend money."""
@@ -32,8 +32,13 @@ SCREENS = (
 )
 """Words in a text on the screen. On such a screen every action could spend money."""
 
+_FOLLOWED = ("buy", "donate", "order", "pay", "purchase", "rent", "reserve", "subscribe", "transfer", "upgrade")
+_FOLLOWERS = ("and", "by", "for", "here", "it", "later", "now", "the", "this", "to", "today", "using", "with", "your")
+
 BUTTONS = (
     # English
+    *(f"{button} {word}" for button in _FOLLOWED for word in _FOLLOWERS),  # found without their space, too
+    *("hold to pay", "slide to pay", "swipe to pay", "tap to buy", "tap to pay"),
     *("book now", "buy", "check out", "checkout", "donate", "order", "order now", "pay", "premium"),
     *("proceed to checkout", "purchase", "rent", "reserve", "send $", "send £", "send €", "send money"),
     *("start free trial", "subscribe", "subscription", "top up", "transfer", "upgrade"),
@@ -47,7 +52,7 @@ BUTTONS = (
     *("заказать", "купить", "оплатить"),  # Russian
     *("satın al", "öde"),  # Turkish
 )
-"""Words in the text of a touched element, or in the goal if the phone reports no elements."""
+"""Words in the text of a touched element, or in the goal if no text is known of what is touched."""
 
 UNSPACED_SCREENS = (
     *("付款方式", "支付方式", "确认支付", "确认付款", "确认订单"),  # Chinese
@@ -82,14 +87,23 @@ _HARMLESS = (
 )
 """Action kinds that do not touch or fill in anything on the screen."""
 
+_UNNAMED_TYPES = frozenset({"TEXT", *(f"ICON_{kind.upper()}" for kind in WIDGET_KINDS)})
+"""The types of elements that say nothing of what they do."""
+
 _WORDS = re.compile(r"[\w']+|[$£€]")
+_SCREEN_WORDS = WordList(SCREENS, UNSPACED_SCREENS, _WORDS)
+_BUTTON_WORDS = WordList(BUTTONS, UNSPACED_BUTTONS, _WORDS)
 
 
-def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence[UiElement] | None) -> str | None:
+def purchase_reason(
+    action: Action, goal: str, activity: str, elements: Sequence[UiElement] | None, are_read: bool = False
+) -> str | None:
     """Why the action could spend money; None if nothing indicates it.
 
     `elements` is None or empty if the phone reports none. Then every action could spend money if the goal contains a
-    word of `BUTTONS` or `SCREENS`.
+    word of `BUTTONS` or `SCREENS`; otherwise such a goal counts for touches of an element without a name. `are_read`:
+    the elements were read from pixels, where scripts that the reader does not know leave no element; such a goal then
+    counts for every touch outside of all elements, too.
     """
     if action.kind in _HARMLESS:
         return None
@@ -98,39 +112,38 @@ def purchase_reason(action: Action, goal: str, activity: str, elements: Sequence
     if has_card(action.text):
         return "the typed text looks like a card number"
     if not elements:
-        word = _word_in(goal, (*BUTTONS, *SCREENS), (*UNSPACED_BUTTONS, *UNSPACED_SCREENS))
-        return (
-            None
-            if word is None
-            else f"the goal mentions {word!r}, and the phone does not report the texts on its screen"
-        )
-    return _reason_by_elements(action, elements)
+        return _reason_by_goal(goal, "the phone does not report the texts on its screen")
+    reason = _reason_by_elements(action, elements)
+    if reason is None and _touches_unnamed(action, elements, are_read):
+        reason = _reason_by_goal(goal, "what the action touches has no text that could be read")
+    return reason
+
+
+def _reason_by_goal(goal: str, why: str) -> str | None:
+    word = _BUTTON_WORDS.find(goal) or _SCREEN_WORDS.find(goal)
+    return None if word is None else f"the goal mentions {word!r}, and {why}"
+
+
+def _touches_unnamed(action: Action, elements: Sequence[UiElement], are_read: bool) -> bool:
+    # A swipe up or down scrolls: it may begin anywhere. One sideways may be a slider.
+    if action.kind not in KINDS_WITH_TOUCH or (action.is_swipe and action.direction in ("up", "down")):
+        return False
+    touched = element_at(elements, action.touch_yx)
+    if touched is None:
+        return are_read
+    return not touched.text.strip() and touched.type in _UNNAMED_TYPES
 
 
 def _reason_by_elements(action: Action, elements: Sequence[UiElement]) -> str | None:
     # A swipe counts by where it begins: "Slide to pay". A page that is scrolled by such a button asks, too.
     touches = action.kind in KINDS_WITH_TOUCH
     for element in elements:
-        if _word_in(element.text, SCREENS, UNSPACED_SCREENS) is not None:
+        if _SCREEN_WORDS.find(element.text) is not None:
             return f"the screen shows {element.text[:80]!r}"
-        is_button = _word_in(element.text, BUTTONS, UNSPACED_BUTTONS) is not None
-        if touches and is_button and _is_near(element, action.touch_yx):
+        is_touched = touches and _is_near(element, action.touch_yx)
+        if is_touched and _BUTTON_WORDS.find(element.text) is not None:
             return f"the touched element is {element.text[:80]!r}"
     return None
-
-
-def _word_in(text: str, words: Sequence[str], parts: Sequence[str]) -> str | None:
-    """The first of `words` that `text` contains as whole words, in any spelling of `fold`, or else of `parts` that it
-    contains."""
-    spaced = _spaced(text)
-    found = next((word for word in words if _spaced(word) in spaced), None)
-    without_spaces = "".join(fold(text).split())
-    return found or next((part for part in parts if fold(part) in without_spaces), None)
-
-
-@lru_cache(maxsize=1024)
-def _spaced(text: str) -> str:
-    return " ".join(("", *_WORDS.findall(fold(text)), ""))
 
 
 def _is_near(element: UiElement, point_yx: tuple[float, float]) -> bool:

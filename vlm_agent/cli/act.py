@@ -103,7 +103,14 @@ def run(options: argparse.Namespace) -> int:
         with TraceWriter(folder, heading) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
             _warn(console, device, options)
-            guard = Guard(keys.agrees, options.confirm, options.apps, options.allow_purchases, phone.launcher)
+            guard = Guard(
+                keys.agrees,
+                options.confirm,
+                options.apps,
+                options.allow_purchases,
+                phone.launcher,
+                reads_pixels=readers is not None,
+            )
 
             if options.long_screens:
                 device = long_screen(device, goal, trace, guard, partial(_say, console))

@@ -27,7 +27,7 @@ def inspect_trace(options: argparse.Namespace) -> int:
         table.add_row(str(step.number + 1), activity, answer, outcome, seconds)
     console.print(table)
     console.print(outcomes_in_words(trace), highlight=False)
-    console.print(_end(trace.end), markup=False, highlight=False, soft_wrap=True)
+    console.print(trace.ending, markup=False, highlight=False, soft_wrap=True)
     if options.output is not None:
         save_sheet(trace_sheet(trace), options.output)
         console.print(f"Drew {options.output}", markup=False, highlight=False, soft_wrap=True)
@@ -35,10 +35,3 @@ def inspect_trace(options: argparse.Namespace) -> int:
         animate(trace, options.animate)
         console.print(f"Drew {options.animate}", markup=False, highlight=False, soft_wrap=True)
     return OK
-
-
-def _end(end: dict | None) -> str:
-    if end is None:
-        return "No end is recorded: the run was killed."
-    message = repr(end.get("message", ""))[1:-1]
-    return f"Ended: {end['end']}" + (f", {message}" if message else "")

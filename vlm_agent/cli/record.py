@@ -58,13 +58,14 @@ def run(options: argparse.Namespace) -> int:
 
     console, store = make_console(), Demonstrations(options.output)
     store.all()  # a file that is not a store is reported before anything is shown
-    goal, observed = _of_trace(options) if options.device is None else _of_device(options, console)
+    goal, observed = _of_trace(options, console) if options.device is None else _of_device(options, console)
     if options.elements == "read":
         from vlm_agent.agents.read_screens.reader import ScreenReader
         from vlm_agent.screens.understand import Readers
 
         _say(console, "Reading the screens …")
-        observed = with_read_elements(observed, ScreenReader.of(Readers()).elements)
+        reader = ScreenReader.of(Readers())
+        observed = with_read_elements(observed, reader.elements, reader.label_elements)
     found = lines_of(observed)
     goal, app = found.secrets.mask(goal), found.secrets.mask(options.app)
     _say(console, _summary(goal, observed, found))
@@ -87,10 +88,11 @@ def _check(options: argparse.Namespace) -> None:
         refuse(options, ["port"], "is for a simulated phone")
 
 
-def _of_trace(options: argparse.Namespace) -> "tuple[str, Observed]":
+def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Observed]":
     from vlm_agent.acting.demonstrating.traced import of_trace
 
     trace, observed = of_trace(options.trace, options.elements == "read")
+    _say(console, f"The trace does not state whether its goal was reached. {_printable(trace.ending)}")
     return trace.heading.goal if options.goal is None else options.goal, observed
 
 

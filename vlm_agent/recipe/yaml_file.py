@@ -27,7 +27,12 @@ _Loader.add_implicit_resolver(
 
 def read_value(text: str) -> Any:
     """The value that a YAML text holds. Raises yaml.YAMLError."""
-    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    except (ValueError, LookupError) as problem:  # a date such as 2026-13-01
+        raise yaml.YAMLError(str(problem)) from None
 
 
 def read_mapping(path: Path, error: type[UserError]) -> dict[str, Any]:
@@ -37,10 +42,17 @@ def read_mapping(path: Path, error: type[UserError]) -> dict[str, Any]:
     except OSError as problem:
         raise error(f"{path} cannot be read: {problem.strerror}") from None
     except (UnicodeDecodeError, yaml.YAMLError) as problem:
-        raise error(f"{path} is not valid YAML: {problem}") from None
+        raise error(f"{path} is not valid YAML: {_in_one_line(problem)}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise error(f"{path} must hold keys and values at its top level")
     return content
+
+
+def _in_one_line(problem: Exception) -> str:
+    """PyYAML's messages have several lines, with a part of the file."""
+    if isinstance(problem, yaml.MarkedYAMLError) and problem.problem and problem.problem_mark:
+        return f"line {problem.problem_mark.line + 1}, column {problem.problem_mark.column + 1}: {problem.problem}"
+    return " ".join(str(problem).split())
 
 
 def validated(section: type[SectionT], content: Mapping[str, Any], where: str, error: type[UserError]) -> SectionT:

@@ -2,4 +2,5 @@
 
 `phone.py`: a screen (SD), and what an action changed (AR), from what any phone provides. `actions.py`: an action (AD).
 `secrets.py`: which typed texts are masked. `folding.py`: one spelling for comparisons with lists of words.
+`word_list.py`: those comparisons.
 """

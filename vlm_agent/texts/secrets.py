@@ -21,17 +21,23 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
-from vlm_agent.texts.folding import fold
+from vlm_agent.texts.word_list import WordList
 
 MASK = "•" * 8
 """Replaces a secret, of whatever length."""
 
 CARD_DIGITS = range(13, 20)
 
+_BEFORE = (
+    *("confirm", "confirm new", "confirm your", "current", "enter", "enter new", "enter the", "enter your", "new"),
+    *("old", "repeat", "retype", "verify", "your", "your new"),
+)
+
 WORDS = (
+    *(f"{before} {word}" for before in _BEFORE for word in ("password", "passcode", "passphrase", "pin")),
+    *("passwort eingeben", "kennwort eingeben", "pin eingeben"),
     *("password", "passcode", "passphrase", "pin", "cvv", "cvc", "card number", "security code"),
     *("passwort", "kennwort", "geheimzahl", "kartennummer", "prüfnummer"),
     *("contraseña", "clave", "número de tarjeta", "código de seguridad"),
@@ -43,12 +49,13 @@ WORDS = (
     *("пароль", "пин-код", "номер карты"),
     *("şifre", "parola", "kart numarası"),
 )
-"""Whole words in the name of a field for passwords or card numbers, in any spelling of `fold`."""
+"""In the name of a field for passwords or card numbers, found as `WordList` does. Entries of several words that
+contain another entry are for texts without their spaces."""
 
 UNSPACED_WORDS = (
     *("密码", "密碼", "口令", "卡号", "卡號", "安全码", "安全碼"),
     *("パスワード", "暗証番号", "カード番号", "セキュリティコード"),
-    *("비밀번호", "카드번호", "카드 번호"),
+    *("비밀번호", "카드번호"),
 )
 """The same in Chinese, Japanese and Korean, where words need not have spaces between them."""
 
@@ -62,7 +69,7 @@ SHORT = 4
 """A secret of fewer characters is masked as a whole word alone."""
 
 _DOTS = frozenset("•●∙·*＊⚫")
-_PIECE = re.compile(r"[^\W_]+")
+_WORD_LIST = WordList(WORDS, UNSPACED_WORDS, re.compile(r"[^\W_]+"))
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
 
 _GROUPED = re.compile(r"\d+(?:[\s\-‐-―−]\d+)*")
@@ -111,8 +118,7 @@ def names_secret(text: str) -> bool:
     letters = set(text.replace(" ", ""))
     if len(text) >= 2 and letters and letters <= _DOTS:
         return True
-    words, folded = _spaced(text), fold(text)
-    return any(_spaced(word) in words for word in WORDS) or any(fold(word) in folded for word in UNSPACED_WORDS)
+    return _WORD_LIST.find(text) is not None
 
 
 @dataclass(frozen=True)
@@ -192,11 +198,6 @@ class Secrets:
 
 def _has_name(elements: Iterable[UiElement]) -> bool:
     return any(names_secret(element.text) for element in elements)
-
-
-@lru_cache(maxsize=1024)
-def _spaced(text: str) -> str:
-    return " ".join(("", *_PIECE.findall(fold(text)), ""))
 
 
 def _is_secret_activity(activity: str) -> bool:

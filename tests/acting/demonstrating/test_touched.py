@@ -8,6 +8,8 @@ from helpers.adb_servers import PROGRAMS, AdbServer
 
 from vlm_agent.acting.demonstrating.lines import lines_of
 from vlm_agent.acting.demonstrating.touched import TouchRecorder
+from vlm_agent.devices.adb.touches.events import TouchEvent
+from vlm_agent.devices.adb.touches.fingers import LOST
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.errors import DeviceError, DeviceLostError
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
@@ -104,6 +106,21 @@ def test_a_touch_before_the_screen_is_read_is_a_point_and_the_next_one_has_its_s
             observed = recorder.stop()
     assert [one.screen is None for one in observed.actions] == [True, False]
     assert lines_of(observed).lines[1] == "press home"
+
+
+def test_a_touch_after_one_whose_lift_was_lost_is_not_named_by_the_screen_of_the_first(adb):
+    taps = [("ABS_MT_TRACKING_ID", 1), ("ABS_MT_POSITION_X", 10), ("ABS_MT_POSITION_Y", 200), ("SYN_REPORT", 0)]
+    taps += [("ABS_MT_TRACKING_ID", 2), ("SYN_REPORT", 0), ("ABS_MT_TRACKING_ID", -1), ("SYN_REPORT", 0)]
+    with PhoneServer(Handset(SimulatedPhone(7))) as server:
+        person = Person(adb, server.handset, server.serial)
+        with TouchRecorder(server.serial, person.ready.put) as recorder:
+            tick_until(recorder, lambda: not person.ready.empty())
+            for code, value in taps:
+                kind = "EV_SYN" if code == "SYN_REPORT" else "EV_ABS"
+                recorder._events.put(TouchEvent(1.0, next(iter(recorder._fingers)), kind, code, value))
+            observed = recorder.stop()
+    assert [one.screen for one in observed.actions] == [None]
+    assert observed.left_out == {LOST: 1}
 
 
 def test_a_screen_that_goes_off_ends_no_recording(adb):

@@ -236,6 +236,22 @@ def test_a_page_that_never_ends_is_cut_at_the_limit_with_one_warning():
     assert round(phone.at) == 0
 
 
+class SlowPage(PagePhone):
+    """Moves by two rows with every swipe, however long that is."""
+
+    def perform(self, action):
+        self.done.append(action)
+        self.at = min(max(0.0, self.at + (2 if action.direction == "up" else -2)), len(self.page) - HEIGHT)
+
+
+def test_a_page_that_moves_by_a_few_rows_with_each_swipe_is_cut_and_comes_back():
+    phone = SlowPage(lines(3000))
+    picture, _, warnings = shown(phone)
+    assert np.array_equal(picture, phone.page[: HEIGHT + 2 * 24])
+    assert (phone.at, len(phone.done)) == (0, 2 * 24)
+    assert warnings == ["org.shop/.List has no end after 24 swipes; the rest is cut"]
+
+
 def test_a_page_that_never_comes_back_is_shown_as_it_is_and_not_scrolled_again():
     phone = PagePhone(lines(800), goes_back=False)
     picture, device, warnings = shown(phone)

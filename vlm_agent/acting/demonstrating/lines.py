@@ -246,7 +246,7 @@ class _Writer:
             secret = _secret_field_at(action.touch_yx, one.screen, after)
             if secret is not None:
                 return f"{verb} {_quoted(secret)}"
-            return f"{verb} {touched_name(action, one.screen.elements or ())}"
+            return f"{verb} {touched_name(action, one.screen.elements or (), one.screen.labels)}"
         if action.kind is ActionKind.OPEN_APP:
             return f"open the app {_quoted(action.text)}"
         if action.kind is ActionKind.ANSWER:
@@ -289,16 +289,19 @@ def _secret_field_at(point_yx: tuple[float, float], screen: ObservedScreen, afte
     return next(names, None)
 
 
-def touched_name(action: Action, elements: Sequence[UiElement]) -> str:
-    """Words for what a tap or long press touches."""
-    element = element_at(elements, action.touch_yx)
+def touched_name(action: Action, elements: Sequence[UiElement], labels: Sequence[UiElement] = ()) -> str:
+    """Words for what a tap or long press touches. `labels`: as in `ObservedScreen`."""
+    shown = (*elements, *labels)
+    element = element_at(shown, action.touch_yx)
     if element is None or not _name(element):
-        element = _nearest(elements, action.touch_yx)
+        element = _nearest(shown, action.touch_yx)
     if element is None:
         y, x = (round(1000 * value) for value in action.touch_yx)
         return f"the point ({x}, {y})"
     name = _name(element)
-    same = [other for other in elements if _name(other) == name]
+    # A label and what it names have the same name, and count as one.
+    counted = elements if element in elements else labels
+    same = [other for other in counted if _name(other) == name]
     place = f" ({same.index(element) + 1} of {len(same)})" if len(same) > 1 else ""
     return f"{name}{place}"
 

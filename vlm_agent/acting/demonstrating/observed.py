@@ -25,7 +25,8 @@ class ObservedScreen:
     the field with the focus, None if there is none or the phone does not report it.
 
     `pixels`: uint8 (height, width, 3), RGB, of a session whose elements will be read from them; otherwise None.
-    `reported`: the phone's own elements where `elements` were read from the pixels.
+    `reported`: the phone's own elements where `elements` were read from the pixels. `labels`: texts that were read
+    beside the element that they name, such as the label of a switch.
     """
 
     activity: str
@@ -34,6 +35,7 @@ class ObservedScreen:
     typing: TypingField | None = None
     pixels: np.ndarray | None = field(default=None, compare=False, repr=False)
     reported: tuple[UiElement, ...] = ()
+    labels: tuple[UiElement, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,18 @@ class Observed:
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
 
 
-def with_read_elements(observed: Observed, read: Callable[[np.ndarray], tuple[UiElement, ...]]) -> Observed:
-    """The session with the elements of each screen read from its pixels. The phone's own still count for secrets."""
+Read = Callable[[np.ndarray], tuple[UiElement, ...]]
+
+
+def with_read_elements(observed: Observed, read: Read, read_labels: Read = lambda _: ()) -> Observed:
+    """The session with elements and labels of each screen read from its pixels. The phone's own elements still count
+    for secrets."""
 
     def screen(one: ObservedScreen | None) -> ObservedScreen | None:
         if one is None or one.pixels is None:
             return one
-        return replace(one, elements=read(one.pixels), reported=one.elements or (), pixels=None)
+        elements, labels = read(one.pixels), read_labels(one.pixels)
+        return replace(one, elements=elements, labels=labels, reported=one.elements or (), pixels=None)
 
     actions = [replace(one, screen=screen(one.screen)) for one in observed.actions]
     return Observed(actions, screen(observed.last), dict(observed.left_out))

@@ -132,7 +132,7 @@ class TouchRecorder:
             return
         was_down = fingers.is_down
         found = fingers.take(event)
-        if fingers.is_down and not was_down:
+        if fingers.is_down and (not was_down or isinstance(found, LeftOut)):
             self._touch_screen, self._touch_rotation = self._screen, self._rotation
             self._screen = None
         if isinstance(found, LeftOut):

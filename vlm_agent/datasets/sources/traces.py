@@ -125,6 +125,14 @@ class Trace:
     steps: tuple[TraceStep, ...]
     end: dict | None
 
+    @property
+    def ending(self) -> str:
+        """How the run ended, in one line. Whether its goal was reached is not in a trace."""
+        if self.end is None:
+            return "No end is recorded: the run was killed."
+        message = repr(self.end.get("message", ""))[1:-1]
+        return f"Ended: {self.end['end']}" + (f", {message}" if message else "")
+
     def screen(self, step: TraceStep) -> np.ndarray:
         """uint8 (height, width, 3) RGB. Raises DatasetError if the file is missing or damaged."""
         return checks.read_screen(checks.beside(self.folder / STEPS, step.screen))

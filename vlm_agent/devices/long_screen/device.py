@@ -40,7 +40,8 @@ _CLOSE = 1 / 200
 """The fraction of the screen by which the page may be off where it was. Touches take the measured rest into account."""
 
 _PATIENCE = 8
-"""Swipes per screen of the tallest picture after which a page counts as one that does not come back."""
+"""Swipes per screen of the tallest picture after which a page counts as one that does not come back. Half as many go
+down, so that those that go back suffice on a page that moves by a few rows with each swipe."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -172,6 +173,11 @@ class LongScreen:
         self._check(touch, looks=False)
         self._own(touch)
 
+    @property
+    def _patience(self) -> int:
+        """Swipes after which the device stops."""
+        return _PATIENCE * int(self._limit + 1)
+
     # One screen
 
     @property
@@ -225,6 +231,9 @@ class LongScreen:
         self._position, self._ratio = 0, 0.0
         rows = _FIRST * height
         while self._position + height < self._limit * height:
+            if len(scrolls) == self._patience // 2:
+                self._warn_once(f"{_name(first)} has no end after {len(scrolls)} swipes; the rest is cut")
+                break
             try:
                 scroll = self._scroll(rows, looks=True)
             except NotPermittedError:
@@ -254,7 +263,7 @@ class LongScreen:
     def _return(self, first: _Shot) -> bool:
         """Scrolls back to where the first screen was; False, after a warning, if the page does not come back."""
         height, stuck = len(first.pixels), 0
-        for _ in range(_PATIENCE * int(self._limit + 1)):
+        for _ in range(self._patience):
             self._measure_position(first)
             if abs(self._position) <= height * _CLOSE:
                 return True
@@ -290,7 +299,7 @@ class LongScreen:
 
     def _bring_into_view(self, tall: TallScreen, row: float) -> float:
         """Scrolls until the screen shows this row of the tall picture, and returns the row of the screen."""
-        for _ in range(_PATIENCE * int(self._limit + 1)):
+        for _ in range(self._patience):
             scroll = self._scroll(tall.position_for(row) - self._position, looks=False)
             if scroll is None:
                 break

@@ -9,6 +9,7 @@ import pytest
 
 from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError, goal_encoder
 from vlm_agent.agents.llm.demonstrations.published import _parts, import_table, read_table
+from vlm_agent.texts.secrets import MASK
 
 PUBLISHED = Path(__file__).parents[4].parent / "shared/data/visiontasker/demonstration_database.csv"
 needs_published = pytest.mark.skipif(not PUBLISHED.is_file(), reason=f"{PUBLISHED} (GPL-3.0) is not here")
@@ -42,6 +43,31 @@ def test_a_second_import_adds_nothing(table, tmp_path):
     assert import_table(table, store) == (2, 2)
     assert import_table(table, store) == (2, 0)
     assert [one.goal for one in store.all()] == ["打开雷达图", "set an alarm"]
+
+
+def test_passwords_of_a_table_are_masked(tmp_path):
+    path, store = tmp_path / "table.csv", Demonstrations(tmp_path / "store")
+    typed = "在输入框:['密码'] 输入(“hunter2”)并回车 - type 'hunter3' into 'Password'"
+    path.write_text(f"app,task,traces\nBank,log in,{typed}\n")
+    assert [import_table(path, store) for _ in range(2)] == [(1, 1), (1, 0)]
+    assert store.all()[0].lines == (f"在“密码”输入“{MASK}”并回车", f"type '{MASK}' into 'Password'")
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("Clock,\u200b,tap", "the goal is empty"),
+        ("Clock,set,\u200b", "it has no action"),
+        (f"Clock,set,{' - '.join(['tap'] * 201)}", "it has 201 actions, and at most 200 are stored"),
+        (f"Clock,set,{'t' * 501}", "an action has more than 500 characters"),
+        (f"Clock,{'g' * 1001},tap", "its goal or app has more than 1000 characters"),
+    ],
+)
+def test_a_row_that_is_not_stored_is_an_error_with_the_table_and_the_row(tmp_path, row, problem):
+    path = tmp_path / "table.csv"
+    path.write_text(f"app,task,traces\nClock,set an alarm,tap\n{row}\n")
+    with pytest.raises(DemonstrationsError, match=rf"table\.csv, row 3: {problem}; correct the row or remove it$"):
+        import_table(path, Demonstrations(tmp_path / "store"))
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,19 @@ def test_texts_become_one_line_and_card_numbers_are_masked(path):
     assert b"1111" not in path.read_bytes()
 
 
+def test_what_is_typed_into_a_field_for_a_secret_is_masked_wherever_the_demonstration_has_it(path):
+    lines = ["type 'anna' into 'User'", "type 'hunter2' into 'Password'", "tap 'hunter2'", "type '12' into 'PIN'"]
+    added = Demonstrations(path).add("log in with hunter2", "Bank", lines)
+    assert added.goal == f"log in with {MASK}"
+    assert added.lines == (
+        "type 'anna' into 'User'",
+        f"type '{MASK}' into 'Password'",
+        f"tap '{MASK}'",
+        f"type '{MASK}' into 'PIN'",
+    )
+    assert b"hunter2" not in path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("goal", "lines", "problem"),
     [
@@ -203,4 +216,13 @@ def test_actions_that_are_no_list_of_texts_are_a_damaged_store(path, lines):
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE demonstrations SET lines = ?", (lines,))
     with pytest.raises(DemonstrationsError, match=r"is a damaged store of demonstrations \(demonstration 1: "):
+        Demonstrations(path).all()
+
+
+@pytest.mark.parametrize("recorded", [float("inf"), 1e300, 2**63 - 1, -1, "today"])
+def test_a_time_that_is_no_date_is_a_damaged_store(path, recorded):
+    Demonstrations(path).add(*WIFI)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE demonstrations SET recorded = ?", (recorded,))
+    with pytest.raises(DemonstrationsError, match=r"^\S+ is a damaged store of demonstrations \(demonstration 1: .*$"):
         Demonstrations(path).all()

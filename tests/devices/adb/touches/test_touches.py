@@ -165,6 +165,14 @@ def test_what_is_lost_cut_or_has_no_place_is_left_out_by_name():
     assert gestures(events("T:-1", ";")) == []  # began before the recording
 
 
+def test_two_taps_between_which_the_lift_was_lost_are_no_swipe():
+    first = ("T:1", "X:100", "Y:200", ";")
+    second = ("T:2", "X:900", "Y:2000", ";", "T:-1", ";")
+    lost, tap = gestures(events(*first, *second))
+    assert lost == LeftOut(LOST)
+    assert [tap] == gestures(events(*second, start=10.1))
+
+
 def test_a_finger_that_draws_a_circle_has_no_action():
     (circle,) = gestures(events("T:1", "X:500", "Y:1000", ";", "X:900", ";", "X:510", ";", "T:-1", ";"))
     assert action_of(circle, 0) is None

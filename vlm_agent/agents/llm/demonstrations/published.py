@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vlm_agent.agents.llm.demonstrations.store import LONGEST_LINE, Demonstrations, DemonstrationsError
+from vlm_agent.agents.llm.demonstrations.store import LONGEST_LINE, Demonstrations, DemonstrationsError, checked
 
 COLUMNS = ("app", "task", "traces")
 LARGEST = 16 << 20
@@ -38,9 +38,15 @@ class Row:
 def import_table(path: Path, store: Demonstrations) -> tuple[int, int]:
     """Adds every row; returns the numbers of rows and of those that the store did not have.
 
-    Raises DemonstrationsError, before the store changes, for a file that is not such a table.
+    Raises DemonstrationsError, before the store changes, for a file that is not such a table, and with file and row for
+    a demonstration that is not stored.
     """
     rows = list(read_table(path))
+    for row in rows:
+        try:
+            checked(row.goal, row.app, row.lines)
+        except ValueError as error:
+            raise DemonstrationsError(f"{path}, row {row.number}: {error}; correct the row or remove it") from None
     before = len(store.all())
     store.add_all([(row.goal, row.app, row.lines) for row in rows])
     return len(rows), len(store.all()) - before

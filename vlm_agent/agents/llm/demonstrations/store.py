@@ -1,11 +1,13 @@
 """The file of demonstrations: SQLite with one table, marked by an application id and a schema version.
 
 A change is one transaction: a process that is killed leaves the file as before or as after it, whatever journal lies
-beside it. Removed texts are overwritten in the file. Card numbers are masked (`texts/secrets.py`).
+beside it. Removed texts are overwritten in the file. Card numbers, and texts typed into fields whose name is that of a
+secret, are masked (`texts/secrets.py`).
 """
 
 import hashlib
 import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -18,7 +20,7 @@ import numpy as np
 
 from vlm_agent.agents.llm.references.nearest import Encoder
 from vlm_agent.errors import UserError
-from vlm_agent.texts.secrets import mask_cards
+from vlm_agent.texts.secrets import Secrets, mask_cards, names_secret
 
 VERSION = 1
 APPLICATION_ID = 0x564C4D44
@@ -26,6 +28,16 @@ APPLICATION_ID = 0x564C4D44
 
 LONGEST_GOAL, LONGEST_LINE, MOST_LINES = 1000, 500, 200
 """Of a demonstration, in characters and lines. It is meant for a prompt."""
+
+_LATEST = 253_402_300_799
+"""The end of the year 9999, in seconds since the epoch. Later times have no date."""
+
+_QUOTE = "['\"\N{LEFT SINGLE QUOTATION MARK}-\N{DOUBLE LOW-9 QUOTATION MARK}]"
+_TYPED = (
+    re.compile(rf"type {_QUOTE}(?P<text>.*){_QUOTE} into (?P<field>.*)"),
+    re.compile(rf"在(?P<field>.*)输入{_QUOTE}(?P<text>.*){_QUOTE}(?:并回车)?"),
+)
+"""Lines that type a text into a field: those of `record`, and those of the published table (`published.py`)."""
 
 _WAIT_SECONDS = 10.0
 _DECIMALS = 5
@@ -77,11 +89,14 @@ class Demonstrations:
 
     def add_all(self, demonstrations: Sequence[tuple[str, str, Sequence[str]]]) -> list[Demonstration]:
         """Adds (goal, app, lines) of each as `add` does: all of them, or after an error none."""
-        checked = [_checked(self.path, *one) for one in demonstrations]
-        if not checked:
+        try:
+            accepted = [checked(*one) for one in demonstrations]
+        except ValueError as error:
+            raise DemonstrationsError(f"the demonstration is not added to {self.path}: {error}") from None
+        if not accepted:
             return []
         with self._writing() as connection:
-            return [self._insert(connection, *one) for one in checked]
+            return [self._insert(connection, *one) for one in accepted]
 
     def _insert(self, connection: sqlite3.Connection, goal: str, app: str, lines: tuple[str, ...]) -> Demonstration:
         same = connection.execute(_SAME, (goal, app, _json(lines))).fetchone()
@@ -238,8 +253,10 @@ class Demonstrations:
                 raise ValueError("its actions are not a list")
             if not all(isinstance(text, str) for text in (goal, app, *parsed)):
                 raise ValueError("a text is not a string")
+            if not 0 <= int(recorded) <= _LATEST:
+                raise ValueError("its time is not in the years 1970 to 9999")
             return Demonstration(int(number), goal, app, tuple(parsed), int(recorded))
-        except (TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise self._damaged(f"demonstration {number}: {error}") from None
 
 
@@ -259,24 +276,31 @@ def _json(lines: Sequence[str]) -> str:
     return json.dumps(list(lines), ensure_ascii=False)
 
 
-def _checked(path: Path, goal: str, app: str, lines: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
-    """Each text as one line of printable characters."""
+def checked(goal: str, app: str, lines: Sequence[str]) -> tuple[str, str, tuple[str, ...]]:
+    """Each text as one line of printable characters, without secrets. Raises ValueError for what is not stored."""
     goal, app = _one_line(goal), _one_line(app)
     rows = [row for row in map(_one_line, lines) if row]
-    problem = None
     if not goal:
-        problem = "the goal is empty"
-    elif not rows:
-        problem = "it has no action"
-    elif len(rows) > MOST_LINES:
-        problem = f"it has {len(rows)} actions, and at most {MOST_LINES} are stored"
-    elif max(len(goal), len(app)) > LONGEST_GOAL:
-        problem = f"its goal or app has more than {LONGEST_GOAL} characters"
-    elif any(len(row) > LONGEST_LINE for row in rows):
-        problem = f"an action has more than {LONGEST_LINE} characters"
-    if problem is not None:
-        raise DemonstrationsError(f"the demonstration is not added to {path}: {problem}")
-    return goal, app, tuple(rows)
+        raise ValueError("the goal is empty")
+    if not rows:
+        raise ValueError("it has no action")
+    if len(rows) > MOST_LINES:
+        raise ValueError(f"it has {len(rows)} actions, and at most {MOST_LINES} are stored")
+    if max(len(goal), len(app)) > LONGEST_GOAL:
+        raise ValueError(f"its goal or app has more than {LONGEST_GOAL} characters")
+    if any(len(row) > LONGEST_LINE for row in rows):
+        raise ValueError(f"an action has more than {LONGEST_LINE} characters")
+    secrets = _typed_secrets(rows)
+    return secrets.mask(goal), secrets.mask(app), tuple(map(secrets.mask, rows))
+
+
+def _typed_secrets(lines: Sequence[str]) -> Secrets:
+    """What the lines type into fields for secrets. `record` has masked it; people and tables may not have."""
+    secrets = Secrets()
+    for found in (pattern.fullmatch(line) for line in lines for pattern in _TYPED):
+        if found is not None and names_secret(found["field"]):
+            secrets.add(found["text"], continues=False)
+    return secrets
 
 
 def _one_line(text: str) -> str:

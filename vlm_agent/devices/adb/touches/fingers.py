@@ -1,8 +1,9 @@
 """Events of a touch screen → gestures, by the Linux multi-touch protocol (`multi-touch-protocol.rst`).
 
 Protocol B has slots: a tracking id from 0 begins a contact, -1 ends it, and what does not change is not reported, so a
-slot keeps its place. Protocol A lists all contacts before each SYN_REPORT, each with SYN_MT_REPORT; a contact may have
-a tracking id, too. A panel without ABS_MT_… has one contact.
+slot keeps its place. Another id in a slot whose contact did not end is a new contact: the line between was lost.
+Protocol A lists all contacts before each SYN_REPORT, each with SYN_MT_REPORT; a contact may have a tracking id, too. A
+panel without ABS_MT_… has one contact.
 
 A gesture begins with the first finger and ends when no finger is left. One with several fingers is left out as a whole:
 no action describes it.
@@ -44,11 +45,13 @@ class LeftOut:
 
 @dataclass
 class _Contact:
-    """A slot. `place` persists from one contact to the next; None until the panel has reported it."""
+    """A slot. `x` and `y` persist from one contact to the next; None until the panel has reported them. `id`: the
+    tracking id, if there was one."""
 
     x: int | None = None
     y: int | None = None
     is_down: bool = False
+    id: int = -1
 
 
 @dataclass
@@ -86,6 +89,8 @@ class Fingers:
 
     def take(self, event: TouchEvent) -> Gesture | LeftOut | None:
         """The gesture that ends with this event."""
+        if event.type == "EV_ABS" and event.code == "ABS_MT_TRACKING_ID":
+            return self._track(event.value)
         if event.type == "EV_ABS":
             self._move(event.code, event.value)
         elif event.code == "BTN_TOUCH" and not self._panel.has_contacts:
@@ -110,13 +115,19 @@ class Fingers:
     def _contact(self) -> _Contact:
         return self._slots.setdefault(self._slot, _Contact())
 
+    def _track(self, tracking_id: int) -> LeftOut | None:
+        contact, self._has_ids = self._contact(), True
+        is_lost = contact.is_down and tracking_id >= 0 and contact.id not in (-1, tracking_id)
+        contact.is_down, contact.id = tracking_id >= 0, tracking_id
+        if not is_lost:
+            return None
+        self._trail = None  # the next one begins with the new contact
+        return LeftOut(LOST)
+
     def _move(self, code: str, value: int) -> None:
         prefix = "ABS_MT_POSITION_" if self._panel.has_contacts else "ABS_"
         if code == "ABS_MT_SLOT":
             self._slot = min(max(0, value), _MAX_SLOTS)
-        elif code == "ABS_MT_TRACKING_ID":
-            self._has_ids = True
-            self._contact().is_down = value >= 0
         elif code == f"{prefix}X":
             self._contact().x = value
         elif code == f"{prefix}Y":
