@@ -61,7 +61,8 @@ def score(
     group's row covers its own episodes; ids that are not in the run are ignored.
 
     Intervals are by bootstrap over episodes, for the complete match Wilson's. A bootstrap whose resamples are all equal
-    gives no interval, None: the episodes do not differ, or there is one.
+    gives no interval, None: the episodes do not differ, or there is one. `overall` has none either if one of its
+    subsets has a single episode in which the share is defined. A subset of several equal episodes adds no width to it.
 
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
     `kinds` has percentages of all steps by name of action (D-PoT, tables 6 and 9): `gold`, `predicted`, and for each
@@ -137,7 +138,7 @@ def _rows(
     overall = {
         share: (
             mean_of([cells[name][share][0] for name in subsets]),
-            mean_resampled([cells[name][share][1] for name in subsets]),
+            mean_resampled([cells[name][share] for name in subsets]),
         )
         for share in SHARES
     }
@@ -165,7 +166,7 @@ def _row(
     mask: np.ndarray,
     steps: JudgedSteps,
 ) -> dict:
-    intervals = {share: interval(draws) for share, (_, draws) in cells.items()} | proportions
+    intervals = {share: interval(draws, lowest=0.0) for share, (_, draws) in cells.items()} | proportions
     return {
         **{share: value for share, (value, _) in cells.items()},
         "interval": intervals["partial_match"],
