@@ -1,5 +1,6 @@
 """The plan of an offline evaluation, OUT/plan.json: settings that decide the predictions, and others for the report."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -151,18 +152,41 @@ def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
     return None if run is None else (identity, others, run)
 
 
-def recorded_texts(predictions: Path) -> dict[str, str]:
-    """Where the texts that the agent read come from (`text_origins`), by the metrics beside its predictions.
+@dataclass(frozen=True)
+class RecordedAbout:
+    """What the metrics beside a predictions file say about its run. `failed`: a line for each step that the agent did
+    not answer. `texts`: where the texts that it read come from (`text_origins`)."""
 
-    Empty without metrics, for other runs than the agent's own, and in metrics of a version that did not record it.
-    """
-    path = predictions.parent / METRICS
-    if predictions.name != predictions_name(AGENT) or not path.is_file():
-        return {}
+    failed: Sequence[str] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, str]:
+        """Lines of a report."""
+        failed = {"failed steps": f"{len(self.failed):,}, counted as wrong"} if self.failed else {}
+        return failed | dict(self.texts)
+
+    def warnings(self, predictions: Path) -> list[str]:
+        """At most one line for the terminal, which names the file of the run."""
+        if not self.failed:
+            return []
+        return [
+            f"{predictions}: the agent failed to answer {len(self.failed):,} step(s), which count as wrong; run the "
+            "same evaluate command again to request these answers"
+        ]
+
+
+def recorded_about(predictions: Path) -> RecordedAbout:
+    """Empty without a plan or metrics, for a file that is not of one of their runs, and where the version that wrote
+    them did not record it. Raises DatasetError naming a damaged file."""
+    found, path = _recorded(predictions), predictions.parent / METRICS
+    if found is None or not path.is_file():
+        return RecordedAbout()
     remedy = "evaluate again"
     scores = read_checked(path, remedy, dict[str, dict[str, Any]])
     with parsing(path, remedy):
-        return {str(name): str(text) for name, text in scores[AGENT]["about"].get(TEXTS, {}).items()}
+        about = scores.get(found[2], {}).get("about", {})
+        texts = {str(name): str(text) for name, text in about.get(TEXTS, {}).items()}
+        return RecordedAbout([str(line) for line in about.get("failed_steps", [])], texts)
 
 
 def read_plan(output: Path) -> Plan:
