@@ -16,6 +16,7 @@ from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.offline.parts import lock_output
+from vlm_agent.evaluation.offline.plan import recorded_settings
 from vlm_agent.evaluation.offline.run import evaluate, finish
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
 from vlm_agent.files import write_json
@@ -82,6 +83,34 @@ def test_a_complete_evaluation_is_scored_again_without_an_agent(world, tmp_path)
     assert Knowing(folder=tmp_path).knower.asked() == asked
     assert scores["trained"]["official"]["first"]["episodes"] == 1
     assert not list((output / "parts").glob("*/*"))
+
+
+def test_the_plan_has_the_scorers_and_groups_of_the_newest_command(world, tmp_path):
+    output = tmp_path / "out"
+    _evaluate(world, output, benchmark={"groups": {"first": ["general-0"]}})
+    newest = {"name": "small", "dialect": "official_text", "groups": {"second": ["general-1"]}}
+    scores = _evaluate(world, output, benchmark=newest)
+    metrics = (output / "metrics.json").read_bytes()
+    assert read_checked(output / "plan.json", "")["given"]["dialect"] == "official_text"
+    assert recorded_settings(output / "predictions.parquet").groups == newest["groups"]
+    assert finish(output, Console(file=StringIO())) == scores
+    assert (output / "metrics.json").read_bytes() == metrics
+
+
+def test_a_command_that_is_refused_does_not_change_the_plan(world, tmp_path):
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    before = (output / "plan.json").read_bytes()
+    with lock_output(output, ArrayTask()), pytest.raises(DatasetError, match="another process"):
+        _evaluate(world, output, benchmark={"dialect": "official_text"})
+    assert (output / "plan.json").read_bytes() == before
+
+
+def test_a_group_named_like_a_subset_is_refused_before_anything_is_predicted(world, tmp_path):
+    with pytest.raises(DatasetError, match=r"groups named like a subset: \['general'\]; choose other names"):
+        _evaluate(world, tmp_path / "out", benchmark={"groups": {"general": ["general-0"]}})
+    assert not (tmp_path / "out").exists()
+    assert Knowing(folder=tmp_path).knower.asked() == []
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])

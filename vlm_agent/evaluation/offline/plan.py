@@ -1,12 +1,13 @@
 """The plan of an offline evaluation, OUT/plan.json: settings that decide the predictions, and others for the report."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vlm_agent.action_languages import ActionLanguage, language_settings
-from vlm_agent.checked_json import parsing, read_checked
+from vlm_agent.checked_json import parsing, read_checked, write_checked
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
@@ -81,7 +82,20 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
     Raises DatasetError if `output` is a file, or holds something else or an evaluation with other settings; the message
     lists these settings.
     """
-    others = {
+    content = {"described": plan.identity(), "given": _other_settings(plan)}
+    job(output).write_or_verify_plan(content, identity_differences)
+
+
+def update_plan(output: Path, plan: Plan) -> None:
+    """Records the settings that do not decide predictions, such as scorers and groups, as the newest command has them:
+    `finish` and later commands then score as it does. The caller holds the lock of `output`."""
+    before, settings = job(output).read_plan(), _other_settings(plan)
+    if before.get("given") != json.loads(json.dumps(settings)):
+        write_checked(job(output).plan_path, before | {"given": settings})
+
+
+def _other_settings(plan: Plan) -> dict[str, Any]:
+    return {
         "place": plan.place,
         "shards": str(plan.benchmark.shards),
         "groups": plan.benchmark.episode_groups(),
@@ -94,7 +108,6 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "label": plan.label,
         "trained_on": plan.trained_on,
     }
-    job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
 
 
 def _dumped(split: PublishedSplit | None) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ number of gold steps. All shares are percentages; a share without a denominator 
 subset without episodes) is None.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -117,15 +117,20 @@ def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.
     Raises DatasetError if a group has a subset's name.
     """
     groups = {} if groups is None else groups
+    check_group_names(groups, steps.subsets)
     names = dict.fromkeys((*published_subsets(), *sorted(set(steps.subsets))))
-    if duplicates := {OVERALL, *names} & set(groups):
-        raise DatasetError(f"groups named like a subset: {sorted(duplicates)}; choose other names")
     members = {name: steps.subsets == name for name in names}
     present = [name for name, mask in members.items() if mask.any()]
     for name, ids in groups.items():
         group = set(ids)
         members[name] = np.array([episode_id in group for episode_id in steps.episode_ids], bool)
     return members, present
+
+
+def check_group_names(groups: Groups, subsets: Iterable[str]) -> None:
+    """Raises DatasetError if a group has the name of one of `subsets`, of a published one, or of the mean over them."""
+    if duplicates := {OVERALL, *published_subsets(), *subsets} & set(groups):
+        raise DatasetError(f"groups named like a subset: {sorted(duplicates)}; choose other names")
 
 
 def _rows(
