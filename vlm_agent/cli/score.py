@@ -151,6 +151,8 @@ def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run |
         _Run(path, name, judge_steps(path, scorers), recorded_settings(path), recorded_about(path))
         for path, name in zip(paths, names, strict=True)
     )
+    for one in (now, *before):
+        one.about.check_episodes(one.path, len(one.steps.episode_ids))
     return now, before[0] if before else None
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -150,6 +151,31 @@ def test_a_run_that_lacks_an_episode_is_not_scored(world, tmp_path, run):
     write_predictions(output / run, [row for row in rows if row.episode_id != rows[0].episode_id])
     with pytest.raises(DatasetError, match=f"no prediction of 1 episodes, the first {rows[0].episode_id}"):
         _evaluate(world, output)
+
+
+def _add_an_episode(path):
+    rows = read_predictions(path)
+    write_predictions(path, rows + [replace(row, episode_id="foreign") for row in rows[:2]])
+
+
+def _damage(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [(_add_an_episode, "surplus predictions of 1 episodes, the first foreign"), (_damage, "cut short")],
+)
+def test_wrong_predictions_of_a_finished_evaluation_are_repaired_as_the_error_says(world, tmp_path, spoil, words):
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    before = _bytes(output)
+    spoil(output / "predictions.parquet")
+    with pytest.raises(DatasetError, match=f"{words}.*; remove .* and run .* evaluate command again"):
+        _evaluate(world, output)
+    (output / "predictions.parquet").unlink()
+    _evaluate(world, output)
+    assert _bytes(output) == before
 
 
 def test_a_task_started_again_predicts_nothing_more(world, tmp_path):

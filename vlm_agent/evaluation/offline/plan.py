@@ -167,11 +167,21 @@ def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
 
 @dataclass(frozen=True)
 class RecordedAbout:
-    """What the metrics beside a predictions file say about its run. `failed`: a line for each step that the agent did
-    not answer. `texts`: where the texts that it read come from (`text_origins`)."""
+    """What the metrics beside a predictions file say about its run. `episodes`: the number that was scored. `failed`: a
+    line for each step that the agent did not answer. `texts`: where the texts that it read come from
+    (`text_origins`)."""
 
+    episodes: int | None = None
     failed: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+
+    def check_episodes(self, predictions: Path, found: int) -> None:
+        """Raises DatasetError if the file has another number of episodes than its evaluation scored."""
+        if self.episodes not in (None, found):
+            raise DatasetError(
+                f"{predictions} has {found:,} episodes, but {METRICS} beside it is of {self.episodes:,}; remove the "
+                "predictions and run their evaluate command again"
+            )
 
     def facts(self) -> dict[str, str]:
         """Lines of a report."""
@@ -199,7 +209,7 @@ def recorded_about(predictions: Path) -> RecordedAbout:
     with parsing(path, remedy):
         about = scores.get(found[2], {}).get("about", {})
         texts = {str(name): str(text) for name, text in about.get(TEXTS, {}).items()}
-        return RecordedAbout([str(line) for line in about.get("failed_steps", [])], texts)
+        return RecordedAbout(about.get("episodes"), [str(line) for line in about.get("failed_steps", [])], texts)
 
 
 def read_plan(output: Path) -> Plan:

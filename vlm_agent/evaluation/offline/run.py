@@ -166,8 +166,9 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     scores: dict[str, dict] = {}
     agent_steps: JudgedSteps | None = None
     for run in plan.runs:
-        steps = judge_steps(parts.merge(run), scorers)
-        steps.check_present(dataset.ids[index] for index in parts.chosen)
+        path = parts.merge(run)
+        steps = judge_steps(path, scorers)
+        steps.check_episodes([dataset.ids[index] for index in parts.chosen], path)
         agent_steps = steps if run == AGENT else agent_steps
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         if cost := cost_per_episode(parts.merged_path(run)):
