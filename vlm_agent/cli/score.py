@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name, refuse
 from vlm_agent.console import make_console
+from vlm_agent.errors import DatasetError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -143,6 +144,7 @@ def run(options: argparse.Namespace) -> int:
 def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run | None]:
     """The run, and the one that it is compared with."""
     from vlm_agent.evaluation.offline.plan import recorded_about, recorded_name, recorded_settings
+    from vlm_agent.evaluation.predictions import REMEDY
     from vlm_agent.evaluation.scoring.judged import judge_steps
 
     paths = [_predictions(path) for path in (options.predictions, options.against) if path is not None]
@@ -152,6 +154,8 @@ def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run |
         for path, name in zip(paths, names, strict=True)
     )
     for one in (now, *before):
+        if not len(one.steps):
+            raise DatasetError(f"{one.path} holds no step; {REMEDY}")
         one.about.check_episodes(one.path, len(one.steps.episode_ids))
     return now, before[0] if before else None
 
@@ -159,8 +163,17 @@ def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run |
 def _predictions(path: Path) -> Path:
     """The agent's own predictions in the output folder of an evaluation; a file as it is."""
     from vlm_agent.evaluation.offline.plan import AGENT, predictions_name
+    from vlm_agent.evaluation.online.evaluate import ONLINE
+    from vlm_agent.evaluation.online.evaluate import PLAN as ONLINE_PLAN
 
-    return path / predictions_name(AGENT) if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    predictions = path / predictions_name(AGENT)
+    if (path / ONLINE_PLAN).is_file() and not predictions.exists():
+        raise DatasetError(
+            f"{path} holds an online evaluation, which has no predictions to score again; its scores are in {ONLINE}"
+        )
+    return predictions
 
 
 def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:
