@@ -70,7 +70,7 @@ def add(commands: Commands) -> None:
         type=count,
         default=10,
         metavar="N",
-        help="with --against: changed steps in the report, each way, by the official scorer (default 10)",
+        help="with --against: changed steps in the report, each way, by official and by strict alone (default 10)",
     )
 
 
