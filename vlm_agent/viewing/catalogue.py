@@ -100,6 +100,8 @@ def _evaluation(folder: Path) -> str:
 
 
 def _share(overall: Mapping[str, Any]) -> str:
+    if overall["partial_match"] is None:
+        return "–"
     interval = overall["interval"]
     shown = "" if interval is None else f" [{interval[0]:.1f}, {interval[1]:.1f}]"
     return f"{overall['partial_match']:.1f} %{shown}"
