@@ -17,12 +17,14 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
 from vlm_agent.agents.llm.client import ChatEndpoint, Completion, EndpointError
 from vlm_agent.agents.loading import agent_settings
+from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.images import decode_screen
 from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.online import evaluate_online
+from vlm_agent.viewing.catalogue import entries_in
 
 EPISODE = tiny.episode(1)
 ACTIONS = [tiny.LANGUAGE.encode(step.action) for step in EPISODE.steps]
@@ -129,7 +131,20 @@ def test_the_first_failure_cancels_the_remaining_calls():
     assert len(requests) < 20
 
 
-def test_a_step_whose_call_fails_is_listed_and_the_same_command_requests_it_alone(tmp_path):
+def _check_failed_steps_are_stated(output, shards, capsys):
+    line = "predictions.parquet: the agent failed to answer 1 step(s), which count as wrong; run the same evaluate"
+    page = output.parent / "page.html"
+    for more in ([], ["--against", str(output)], ["--report", str(page), "--shards", str(shards)]):
+        assert main(["score", str(output), *more]) == OK
+        assert capsys.readouterr().out.count(line) == (2 if "--against" in more else 1)
+    assert main(["score", str(output / "predictions_no_history.parquet")]) == OK
+    assert "failed to answer" not in capsys.readouterr().out
+    assert "1, counted as wrong" in page.read_text(encoding="utf-8")
+    (entry,) = [entry for entry in entries_in(output) if entry.kind == "evaluation"]
+    assert entry.figures.count("1 failed step(s), counted as wrong") == 1
+
+
+def test_a_step_whose_call_fails_is_listed_and_the_same_command_requests_it_alone(tmp_path, capsys):
     shards, output = (
         tiny.write_shards(tmp_path / "shards", [tiny.episode(0), tiny.episode(1)], "test"),
         tmp_path / "out",
@@ -145,6 +160,7 @@ def test_a_step_whose_call_fails_is_listed_and_the_same_command_requests_it_alon
         score(url)
     assert len(requests) == 28  # without history, the first step of an episode is the same request as with it
     about = json.loads((output / "metrics.json").read_text())["trained"]["about"]
+    _check_failed_steps_are_stated(output, shards, capsys)
     assert [line.partition(": ")[0] for line in about["failed_steps"]] == ["episode 0, step 3"]
     with serving(lambda n, body: Reply("press enter")) as (url, requests):
         scores = score(url)

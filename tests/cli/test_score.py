@@ -89,6 +89,22 @@ def test_the_help_lists_every_dialect_with_its_rule(capsys):
         assert f" {name} {' '.join(dialect.rule.split())} (" in printed
 
 
+def test_a_file_without_a_step_is_refused(tmp_path, capsys):
+    write_predictions(tmp_path / "p.parquet", [])
+    assert main(["score", str(tmp_path / "p.parquet")]) == FAILED
+    printed = capsys.readouterr()
+    assert f"{tmp_path / 'p.parquet'} holds no step; remove it and run its evaluate command again" in printed.err
+    assert printed.out == ""
+
+
+def test_the_folder_of_an_online_evaluation_is_named_as_such(tmp_path, capsys):
+    (tmp_path / "agent.yaml").write_text("agent: scripted\nactions: [complete]\n")
+    words = ["--online", "--agent", str(tmp_path / "agent.yaml"), "--tasks", "1", "--no-controls"]
+    assert main(["evaluate", *words, "--output", str(tmp_path / "out")]) == OK
+    assert main(["score", str(tmp_path / "out")]) == FAILED
+    assert f"{tmp_path / 'out'} holds an online evaluation, which has no predictions to" in capsys.readouterr().err
+
+
 def test_a_file_without_predictions_is_named(tmp_path, capsys):
     (tmp_path / "p.parquet").write_text("no parquet")
     assert main(["score", str(tmp_path / "p.parquet")]) == FAILED

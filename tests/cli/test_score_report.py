@@ -11,7 +11,7 @@ from helpers.chat_server import Reply, serving
 
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.cli.score import names_of
-from vlm_agent.evaluation.predictions import predictions_for, write_predictions
+from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
 from vlm_agent.evaluation.scoring import dialects
 
 
@@ -161,6 +161,17 @@ def test_the_folder_of_an_evaluation_is_scored_with_its_groups(folder):
     scores = folder / "scores.json"
     assert main(["score", str(folder / "served"), "--output", str(scores)]) == OK
     assert json.loads(scores.read_text())["official"]["memory_goals"]["episodes"] == 1
+
+
+def test_a_file_with_other_episodes_than_its_evaluation_scored_is_refused(served, capsys):
+    path = served / "predictions.parquet"
+    rows = read_predictions(path)
+    write_predictions(path, [row for row in rows if row.episode_id != rows[0].episode_id])
+    capsys.readouterr()
+    assert main(["score", str(served)]) == FAILED
+    printed = capsys.readouterr()
+    assert f"{path} has 2 episodes, but metrics.json beside it is of 3; remove the predictions and run" in printed.err
+    assert printed.out == ""
 
 
 @pytest.mark.parametrize("wrong", ["against", "shards"])

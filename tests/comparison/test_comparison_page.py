@@ -56,6 +56,14 @@ def test_a_difference_of_several_seeds_has_the_lowest_and_the_highest_one():
     assert cells["b", "a"]["official"] == {"value": 3.0, "low": 1.0, "high": 5.0, "decided": False}
 
 
+def test_a_difference_is_decided_only_if_the_intervals_of_all_seeds_are_on_the_same_side_of_0():
+    cells = _differences(of_agents([(0, 5.0, [1.0, 9.0]), (1, -5.0, [-9.0, -1.0])]))
+    assert not cells["b", "a"]["official"]["decided"]
+    cells = _differences(of_agents([(0, -5.0, [-9.0, -1.0]), (1, -4.0, [-8.0, -2.0])]))
+    assert cells["b", "a"]["official"]["decided"] and cells["a", "b"]["official"]["decided"]
+    assert not _differences(of_agents([(0, 5.0, [1.0, 9.0]), (1, 5.0, None)]))["b", "a"]["official"]["decided"]
+
+
 def test_the_terminal_has_the_differences_and_the_tokens_read_and_written(two_servers):
     content = results_of(two_servers, {}, {})
     content["agents"]["enter"]["rows"]["0"]["costs"] |= {"tokens read": 1234.4, "tokens written": 6.2}

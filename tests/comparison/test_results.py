@@ -34,6 +34,18 @@ def test_the_steps_that_divide_the_agents_most_come_first_one_an_episode():
     assert len(dividing_steps(agents, count=1)) == 1
 
 
+def test_further_steps_of_an_episode_come_after_one_of_each_episode():
+    agents = {
+        "one": judged(1, 1, 1, 1),
+        "two": judged(0, 0, 1, 0),
+        "three": judged(0, 0, 1, 1),
+        "four": judged(0, 1, 1, 1),
+    }
+    found = [(row["episode"], row["step"]) for row in dividing_steps(agents)]
+    assert found == [("a", 1), ("b", 1), ("a", 0)]
+    assert [(row["episode"], row["step"]) for row in dividing_steps(agents, count=2)] == found[:2]
+
+
 def test_among_equals_steps_are_drawn_at_random_whatever_the_order_of_the_files():
     """Sorted ids are sorted subsets in some sources: the first ones would be no sample."""
     ids = np.array([f"e{number:02}" for number in range(40)])

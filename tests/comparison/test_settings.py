@@ -73,6 +73,10 @@ def test_overrides_of_an_agent_file_may_name_the_folder_of_the_comparison(tmp_pa
         ),
         ({"agents": TWO | {"two": TWO["two"] | {"overrides": {"a": 1}}}}, "a finished run has no overrides"),
         ({"agents": TWO | {"two": TWO["two"] | {"scale": 0}}}, "agents.two.scale"),
+        (
+            {"agents": TWO | {"two": TWO["two"] | {"controls": ["no_history", "bogus"]}}},
+            "agents.two: .*control 'bogus' is unknown; choose from grey_screens, no_history, shuffled_results",
+        ),
         ({"episods": 3}, "unknown key episods"),
     ],
 )

@@ -57,6 +57,13 @@ def listed(command: Command, capsys) -> dict[str, list[str]]:
     return {name: rest for name, *rest in lines}
 
 
+@pytest.mark.parametrize("which", [(), ("--stage", "train-one-0"), ("--report",)])
+def test_shards_that_do_not_exist_do_not_become_part_of_the_plan(command, tmp_path, which, capsys):
+    assert main([*command(*which), "--shards", str(tmp_path / "nowhere")]) == FAILED
+    assert f"{tmp_path / 'nowhere' / 'manifest.json'} is missing" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_list_shows_kind_state_needs_and_output_and_writes_nothing(command, tmp_path, capsys):
     found = listed(command, capsys)
     runs = tmp_path / "out/runs"

@@ -9,10 +9,12 @@ from helpers.knowing_agent import Knowing, write_shards
 from helpers.report_pages import Page
 from rich.console import Console
 
+from vlm_agent.checked_json import read_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline.run import evaluate
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
+from vlm_agent.files import write_json
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +162,19 @@ def test_a_model_named_after_a_subset_without_steps_is_refused(folders, tmp_path
 def test_an_unfinished_evaluation_is_refused(folders, tmp_path, capsys):
     (folders[1] / "metrics.json").unlink()
     assert f"{folders[1]} is not a finished evaluation" in _refused(capsys, tmp_path, *folders)
+
+
+def test_steps_that_an_agent_failed_to_answer_are_stated(folders, tmp_path, capsys):
+    path = folders[0] / "metrics.json"
+    metrics = read_checked(path, "")
+    metrics["trained"]["about"]["failed_steps"] = ["episode general-1, step 0: status 410"]
+    write_json(path, metrics)
+    assert _transfer(*folders, "--output", tmp_path / "out") == OK
+    line = f"{folders[0] / 'predictions.parquet'}: the agent failed to answer 1 step(s), which count as wrong; run"
+    assert capsys.readouterr().out.count(line) == 1
+    facts = json.loads((tmp_path / "out/transfer.json").read_text())["facts"]
+    assert facts["general, failed steps"] == "1, counted as wrong"
+    assert "google_apps, failed steps" not in facts
 
 
 def test_a_folder_without_an_evaluation_is_refused(folders, tmp_path, capsys):

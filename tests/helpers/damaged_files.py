@@ -219,7 +219,7 @@ KINDS = {
     "plan of a conversion": Kind(_write_plan, lambda path: read_plan(path.parents[1])),
     "metrics.json": Kind(_write_metrics, lambda path: read_checked(path, "evaluate again")),
     "summary of predictions": Kind(_write_summary, _read_summary),
-    "result.json of a task": Kind(_write_result, lambda path: read_result(path.parent)),
+    "result.json of a task": Kind(_write_result, lambda path: read_result(path.parent, "simulated:0:1")),
     "run.json": Kind(_write_finished, _read_finished),
     "manifest of features": Kind(
         lambda folder: _write_features(folder) / MANIFEST, lambda path: FeatureStore(path.parent).manifest

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name, refuse
 from vlm_agent.console import make_console
+from vlm_agent.errors import DatasetError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.evaluation.offline.plan import RecordedSettings
+    from vlm_agent.evaluation.offline.plan import RecordedAbout, RecordedSettings
     from vlm_agent.evaluation.scoring.judged import JudgedSteps
     from vlm_agent.evaluation.scoring.metrics import Groups
 
@@ -69,7 +70,7 @@ def add(commands: Commands) -> None:
         type=count,
         default=10,
         metavar="N",
-        help="with --against: changed steps in the report, each way, by the official scorer (default 10)",
+        help="with --against: changed steps in the report, each way, by official and by strict alone (default 10)",
     )
 
 
@@ -96,12 +97,13 @@ def _check(options: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class _Run:
-    """`name`: in tables and on the page. `recorded`: by the plan of its evaluation."""
+    """`name`: in tables and on the page. `recorded`: by the plan of its evaluation, `about`: by its metrics."""
 
     path: Path
     name: str
     steps: "JudgedSteps"
     recorded: "RecordedSettings | None"
+    about: "RecordedAbout"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -127,6 +129,8 @@ def run(options: argparse.Namespace) -> int:
     if before is not None:
         print_comparison(console, scores["against"], before.name, now.name)
     print_rules(console, scores["scorers"])
+    for line in (line for one in (now, before) if one is not None for line in one.about.warnings(one.path)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if options.output is not None:
         _write(options.output, scores)
         _say_written(console, options.output)
@@ -139,23 +143,37 @@ def run(options: argparse.Namespace) -> int:
 
 def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run | None]:
     """The run, and the one that it is compared with."""
-    from vlm_agent.evaluation.offline.plan import recorded_name, recorded_settings
+    from vlm_agent.evaluation.offline.plan import recorded_about, recorded_name, recorded_settings
+    from vlm_agent.evaluation.predictions import REMEDY
     from vlm_agent.evaluation.scoring.judged import judge_steps
 
     paths = [_predictions(path) for path in (options.predictions, options.against) if path is not None]
     names = names_of(paths, [recorded_name(path) for path in paths])
     now, *before = (
-        _Run(path, name, judge_steps(path, scorers), recorded_settings(path))
+        _Run(path, name, judge_steps(path, scorers), recorded_settings(path), recorded_about(path))
         for path, name in zip(paths, names, strict=True)
     )
+    for one in (now, *before):
+        if not len(one.steps):
+            raise DatasetError(f"{one.path} holds no step; {REMEDY}")
+        one.about.check_episodes(one.path, len(one.steps.episode_ids))
     return now, before[0] if before else None
 
 
 def _predictions(path: Path) -> Path:
     """The agent's own predictions in the output folder of an evaluation; a file as it is."""
     from vlm_agent.evaluation.offline.plan import AGENT, predictions_name
+    from vlm_agent.evaluation.online.evaluate import ONLINE
+    from vlm_agent.evaluation.online.evaluate import PLAN as ONLINE_PLAN
 
-    return path / predictions_name(AGENT) if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    predictions = path / predictions_name(AGENT)
+    if (path / ONLINE_PLAN).is_file() and not predictions.exists():
+        raise DatasetError(
+            f"{path} holds an online evaluation, which has no predictions to score again; its scores are in {ONLINE}"
+        )
+    return predictions
 
 
 def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:
@@ -192,14 +210,13 @@ def _write_report(
     shards: "ShardDataset",
     options: argparse.Namespace,
 ) -> None:
-    from vlm_agent.evaluation.offline.plan import recorded_texts
     from vlm_agent.evaluation.report import Earlier, write_report
 
     runs, earlier = {now.name: scores}, None
-    facts = {"predictions": str(now.path), "shards": str(options.shards)} | recorded_texts(now.path)
+    facts = {"predictions": str(now.path), "shards": str(options.shards)} | now.about.facts()
     if before is not None and scores_before is not None:
         runs[before.name], facts["against"] = scores_before, str(before.path)
-        facts |= {f"{before.name}, {text}": origin for text, origin in recorded_texts(before.path).items()}
+        facts |= {f"{before.name}, {name}": fact for name, fact in before.about.facts().items()}
         earlier = Earlier(before.name, before.path, scores["against"], before.steps)
     options.report.parent.mkdir(parents=True, exist_ok=True)
     write_report(

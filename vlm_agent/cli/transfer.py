@@ -32,20 +32,25 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.evaluation.benchmark import selection_in_words
+    from vlm_agent.evaluation.offline.plan import recorded_about
     from vlm_agent.evaluation.transfer import read_evaluations, transfer_matrix, transfer_table, write_transfer
 
     console = make_console()
     evaluations = read_evaluations(_named(options.evaluations))
     matrix = transfer_matrix(evaluations)
+    about = {evaluation.name: recorded_about(evaluation.predictions) for evaluation in evaluations}
     data = evaluations[0].data
     facts = {
         "evaluations": ", ".join(f"{evaluation.name}: {evaluation.folder}" for evaluation in evaluations),
         "split": data["split"],
         "episodes": selection_in_words(data["limit"], data["draw"]),
         "shards": f"manifest {data['shards'][:12]}",
+        **{f"{model}, failed steps": of.facts()["failed steps"] for model, of in about.items() if of.failed},
     }
     write_transfer(options.output, matrix, facts)
     console.print(transfer_table(matrix))
+    for line in (line for one in evaluations for line in about[one.name].warnings(one.predictions)):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     console.print(f"Wrote {options.output}", highlight=False, markup=False, soft_wrap=True)
     return OK
 

@@ -206,8 +206,8 @@ def _matrices(content: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _differences(content: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, Cell]]:
-    """{(agent, other): {scorer: cell}} of agent minus other in both orders, with `decided`: whether 0 is outside of the
-    interval of every seed."""
+    """{(agent, other): {scorer: cell}} of agent minus other in both orders, with `decided`: whether the
+    intervals of all seeds are on the same side of 0."""
     by_pair: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for pair in content["pairs"]:
         by_pair.setdefault((pair["second"], pair["first"]), []).append(pair)
@@ -223,7 +223,9 @@ def _difference(of_seeds: Sequence[Mapping[str, Any]]) -> Cell:
     values = [one["difference"] for one in of_seeds]
     intervals = [one["interval"] for one in of_seeds]
     low, high = (min(values), max(values)) if len(values) > 1 else intervals[0] or (None, None)
-    decided = all(edges is not None and (edges[0] > 0 or edges[1] < 0) for edges in intervals)
+    known = [edges for edges in intervals if edges is not None]
+    same_sign = all(edges[0] > 0 for edges in known) or all(edges[1] < 0 for edges in known)
+    decided = len(known) == len(intervals) and same_sign
     return {"value": mean(values), "low": low, "high": high, "decided": decided}
 
 

@@ -220,7 +220,8 @@ def _of_one_seed(judged: Mapping[tuple[str, int], JudgedSteps]) -> dict[str, Jud
 
 def dividing_steps(judged: Mapping[str, JudgedSteps], count: int = DIVIDING) -> list[dict[str, Any]]:
     """The steps about which agents disagree most by the strict scorer: those that nearest to half of the agents get
-    right, at most one an episode. Among equals they are drawn at random, by a fixed seed."""
+    right. Further steps of an episode come after one of each episode. Among equals they are drawn at random, by a fixed
+    seed."""
     if len(judged) < 2:
         return []
     first = next(iter(judged.values()))
@@ -232,15 +233,14 @@ def dividing_steps(judged: Mapping[str, JudgedSteps], count: int = DIVIDING) -> 
     drawn = np.random.default_rng(_SEED).permutation(len(rows))
     in_file_order = sorted(range(len(rows)), key=rows.__getitem__)  # the draw does not depend on the file's order
     order = sorted((in_file_order[place] for place in drawn), key=lambda row: -split[row])
-    chosen: dict[str, int] = {}
-    for row in order:
-        if split[row] and rows[row][0] not in chosen and len(chosen) < count:
-            chosen[rows[row][0]] = row
+    dividing = [row for row in order if split[row]]
+    best = {rows[row][0]: row for row in reversed(dividing)}
+    chosen = sorted(dividing, key=lambda row: best[rows[row][0]] != row)[:count]
     return [
         {
-            "episode": episode,
+            "episode": rows[row][0],
             "step": rows[row][1],
             "right": {key: bool(right[number, row]) for number, key in enumerate(judged)},
         }
-        for episode, row in chosen.items()
+        for row in chosen
     ]

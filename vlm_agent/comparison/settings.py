@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from pydantic import PositiveInt, field_validator, model_validator
 
+from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 from vlm_agent.settings import Section
@@ -69,6 +70,8 @@ class Contestant(Section):
             raise ValueError("name exactly one of run, recipe and agent")
         if self.served and self.agent is None:
             raise ValueError("served needs an agent file, whose prompts the served model answers")
+        if unknown := set(self.controls) - set(CONTROLS):
+            raise ValueError(f"control {min(unknown)!r} is unknown; choose from {', '.join(CONTROLS)}")
         if self.overrides and self.run is not None:
             raise ValueError("a finished run has no overrides")
         return self

@@ -23,7 +23,7 @@ _LATER = {"1": ["box", *_USAGE], "2": ["box"], "3": []}
 """The columns that a version lacks."""
 
 _READABLE = tuple(_LATER)
-_REMEDY = "pass the predictions.parquet of an evaluation, or evaluate again"
+REMEDY = "remove it and run its evaluate command again, or pass the predictions.parquet of another evaluation"
 _VERSION_KEY = b"vlm_agent_predictions"
 
 _POINT = pa.list_(pa.float64(), 2)
@@ -129,7 +129,7 @@ def read_predictions(path: Path) -> list[Prediction]:
     try:
         return [_prediction(row) for batch in table.to_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
     except (TypeError, ValueError) as error:  # only without checksums: a value is missing or out of its range
-        raise DatasetError(f"{path} is damaged ({error}); {_REMEDY}") from None
+        raise DatasetError(f"{path} is damaged ({error}); {REMEDY}") from None
 
 
 @contextmanager
@@ -138,15 +138,15 @@ def open_predictions(path: Path) -> Iterator[ParquetReader]:
 
     Raises DatasetError naming it if it is missing or damaged, or if `write_predictions` did not write it.
     """
-    with open_parquet(path, _REMEDY) as file:
+    with open_parquet(path, REMEDY) as file:
         found = file.schema
         version = (found.metadata or {}).get(_VERSION_KEY, b"").decode(errors="replace")
         if version not in _READABLE:
             raise DatasetError(
                 f"{path} is not a predictions file of version {' or '.join(_READABLE)} "
-                f"(found {version or 'none'}); {_REMEDY}"
+                f"(found {version or 'none'}); {REMEDY}"
             )
-        check_columns(path, found, SCHEMA, [name for name in SCHEMA.names if name not in _LATER[version]], _REMEDY)
+        check_columns(path, found, SCHEMA, [name for name in SCHEMA.names if name not in _LATER[version]], REMEDY)
         yield file
 
 

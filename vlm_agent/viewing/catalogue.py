@@ -93,11 +93,15 @@ def _evaluation(folder: Path) -> str:
         scorers = [scores[scorer]["overall"] for scorer in ("official", "strict") if scorer in scores]
         if scorers:
             name = recorded_name(folder / predictions_name(run)) or run
-            lines.append(f"{_words(name)}: " + ", ".join(map(_share, scorers)))
+            failed = len(scores.get("about", {}).get("failed_steps", ()))
+            note = f" ({failed:,} failed step(s), counted as wrong)" if failed else ""
+            lines.append(f"{_words(name)}: " + ", ".join(map(_share, scorers)) + note)
     return "\n".join(lines)
 
 
 def _share(overall: Mapping[str, Any]) -> str:
+    if overall["partial_match"] is None:
+        return "–"
     interval = overall["interval"]
     shown = "" if interval is None else f" [{interval[0]:.1f}, {interval[1]:.1f}]"
     return f"{overall['partial_match']:.1f} %{shown}"

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.offline import parts
 from vlm_agent.evaluation.offline.parts import lock_output
+from vlm_agent.evaluation.offline.plan import recorded_settings
 from vlm_agent.evaluation.offline.run import evaluate, finish
 from vlm_agent.evaluation.predictions import read_predictions, write_predictions
 from vlm_agent.files import write_json
@@ -84,6 +86,34 @@ def test_a_complete_evaluation_is_scored_again_without_an_agent(world, tmp_path)
     assert not list((output / "parts").glob("*/*"))
 
 
+def test_the_plan_has_the_scorers_and_groups_of_the_newest_command(world, tmp_path):
+    output = tmp_path / "out"
+    _evaluate(world, output, benchmark={"groups": {"first": ["general-0"]}})
+    newest = {"name": "small", "dialect": "official_text", "groups": {"second": ["general-1"]}}
+    scores = _evaluate(world, output, benchmark=newest)
+    metrics = (output / "metrics.json").read_bytes()
+    assert read_checked(output / "plan.json", "")["given"]["dialect"] == "official_text"
+    assert recorded_settings(output / "predictions.parquet").groups == newest["groups"]
+    assert finish(output, Console(file=StringIO())) == scores
+    assert (output / "metrics.json").read_bytes() == metrics
+
+
+def test_a_command_that_is_refused_does_not_change_the_plan(world, tmp_path):
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    before = (output / "plan.json").read_bytes()
+    with lock_output(output, ArrayTask()), pytest.raises(DatasetError, match="another process"):
+        _evaluate(world, output, benchmark={"dialect": "official_text"})
+    assert (output / "plan.json").read_bytes() == before
+
+
+def test_a_group_named_like_a_subset_is_refused_before_anything_is_predicted(world, tmp_path):
+    with pytest.raises(DatasetError, match=r"groups named like a subset: \['general'\]; choose other names"):
+        _evaluate(world, tmp_path / "out", benchmark={"groups": {"general": ["general-0"]}})
+    assert not (tmp_path / "out").exists()
+    assert Knowing(folder=tmp_path).knower.asked() == []
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
 def test_a_job_array_in_any_order_writes_the_bytes_of_one_process(world, tmp_path, order):
     output = tmp_path / "array" / "out"
@@ -121,6 +151,31 @@ def test_a_run_that_lacks_an_episode_is_not_scored(world, tmp_path, run):
     write_predictions(output / run, [row for row in rows if row.episode_id != rows[0].episode_id])
     with pytest.raises(DatasetError, match=f"no prediction of 1 episodes, the first {rows[0].episode_id}"):
         _evaluate(world, output)
+
+
+def _add_an_episode(path):
+    rows = read_predictions(path)
+    write_predictions(path, rows + [replace(row, episode_id="foreign") for row in rows[:2]])
+
+
+def _damage(path):
+    path.write_bytes(path.read_bytes()[:100])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [(_add_an_episode, "surplus predictions of 1 episodes, the first foreign"), (_damage, "cut short")],
+)
+def test_wrong_predictions_of_a_finished_evaluation_are_repaired_as_the_error_says(world, tmp_path, spoil, words):
+    output = tmp_path / "out"
+    _evaluate(world, output)
+    before = _bytes(output)
+    spoil(output / "predictions.parquet")
+    with pytest.raises(DatasetError, match=f"{words}.*; remove .* and run .* evaluate command again"):
+        _evaluate(world, output)
+    (output / "predictions.parquet").unlink()
+    _evaluate(world, output)
+    assert _bytes(output) == before
 
 
 def test_a_task_started_again_predicts_nothing_more(world, tmp_path):

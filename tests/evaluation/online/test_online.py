@@ -1,5 +1,6 @@
 """Agents do tasks on simulated phones: the same tasks for all, exactly reset, however many at once."""
 
+import shutil
 from dataclasses import dataclass, field, replace
 from io import StringIO
 
@@ -205,6 +206,19 @@ def test_a_stopped_evaluation_resumes_to_the_same_result(tmp_path, monkeypatch):
     content = evaluate(tmp_path / "out", agent)
     assert len(agent.answers) == count  # its four tasks were done before
     assert without_cost(content) == without_cost(evaluate(tmp_path / "at once"))
+
+
+def test_the_result_of_another_task_is_refused_and_repeated_as_the_error_says(tmp_path):
+    out = tmp_path / "out"
+    content = evaluate(out, tasks=2)
+    shutil.copytree(out / AGENT / "00000", out / AGENT / "00001", dirs_exist_ok=True)
+    one, other = (content["tasks"][number]["task"] for number in (0, 1))
+    with pytest.raises(
+        DatasetError, match=f"result.json is of task {one}, and the task here is {other}; remove it and"
+    ):
+        evaluate(out, tasks=2)
+    (out / AGENT / "00001" / "result.json").unlink()
+    assert without_cost(evaluate(out, tasks=2)) == without_cost(content)
 
 
 def test_more_tasks_keep_completed_ones_and_a_complete_evaluation_needs_no_agent(tmp_path):

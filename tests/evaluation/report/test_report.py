@@ -196,6 +196,23 @@ def test_flips_show_the_answers_of_both_runs(page):
     assert "episode e0000, step 1 of 3" in words.partition("Wrong before, right now")[2]
 
 
+def test_steps_that_changed_by_the_strict_scorer_alone_are_shown_as_such(episodes, predictions, tmp_path):
+    """The official scorer ignores the direction of a swipe."""
+    gold = [row.gold for row in predictions]
+    at = next(number for number, action in enumerate(gold) if action.name == "swipe")
+    back = Action.swipe(gold[at].lift_yx, gold[at].touch_yx)
+    now, before = (answered(predictions, [*gold[:at], action, *gold[at + 1 :]]) for action in (gold[at], back))
+    earlier = Earlier("epoch 1", before, compare(before, now))
+    write_report(tmp_path / "r.html", {"a": score(now)}, now, Shards(episodes), FACTS, episodes=2, earlier=earlier)
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    page = " ".join(Page(html).text.split())
+    assert "Wrong before, right now: 0 of 0 steps by the official scorer None." in page
+    assert "Wrong before, right now: 1 of 1 steps by the strict scorer alone" in page
+    flip = html.partition('id="strict_wrong_to_right"')[2].partition("</section>")[0]
+    assert flip.count("<figure ") == 1 and "✗ strict" in flip and "✓ strict" in flip and "✗ official" not in flip
+    assert 'href="#strict_wrong_to_right"' in html and "strict_right_to_wrong" not in html
+
+
 def test_each_answer_of_a_flip_has_its_own_verdicts(html):
     """A step that became wrong by the official scorer need not have been right by the strict one."""
     flip = html.partition('id="right_to_wrong"')[2].partition("</figure>")[0]

@@ -126,8 +126,9 @@ def test_filters_combine_are_counted_and_load_their_pictures(browser):
     browser.run("document.getElementById('filters').scrollIntoView()")
     shown = browser.run(f"{SHOWN}.filter((figure) => figure.closest('.whole')).length")
     assert shown == 1 + 10
-    assert browser.run("document.getElementById('count').textContent").startswith(
-        f"{browser.run(SHOWN + '.length')} of"
+    changed = browser.run(f"{SHOWN}.filter((figure) => figure.closest('.flips')).length")
+    assert browser.run("document.getElementById('count').textContent") == (
+        f"11 of {EPISODES} episodes with 11 steps, {changed} of {FLIPS} changed steps"
     )
     browser.wait_for("document.querySelectorAll('.screen img').length > 0")
 

@@ -82,14 +82,22 @@ def test_a_resample_without_typed_steps_of_one_subset_does_not_count():
     typed, right, wrong = Action.type_text("milk"), Action.type_text("milk"), Action.type_text("beer")
     gold = [row for number in range(20) for row in episode(f"g{number}", "general", [typed, DONE])]
     answers = [action for number in range(20) for action in (right if number % 2 else wrong, DONE)]
-    gold += episode("s0", "single", [typed, DONE]) + [
-        row for number in range(1, 4) for row in episode(f"s{number}", "single", [HOME, DONE])
-    ]
-    answers += [right, DONE] + [HOME, DONE] * 3
+    for number in range(8):  # two of eight episodes type: every tenth resample has neither
+        gold += episode(f"s{number}", "single", [typed if number < 2 else HOME, DONE])
+        answers += [right if number < 2 else HOME, DONE]
     overall = score(answered(gold, answers))["official"][OVERALL]
     assert overall["typed_text"] == pytest.approx(75)
     low, high = overall["intervals"]["typed_text"]
     assert 60 < low < 75 < high < 90  # general alone has 50
+
+
+def test_the_mean_over_subsets_has_no_paired_interval_if_one_has_a_single_episode():
+    gold = [row for number in range(20) for row in episode(f"g{number}", "general", [HOME, DONE])]
+    first, second = ([HOME, DONE] * 20, [HOME, DONE, HOME, HOME] * 10)
+    alone = episode("s", "single", [HOME, DONE])
+    rows = compare(answered(gold + alone, [*first, HOME, DONE]), answered(gold + alone, [*second, HOME, HOME]))
+    assert rows["official"]["general"]["partial_match"]["interval"] is not None
+    assert rows["official"][OVERALL]["partial_match"]["interval"] is None
 
 
 def test_pairing_narrows_the_interval():

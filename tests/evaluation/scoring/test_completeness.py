@@ -1,6 +1,7 @@
 """Every step of every episode has one prediction, or the gap is named."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.scoring.judged import check_steps, judge_steps
 
 GOLD = episode_of("e1", "single", [Action.tap(0.1, 0.2), Action.type_text("käse\n"), Action.complete()])
+
+FILE = Path("p.parquet")
 
 rows = st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 4), st.integers(1, 4)), max_size=12)
 
@@ -58,9 +61,15 @@ def test_a_step_predicted_twice_is_named():
 
 
 def test_a_missing_episode_is_named():
-    judge_steps(GOLD).check_present(["e1"])
-    with pytest.raises(DatasetError, match="no prediction of 2 episodes, the first e2"):
-        judge_steps(GOLD).check_present(["e1", "e2", "e3"])
+    judge_steps(GOLD).check_episodes(["e1"], FILE)
+    with pytest.raises(DatasetError, match=r"p\.parquet: no prediction of 2 episodes, the first e2; remove the file"):
+        judge_steps(GOLD).check_episodes(["e1", "e2", "e3"], FILE)
+
+
+def test_a_surplus_episode_is_named():
+    more = [*GOLD, *(replace(row, episode_id="e2") for row in GOLD)]
+    with pytest.raises(DatasetError, match=r"p\.parquet: surplus predictions of 1 episodes, the first e2; remove the"):
+        judge_steps(more).check_episodes(["e1"], FILE)
 
 
 def test_one_episode_has_one_subset():

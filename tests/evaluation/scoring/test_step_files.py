@@ -129,6 +129,8 @@ def action(kind=4, touch=(0.1, 0.2), lift=(0.1, 0.2), text=""):
         ({"episode_id": None}, "episode_id is missing"),
         ({"step": None}, "step is missing"),
         ({"elements": None}, "elements is missing"),
+        ({"goal": None}, "goal is missing"),
+        ({"text": None}, "text is missing"),
         ({"gold": action(kind=9)}, "gold is not an action"),
         ({"gold": action(kind=None)}, "gold is not an action"),
         ({"predicted": action(kind=-1)}, "predicted is not an action"),

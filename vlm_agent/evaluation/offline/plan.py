@@ -1,11 +1,13 @@
 """The plan of an offline evaluation, OUT/plan.json: settings that decide the predictions, and others for the report."""
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vlm_agent.action_languages import ActionLanguage, language_settings
-from vlm_agent.checked_json import parsing, read_checked
+from vlm_agent.checked_json import parsing, read_checked, write_checked
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
@@ -80,7 +82,20 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
     Raises DatasetError if `output` is a file, or holds something else or an evaluation with other settings; the message
     lists these settings.
     """
-    others = {
+    content = {"described": plan.identity(), "given": _other_settings(plan)}
+    job(output).write_or_verify_plan(content, identity_differences)
+
+
+def update_plan(output: Path, plan: Plan) -> None:
+    """Records the settings that do not decide predictions, such as scorers and groups, as the newest command has them:
+    `finish` and later commands then score as it does. The caller holds the lock of `output`."""
+    before, settings = job(output).read_plan(), _other_settings(plan)
+    if before.get("given") != json.loads(json.dumps(settings)):
+        write_checked(job(output).plan_path, before | {"given": settings})
+
+
+def _other_settings(plan: Plan) -> dict[str, Any]:
+    return {
         "place": plan.place,
         "shards": str(plan.benchmark.shards),
         "groups": plan.benchmark.episode_groups(),
@@ -93,7 +108,6 @@ def write_or_verify_plan(output: Path, plan: Plan) -> None:
         "label": plan.label,
         "trained_on": plan.trained_on,
     }
-    job(output).write_or_verify_plan({"described": plan.identity(), "given": others}, identity_differences)
 
 
 def _dumped(split: PublishedSplit | None) -> dict[str, Any] | None:
@@ -151,18 +165,51 @@ def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
     return None if run is None else (identity, others, run)
 
 
-def recorded_texts(predictions: Path) -> dict[str, str]:
-    """Where the texts that the agent read come from (`text_origins`), by the metrics beside its predictions.
+@dataclass(frozen=True)
+class RecordedAbout:
+    """What the metrics beside a predictions file say about its run. `episodes`: the number that was scored. `failed`: a
+    line for each step that the agent did not answer. `texts`: where the texts that it read come from
+    (`text_origins`)."""
 
-    Empty without metrics, for other runs than the agent's own, and in metrics of a version that did not record it.
-    """
-    path = predictions.parent / METRICS
-    if predictions.name != predictions_name(AGENT) or not path.is_file():
-        return {}
+    episodes: int | None = None
+    failed: Sequence[str] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    def check_episodes(self, predictions: Path, found: int) -> None:
+        """Raises DatasetError if the file has another number of episodes than its evaluation scored."""
+        if self.episodes not in (None, found):
+            raise DatasetError(
+                f"{predictions} has {found:,} episodes, but {METRICS} beside it is of {self.episodes:,}; remove the "
+                "predictions and run their evaluate command again"
+            )
+
+    def facts(self) -> dict[str, str]:
+        """Lines of a report."""
+        failed = {"failed steps": f"{len(self.failed):,}, counted as wrong"} if self.failed else {}
+        return failed | dict(self.texts)
+
+    def warnings(self, predictions: Path) -> list[str]:
+        """At most one line for the terminal, which names the file of the run."""
+        if not self.failed:
+            return []
+        return [
+            f"{predictions}: the agent failed to answer {len(self.failed):,} step(s), which count as wrong; run the "
+            "same evaluate command again to request these answers"
+        ]
+
+
+def recorded_about(predictions: Path) -> RecordedAbout:
+    """Empty without a plan or metrics, for a file that is not of one of their runs, and where the version that wrote
+    them did not record it. Raises DatasetError naming a damaged file."""
+    found, path = _recorded(predictions), predictions.parent / METRICS
+    if found is None or not path.is_file():
+        return RecordedAbout()
     remedy = "evaluate again"
     scores = read_checked(path, remedy, dict[str, dict[str, Any]])
     with parsing(path, remedy):
-        return {str(name): str(text) for name, text in scores[AGENT]["about"].get(TEXTS, {}).items()}
+        about = scores.get(found[2], {}).get("about", {})
+        texts = {str(name): str(text) for name, text in about.get(TEXTS, {}).items()}
+        return RecordedAbout(about.get("episodes"), [str(line) for line in about.get("failed_steps", [])], texts)
 
 
 def read_plan(output: Path) -> Plan:

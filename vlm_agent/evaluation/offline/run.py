@@ -34,7 +34,7 @@ from vlm_agent.evaluation.offline.baselines import (
     written_in,
 )
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
-from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, read_plan, write_or_verify_plan
+from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, read_plan, update_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
@@ -45,7 +45,7 @@ from vlm_agent.evaluation.report.published import has_published_numbers, publish
 from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
 from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
-from vlm_agent.evaluation.scoring.metrics import score
+from vlm_agent.evaluation.scoring.metrics import check_group_names, score
 from vlm_agent.jobs import ArrayTask
 from vlm_agent.screens.understand import Readers
 
@@ -71,16 +71,19 @@ def evaluate(
     a model.
 
     Writes to `output` and returns the scores by run. Predictions of an interrupted evaluation are kept; complete
-    predictions are scored again. One `task` of a job array only predicts and returns None; `finish` merges and scores.
-    `workers` processes prepare screens, and predictions do not depend on their number; None: as many as suit agent and
-    cores. `readers`: the agent's elements are read from pixels; scores are still by those of the data set.
+    predictions are scored again, by the scorers and groups of `benchmark`. One `task` of a job array only predicts and
+    returns None; `finish` merges and scores. `workers` processes prepare screens, and predictions do not depend on
+    their number; None: as many as suit agent and cores. `readers`: the agent's elements are read from pixels; scores
+    are still by those of the data set.
 
-    Raises DatasetError if the split has no episode or `output` holds another evaluation, an error of the agent's
-    settings if the agent does not exist, UserError for `workers` that it cannot use, and at the end NoAnswerError if
-    the agent failed to answer steps: they count as wrong, and the next evaluation into `output` requests them again.
+    Raises DatasetError if the split has no episode, a group has a subset's name, or `output` holds another evaluation,
+    an error of the agent's settings if the agent does not exist, UserError for `workers` that it cannot use, and at the
+    end NoAnswerError if the agent failed to answer steps: they count as wrong, and the next evaluation into `output`
+    requests them again.
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
     dataset, chosen = _episodes(benchmark)
+    check_group_names(benchmark.episode_groups(), dataset.subsets)
     chosen_controls = controls_of(settings.text_inputs, controls)
     passes = passes_of(chosen_controls, variants)
     plan = Plan(
@@ -95,6 +98,7 @@ def evaluate(
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
     with lock_output(output, task):
+        update_plan(output, plan)
         predict(
             partial(load_agent, settings.in_output(output), console, readers),
             plan.passes,
@@ -162,8 +166,9 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     scores: dict[str, dict] = {}
     agent_steps: JudgedSteps | None = None
     for run in plan.runs:
-        steps = judge_steps(parts.merge(run), scorers)
-        steps.check_present(dataset.ids[index] for index in parts.chosen)
+        path = parts.merge(run)
+        steps = judge_steps(path, scorers)
+        steps.check_episodes([dataset.ids[index] for index in parts.chosen], path)
         agent_steps = steps if run == AGENT else agent_steps
         scores[run] = score(steps, benchmark.episode_groups(), scorers=scorers)
         if cost := cost_per_episode(parts.merged_path(run)):

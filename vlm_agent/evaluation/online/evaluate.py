@@ -207,7 +207,7 @@ def _ignore_expert(agent: Agent, _: Sequence[Action]) -> Agent:
 def _content(attempts: Iterable[_Attempt], runs: list[str], about: dict) -> dict:
     results: dict[str, list[dict]] = {run: [] for run in runs}
     for attempt in attempts:
-        results[attempt.run].append(read_result(attempt.folder))
+        results[attempt.run].append(read_result(attempt.folder, address_of(attempt.task.task)))
     shared = ("task", "goal", "subset", "template", "memory", "expert_steps")
     tasks = [
         {key: of_task[0][key] for key in shared}

@@ -22,6 +22,7 @@ from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
 from vlm_agent.devices.simulated_phone.apps.launcher import LAUNCHER
 from vlm_agent.episodes import Action
+from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.online.tasks import OnlineTask, address_of
 
 RESULT = "result.json"
@@ -115,6 +116,10 @@ def is_done(folder: Path) -> bool:
     return (folder / RESULT).is_file()
 
 
-def read_result(folder: Path) -> dict:
-    """The result of a finished task. Raises DatasetError where its file is damaged."""
-    return read_checked(folder / RESULT, "remove it and run the same command again to repeat the task", _Result)
+def read_result(folder: Path, address: str) -> dict:
+    """The result of a finished task. Raises DatasetError where its file is damaged, or is not of the task `address`."""
+    remedy = "remove it and run the same command again to repeat the task"
+    result: dict = read_checked(folder / RESULT, remedy, _Result)
+    if result["task"] != address:
+        raise DatasetError(f"{folder / RESULT} is of task {result['task']}, and the task here is {address}; {remedy}")
+    return result

@@ -47,6 +47,8 @@ FLIPS = 10
 _SEED = 0
 
 _FLIPS = {RIGHT_TO_WRONG: "Right before, wrong now", WRONG_TO_RIGHT: "Wrong before, right now"}
+_BY = {"official": "by the official scorer", "strict": "by the strict scorer alone"}
+"""The scorers whose changed steps have pictures."""
 
 Predictions = Path | Sequence[Prediction]
 """A predictions file, or its rows."""
@@ -67,12 +69,33 @@ class Earlier:
 
 @dataclass(frozen=True)
 class _Section:
-    """A gallery; with `flips` its panels are single steps, side by side. `id`: of its element on the page."""
+    """A gallery. `id`: of its element on the page. With a `scorer` its panels are single steps, side by side, that
+    changed by it."""
 
     id: str
     title: str
     panels: Iterator[Panel]
-    flips: bool = False
+    scorer: str = ""
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """Steps that changed in one direction by a scorer, by episode; of the strict scorer those that did not by the
+    official one. `chosen`: (episode id, step) of those on the page."""
+
+    scorer: str
+    way: str
+    steps: Mapping[str, Sequence[int]]
+    chosen: Sequence[tuple[str, int]]
+
+    @property
+    def id(self) -> str:
+        return self.way if self.scorer == "official" else f"{self.scorer}_{self.way}"
+
+    @property
+    def title(self) -> str:
+        count = sum(map(len, self.steps.values()))
+        return f"{_FLIPS[self.way]}: {len(self.chosen)} of {count} steps {_BY[self.scorer]}"
 
 
 def write_report(
@@ -95,8 +118,9 @@ def write_report(
     scorers of that run; if None, they are judged here. `facts` are shown at the top: the agent, the data, the split.
 
     `dataset` holds the screens. The report shows `episodes` of its episodes, half the worst and half drawn at random,
-    and at most `flips` steps that became right since an `earlier` run, and as many that became wrong. Gold actions are
-    written in `language`, by default the default action language of recipes.
+    and at most `flips` steps that became right since an `earlier` run by the official scorer, as many that became
+    wrong, and as many of each by the strict scorer alone. Gold actions are written in `language`, by default the
+    default action language of recipes.
 
     Raises DatasetError if an episode that the report shows is not in `dataset`.
     """
@@ -156,20 +180,33 @@ def _sections(
     flips: int,
 ) -> Iterator[_Section]:
     worst, drawn = choose(steps, (episodes + 1) // 2, episodes // 2, _SEED)
-    changed = {} if earlier is None else earlier.comparison["changed"]["official"]
-    flipped = {way: choose_flips(changed[way], flips, _SEED) for way in _FLIPS if way in changed}
-    flipped_ids = {episode_id for chosen in flipped.values() for episode_id, _ in chosen}
+    changed = [] if earlier is None else list(_changed(earlier.comparison["changed"], flips))
+    flipped_ids = {episode_id for one in changed for episode_id, _ in one.chosen}
     gallery.check([*worst, *drawn, *sorted(flipped_ids)])
     now = ShownRun(main, rows_by_id(predictions, {*worst, *drawn, *flipped_ids}), steps)
     if earlier is not None:
         judged = judge_steps(earlier.predictions if earlier.judged is None else earlier.judged, gallery.scorers)
         before = ShownRun(earlier.name, rows_by_id(earlier.predictions, flipped_ids), judged)
-        for way, chosen in flipped.items():
-            title = f"{_FLIPS[way]}: {len(chosen)} of {sum(map(len, changed[way].values()))} steps"
-            yield _Section(way, title, gallery.flips(chosen, before, now), flips=True)
+        for one in changed:
+            yield _Section(one.id, one.title, gallery.flips(one.chosen, before, now), one.scorer)
     now = replace(now, who="agent")
     yield _Section("worst", "Worst episodes", gallery.episodes(worst, now))
     yield _Section("drawn", "Episodes drawn at random", gallery.episodes(drawn, now))
+
+
+def _changed(changed: Mapping[str, Mapping], flips: int) -> Iterator[_Changed]:
+    """`changed`: of `comparison.compare`. A step that changed by both scorers is shown once."""
+    for scorer in _BY:
+        for way in _FLIPS:
+            steps = changed[scorer][way]
+            if scorer != "official":
+                official = changed["official"][way]
+                alone = {
+                    name: [step for step in of if step not in official.get(name, ())] for name, of in steps.items()
+                }
+                steps = {name: of for name, of in alone.items() if of}
+            if steps or scorer == "official":
+                yield _Changed(scorer, way, steps, choose_flips(steps, flips, _SEED))
 
 
 def _costs(runs: Mapping[str, Mapping]) -> dict[str, dict[str, str]]:

@@ -9,6 +9,7 @@ from vlm_agent.agents.fences import in_fence
 from vlm_agent.console import new_table
 from vlm_agent.episodes import Screen
 from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.scoring.metrics import OVERALL, UNPARSED
 
 MOST_PERCENT = 5.0
 """An example is shown above this share of parse failures."""
@@ -17,14 +18,17 @@ _CHARACTERS = 120
 
 
 def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
-    """A row for each run of `runs` (results of `metrics.score`): the share of answers that are not an action, and, if
-    any were accepted in a code fence, their number."""
-    fenced = [row["about"].get("fenced_answers", 0) for row in runs.values()]
-    columns = ("", "parse failures, %", *(("answers in a code fence",) if any(fenced) else ()))
-    table = new_table("Answers that are not an action", columns)
-    for (name, row), count in zip(runs.items(), fenced, strict=True):
-        cells = [f"{_percent(row):.1f}", *([f"{count:,}"] if any(fenced) else [])]
-        table.add_row(name.replace("_", " "), *cells)
+    """A row for each run of `runs` (results of `metrics.score`): the share of all steps whose answer is not an action,
+    and, if there are any, the numbers of steps without an answer and of answers accepted in a code fence."""
+    counts = {
+        "failed steps": [_failed(row) for row in runs.values()],
+        "answers in a code fence": [row["about"].get("fenced_answers", 0) for row in runs.values()],
+    }
+    shown = {column: of_runs for column, of_runs in counts.items() if any(of_runs)}
+    table = new_table("Answers that are not an action", ("", "parse failures, %", *shown))
+    for number, (name, row) in enumerate(runs.items()):
+        cells = (f"{of_runs[number]:,}" for of_runs in shown.values())
+        table.add_row(name.replace("_", " "), f"{_percent(row):.1f}", *cells)
     return table
 
 
@@ -44,7 +48,14 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
 
 
 def _percent(scores: Mapping) -> float:
-    return scores["official"]["overall"]["parse_failures"]
+    """Of all steps; the `parse_failures` of metrics are a mean over subsets, and count failed steps too."""
+    unparsed = sum(row[UNPARSED] for row in scores["confusion"].values())
+    return 100 * (unparsed - _failed(scores)) / scores["official"][OVERALL]["steps"]
+
+
+def _failed(scores: Mapping) -> int:
+    """Steps that the agent failed to answer, such as requests that the server refused."""
+    return len(scores.get("about", {}).get("failed_steps", ()))
 
 
 def _quoted(text: str) -> str:

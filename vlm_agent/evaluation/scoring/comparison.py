@@ -44,7 +44,7 @@ def compare(
 
     - `first` and `second`, percent, and `difference`, second - first in points;
     - `interval`, 95 % of the difference, by a bootstrap over episodes that resamples both runs together; of complete
-      match by `measures.paired_proportions`.
+      match by `measures.paired_proportions`. None where `metrics.score` has none.
 
     A row also has the numbers of `episodes` and `steps`. `overall`, subsets, groups and shares are those of
     `metrics.score`; steps count from 0.
@@ -183,7 +183,7 @@ def _of_proportions(old: np.ndarray, new: np.ndarray) -> list[float] | None:
 
 def _mean_cell(cells: list[_Cell], share: str) -> _Cell:
     """The mean over subsets."""
-    drawn = mean_resampled([cell.drawn for cell in cells])
+    drawn = mean_resampled([(cell.difference, cell.drawn) for cell in cells])
     if share in SHARES_OF_EPISODES:
         edges = interval_of_mean([(cell.difference, cell.interval) for cell in cells])
     else:

@@ -46,14 +46,16 @@ class JudgedSteps:
     def __len__(self) -> int:
         return len(self.step)
 
-    def check_present(self, expected: Iterable[str]) -> None:
-        """Raises DatasetError if an expected episode has no step."""
-        found = set(self.episode_ids.tolist())
-        absent = [episode_id for episode_id in expected if episode_id not in found]
-        if absent:
-            raise DatasetError(
-                f"no prediction of {len(absent)} episodes, the first {absent[0]}; run the evaluation again"
-            )
+    def check_episodes(self, expected: Sequence[str], source: Path) -> None:
+        """Raises DatasetError if an episode of `expected` is missing in the file `source`, or another one is in it."""
+        found = self.episode_ids.tolist()
+        for one, other, problem in ((expected, found, "no prediction"), (found, expected, "surplus predictions")):
+            known = set(other)
+            if wrong := [episode_id for episode_id in one if episode_id not in known]:
+                raise DatasetError(
+                    f"{source}: {problem} of {len(wrong)} episodes, the first {wrong[0]}; remove the file and run the "
+                    "same evaluate command again"
+                )
 
     def row_of(self, episode_id: str, step: int) -> int:
         """The index of a step in the columns. KeyError if the run lacks the episode."""
@@ -137,7 +139,7 @@ def _gap(found: list[int], length: int) -> str:
     missing = list(islice((step for step in range(length) if step not in known), _MAX_LISTED_STEPS + 1))
     if missing:
         steps = ", ".join(map(str, missing[:_MAX_LISTED_STEPS])) + (" …" if len(missing) > _MAX_LISTED_STEPS else "")
-        return f"no prediction of step {steps}; run the evaluation again to complete it"
+        return f"no prediction of step {steps}; remove the file and run its evaluate command again"
     surplus = next(step for step in sorted(found) if found.count(step) > 1 or not 0 <= step < length)
     return f"step {surplus} is predicted twice or does not exist; were two runs written into one file?"
 

@@ -5,7 +5,7 @@ number of gold steps. All shares are percentages; a share without a denominator 
 subset without episodes) is None.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -61,7 +61,8 @@ def score(
     group's row covers its own episodes; ids that are not in the run are ignored.
 
     Intervals are by bootstrap over episodes, for the complete match Wilson's. A bootstrap whose resamples are all equal
-    gives no interval, None: the episodes do not differ, or there is one.
+    gives no interval, None: the episodes do not differ, or there is one. `overall` has none either if one of its
+    subsets has a single episode in which the share is defined. A subset of several equal episodes adds no width to it.
 
     `scorers` holds the rule and the source of each scorer. `confusion[gold name][predicted name]` counts steps.
     `kinds` has percentages of all steps by name of action (D-PoT, tables 6 and 9): `gold`, `predicted`, and for each
@@ -116,15 +117,20 @@ def members_of(steps: JudgedSteps, groups: Groups | None) -> tuple[dict[str, np.
     Raises DatasetError if a group has a subset's name.
     """
     groups = {} if groups is None else groups
+    check_group_names(groups, steps.subsets)
     names = dict.fromkeys((*published_subsets(), *sorted(set(steps.subsets))))
-    if duplicates := {OVERALL, *names} & set(groups):
-        raise DatasetError(f"groups named like a subset: {sorted(duplicates)}; choose other names")
     members = {name: steps.subsets == name for name in names}
     present = [name for name, mask in members.items() if mask.any()]
     for name, ids in groups.items():
         group = set(ids)
         members[name] = np.array([episode_id in group for episode_id in steps.episode_ids], bool)
     return members, present
+
+
+def check_group_names(groups: Groups, subsets: Iterable[str]) -> None:
+    """Raises DatasetError if a group has the name of one of `subsets`, of a published one, or of the mean over them."""
+    if duplicates := {OVERALL, *published_subsets(), *subsets} & set(groups):
+        raise DatasetError(f"groups named like a subset: {sorted(duplicates)}; choose other names")
 
 
 def _rows(
@@ -137,7 +143,7 @@ def _rows(
     overall = {
         share: (
             mean_of([cells[name][share][0] for name in subsets]),
-            mean_resampled([cells[name][share][1] for name in subsets]),
+            mean_resampled([cells[name][share] for name in subsets]),
         )
         for share in SHARES
     }
@@ -165,7 +171,7 @@ def _row(
     mask: np.ndarray,
     steps: JudgedSteps,
 ) -> dict:
-    intervals = {share: interval(draws) for share, (_, draws) in cells.items()} | proportions
+    intervals = {share: interval(draws, lowest=0.0) for share, (_, draws) in cells.items()} | proportions
     return {
         **{share: value for share, (value, _) in cells.items()},
         "interval": intervals["partial_match"],

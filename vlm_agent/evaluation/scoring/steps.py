@@ -155,7 +155,9 @@ Steps = Path | StepTable | Sequence[Prediction]
 
 _STEPS_AT_ONCE = 4096
 _PREDICTED_BOX = "box"  # files of versions 1 and 2 lack it
-_COLUMNS = ("episode_id", "subset", "step", "episode_length", "gold", "predicted", "elements.list.element.box")
+_NEVER_NULL = ("episode_id", "subset", "goal", "step", "episode_length", "gold", "elements", "text")
+_COLUMNS = (*(name for name in _NEVER_NULL if name != "elements"), "predicted", "elements.list.element.box")
+"""`goal` and `text` are read only to find rows without them before a page shows them."""
 
 
 def step_tables(source: Steps) -> Iterator[StepTable]:
@@ -193,7 +195,7 @@ class _WrongRowError(ValueError):
 
 
 def _table(batch: pa.RecordBatch) -> StepTable:
-    for name in ("episode_id", "subset", "step", "episode_length", "gold", "elements"):
+    for name in _NEVER_NULL:
         _refuse(_mask(batch[name].is_null()), f"{name} is missing")
     gold, predicted = _actions(batch["gold"]), _actions(batch["predicted"])
     _check(gold, "gold")

@@ -3,6 +3,7 @@
 {
   const episodes = [...document.querySelectorAll(".episode")].map((article) => ({
     article,
+    isFlip: article.closest("section").className === "flips",
     subset: article.dataset.subset,
     words: (article.querySelector("h4").textContent + " " + article.querySelector(".about").textContent).toLowerCase(),
     steps: [...article.querySelectorAll("figure")].map((figure) => ({
@@ -49,8 +50,8 @@
     const [subset, gold] = [field("subset").value, field("gold").value];
     const verdict = field("verdict").value.split(" ");
     const goal = field("goal").value.trim().toLowerCase();
-    let [articles, figures] = [0, 0];
-    for (const { article, subset: its, words, steps } of episodes) {
+    const counts = { whole: [0, 0, 0], flips: [0, 0, 0] }; // articles, those shown, their steps shown
+    for (const { article, isFlip, subset: its, words, steps } of episodes) {
       const matches = (!subset || its === subset) && words.includes(goal);
       let visible = 0;
       for (const step of steps) {
@@ -59,10 +60,15 @@
         visible += shown;
       }
       article.hidden = !visible;
-      articles += visible > 0;
-      figures += visible;
+      const count = isFlip ? counts.flips : counts.whole;
+      count[0] += 1;
+      count[1] += visible > 0;
+      count[2] += visible;
     }
-    field("count").textContent = `${articles} of ${episodes.length} shown, ${figures} steps`;
+    const [all, shown, steps] = counts.whole;
+    const [changed, shownChanged] = counts.flips;
+    field("count").textContent = `${shown} of ${all} episodes with ${steps} steps` +
+      (changed ? `, ${shownChanged} of ${changed} changed steps` : "");
   };
   field("filters").addEventListener("input", filter);
   field("filters").addEventListener("submit", (event) => event.preventDefault());

@@ -90,7 +90,7 @@ def _row(quotients: Mapping[str, Quotient], seed: int) -> dict[str, dict]:
 def _interval(measure: str, quotient: Quotient, seed: int) -> list[float] | None:
     if measure in SHARES_OF_EPISODES:
         return wilson(int(quotient[0].sum()), int(quotient[1].sum()))
-    return interval(resampled(*quotient, [seed, *f"aitz {measure}".encode()]))
+    return interval(resampled(*quotient, [seed, *f"aitz {measure}".encode()]), lowest=0.0)
 
 
 def aitz_quotients(steps: AitzSteps, right: np.ndarray) -> dict[str, Quotient]:
