@@ -227,7 +227,7 @@ def test_a_run_that_gave_up_asks_to_be_shown(tmp_path, monkeypatch, capsys):
 def test_a_typed_password_is_masked_in_the_goal_too(monkeypatch, tmp_path, capsys):
     form = ObservedScreen("app/.Main", (UiElement((0.1, 0.1, 0.1, 0.8), "Password"),))
     session = Observed([ObservedAction(Action.type_text("hi7-go"), form)], form)
-    monkeypatch.setattr("vlm_agent.cli.record._of_trace", lambda options: (options.goal, session))
+    monkeypatch.setattr("vlm_agent.cli.record._of_trace", lambda options, _: (options.goal, session))
     store = tmp_path / "shown.sqlite"
     assert record("--trace", tmp_path, "--goal", "log in with hi7-go", "--output", store) == OK
     (one,) = Demonstrations(store).all()

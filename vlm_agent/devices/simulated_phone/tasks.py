@@ -127,9 +127,12 @@ def split_of(instance: str) -> str:
 def sample_task(subset: str, split: str, seed: int) -> Task:
     """The task with this seed in a subset and split. Raises DeviceError for an unknown subset or split."""
     templates = [item for item in TEMPLATES if item.subset == subset]
-    if not templates or split not in SPLITS:
-        subsets = ", ".join(sorted({item.subset for item in TEMPLATES}))
-        raise DeviceError(f"{subset}/{split}: subsets are {subsets}; splits are {', '.join(SPLITS)}")
+    if not templates:
+        raise DeviceError(
+            f"unknown subset {subset!r}; choose from {', '.join(sorted({one.subset for one in TEMPLATES}))}"
+        )
+    if split not in SPLITS:
+        raise DeviceError(f"unknown split {split!r}; choose from {', '.join(SPLITS)}")
     rng = random.Random(f"{subset} {split} {seed}")
     choice = rng.choices(templates, [item.weight for item in templates])[0]
     goal, instance = _sample_instance(choice, split, rng)
