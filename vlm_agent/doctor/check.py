@@ -1,7 +1,7 @@
 """What a check is, and the errors by which it reports that something is missing or fails."""
 
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -46,14 +46,14 @@ def require_package(name: str, package: str | None = None) -> None:
         raise AbsentError(f"the Python package {package or name} is not installed")
 
 
-def output_of(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+def output_of(command: Sequence[str]) -> str:
     """What a program prints to stdout. Raises BrokenError where it does not start, or exits with another status than 0.
 
     Without a time limit of its own: the whole check has one.
     """
     try:
         done = subprocess.run(  # noqa: S603 (no shell; programs of this machine)
-            list(command), capture_output=True, text=True, errors="replace", env=environment, check=False
+            list(command), capture_output=True, text=True, errors="replace", check=False
         )
     except OSError as error:
         raise BrokenError(f"{command[0]} cannot be started: {error.strerror}") from error

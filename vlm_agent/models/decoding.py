@@ -78,7 +78,8 @@ class CausalDecoder(Decoder):
         """The cache, and the hidden states (B, L, width), of `ids`, int64 (B, L), those of the sentences, padded."""
 
     @abstractmethod
-    def logits(self, hidden: torch.Tensor) -> torch.Tensor: ...
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Float (..., vocabulary) of hidden states (..., width)."""
 
     def prefill(self, sentences: Sequence[Sentence]) -> Prefill:
         """One forward pass over all sentences, padded on the right, where causal attention ignores them."""

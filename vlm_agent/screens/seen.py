@@ -35,19 +35,25 @@ class Meaning:
 class TextReader(Protocol):
     """Finds and reads lines of text (OCR)."""
 
-    def read(self, pixels: np.ndarray) -> tuple[Text, ...]: ...
+    def read(self, pixels: np.ndarray) -> tuple[Text, ...]:
+        """`pixels`: uint8 (height, width, 3), RGB."""
+        ...
 
 
 class WidgetDetector(Protocol):
     """Finds widgets."""
 
-    def detect(self, pixels: np.ndarray) -> tuple[Widget, ...]: ...
+    def detect(self, pixels: np.ndarray) -> tuple[Widget, ...]:
+        """`pixels`: uint8 (height, width, 3), RGB."""
+        ...
 
 
 class IconReader(Protocol):
-    """Guesses the meaning of icons. `crops` are pixels of any size; for each one the guesses, best first."""
+    """Guesses the meaning of icons."""
 
-    def read(self, crops: Sequence[np.ndarray]) -> list[tuple[Meaning, ...]]: ...
+    def read(self, crops: Sequence[np.ndarray]) -> list[tuple[Meaning, ...]]:
+        """For each crop, uint8 (height, width, 3), RGB, of any size, the guesses, best first."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,6 @@ def picture_tokens(size: tuple[int, int]) -> int:
 
 
 def _size(url: str) -> tuple[int, int]:
-    """(height, width) of the picture in a data URL; only its header is decoded."""
+    """(height, width) of the picture in a data URL, whose pixels are not decoded."""
     with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
         return image.height, image.width
