@@ -7,9 +7,7 @@ and the message names each difference, so that results of two settings are never
 import errno
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,23 +18,9 @@ from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.files import PARTIAL, file_lock, remove_partials
 
 Item = TypeVar("Item")
-Loaded = TypeVar("Loaded")
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 """Errors of the file system that further writes would raise, too."""
-
-
-def ahead(
-    pool: ThreadPoolExecutor, load: Callable[[Item], Loaded], items: Iterable[Item], most: int
-) -> Iterator[Loaded]:
-    """`load` of each item, in order, while threads load the next ones; at most `most` wait besides the one in use."""
-    waiting: deque[Future[Loaded]] = deque()
-    for item in items:
-        waiting.append(pool.submit(load, item))
-        if len(waiting) >= most:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()
 
 
 def differences(before: object, now: object, name: str = "") -> list[str]:

@@ -39,7 +39,7 @@ BUTTONS = (
     # English
     *(f"{button} {word}" for button in _FOLLOWED for word in _FOLLOWERS),  # found without their space, too
     *("hold to pay", "slide to pay", "swipe to pay", "tap to buy", "tap to pay"),
-    *("book now", "buy", "check out", "checkout", "donate", "order", "order now", "pay", "premium"),
+    *("book now", "buy", "check out", "checkout", "donate", "order", "pay", "premium"),
     *("proceed to checkout", "purchase", "rent", "reserve", "send $", "send £", "send €", "send money"),
     *("start free trial", "subscribe", "subscription", "top up", "transfer", "upgrade"),
     *("abonnieren", "bestellen", "bezahlen", "buchen", "jetzt kaufen", "kaufen", "zur kasse"),  # German

@@ -19,7 +19,7 @@ import numpy as np
 
 from vlm_agent.agents.read_screens.reader import ScreenReader
 from vlm_agent.devices import Device
-from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
+from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.texts.secrets import names_secret
 
 
@@ -62,7 +62,7 @@ class ReadElements:
 
     def perform(self, action: Action) -> None:
         self._shown = None
-        is_in_field = action.kind is ActionKind.TYPE or (action.kind in KINDS_WITH_TOUCH and not action.is_swipe)
+        is_in_field = action.kind is ActionKind.TYPE or action.is_touch
         self._reported = None if is_in_field else ()
         self._device.perform(action)
 

@@ -1,8 +1,6 @@
 """The protocol of an agent: its inputs, its answers, and the settings that build it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
@@ -13,6 +11,7 @@ from vlm_agent.episodes import Action, CoatTexts, Episode, PlanTexts, Screen, St
 from vlm_agent.errors import UserError
 from vlm_agent.sentences.thoughts import KnownTexts, known_texts
 from vlm_agent.settings import Section
+from vlm_agent.threads import stoppable_pool
 
 
 class NoAnswerError(UserError):
@@ -300,20 +299,6 @@ def answer_step_by_step(
             for episode in episodes
         ]
         return [[answer.result() for answer in answers] for answers in pending]
-
-
-@contextmanager
-def stoppable_pool(workers: int, stop: Callable[[], object]) -> Iterator[ThreadPoolExecutor]:
-    """A pool of threads for calls of an agent. An exception in the block cancels pending calls; `stop` is called first,
-    so that calls under way end early."""
-    pool = ThreadPoolExecutor(workers)
-    try:
-        yield pool
-    except BaseException:
-        stop()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _answer(agent: Agent, goal: str, history: Sequence[Turn], screen: Screen) -> Answer:

@@ -64,8 +64,7 @@ def run(options: argparse.Namespace) -> int:
         from vlm_agent.screens.understand import Readers
 
         _say(console, "Reading the screens …")
-        reader = ScreenReader.of(Readers())
-        observed = with_read_elements(observed, reader.elements, reader.label_elements)
+        observed = with_read_elements(observed, ScreenReader.of(Readers()).read)
     found = lines_of(observed)
     goal, app = found.secrets.mask(goal), found.secrets.mask(options.app)
     _say(console, _summary(goal, observed, found))

@@ -223,10 +223,13 @@ def _difference(of_seeds: Sequence[Mapping[str, Any]]) -> Cell:
     values = [one["difference"] for one in of_seeds]
     intervals = [one["interval"] for one in of_seeds]
     low, high = (min(values), max(values)) if len(values) > 1 else intervals[0] or (None, None)
-    known = [edges for edges in intervals if edges is not None]
-    same_sign = all(edges[0] > 0 for edges in known) or all(edges[1] < 0 for edges in known)
-    decided = len(known) == len(intervals) and same_sign
+    decided = abs(sum(map(_side, intervals))) == len(intervals)
     return {"value": mean(values), "low": low, "high": high, "decided": decided}
+
+
+def _side(interval: Sequence[float] | None) -> int:
+    """1 above 0, -1 below it, otherwise 0."""
+    return 0 if interval is None else (interval[0] > 0) - (interval[1] < 0)
 
 
 def _reversed(cell: Cell) -> Cell:

@@ -18,6 +18,7 @@ from typing import Any
 from vlm_agent.agents.llm.prompted import OF_THE_SERVER
 from vlm_agent.comparison.settings import ComparisonError
 from vlm_agent.comparison.stages import Stages
+from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.jobs import Job, differences
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping
@@ -34,8 +35,11 @@ def job_of(stages: Stages) -> Job:
 
 
 def write_or_verify(stages: Stages) -> None:
-    """Raises DatasetError if the folder holds another comparison, or an agent of the same key with other settings; then
-    nothing is written, for no agent. Raises ComparisonError for a recipe or an agent file that cannot be read."""
+    """Raises DatasetError if the folder holds another comparison, an agent of the same key with other settings, or if
+    the shards of the user are not a finished conversion; then nothing is written, for no agent. Raises ComparisonError
+    for a recipe or an agent file that cannot be read."""
+    if stages.layout.user_shards is not None:
+        manifest_digest(stages.layout.user_shards)
     for job, plan in _verified(stages):
         if not job.plan_path.exists():
             job.write_or_verify_plan(plan)

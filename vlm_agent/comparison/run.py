@@ -18,7 +18,6 @@ from vlm_agent.comparison.execution import Runner
 from vlm_agent.comparison.records import Records
 from vlm_agent.comparison.settings import ComparisonError
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, Stage, Stages
-from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.files import write_json
 
 JSON, PAGE = "comparison.json", "comparison.html"
@@ -34,7 +33,6 @@ def compare(stages: Stages, console: Console) -> dict[str, Any]:
     holds another comparison, or another process writes to it. Stopped after SIGTERM or SIGUSR1.
     """
     all_stages = stages.with_needs()  # reads the recipes: a mistake in one must not become part of the plan
-    _check_shards(stages)
     plan.write_or_verify(stages)
     job, records = plan.job_of(stages), Records(stages.layout.output)
     with job.locked(), Runner(stages, records, console) as runner:
@@ -59,7 +57,6 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
     stage, needs = all_stages[name]
     job, records = plan.job_of(stages), Records(stages.layout.output)
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
-    _check_shards(stages)
     plan.write_or_verify(stages)
     with job.locked(shared=True), Runner(stages, records, console) as runner, records.locked(stage, say):
         if records.is_done(stage):
@@ -74,7 +71,6 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
 def report(stages: Stages, console: Console) -> dict[str, Any]:
     """Writes the table of what is done, without running a stage; returns and raises as `compare` does."""
     all_stages = stages.with_needs()
-    _check_shards(stages)
     plan.write_or_verify(stages)
     with plan.job_of(stages).locked(shared=True):
         return _write_results(stages, all_stages, Records(stages.layout.output), console)
@@ -92,13 +88,6 @@ def listing(stages: Stages) -> Iterator[str]:
         names = ",".join(needed.name for needed in needs) or "-"
         state = "done" if records.is_done(stage) else "open"
         yield "\t".join((stage.name, "gpu" if stage.gpu else "cpu", state, names, str(stage.output)))
-
-
-def _check_shards(stages: Stages) -> None:
-    """Raises DatasetError where the shards of the user are not a finished conversion: a wrong path must not become part
-    of the plan."""
-    if stages.layout.user_shards is not None:
-        manifest_digest(stages.layout.user_shards)
 
 
 def _write_results(stages: Stages, all_stages: Needs, records: Records, console: Console) -> dict[str, Any]:

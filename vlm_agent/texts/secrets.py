@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vlm_agent.episodes import KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
+from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.texts.word_list import WordList
 
 MASK = "•" * 8
@@ -134,7 +134,7 @@ class Focus:
 
     def after(self, action: Action, activity: str, elements: Sequence[UiElement] | None) -> "Focus":
         """The focus after an action on a screen. A touch on a key of the screen's keyboard does not change it."""
-        if action.kind in KINDS_WITH_TOUCH and not action.is_swipe:
+        if action.is_touch:
             touched = element_at(elements or (), action.touch_yx)
             is_key = touched is not None and len(touched.text) == 1 and activity == self.activity
             return self if is_key else Focus(activity, action.touch_yx, tuple(elements or ()))

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from helpers.understood import as_parts
 
 from vlm_agent.acting.demonstrating.lines import lines_of
 from vlm_agent.acting.demonstrating.observed import (
@@ -238,7 +239,7 @@ def test_elements_read_from_the_pixels_name_touches_and_the_phones_own_still_nam
     blank = np.zeros((20, 10, 3), np.uint8)
     shown = ObservedScreen("app/.Main", (row(0, "Password"),), pixels=blank)
     typing = [ObservedAction(one, shown) for one in (tap(0), Action.type_text("hi7"))]
-    found = lines_of(with_read_elements(Observed(typing, shown), lambda _: (row(0, "Kode"),)))
+    found = lines_of(with_read_elements(Observed(typing, shown), lambda _: as_parts((row(0, "Kode"),))))
     assert found.lines == ("tap 'Kode'", f"type '{MASK}' into 'Kode'")
     assert lines_of(Observed(typing, shown)).lines[0] == "tap 'Password'"
 
@@ -343,5 +344,7 @@ def test_the_name_that_is_read_for_a_password_field_is_not_its_content():
     blank = np.zeros((20, 10, 3), np.uint8)
     shown = ObservedScreen("app/.Main", (row(0, "Password"), row(1, "OK")), pixels=blank)
     actions = [ObservedAction(one, shown) for one in (tap(0), Action.type_text("hi7-go"), tap(1), tap(0))]
-    found = lines_of(with_read_elements(Observed(actions, shown), lambda _: (row(0, "Kennung"), row(1, "OK"))))
+    found = lines_of(
+        with_read_elements(Observed(actions, shown), lambda _: as_parts((row(0, "Kennung"), row(1, "OK"))))
+    )
     assert found.lines == ("tap 'Kennung'", f"type '{MASK}' into 'Kennung'", "tap 'OK'", "tap 'Kennung'")

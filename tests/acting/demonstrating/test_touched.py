@@ -2,6 +2,7 @@
 
 import queue
 import time
+from contextlib import contextmanager
 
 import pytest
 from helpers.adb_servers import PROGRAMS, AdbServer
@@ -123,30 +124,32 @@ def test_a_touch_after_one_whose_lift_was_lost_is_not_named_by_the_screen_of_the
     assert observed.left_out == {LOST: 1}
 
 
-def test_a_screen_that_goes_off_ends_no_recording(adb):
+@contextmanager
+def after_a_tap(adb: AdbServer):
+    """A recorder that has taken one tap, and the phone."""
     with PhoneServer(Handset(SimulatedPhone(7))) as server:
         person = Person(adb, server.handset, server.serial)
         with TouchRecorder(server.serial, person.ready.put) as recorder:
             tick_until_listening(server.handset, 1)
             person.does(recorder, Action.tap(0.5, 0.5))
             tick_until(recorder, lambda: recorder.count == 1)
-            recorder._screen, server.handset.is_awake = None, False
-            recorder.tick()
-            observed = recorder.stop()
+            yield recorder, server.handset
+
+
+def test_a_screen_that_goes_off_ends_no_recording(adb):
+    with after_a_tap(adb) as (recorder, handset):
+        recorder._screen, handset.is_awake = None, False
+        recorder.tick()
+        observed = recorder.stop()
     assert len(observed.actions) == 1
     assert observed.last is None
 
 
 def test_ctrl_c_while_the_last_screen_is_read_keeps_the_recording(adb, monkeypatch):
-    with PhoneServer(Handset(SimulatedPhone(7))) as server:
-        person = Person(adb, server.handset, server.serial)
-        with TouchRecorder(server.serial, person.ready.put) as recorder:
-            tick_until_listening(server.handset, 1)
-            person.does(recorder, Action.tap(0.5, 0.5))
-            tick_until(recorder, lambda: recorder.count == 1)
-            recorder._screen = None
-            monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-            observed = recorder.stop()
+    with after_a_tap(adb) as (recorder, _):
+        recorder._screen = None
+        monkeypatch.setattr(recorder._phone, "screenshot", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        observed = recorder.stop()
     assert len(observed.actions) == 1
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from vlm_agent.episodes import Action, UiElement
+from vlm_agent.screens.seen import Understood
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,15 @@ class Observed:
         self.left_out[reason] = self.left_out.get(reason, 0) + 1
 
 
-Read = Callable[[np.ndarray], tuple[UiElement, ...]]
-
-
-def with_read_elements(observed: Observed, read: Read, read_labels: Read = lambda _: ()) -> Observed:
+def with_read_elements(observed: Observed, read: Callable[[np.ndarray], Understood]) -> Observed:
     """The session with elements and labels of each screen read from its pixels. The phone's own elements still count
     for secrets."""
 
     def screen(one: ObservedScreen | None) -> ObservedScreen | None:
         if one is None or one.pixels is None:
             return one
-        elements, labels = read(one.pixels), read_labels(one.pixels)
-        return replace(one, elements=elements, labels=labels, reported=one.elements or (), pixels=None)
+        seen, reported = read(one.pixels), one.elements or ()
+        return replace(one, elements=seen.elements, labels=seen.label_elements, reported=reported, pixels=None)
 
     actions = [replace(one, screen=screen(one.screen)) for one in observed.actions]
     return Observed(actions, screen(observed.last), dict(observed.left_out))

@@ -7,10 +7,11 @@ recorded screens, as in the published code of D-PoT; the steps of an episode are
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from vlm_agent.agents.agent import Answer, Turn, demonstrated, stoppable_pool
+from vlm_agent.agents.agent import Answer, Turn, demonstrated
 from vlm_agent.agents.llm.prompts import turn_in_words
 from vlm_agent.episodes import Action, Episode, recorded_screen
 from vlm_agent.texts.actions import action_in_words
+from vlm_agent.threads import stoppable_pool
 
 Past = Literal["own", "demonstrated"]
 AnswerStep = Callable[[Episode, int, Sequence[Turn]], Answer]

@@ -50,9 +50,6 @@ class ScreenReader:
     def elements(self, pixels: np.ndarray) -> tuple[UiElement, ...]:
         return self.read(pixels).elements
 
-    def label_elements(self, pixels: np.ndarray) -> tuple[UiElement, ...]:
-        return self.read(pixels).label_elements
-
     def screen(self, screen: Screen) -> Screen:
         """The screen with its elements read from its pixels; None without pixels."""
         return replace(screen, elements=None if screen.pixels is None else self.elements(screen.pixels))

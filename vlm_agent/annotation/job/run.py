@@ -1,9 +1,7 @@
 """Fills a folder of annotated shards, alone or as a task of a job array."""
 
 import json
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -22,7 +20,8 @@ from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
-from vlm_agent.jobs import ArrayTask, ahead
+from vlm_agent.jobs import ArrayTask
+from vlm_agent.threads import ahead
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,8 @@ class _Run:
         )
 
     def _annotate_shard(self, shard: ShardPlan, progress: Progress, label: str) -> list[Failure]:
-        with self._rows([self._position[name] for name in shard.episode_ids]) as rows:
+        episodes = [self._position[name] for name in shard.episode_ids]
+        with ahead(self._row, episodes, self._service.concurrency, self._calls.stop) as rows:
             return write_shard(
                 self._output,
                 shard,
@@ -151,18 +151,6 @@ class _Run:
                 lambda steps: progress.advance(steps, label),
                 Written(self._annotator.counted, self._annotator.writes_coat),
             )
-
-    @contextmanager
-    def _rows(self, episodes: Sequence[int]) -> Iterator[Iterator[AnnotatedRow]]:
-        """The episodes in order, while threads annotate the next ones."""
-        with ThreadPoolExecutor(self._service.concurrency) as pool:
-            try:
-                yield ahead(pool, self._row, episodes, 2 * self._service.concurrency)
-            except BaseException:
-                self._calls.stop()
-                raise
-            finally:
-                pool.shutdown(cancel_futures=True)
 
     def _row(self, index: int) -> AnnotatedRow:
         row = self._dataset.row(index)

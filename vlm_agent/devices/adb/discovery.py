@@ -31,7 +31,7 @@ def start_server(answer_seconds: float) -> adbutils.AdbClient:
     try:
         client = adbutils.AdbClient(socket_timeout=answer_seconds)
     except ValueError as error:
-        raise NoAdbError(f"ANDROID_ADB_SERVER_PORT is no number ({error}); correct it, or unset it") from None
+        raise NoAdbError(f"ANDROID_ADB_SERVER_PORT is not a number ({error}); correct it, or unset it") from None
     try:
         client.server_version()
     except (*CONNECTION_ERRORS, subprocess.SubprocessError) as error:

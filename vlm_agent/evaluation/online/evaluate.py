@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
-from vlm_agent.agents.agent import StoppableAgent, stoppable_pool
+from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
@@ -48,6 +48,7 @@ from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, onl
 from vlm_agent.evaluation.report.online_table import online_tables
 from vlm_agent.jobs import Job
 from vlm_agent.screens.understand import Readers
+from vlm_agent.threads import stoppable_pool
 
 __all__ = ["AGENT", "AT_ONCE", "EXPERT", "ONLINE", "evaluate_online"]
 

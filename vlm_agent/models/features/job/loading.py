@@ -2,17 +2,16 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
-from vlm_agent.jobs import ahead
 from vlm_agent.models.features.extractor import Preprocess
 from vlm_agent.models.features.store.pixels import pixel_digest
+from vlm_agent.threads import ahead
 
 _MOST_WORKERS = 8
 
@@ -38,13 +37,8 @@ def load_episode(dataset: ShardDataset, preprocess: Preprocess, index: int) -> L
     )
 
 
-@contextmanager
 def loaded_episodes(
     dataset: ShardDataset, episodes: Sequence[int], preprocess: Preprocess, workers: int
-) -> Iterator[Iterator[LoadedEpisode]]:
+) -> AbstractContextManager[Iterator[LoadedEpisode]]:
     """The episodes in order, while `workers` threads load the next ones."""
-    with ThreadPoolExecutor(workers) as pool:
-        try:
-            yield ahead(pool, partial(load_episode, dataset, preprocess), episodes, 2 * workers)
-        finally:
-            pool.shutdown(cancel_futures=True)
+    return ahead(partial(load_episode, dataset, preprocess), episodes, workers)
