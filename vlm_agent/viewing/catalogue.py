@@ -16,6 +16,7 @@ from vlm_agent.drawing.trace_steps import outcomes_in_words
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.identity import AGENT, name_in_tables
 from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
+from vlm_agent.evaluation.report.unread import failed_steps
 from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE
 from vlm_agent.models.run_layout import trained
 from vlm_agent.training.run_folder.status import read_status
@@ -93,7 +94,7 @@ def _evaluation(folder: Path) -> str:
         scorers = [scores[scorer]["overall"] for scorer in ("official", "strict") if scorer in scores]
         if scorers:
             name = recorded_name(folder / predictions_name(run)) or run
-            failed = len(scores.get("about", {}).get("failed_steps", ()))
+            failed = len(failed_steps(scores))
             note = f" ({failed:,} failed step(s), counted as wrong)" if failed else ""
             lines.append(f"{_words(name)}: " + ", ".join(map(_share, scorers)) + note)
     return "\n".join(lines)

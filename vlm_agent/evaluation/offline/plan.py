@@ -20,6 +20,7 @@ from vlm_agent.evaluation.identity import (
     with_current_keys,
 )
 from vlm_agent.evaluation.published_split import PublishedSplit
+from vlm_agent.evaluation.report.unread import failed_steps
 from vlm_agent.evaluation.scoring.metrics import Groups
 from vlm_agent.jobs import Job, differences
 
@@ -207,9 +208,10 @@ def recorded_about(predictions: Path) -> RecordedAbout:
     remedy = "evaluate again"
     scores = read_checked(path, remedy, dict[str, dict[str, Any]])
     with parsing(path, remedy):
-        about = scores.get(found[2], {}).get("about", {})
+        of_run = scores.get(found[2], {})
+        about = of_run.get("about", {})
         texts = {str(name): str(text) for name, text in about.get(TEXTS, {}).items()}
-        return RecordedAbout(about.get("episodes"), [str(line) for line in about.get("failed_steps", [])], texts)
+        return RecordedAbout(about.get("episodes"), failed_steps(of_run), texts)
 
 
 def read_plan(output: Path) -> Plan:

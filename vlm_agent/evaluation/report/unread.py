@@ -21,7 +21,7 @@ def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
     """A row for each run of `runs` (results of `metrics.score`): the share of all steps whose answer is not an action,
     and, if there are any, the numbers of steps without an answer and of answers accepted in a code fence."""
     counts = {
-        "failed steps": [_failed(row) for row in runs.values()],
+        "failed steps": [len(failed_steps(row)) for row in runs.values()],
         "answers in a code fence": [row["about"].get("fenced_answers", 0) for row in runs.values()],
     }
     shown = {column: of_runs for column, of_runs in counts.items() if any(of_runs)}
@@ -50,12 +50,12 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
 def _percent(scores: Mapping) -> float:
     """Of all steps; the `parse_failures` of metrics are a mean over subsets, and count failed steps too."""
     unparsed = sum(row[UNPARSED] for row in scores["confusion"].values())
-    return 100 * (unparsed - _failed(scores)) / scores["official"][OVERALL]["steps"]
+    return 100 * (unparsed - len(failed_steps(scores))) / scores["official"][OVERALL]["steps"]
 
 
-def _failed(scores: Mapping) -> int:
-    """Steps that the agent failed to answer, such as requests that the server refused."""
-    return len(scores.get("about", {}).get("failed_steps", ()))
+def failed_steps(scores: Mapping) -> list[str]:
+    """A line for each step that the agent failed to answer, such as requests that the server refused."""
+    return [str(line) for line in scores.get("about", {}).get("failed_steps", ())]
 
 
 def _quoted(text: str) -> str:
