@@ -42,5 +42,5 @@ def test_a_demonstration_keeps_pixels_only_on_request(tmp_path):
 
 def test_a_trace_without_a_performed_action_is_no_demonstration(tmp_path):
     write_trace(tmp_path / "trace", [WITHHELD, IN_DOUBT])
-    with pytest.raises(DatasetError, match="no action of the trace .* was performed"):
+    with pytest.raises(DatasetError, match=r"no action of the trace .* was performed"):
         of_trace(tmp_path / "trace")
