@@ -7,7 +7,7 @@ import sys
 import pytest
 from PIL import Image
 
-from vlm_agent.cli import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, main
+from vlm_agent.cli import FAILED, GROUPS, INTERRUPTED, OK, QUARANTINED, USAGE, main
 
 COMMANDS = ("simulate", "convert", "inspect", "train", "evaluate", "score", "demo")
 
@@ -32,6 +32,15 @@ def test_every_command_has_help(command, capsys):
         main([command, "--help"])
     assert leaving.value.code == 0
     assert f"vlm-agent {command}" in capsys.readouterr().out
+
+
+def test_without_a_command_the_help_lists_all_commands_by_group(capsys):
+    assert main([]) == USAGE
+    lines = capsys.readouterr().err.splitlines()
+    for group, names in GROUPS.items():
+        first = lines.index(f"{group}:") + 1
+        listed = [line.split()[0] for line in lines[first : first + len(names)]]
+        assert listed == [name.replace("_", "-") for name in names]
 
 
 def test_the_help_of_train_lists_every_recipe_key_without_pytorch():

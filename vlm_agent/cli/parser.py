@@ -30,6 +30,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, takes_keys: bool = False, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
         self.takes_keys = takes_keys
+        self.summary = ""
         self.more_help: Callable[[], str] = str
 
     def format_help(self) -> str:
@@ -83,7 +84,8 @@ def add_command(
     effect beside the others; it imports nothing heavy. `run` takes them afterwards and returns the exit status.
     `more_help` writes the end of the help, from registries that are imported only for it."""
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()
-    parser = commands.add_parser(name, help=summary, description=text, takes_keys=takes_keys)
+    parser = commands.add_parser(name, description=text, takes_keys=takes_keys)
+    parser.summary = summary
     parser.more_help = more_help
     parser.set_defaults(run=run, check_options=check, parser=parser)
     return parser
