@@ -1,5 +1,5 @@
-"""Whatever the step of a job leaves behind, the job is requeued after Slurm's notice, else recorded as failed. Stand-ins
-replace srun and scontrol; no cluster."""
+"""Whatever a step leaves behind, its job is requeued after a notice, else recorded as failed. Stand-ins replace srun
+and scontrol; no cluster."""
 
 import os
 import signal
