@@ -1,7 +1,6 @@
 """`vlm-agent recipes`: the recipes, benchmarks, agent files, comparisons and DeepSpeed files of the package."""
 
 import argparse
-import difflib
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, refuse
@@ -62,10 +61,9 @@ def _print_list() -> None:
 def _find(name: str) -> Path:
     """The shipped file with this stem or relative path."""
     from vlm_agent.errors import RecipeError
-    from vlm_agent.recipe.shipped import label, shipped_files
+    from vlm_agent.recipe.shipped import by_name, suggestion
 
-    by_name = {key: path for path in shipped_files() for key in (path.stem, label(path))}
-    if name not in by_name:
-        nearest = difflib.get_close_matches(name, by_name, n=1, cutoff=0)[0]
-        raise RecipeError(f"no shipped file has the name {name}; did you mean {nearest}? `vlm-agent recipes` lists all")
-    return by_name[name]
+    files = by_name()
+    if name not in files:
+        raise RecipeError(f"no shipped file has the name {name}; {suggestion(name)}")
+    return files[name]

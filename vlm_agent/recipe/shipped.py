@@ -4,6 +4,7 @@ In a checkout they lie at the top of the repository, where people edit them. A w
 inside the package (`setup.py`), so an installed `vlm-agent` has them wherever it runs.
 """
 
+import difflib
 import json
 from pathlib import Path
 
@@ -36,6 +37,20 @@ def find_shipped(path: Path) -> Path:
     """
     shipped = _root() / path
     return shipped if not path.exists() and shipped in shipped_files() else path
+
+
+def by_name() -> dict[str, Path]:
+    """The shipped files by their relative path, and by their name without folder and ending."""
+    files = shipped_files()
+    return {path.stem: path for path in files} | {label(path): path for path in files}
+
+
+def suggestion(name: str) -> str:
+    """The end of an error about a file that does not exist: the shipped file with a name like it, and where all are."""
+    files = by_name()
+    nearest = [name] if name in files else difflib.get_close_matches(name, files, n=1)
+    meant = "".join(f"did you mean {label(files[one])}? " for one in nearest)
+    return f"{meant}`vlm-agent recipes` lists the shipped files"
 
 
 def label(path: Path) -> str:
