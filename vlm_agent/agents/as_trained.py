@@ -12,7 +12,7 @@ and words as messages of the system, and each screen as HTML (`sentences/html.py
 because training tokenises it alone. Plans of `data.plan` stand where they do in training.
 
 All earlier screens that the model reads are sent, resized as in training, so that the image processor of the server
-does not resize them again with another filter.
+does not resize them again with another filter (`_sent_pixels`).
 """
 
 import base64
@@ -25,6 +25,7 @@ from vlm_agent.agents.agent import Turn, episode_of
 from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
 from vlm_agent.png import encode_png
+from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.trajectory import TrajectorySentences
 
 NO_ELEMENTS = (
@@ -77,6 +78,12 @@ def _screen_message(sentences: TrajectorySentences, opening: str, screen: Screen
         return {"role": "user", "content": opening + sentences.html(screen)}
     if screen.pixels is None:
         raise UserError("a chat endpoint needs screenshots, and this source has none")
-    prepared = sentences.screens.prepare(screen.pixels).transpose(1, 2, 0)
     text = [{"type": "text", "text": opening}] if opening else []
-    return {"role": "user", "content": [*text, image_part(np.ascontiguousarray(prepared))]}
+    return {"role": "user", "content": [*text, image_part(_sent_pixels(sentences.screens, screen.pixels))]}
+
+
+def _sent_pixels(screens: ScreenRule, pixels: np.ndarray) -> np.ndarray:
+    """The screen as training resized it, uint8 (height, width, 3), or as it is where the server would resize that again:
+    a strip becomes smaller whenever it is fitted."""
+    prepared = np.ascontiguousarray(screens.prepare(pixels).transpose(1, 2, 0))
+    return prepared if screens.fitted(*prepared.shape[:2]) == prepared.shape[:2] else pixels

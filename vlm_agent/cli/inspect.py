@@ -34,7 +34,7 @@ def add(commands: Commands) -> None:
         check=_check,
     )
     parser.add_argument("shards", type=Path, nargs="?", metavar="DIR", help="a converted folder, or a trace's folder")
-    parser.add_argument("--screen", type=Path, metavar="FILE", help="a screenshot to read (PNG, JPEG), instead of DIR")
+    parser.add_argument("--screen", type=Path, metavar="FILE", help="a screenshot to read (PNG, JPEG, WebP), instead of DIR")
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument(
