@@ -48,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
         f"  compared    {merge.samples} episodes, {found.positions} learned tokens, in float32",
         f"  same token  {found.same_choice} of {found.positions}",
         f"  logits      differ by up to {found.max_absolute:.3g}, {found.max_relative:.2g} of the largest",
-        f"  divergence  {apart.merged:.2g} nats from the run; its own rounding {apart.rounding:.2g}, without the adapter "
-        f"{apart.adapter:.2g}",
+        f"  divergence  {apart.merged:.2g} nats from the run; its own rounding {apart.rounding:.2g}, without the "
+        f"adapter {apart.adapter:.2g}",
         f"Wrote {options.output / MODEL_FOLDER}",
     )
     make_console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -187,6 +187,15 @@ class ConversionSummary:
             )
         if not self.is_part:
             yield from missing_files([file.name for file in self.files])
+        yield from self._changes()
+        if self.files and not self.total("episodes_written"):
+            yield "No episode was written: check the counts above and, with --splits, the ids in the split files."
+        if self.is_part:
+            waiting = f"{self.waiting:,} file(s)" if self.waiting else "No file"
+            yield f"{waiting} of other tasks to convert; then run: vlm-agent convert --finish --output {self.output}"
+
+    def _changes(self) -> Iterable[str]:
+        """What was moved, excluded or discarded."""
         if moved := self.total("points_moved"):
             yield f"{moved:,} point(s) outside the screen by at most {EDGE_TOLERANCE} of it were moved to its edge"
         for reason, count in self.totals_by("exclusions").items():
@@ -194,11 +203,6 @@ class ConversionSummary:
         for words, kind in ((_EXCLUDED, "episodes_left_out"), (_FAULTS, "episode_faults")):
             for name, count in self.totals_by(kind).items():
                 yield f"{count:,} episode(s) {words.get(name, f'excluded: {name}')}"
-        if self.files and not self.total("episodes_written"):
-            yield "No episode was written: check the counts above and, with --splits, the ids in the split files."
-        if self.is_part:
-            waiting = f"{self.waiting:,} file(s)" if self.waiting else "No file"
-            yield f"{waiting} of other tasks to convert; then run: vlm-agent convert --finish --output {self.output}"
 
 
 _NUMBERED = re.compile(r"(.+)-(\d+)-of-(\d+)")

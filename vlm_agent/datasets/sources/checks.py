@@ -40,8 +40,8 @@ COAT_KEYS = {
 EDGE_TOLERANCE = 0.01
 """Points at most this far outside the screen, in screen fractions, are moved to its edge: AITW has points at −0.0011.
 
-A touch screen reports a finger at its rim one to three pixels beyond the picture, and 0.01 are 19 of 1,920 pixels. It is
-also the width of a bin of the default action language, and a quarter of the distance that separates a tap from a swipe.
+A touch screen reports a finger at its rim a few pixels beyond the picture, and 0.01 are 19 of 1,920 pixels. It is also
+the width of a bin of the default action language, and a quarter of the distance that separates a tap from a swipe.
 Points further away are in other units, or damaged.
 """
 
