@@ -1,7 +1,6 @@
 """The drawing of what each stage found."""
 
 import numpy as np
-from PIL import Image
 
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.screens.seen import Block, Part, Text, Understood

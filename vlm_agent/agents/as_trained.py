@@ -83,7 +83,7 @@ def _screen_message(sentences: TrajectorySentences, opening: str, screen: Screen
 
 
 def _sent_pixels(screens: ScreenRule, pixels: np.ndarray) -> np.ndarray:
-    """The screen as training resized it, uint8 (height, width, 3), or as it is where the server would resize that again:
-    a strip becomes smaller whenever it is fitted."""
+    """The screen as training resized it, uint8 (height, width, 3); the screen itself where a server would resize that
+    again, because a strip becomes smaller whenever it is fitted."""
     prepared = np.ascontiguousarray(screens.prepare(pixels).transpose(1, 2, 0))
     return prepared if screens.fitted(*prepared.shape[:2]) == prepared.shape[:2] else pixels

@@ -43,16 +43,16 @@ def run(options: argparse.Namespace) -> int:
 
     merge = merge_run(options.run_folder, options.output, _samples(options))
     found, apart = merge.agreement, merge.divergences
-    console = make_console()
-    console.print(
-        f"{merge.samples} episodes, {found.positions} learned tokens, computed in float32: {found.same_choice} stay "
-        f"the most likely; logits differ by up to {found.max_absolute:.3g}, {found.max_relative:.2g} of the largest. "
-        f"Divergence from the run: {apart.merged:.2g} nats; the run's own rounding {apart.rounding:.2g}, without the "
+    lines = (
+        f"{options.output} computes what {options.run_folder} computes.",
+        f"  compared    {merge.samples} episodes, {found.positions} learned tokens, in float32",
+        f"  same token  {found.same_choice} of {found.positions}",
+        f"  logits      differ by up to {found.max_absolute:.3g}, {found.max_relative:.2g} of the largest",
+        f"  divergence  {apart.merged:.2g} nats from the run; its own rounding {apart.rounding:.2g}, without the "
         f"adapter {apart.adapter:.2g}",
-        highlight=False,
-        soft_wrap=True,
+        f"Wrote {options.output / MODEL_FOLDER}",
     )
-    console.print(f"Wrote {options.output / MODEL_FOLDER}", highlight=False, markup=False, soft_wrap=True)
+    make_console().print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     return OK
 
 

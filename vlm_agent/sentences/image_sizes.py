@@ -137,8 +137,8 @@ def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixe
     """The (height, width) to which the image processor of Qwen2-VL resizes an image of `size` = (height, width).
 
     Source: `smart_resize` in transformers. Both sides are multiples of `multiple`, the aspect ratio is approximately
-    kept, and the area is between `min_pixels` and `max_pixels`, unless a side of the reduced image would be shorter than
-    `multiple`. Unlike the source, any aspect ratio is accepted.
+    kept, and the area is between `min_pixels` and `max_pixels`, unless a side of the reduced image would be shorter
+    than `multiple`. Unlike the source, any aspect ratio is accepted.
     """
     height, width = size
     rounded = round(height / multiple) * multiple, round(width / multiple) * multiple

@@ -205,6 +205,23 @@ def test_the_split_comes_from_the_published_folders_alone(tmp_path, folder, spli
 
 
 @pytest.mark.parametrize(
+    ("touch", "lift", "read", "moved"),
+    [
+        ((-0.0011, 0.5), (0.5, 0.5), ((0.0, 0.5), (0.5, 0.5)), 1),
+        ((0.25, 1.01), (-0.01, -0.01), ((0.25, 1.0), (0.0, 0.0)), 2),
+        ((0.0, 1.0), (1.0, 0.0), ((0.0, 1.0), (1.0, 0.0)), 0),
+    ],
+)
+def test_points_a_hair_outside_the_screen_are_at_its_edge_and_counted(tmp_path, touch, lift, read, moved):
+    steps = _steps_of(_episode())
+    steps[TAP] |= {"result_touch_yx": json.dumps(touch), "result_lift_yx": json.dumps(lift)}
+    good, bad = _read(_write(tmp_path, steps))
+    assert not bad
+    assert (good[TAP].step.action.touch_yx, good[TAP].step.action.lift_yx) == read
+    assert [step.moved_points for step in good] == [moved] + [0] * (len(good) - 1)
+
+
+@pytest.mark.parametrize(
     ("number", "changes", "reason"),
     [
         (TAP, {"episode_id": 7}, "episode_id holds 7, expected a string"),
@@ -223,6 +240,8 @@ def test_the_split_comes_from_the_published_folders_alone(tmp_path, folder, spli
         (TAP, {"result_touch_yx": [0.5, 0.5]}, "result_touch_yx holds [0.5, 0.5], expected a string"),
         (TAP, {"result_touch_yx": "[0.5]"}, "result_touch_yx has 1 values"),
         (TAP, {"result_touch_yx": "[0.5, 1.5]"}, "result_touch_yx is (0.5, 1.5)"),
+        (TAP, {"result_touch_yx": "[0.5, 1.011]"}, "or at most 0.01 outside it"),
+        (TAP, {"result_lift_yx": "[-0.011, 0.5]"}, "or at most 0.01 outside it"),
         (TAP, {"result_touch_yx": "[-1.0, -1.0]"}, "result_touch_yx is (-1.0, -1.0)"),
         (TAP, {"result_lift_yx": "[0.5, NaN]"}, "result_lift_yx holds nan"),
         (TAP, {"result_lift_yx": "[0.5, 1e999]"}, "result_lift_yx holds inf"),

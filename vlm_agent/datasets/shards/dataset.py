@@ -339,6 +339,7 @@ class _Counts(BaseModel):
     steps_quarantined: int = 0
     steps_left_out: int = 0
     episodes_written: int = 0
+    points_moved: int = 0
     steps_edited: int = 0
     steps_accepted: int = 0
 

@@ -76,6 +76,7 @@ class TraceStep:
     `screen` is the name of its file. `elements` is None if the phone did not provide them. `answer` is the agent's
     answer as text, `tokens` the numbers of tokens (read, written). `thought`, `intent` (the action in the agent's own
     words) and `plan` are empty where the agent has none. `message` states why the action failed, or is empty.
+    `moved_points`: see `checks.ReadAction`.
     """
 
     number: int
@@ -91,6 +92,7 @@ class TraceStep:
     intent: str = ""
     plan: tuple[str, ...] = ()
     message: str = ""
+    moved_points: int = 0
 
     @property
     def plan_texts(self) -> PlanTexts | None:
@@ -307,7 +309,7 @@ def _content_of(content: dict) -> TraceStep | dict | _Outcome | Action:
     if "end" in content:
         return dict(content)
     if "device" in content:
-        return _action_of(content["device"])
+        return _action_of(content["device"]).action
     if "of" not in content:
         return _step_of(content)
     if content["outcome"] not in OUTCOMES:
@@ -318,14 +320,15 @@ def _content_of(content: dict) -> TraceStep | dict | _Outcome | Action:
 
 def _step_of(content: dict) -> TraceStep:
     fields = checks.JsonFields(content)
-    elements, action, tokens = content["elements"], content["action"], content["tokens"]
+    elements, tokens = content["elements"], content["tokens"]
+    action, moved_points = (None, 0) if content["action"] is None else _action_of(content["action"])
     return TraceStep(
         _step_number(content, "step"),
         fields.string("screen"),
         fields.string("activity"),
         None if elements is None else _elements_of(elements),
         fields.string("said"),
-        None if action is None else _action_of(action),
+        action,
         tokens=None if tokens is None else (int(tokens[0]), int(tokens[1])),
         seconds=dict(
             zip(content["seconds"], checks.numbers_of([*content["seconds"].values()], "seconds"), strict=True)
@@ -333,10 +336,11 @@ def _step_of(content: dict) -> TraceStep:
         thought=checks.text_of(content.get("thought", ""), "thought"),
         intent=checks.text_of(content.get("intent", ""), "intent"),
         plan=tuple(checks.text_of(line, "plan") for line in content.get("plan", ())),
+        moved_points=moved_points,
     )
 
 
-def _action_of(content: dict) -> Action:
+def _action_of(content: dict) -> checks.ReadAction:
     return checks.read_action(checks.JsonFields(content), _ACTION, tuple(ActionKind))
 
 
@@ -410,6 +414,7 @@ def _episode_step(path: Path, heading: Heading, line: _Line, number: int, length
             step.activity,
             plan=step.plan_texts,
         ),
+        moved_points=step.moved_points,
     )
 
 
