@@ -74,7 +74,7 @@ def _lacks(words: str, record: logging.LogRecord) -> bool:
 def new_table(title: str, columns: Sequence[str], left: Collection[str] = ()) -> "Table":
     """An empty table. The first column and those in `left` are left-aligned, the others right-aligned.
 
-    The title is plain text: brackets in it are not markup. Without any column name the header is not shown.
+    Title and columns are plain text: brackets in them are not markup. Without any column name the header is not shown.
     """
     from rich import box
     from rich.table import Table
@@ -90,7 +90,7 @@ def new_table(title: str, columns: Sequence[str], left: Collection[str] = ()) ->
     )
     for number, column in enumerate(columns):
         is_left = number == 0 or column in left
-        result.add_column(column, justify="left" if is_left else "right", overflow="fold")
+        result.add_column(Text(column), justify="left" if is_left else "right", overflow="fold")
     return result
 
 

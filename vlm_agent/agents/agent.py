@@ -201,8 +201,9 @@ class AgentSettings(Section):
 
     @property
     def run_label(self) -> str:
-        """What tables and reports call the agent's own run, beside its controls and baselines."""
-        return "agent"
+        """What tables and reports call the agent's own run, beside its controls and baselines: the name of a model or
+        run folder, by default that of the kind of agent."""
+        return self.agent
 
     @property
     def language(self) -> LanguageSettings:

@@ -189,7 +189,7 @@ class EndpointSettings(AgentSettings):
 
     @property
     def run_label(self) -> str:
-        return "served model" if self.as_trained is None else "trained"
+        return self.model
 
     @property
     def language(self) -> LanguageSettings:

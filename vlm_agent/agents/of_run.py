@@ -38,7 +38,7 @@ class RunSettings(AgentSettings):
 
     @property
     def run_label(self) -> str:
-        return "trained"
+        return name_of_run(self.run)
 
     @property
     def language(self) -> LanguageSettings:
@@ -101,6 +101,17 @@ class RunSettings(AgentSettings):
     def build(self, folder: Path) -> Agent:
         """The agent of the run in `folder`, without a control."""
         raise NotImplementedError
+
+
+def name_of_run(run: str) -> str:
+    """What tables call a run: the name of its folder, after that of its parent if it is a number, such as a seed. A
+    checkpoint has its own name behind that of its run."""
+    from vlm_agent.models.run_layout import CHECKPOINTS
+
+    path = Path(run).resolve()
+    if path.parent.name == CHECKPOINTS:
+        return f"{name_of_run(str(path.parent.parent))} {path.name}"
+    return f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name
 
 
 def text_notes_of(data: DataRecipe) -> dict[str, str]:

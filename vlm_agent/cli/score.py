@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
     if before is not None:
         paths = str(before.path), str(now.path)
         comparison = compare(before.steps, now.steps, groups, scorers=scorers, names=paths)
-        scores["against"] = {"first": paths[0], "second": paths[1], **comparison}
+        scores["against"] = {"before": paths[0], "now": paths[1], **comparison}
 
     print_scores(console, scores, now.name)
     if before is not None:
@@ -177,12 +177,14 @@ def _predictions(path: Path) -> Path:
 
 
 def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:
-    """What tables call the runs: as their evaluations do, or by their files. Runs of different folders have what
+    """What tables call the runs: as their evaluations do, or by their files. Runs of the same name have what
     distinguishes their folders before it."""
     own = [name or path.stem for path, name in zip(paths, recorded, strict=True)]
+    if len(set(own)) == len(own):
+        return own
     folders = [path.resolve().parent for path in paths]
     if len(set(folders)) == 1:
-        return own if len(set(own)) == len(own) else [str(path) for path in paths]
+        return [str(path) for path in paths]
     return [f"{place} ({name})" for place, name in zip(_distinguished(folders), own, strict=True)]
 
 
@@ -225,6 +227,7 @@ def _write_report(
         now.path,
         shards,
         facts,
+        title=f"{' against '.join(runs)} – {now.path}",
         judged=now.steps,
         language=None if now.recorded is None else now.recorded.language,
         earlier=earlier,

@@ -53,8 +53,20 @@ def simulate_episode(
     phone = SimulatedPhone(number, size, scale=scale)
     task.set_up(phone)
     steps = task.solve(phone, thoughts=thoughts)
-    device = f"simulated_{size[1]}x{size[0]}"
-    return Episode(str(number), task.subset, task.goal, steps, device, phone.theme.api_level), task
+    return Episode(str(number), task.subset, task.goal, steps, device_type(size), phone.theme.api_level), task
+
+
+_DEVICE = "simulated_"
+
+
+def device_type(size: tuple[int, int]) -> str:
+    """The device of episodes on a phone whose screen is `size` (height, width) pixels."""
+    return f"{_DEVICE}{size[1]}x{size[0]}"
+
+
+def is_simulated(device: str) -> bool:
+    """Whether a `device_type` is that of a simulated phone."""
+    return device.startswith(_DEVICE)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,10 @@ class PromptedSettings(AgentSettings, CallLimits):
         return self
 
     @property
+    def run_label(self) -> str:
+        return f"{self.model} ({self.agent})"
+
+    @property
     def grey_screens(self) -> str:
         return "pixels are grey; elements, activity and texts of the screen are removed"
 

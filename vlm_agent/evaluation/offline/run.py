@@ -24,7 +24,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, name_in_tables
+from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, names_in_tables
 from vlm_agent.evaluation.offline.answer_counts import LISTED
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
@@ -39,7 +39,7 @@ from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
-from vlm_agent.evaluation.published_split import compare_split
+from vlm_agent.evaluation.published_split import compare_split, is_published_data
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.published import has_published_numbers, published_tables, split_sentences
 from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
@@ -181,7 +181,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     reach = _reach(gold, plan.language(), benchmark, bool(elements_fact(plan.agent)))
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
     write_checked(output / METRICS, scores, indent=2)
-    shown = {name_in_tables(run, plan.label): row for run, row in scores.items()}
+    shown = {name: scores[run] for run, name in names_in_tables(scores, plan.label).items()}
     write_report(
         output / "report.html",
         shown,
@@ -194,6 +194,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             **counts.facts(),
             **_reach_fact(reach),
         },
+        title=_title(plan),
         judged=agent_steps,
         language=plan.language(),
     )
@@ -214,8 +215,8 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
 
 
 def _published_split(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
-    """Only for a benchmark with published numbers."""
-    if not has_published_numbers(benchmark.name):
+    """Only for a benchmark with published numbers, and data of that kind."""
+    if not has_published_numbers(benchmark.name) or not is_published_data(dataset):
         return {}
     return {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
 
@@ -231,7 +232,8 @@ def _about_training(plan: Plan) -> dict[str, Any]:
 
 
 def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
-    console.print(parse_failure_table({name_in_tables(run, plan.label): scores[run] for run in plan.runs}))
+    names = names_in_tables(plan.runs, plan.label)
+    console.print(parse_failure_table({name: scores[run] for run, name in names.items()}))
     if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -254,6 +256,13 @@ def _report_unwritable(lines: Sequence[str], console: Console) -> None:
 
 def _origins_of_texts(plan: Plan, dataset: ShardDataset, parts: Parts) -> dict[str, str]:
     return text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes
+
+
+def _title(plan: Plan) -> str:
+    """The page's, by which tabs of a browser are told apart."""
+    benchmark = plan.benchmark
+    place = f" – {plan.place}" if plan.place != plan.label else ""
+    return f"{plan.label} on {benchmark.name or f'{benchmark.shards.name} {benchmark.split}'}{place}"
 
 
 def _facts(plan: Plan, about: dict) -> dict[str, str]:

@@ -31,7 +31,7 @@ from vlm_agent.evaluation.identity import (
     controls_fact,
     elements_fact,
     identity_differences,
-    name_in_tables,
+    names_in_tables,
 )
 from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
@@ -126,7 +126,8 @@ def evaluate_online(
         )
         content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": tasks})
         write_checked(output / ONLINE, content)
-    shown = {name_in_tables(run, settings.run_label): rows for run, rows in content["runs"].items()}
+    names = names_in_tables(content["runs"], settings.run_label)
+    shown = {name: content["runs"][run] for run, name in names.items()}
     console.print(*online_tables(shown))
     facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(content["runs"][AGENT])
     for fact, text in facts.items():
