@@ -42,6 +42,7 @@ from collections.abc import Sequence
 import vlm_agent
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Parser
 from vlm_agent.errors import UserError
+from vlm_agent.installation import DOCS
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
 
@@ -109,7 +110,8 @@ def _message(error: Exception) -> str:
 def _parser() -> Parser:
     parser = Parser(
         prog="vlm-agent",
-        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.",
+        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.\n"
+        f"The pages docs/….md are in {DOCS}",
     )
     parser.add_argument("--version", action="version", version=vlm_agent.__version__)
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
