@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from vlm_agent.installation import NAME
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -81,7 +83,7 @@ def test_the_tested_versions_are_within_the_ranges_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     requirements = [Requirement(line) for lines in (project["dependencies"], *extras.values()) for line in lines]
-    asked = {requirement.name: requirement.specifier for requirement in requirements if requirement.name != "vlm-agent"}
+    asked = {requirement.name: requirement.specifier for requirement in requirements if requirement.name != NAME}
     assert set(asked) == set(pins)
     assert {name for name in asked if not asked[name].contains(pins[name])} == set()
     assert set(extras) - {"all", "dev"} == {extra for line in extras["all"] for extra in Requirement(line).extras}

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vlm_agent.errors import UserError
+from vlm_agent.installation import install_line
 from vlm_agent.models.run_layout import MODEL_FOLDER
 
 START_SECONDS = 300
@@ -94,5 +95,5 @@ def _wait(url: str, process: subprocess.Popen, log: Path) -> None:
     last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     raise ServingError(
         f"`transformers serve` did not start ({' '.join(last)}); its output is in {log}; it is part of the extra "
-        "serving: pip install 'vlm-agent[serving]'"
+        f"serving: {install_line('serving')}"
     )

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import vlm_agent
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Parser
 from vlm_agent.errors import UserError
+from vlm_agent.installation import DOCS
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
 
@@ -72,7 +73,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="vlm-agent",
         usage="vlm-agent [-h] [--version] COMMAND …",
-        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.",
+        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.\n"
+        f"The pages docs/….md are in {DOCS}",
     )
     parser.add_argument("--version", action="version", version=vlm_agent.__version__)
     # argparse cannot group subcommands: `_grouped` lists them.

@@ -8,7 +8,7 @@ import difflib
 import json
 from pathlib import Path
 
-import vlm_agent
+from vlm_agent.installation import ROOT
 
 FOLDERS = {
     "recipes": "*.yaml",
@@ -21,13 +21,10 @@ FOLDERS = {
 }
 """The folders, and the names of the files in them that count."""
 
-_PACKAGE = Path(vlm_agent.__file__).parent
-_IN_A_WHEEL = _PACKAGE / "_shipped"
-
 
 def shipped_files() -> list[Path]:
     """All of them, folder by folder, by name."""
-    return [path for folder, pattern in FOLDERS.items() for path in sorted((_root() / folder).glob(pattern))]
+    return [path for folder, pattern in FOLDERS.items() for path in sorted((ROOT / folder).glob(pattern))]
 
 
 def find_shipped(path: Path) -> Path:
@@ -35,7 +32,7 @@ def find_shipped(path: Path) -> Path:
 
     So `recipes/forkme.yaml` works in any working directory, and a file of the user's with that name comes first.
     """
-    shipped = _root() / path
+    shipped = ROOT / path
     return shipped if not path.exists() and shipped in shipped_files() else path
 
 
@@ -55,7 +52,7 @@ def suggestion(name: str) -> str:
 
 def label(path: Path) -> str:
     """A shipped file's relative path, as a command takes it."""
-    return path.relative_to(_root()).as_posix()
+    return path.relative_to(ROOT).as_posix()
 
 
 def summary(path: Path) -> str:
@@ -67,7 +64,3 @@ def summary(path: Path) -> str:
     offload = ", weights and optimizer state in CPU memory" if "offload_param" in zero else ""
     ranks = "CPU ranks" if path.stem.startswith("cpu_") else "GPUs"
     return f"DeepSpeed ZeRO stage {zero['stage']} on {ranks}{offload}."
-
-
-def _root() -> Path:
-    return _IN_A_WHEEL if _IN_A_WHEEL.is_dir() else _PACKAGE.parent

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 from vlm_agent.doctor.check import BrokenError, Check, require_package
+from vlm_agent.installation import install_line
 
 # torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that this declares.
 _SERVER = "import vlm_agent.models; from transformers.cli.transformers import main; main()"
@@ -47,5 +48,5 @@ SERVING = Check(
     _serving,
     "starts `transformers serve` on loopback until it is ready",
     ("`transformers serve RUN/model` for evaluate, act and annotate with --endpoint",),
-    "pip install 'vlm-agent[serving]'",
+    install_line("serving"),
 )

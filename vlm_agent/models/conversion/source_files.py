@@ -8,6 +8,7 @@ from pathlib import Path
 from safetensors import SafetensorError, safe_open
 
 from vlm_agent.errors import UserError
+from vlm_agent.installation import DOCS
 
 BYTES = {"BF16": 2, "F16": 2, "F32": 4}
 """Of a number, by the dtypes that are read."""
@@ -69,6 +70,7 @@ def _without_safetensors(source: Path) -> str:
         return f"{source} holds no *.safetensors file; give the folder that the whole checkpoint was downloaded to"
     return (
         f"{source} holds {pickles[0].name} and no *.safetensors file. A .bin file is a pickle, which may run any code "
-        "when it is read, so it is not read here. Rewrite it as safetensors first: docs/qwen_vl_2023.md, under "
+        "when it is read, so it is not read here. Rewrite it as safetensors first: "
+        f"{DOCS / 'qwen_vl_2023.md'}, under "
         '"If the weights are .bin files", has the lines'
     )

@@ -21,7 +21,8 @@ RUN/run.json          versions, commit, data, figures; written last: it means fi
 import platform
 import subprocess
 import sys
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.checkpoints import decisive_keys
 
 TENSORBOARD = "tensorboard"
-_RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
+_RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed", "bitsandbytes", "timm")
 
 
 def is_finished(run: Path) -> bool:
@@ -91,7 +92,7 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
     shards = None if manifest is None or recipe.data.shards is None else Path(recipe.data.shards)
     record: dict[str, Any] = {
         "figures": figures,
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in _RECORDED},
+        "versions": _versions(),
         "commit": _commit(),
         "command": sys.argv,
         "sources": read_sources(run),
@@ -101,6 +102,15 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
     }
     write_card(run, recipe, record["sources"], record, run.absolute().name)
     write_checked(run / FINISHED, record, indent=2)
+
+
+def _versions() -> dict[str, str]:
+    """Versions of Python and of those of the recorded packages that are installed: some are extras."""
+    found = {"python": platform.python_version()}
+    for name in _RECORDED:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _commit() -> str | None:
