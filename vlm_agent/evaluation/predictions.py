@@ -23,7 +23,9 @@ _LATER = {"1": ["box", *_USAGE], "2": ["box"], "3": []}
 """The columns that a version lacks."""
 
 _READABLE = tuple(_LATER)
-REMEDY = "remove it and run its evaluate command again, or pass the predictions.parquet of another evaluation"
+REMEDY = "move it to another folder and run its evaluate command again, or pass the predictions.parquet of another one"
+"""Never to remove it: the file may be the user's own."""
+
 _VERSION_KEY = b"vlm_agent_predictions"
 
 _POINT = pa.list_(pa.float64(), 2)
@@ -148,6 +150,12 @@ def open_predictions(path: Path) -> Iterator[ParquetReader]:
             )
         check_columns(path, found, SCHEMA, [name for name in SCHEMA.names if name not in _LATER[version]], REMEDY)
         yield file
+
+
+def is_predictions_file(path: Path) -> bool:
+    """Whether `write_predictions` wrote this Parquet file, in any version. Raises DatasetError if it is damaged."""
+    with open_parquet(path, REMEDY) as file:
+        return _VERSION_KEY in (file.schema.metadata or {})
 
 
 def _row(prediction: Prediction) -> dict:
