@@ -40,6 +40,7 @@ COST = "price max_cost requests_per_minute"
 OFFLINE = "constrained batch_tokens batch_size concurrency plans past"
 SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE}"
 ACTING = "elements goal trace steps apps allow_purchases animation bf16 as_trained"
+FOREIGN = "benchmark split limit action_language missing_as_wrong ignore_surplus"
 DRAWN = "split subset html config draw"
 
 MODES = {
@@ -109,6 +110,8 @@ MODES = {
         mode("x", "dialect against groups output"),
         mode("x --report p.html --shards s", "dialect against groups output episodes"),
         mode("x --report p.html --shards s --against o", "dialect groups output episodes flips"),
+        mode("x.csv --shards s", f"dialect against groups output report {FOREIGN}"),
+        mode("x --against o.parquet --shards s", f"dialect groups output report {FOREIGN}"),
     ],
     "transfer": [mode("x --output y")],
     "chats": [mode("x --agent a --output y.jsonl", "split limit elements")],
@@ -231,7 +234,7 @@ def test_what_has_no_effect_in_this_situation_is_refused_and_nothing_else(comman
 def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
     lines = " ".join(mode.line for mode in MODES[command])
     accepted = frozenset().union(*(mode.accepted for mode in MODES[command]))
-    files = (command.replace("-", "_"), "agent_options", "inspect_trace", "inspect_screen")
+    files = (command.replace("-", "_"), "agent_options", "foreign_options", "inspect_trace", "inspect_screen")
     source = "".join((SOURCES / f"{name}.py").read_text(encoding="utf-8") for name in files)
     for action in options_of(command):
         is_used = not action.option_strings or action.option_strings[-1] in lines

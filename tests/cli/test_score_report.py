@@ -170,7 +170,7 @@ def test_a_file_with_other_episodes_than_its_evaluation_scored_is_refused(served
     capsys.readouterr()
     assert main(["score", str(served)]) == FAILED
     printed = capsys.readouterr()
-    assert f"{path} has 2 episodes, but metrics.json beside it is of 3; remove the predictions and run" in printed.err
+    assert f"{path} has 2 episodes, but metrics.json beside it is of 3; move the predictions to" in printed.err
     assert printed.out == ""
 
 

@@ -18,7 +18,9 @@ from vlm_agent.files import atomic_write
 from vlm_agent.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
 
 SCHEMA_VERSION = "4"
-REMEDY = "remove it and run its evaluate command again, or pass the predictions.parquet of another evaluation"
+REMEDY = "move it to another folder and run its evaluate command again, or pass the predictions.parquet of another one"
+"""Never to remove it: the file may be the user's own."""
+
 _VERSION_KEY = b"vlm_agent_predictions"
 
 # Points and boxes have a column for each number: Arrow before 26 cannot read a null over a list of fixed size, and a
@@ -144,6 +146,12 @@ def open_predictions(path: Path) -> Iterator[ParquetReader]:
             )
         check_columns(path, found, SCHEMA, SCHEMA.names, REMEDY)
         yield file
+
+
+def is_predictions_file(path: Path) -> bool:
+    """Whether `write_predictions` wrote this Parquet file, in any version. Raises DatasetError if it is damaged."""
+    with open_parquet(path, REMEDY) as file:
+        return _VERSION_KEY in (file.schema.metadata or {})
 
 
 def _row(prediction: Prediction) -> dict:

@@ -180,8 +180,8 @@ class RecordedAbout:
         """Raises DatasetError if the file has another number of episodes than its evaluation scored."""
         if self.episodes not in (None, found):
             raise DatasetError(
-                f"{predictions} has {found:,} episodes, but {METRICS} beside it is of {self.episodes:,}; remove the "
-                "predictions and run their evaluate command again"
+                f"{predictions} has {found:,} episodes, but {METRICS} beside it is of {self.episodes:,}; move the "
+                "predictions to another folder and run their evaluate command again"
             )
 
     def facts(self) -> dict[str, str]:

@@ -82,7 +82,7 @@ def evaluate(
     requests them again.
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
-    dataset, chosen = _episodes(benchmark)
+    dataset, chosen = episodes_of(benchmark)
     check_group_names(benchmark.episode_groups(), dataset.subsets)
     chosen_controls = controls_of(settings.text_inputs, controls)
     passes = passes_of(chosen_controls, variants)
@@ -127,7 +127,7 @@ def evaluate(
 def finish(output: Path, console: Console) -> dict[str, dict]:
     """Merges and scores the predictions of a job array. Raises DatasetError if some are missing."""
     plan = read_plan(output)
-    dataset, chosen = _episodes(plan.benchmark)
+    dataset, chosen = episodes_of(plan.benchmark)
     parts = Parts(output, chosen)
     with lock_output(output, ArrayTask()):
         if missing := _count_missing(plan, parts):
@@ -138,7 +138,8 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
         return _score(plan, dataset, parts, console)
 
 
-def _episodes(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
+def episodes_of(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
+    """The benchmark's split, and which of its episodes are scored. Raises DatasetError if there are none."""
     dataset = ShardDataset(benchmark.shards, split=benchmark.split)
     chosen = benchmark.episode_indices(dataset.ids, dataset.subsets)
     if not chosen:
@@ -156,13 +157,7 @@ def _count_missing(plan: Plan, parts: Parts) -> int:
 def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) -> dict[str, dict]:
     benchmark, output = plan.benchmark, parts.output
     scorers = benchmark.scorers
-    about = {
-        "benchmark": benchmark.name,
-        "split": benchmark.split,
-        "episodes": len(parts.chosen),
-        "episodes_in_split": len(dataset),
-        **_published_split(benchmark, dataset, parts.chosen),
-    }
+    about = about_episodes(benchmark, dataset, parts.chosen)
     scores: dict[str, dict] = {}
     agent_steps: JudgedSteps | None = None
     for run in plan.runs:
@@ -214,11 +209,18 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     return scores
 
 
-def _published_split(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
-    """Only for a benchmark with published numbers, and data of that kind."""
+def about_episodes(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
+    """What metrics record of the scored episodes; `published_split` only for a benchmark with published numbers,
+    and data of that kind."""
+    about = {
+        "benchmark": benchmark.name,
+        "split": benchmark.split,
+        "episodes": len(chosen),
+        "episodes_in_split": len(dataset),
+    }
     if not has_published_numbers(benchmark.name) or not is_published_data(dataset):
-        return {}
-    return {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
+        return about
+    return about | {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
 
 
 def _report_published_split(about: dict[str, Any], console: Console) -> None:
