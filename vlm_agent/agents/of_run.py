@@ -55,9 +55,7 @@ class RunSettings(AgentSettings):
 
     @property
     def text_inputs(self) -> tuple[str, ...]:
-        """What `data.coat` has the run read. A trajectory also has the learned texts of its earlier steps."""
-        data = self.recipe.data
-        return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
+        return text_inputs_of(self.recipe.data)
 
     @property
     def text_notes(self) -> dict[str, str]:
@@ -101,6 +99,11 @@ class RunSettings(AgentSettings):
     def build(self, folder: Path) -> Agent:
         """The agent of the run in `folder`, without a control."""
         raise NotImplementedError
+
+
+def text_inputs_of(data: DataRecipe) -> tuple[str, ...]:
+    """What `data.coat` has a run read. A trajectory also has the learned texts of its earlier steps."""
+    return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
 
 
 def text_notes_of(data: DataRecipe) -> dict[str, str]:

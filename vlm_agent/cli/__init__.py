@@ -12,6 +12,7 @@
     vlm-agent inspect DIR                              statistics of shards; draws an episode
     vlm-agent recipes [NAME --output FILE]             list the shipped recipes, copy one
     vlm-agent train --config recipes/X.yaml            train a recipe into a run folder
+    vlm-agent check COMMAND … then COMMAND …           check the commands of a pipeline before the first one runs
     vlm-agent status RUN                               progress of a run, from its folder alone
     vlm-agent merge RUN --output DIR                   merge an adapter into its base and verify the result
     vlm-agent card RUN --scores OUT                    put the scores of evaluations into the model card
@@ -55,6 +56,7 @@ COMMANDS = (
     "inspect",
     "recipes",
     "train",
+    "check",
     "status",
     "merge",
     "card",
@@ -79,15 +81,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` None means those of the process, which then runs only this command.
     """
     try:
-        options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
+        options = parse(make_parser(), sys.argv[1:] if arguments is None else arguments)
         options.is_program = arguments is None
-        if rest and not options.parser.takes_keys:
-            options.parser.error(f"unexpected argument {rest[0]!r}")
-        options.rest = rest
         return _run(options)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command. Exits for unknown ones and wrong values."""
+    options, rest = parser.parse_known_args(arguments)
+    if rest and not options.parser.takes_keys:
+        options.parser.error(f"unexpected argument {rest[0]!r}")
+    options.rest = rest
+    return options
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -106,7 +114,7 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(
         prog="vlm-agent",
         description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.",
