@@ -40,8 +40,7 @@ enter_environment() {
     # shellcheck source=/dev/null
     if [ -n "$VENV" ]; then source "$VENV/bin/activate"; fi
     set -u
-    if [ -n "$SCRATCH" ]; then export HF_HOME="$SCRATCH/huggingface" VLM_AGENT_CACHE="$SCRATCH/vlm-agent"; fi
-    if [ "$OFFLINE" = 1 ]; then export HF_HUB_OFFLINE=1; fi
+    use_caches
     if [ "$GPUS_PER_NODE" = 0 ]; then export CUDA_VISIBLE_DEVICES=""; fi  # the CPUs of a node with GPUs are used by choice
     if [ -n "$NETWORK_INTERFACE" ]; then
         export NCCL_SOCKET_IFNAME="$NETWORK_INTERFACE" GLOO_SOCKET_IFNAME="$NETWORK_INTERFACE"

@@ -35,7 +35,9 @@ def test_every_command_has_help(command, capsys):
 
 
 def test_without_a_command_the_help_lists_all_commands_by_group(capsys):
-    assert main([]) == USAGE
+    with pytest.raises(SystemExit) as leaving:
+        main([])
+    assert leaving.value.code == USAGE
     lines = capsys.readouterr().err.splitlines()
     for group, names in GROUPS.items():
         first = lines.index(f"{group}:") + 1

@@ -55,9 +55,7 @@ class RunSettings(AgentSettings):
 
     @property
     def text_inputs(self) -> tuple[str, ...]:
-        """What `data.coat` has the run read. A trajectory also has the learned texts of its earlier steps."""
-        data = self.recipe.data
-        return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
+        return text_inputs_of(self.recipe.data)
 
     @property
     def text_notes(self) -> dict[str, str]:
@@ -112,6 +110,11 @@ def name_of_run(run: str) -> str:
     if path.parent.name == CHECKPOINTS:
         return f"{name_of_run(str(path.parent.parent))} {path.name}"
     return f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name
+
+
+def text_inputs_of(data: DataRecipe) -> tuple[str, ...]:
+    """What `data.coat` has a run read. A trajectory also has the learned texts of its earlier steps."""
+    return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
 
 
 def text_notes_of(data: DataRecipe) -> dict[str, str]:

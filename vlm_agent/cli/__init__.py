@@ -22,7 +22,7 @@ __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "m
 
 GROUPS = {
     "data": ("simulate", "convert", "features", "annotate", "inspect"),
-    "training": ("recipes", "train", "status", "merge", "card", "convert_checkpoint", "chats"),
+    "training": ("recipes", "train", "check", "status", "merge", "card", "convert_checkpoint", "chats"),
     "evaluation": ("evaluate", "score", "transfer", "compare", "serve_check"),
     "phones": ("act", "record", "demonstrations", "phone"),
     "tools": ("demo", "view", "doctor"),
@@ -38,19 +38,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `arguments` None means those of the process, which then runs only this command.
     """
     try:
-        parser = _parser()
-        options, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else arguments)
-        if options.command is None:
-            parser.print_help(sys.stderr)
-            return USAGE
+        options = parse(make_parser(), sys.argv[1:] if arguments is None else arguments)
         options.is_program = arguments is None
-        if rest and not options.parser.takes_keys:
-            options.parser.error(f"unexpected argument {rest[0]!r}")
-        options.rest = rest
         return _run(options)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
+
+
+def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command. Exits for unknown ones and wrong values, and without a command."""
+    options, rest = parser.parse_known_args(arguments)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        raise SystemExit(USAGE)
+    if rest and not options.parser.takes_keys:
+        options.parser.error(f"unexpected argument {rest[0]!r}")
+    options.rest = rest
+    return options
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -69,7 +74,7 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(
         prog="vlm-agent",
         usage="vlm-agent [-h] [--version] COMMAND …",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
+    from vlm_agent.recipe.run import Recipe
     from vlm_agent.screens.understand import Readers
 
 
@@ -72,10 +73,10 @@ def call_limits(options: argparse.Namespace) -> dict[str, Any]:
     return {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}
 
 
-def chosen_agent(options: argparse.Namespace, **overrides: Any) -> "AgentSettings":
-    """The settings of the agent; `overrides` that are None are ignored."""
+def chosen_agent(options: argparse.Namespace, recipe: "Recipe | None" = None, **overrides: Any) -> "AgentSettings":
+    """The settings of the agent; `overrides` that are None are ignored. `recipe`: of a run that does not exist yet."""
     from vlm_agent.agents.loading import agent_settings
 
     overrides |= {"bf16": options.bf16, "as_trained": options.as_trained}
     overrides = {key: value for key, value in overrides.items() if value is not None}
-    return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides)
+    return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides, recipe)

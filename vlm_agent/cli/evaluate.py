@@ -17,7 +17,9 @@ from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
+    from vlm_agent.cli.check import Earlier
     from vlm_agent.evaluation.benchmark import Benchmark
+    from vlm_agent.recipe.run import Recipe
 
 _DESCRIPTION = """\
 Writes predictions.parquet, metrics.json and report.html. Run the same command again to resume, or to score complete
@@ -45,7 +47,7 @@ _OFFLINE = (
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION, check=_check)
+    parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION, check=_check, verify=_verify)
     add_agent_options(parser)
     parser.add_argument(
         "--benchmark", type=shipped_file, metavar="FILE", help="the benchmark to score on: one of eval/*.yaml"
@@ -217,7 +219,40 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error("--shards is missing; name a converted folder, or a --benchmark that sets one")
 
 
-def _agent(options: argparse.Namespace) -> "AgentSettings":
+def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
+    if options.finish:
+        return
+    from vlm_agent.agents.controls import controls_of
+    from vlm_agent.agents.of_run import text_inputs_of
+
+    if not options.online:
+        _verify_benchmark(options, earlier)
+    run = options.checkpoint if options.agent is None else options.agent
+    is_written = run is not None and earlier.writes(Path(run))
+    recipe = earlier.recipe_of(Path(run)) if is_written else None
+    if is_written and recipe is None:  # its own command has a problem, or writes an agent file
+        return
+    settings = _agent(options, recipe)
+    _variants(settings, options)
+    controls_of(settings.text_inputs if recipe is None else text_inputs_of(recipe.data), _controls(options))
+
+
+def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.errors import DatasetError
+
+    benchmark = _benchmark(options)
+    if options.groups is not None and not options.groups.is_file() and not earlier.writes(options.groups):
+        raise DatasetError(f"--groups {options.groups} does not exist")
+    if earlier.writes(benchmark.shards):
+        return
+    if not len(ShardDataset(benchmark.shards, split=benchmark.split)):
+        raise DatasetError(f"{benchmark.shards} has no episode in split {benchmark.split}")
+    benchmark.episode_groups()
+
+
+def _agent(options: argparse.Namespace, recipe: "Recipe | None" = None) -> "AgentSettings":
+    """`recipe`: that of a run that does not exist yet."""
     names = (
         "batch_tokens",
         "batch_size",
@@ -232,7 +267,7 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
         "calls",
     )
     overrides = {name: getattr(options, name) for name in names} | {"elements": options.shown_elements}
-    return chosen_agent(options, **call_limits(options), **overrides)
+    return chosen_agent(options, recipe, **call_limits(options), **overrides)
 
 
 def _controls(options: argparse.Namespace) -> bool | list[str]:

@@ -78,16 +78,19 @@ def add_command(
     description: str = "",
     takes_keys: bool = False,
     check: Callable[[argparse.Namespace], None] = lambda options: None,
+    verify: Callable[[argparse.Namespace, Any], None] = lambda options, earlier: None,
     more_help: Callable[[], str] = str,
 ) -> Parser:
     """Adds a subcommand. `check` takes the parsed options and exits if they contradict each other, or if one has no
     effect beside the others; it imports nothing heavy. `run` takes them afterwards and returns the exit status.
-    `more_help` writes the end of the help, from registries that are imported only for it."""
+    `verify`, for `vlm-agent check`, takes them with the `Earlier` commands of a pipeline, and raises those errors of
+    `run` that can be known before these have run. `more_help` writes the end of the help, from registries that are
+    imported only for it."""
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()
     parser = commands.add_parser(name, description=text, takes_keys=takes_keys)
     parser.summary = summary
     parser.more_help = more_help
-    parser.set_defaults(run=run, check_options=check, parser=parser)
+    parser.set_defaults(run=run, check_options=check, verify=verify, parser=parser)
     return parser
 
 

@@ -73,9 +73,7 @@ def convert(
     """
     console = Console(stderr=True) if console is None else console
     options = Options(tuple(splits), dict(mixture or {}), screens or ScreenFormat())
-    found = find_inputs(find_source(source), inputs)
-    check_subsets(options.mixture, (input_.subset for input_ in found), "the mixture")
-    plan = Plan(source, options, tuple(found))
+    plan = _plan(source, inputs, options)
     run = _Run(plan, output, console, workers, max_bad_fraction, update)
     job(output).check_folder()
     with job(output).locked(shared=task is not None):
@@ -90,6 +88,21 @@ def convert(
             summary = run.finish()
     summary.print(console)
     return summary
+
+
+def check_conversion(source: str, inputs: Sequence[Path], output: Path, options: Options, update: bool = False) -> None:
+    """Raises the errors that `convert` raises before anything is written."""
+    plan = _plan(source, inputs, options)
+    read_splits(options.splits)
+    job(output).check_folder()
+    if job(output).plan_path.exists() and not update:
+        write_or_verify_plan(output, plan)
+
+
+def _plan(source: str, inputs: Sequence[Path], options: Options) -> Plan:
+    found = find_inputs(find_source(source), inputs)
+    check_subsets(options.mixture, (input_.subset for input_ in found), "the mixture")
+    return Plan(source, options, tuple(found))
 
 
 def finish(

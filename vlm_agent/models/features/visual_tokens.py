@@ -33,6 +33,9 @@ class VisualTokens:
         config = _configuration(settings)
         return (1 if settings.form == "pooled" else config.tokens_per_screen), config.text_config.hidden_size
 
+    def checkpoint(self, settings: FeatureSettings) -> None:
+        return None
+
     def digest(self, settings: FeatureSettings) -> str:
         return _digest(settings, _model(settings))
 
