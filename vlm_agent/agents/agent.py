@@ -80,13 +80,18 @@ class Answer:
     beyond_context: bool = field(default=False, compare=False)
 
 
+NOT_PERFORMED = "the phone did not perform this action"
+"""What prompts say of an earlier action that failed."""
+
+
 @dataclass(frozen=True)
 class Turn:
     """One earlier step: the screen, the agent's answer and the executed action.
 
     `answer` is None in a demonstration, where `action` is the demonstrated one. `thoughts`: the thought before the
     action and its description (`think` and `action` of `CoatTexts`), of the answer or of the demonstration; None
-    without them. `in_doubt`: the connection broke, so that the action may or may not have been executed.
+    without them. `in_doubt`: the connection broke, so that the action may or may not have been executed. `failed`: the
+    phone refused the action, so that it was not executed.
 
     `changed`: whether the action changed the phone's screen, from what the phone showed and not what a control shows
     of it; None if unknown, as in a demonstration, where the next screen is not the effect of an own action.
@@ -98,6 +103,7 @@ class Turn:
     thoughts: CoatTexts | None = None
     in_doubt: bool = False
     changed: bool | None = None
+    failed: bool = False
 
 
 class Agent(Protocol):

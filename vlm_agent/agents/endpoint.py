@@ -22,7 +22,7 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
-from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.agent import NOT_PERFORMED, Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
@@ -118,17 +118,22 @@ class EndpointAgent:
             return trained_messages(self.sentences, goal, history, screen)
         older = max(len(history) - self.past_screens, 0)
         opening = f"Goal: {one_line(goal)}\n" + "".join(
-            f"Action {number}: {self._text(turn)}\n" for number, turn in enumerate(history[:older], 1)
+            f"Action {number}: {self._text(turn)}\n{_failure(turn)}" for number, turn in enumerate(history[:older], 1)
         )
         messages: list[dict[str, Any]] = [{"role": "system", "content": _TASK + self.language.instructions}]
         for number, turn in enumerate(history[older:], older + 1):
             messages.append(_screen_message(opening, number, turn.screen))
             messages.append({"role": "assistant", "content": self._text(turn)})
-            opening = ""
+            opening = _failure(turn)
         return [*messages, _screen_message(opening, len(history) + 1, screen)]
 
     def _text(self, turn: Turn) -> str:
         return self.language.encode(turn.action, turn.screen)
+
+
+def _failure(turn: Turn) -> str:
+    """A line after an action that failed, else nothing."""
+    return f"(Last action: {NOT_PERFORMED}.)\n" if turn.failed else ""
 
 
 def _screen_message(opening: str, number: int, screen: Screen) -> dict[str, Any]:

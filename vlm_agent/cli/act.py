@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         heading = _heading(phone, goal, name, options.long_screens)
         with TraceWriter(folder, heading) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
-            _warn(console, device, options)
+            _warn_of_purchases(console, device, options)
             guard = Guard(
                 keys.agrees,
                 options.confirm,
@@ -120,8 +120,9 @@ def run(options: argparse.Namespace) -> int:
                 return keys.wants_stop()
 
             with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
-                ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch)
-        reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
+                ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch, partial(_warn, console))
+            reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
+            trace.judged(reached)
         _say(console, _summary(ending, reached))
         if ending.reason in _GAVE_UP and (request := settings.asks_to_be_shown(goal)) is not None:
             _say(console, request)
@@ -172,7 +173,11 @@ def _folder(options: argparse.Namespace) -> Path:
     return Path("traces", time.strftime("%Y%m%d-%H%M%S")) if options.trace is None else options.trace
 
 
-def _warn(console: "Console", device: "Device", options: argparse.Namespace) -> None:
+def _warn(console: "Console", text: str) -> None:
+    _say(console, f"     {_printable(text)}")
+
+
+def _warn_of_purchases(console: "Console", device: "Device", options: argparse.Namespace) -> None:
     if not options.allow_purchases and device.elements() is None:
         _say(
             console,
@@ -199,6 +204,9 @@ def _summary(ending: "Ending", reached: bool | None) -> str:
     """One line. `reached`: whether the goal is reached; None without a task, and for a goal of the user's own."""
     reason = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
     doubt = f", {ending.in_doubt} of them in doubt" if ending.in_doubt else ""
+    doubt += f", {ending.failed} of them failed" if ending.failed else ""
+    if ending.black:
+        doubt += f", {ending.black} black pictures"
     if ending.beyond_context:
         doubt += f", {ending.beyond_context} answers beyond the model's context"
     verdict = {None: "", True: ". The goal is reached", False: ". The goal is not reached"}[reached]

@@ -75,7 +75,8 @@ def play(
         device: Device = phone if reader is None or run in BASELINES else ReadElements(phone, reader)
         device = long_screen(device, goal.goal, trace, guard) if long_screens else device
         ending = act(player(actions), device, goal.goal, trace, guard, limits)
-    reached = goal.reached(phone)
+        reached = goal.reached(phone)
+        trace.judged(reached)
     result = {
         "task": address,
         "subset": goal.subset,
