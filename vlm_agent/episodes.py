@@ -317,7 +317,8 @@ class Screen:
     them. `activity`: `package/activity`, empty if unknown. `texts`: recorded texts about the screen; None on a phone,
     and in episodes without such texts. `plan`: the recorded plan of this step, for an agent that reads plans or whose
     earlier steps are demonstrated; None as for `texts`. `episode`: the id of the recorded episode, which an agent must
-    not have as an example; empty on a phone.
+    not have as an example, or that of the trace of a phone; empty for a screen alone. `step`: the number of the step in
+    that episode, from 0, also where a control hides the earlier steps.
     """
 
     pixels: np.ndarray | None
@@ -326,6 +327,7 @@ class Screen:
     texts: ScreenTexts | None = None
     plan: PlanTexts | None = None
     episode: str = ""
+    step: int = 0
 
 
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
@@ -390,7 +392,8 @@ class Step:
 class Episode:
     """One demonstration: a goal in words and the steps that reach it, in order.
 
-    `subset` is any name; a data set chooses its own.
+    `subset` is any name; a data set chooses its own. `first_step` is the number of `steps[0]` in the recorded episode:
+    not 0 in a part of it, such as one that a control leaves visible.
     """
 
     id: str
@@ -399,18 +402,19 @@ class Episode:
     steps: tuple[Step, ...]
     device_type: str = ""
     android_api_level: int = 0
+    first_step: int = 0
 
     def __len__(self) -> int:
         return len(self.steps)
 
 
 def recorded_screen(episode: Episode, number: int) -> Screen:
-    """What an agent may see at step `number` of a recorded episode: the screen, and its `texts` if they are recorded.
+    """What an agent may see at `episode.steps[number]`: the screen, and its `texts` if they are recorded.
 
     The result of the action of this step is not part of it: that text describes the next screen.
     """
     step, before = episode.steps[number], episode.steps[number - 1].coat if number else None
-    screen = replace(step.screen, plan=step.plan, episode=episode.id)
+    screen = replace(step.screen, plan=step.plan, episode=episode.id, step=episode.first_step + number)
     if step.coat is None and before is None:
         return screen
     description = None if step.coat is None else step.coat.screen

@@ -158,14 +158,14 @@ class _Run:
         """(reason, message) if the run ends with this step, else None."""
         start = time.perf_counter()
         pixels, elements = self.device.screenshot(), self.device.elements()
-        screen = Screen(pixels, elements, self.device.activity)
+        screen = Screen(pixels, elements, self.device.activity, episode=self.trace.heading.id, step=self.steps)
         seconds = {"screen": time.perf_counter() - start}
         if self.history:  # the effect of the last action, before a control hides the screens
             last = self.history[-1]
             changed = not last.failed and not is_same_screen(last.screen, screen)
             self.history[-1] = replace(last, changed=changed)
         if any(_are_equal(screen, other) for other in self.unread):
-            return NO_ACTION, _SAME_AGAIN  # an agent has no other input
+            return NO_ACTION, _SAME_AGAIN  # an agent has no other input but the number of the step
         start = time.perf_counter()
         answer = self.agent.act(self.goal, tuple(self.history), screen)
         seconds["agent"] = time.perf_counter() - start + answer.seconds_on_disk

@@ -14,6 +14,7 @@ from vlm_agent.action_languages.coat import CoatSettings
 from vlm_agent.action_languages.element_index import ElementIndexSettings
 from vlm_agent.action_languages.language import ActionLanguage, Coordinate, LanguageSettings, LanguageVocabulary
 from vlm_agent.action_languages.named import NamedSettings
+from vlm_agent.registry import Registry
 from vlm_agent.settings import chosen_from
 
 __all__ = [
@@ -29,13 +30,17 @@ __all__ = [
     "language_settings",
 ]
 
-LANGUAGES: dict[str, type[LanguageSettings]] = {
-    "binned": BinnedSettings,
-    "named": NamedSettings,
-    "auto_ui": AutoUiSettings,
-    "coat": CoatSettings,
-    "element_index": ElementIndexSettings,
-}
+LANGUAGES: Registry[type[LanguageSettings]] = Registry(
+    "vlm_agent.action_languages",
+    {
+        "binned": BinnedSettings,
+        "named": NamedSettings,
+        "auto_ui": AutoUiSettings,
+        "coat": CoatSettings,
+        "element_index": ElementIndexSettings,
+    },
+    subclass_of=LanguageSettings,
+)
 
 DEFAULT = "binned"
 """The language of recipes without `action_language`, and of code without a recipe."""

@@ -24,6 +24,7 @@ from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.agents.vlm import VlmSettings
+from vlm_agent.registry import Registry
 
 __all__ = [
     "AGENTS",
@@ -40,12 +41,16 @@ __all__ = [
     "demonstrated",
 ]
 
-AGENTS: dict[str, type[AgentSettings]] = {
-    "vlm": VlmSettings,
-    "auto_ui": AutoUiSettings,
-    "endpoint": EndpointSettings,
-    "coat": CoatAgentSettings,
-    "dynamic_planning": DynamicPlanningSettings,
-    "vision_tasker": VisionTaskerSettings,
-    "scripted": ScriptedSettings,
-}
+AGENTS: Registry[type[AgentSettings]] = Registry(
+    "vlm_agent.agents",
+    {
+        "vlm": VlmSettings,
+        "auto_ui": AutoUiSettings,
+        "endpoint": EndpointSettings,
+        "coat": CoatAgentSettings,
+        "dynamic_planning": DynamicPlanningSettings,
+        "vision_tasker": VisionTaskerSettings,
+        "scripted": ScriptedSettings,
+    },
+    subclass_of=AgentSettings,
+)

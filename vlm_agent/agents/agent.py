@@ -110,7 +110,8 @@ class Agent(Protocol):
     """Decides the next action from the goal, the earlier steps and the current screen.
 
     `act` must be stateless: its arguments are its only input. One object serves all episodes and controls, with steps
-    in any order, and must be thread-safe (`evaluate --online --workers`).
+    in any order, and must be thread-safe (`evaluate --online --workers`). `screen.episode` and `screen.step` identify
+    the step, on recorded episodes and on phones.
     """
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
@@ -339,7 +340,7 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: b
         steps.append(
             Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, coat, plan=_plan_of(turn))
         )
-    return Episode(screen.episode, "", goal, tuple(steps))
+    return Episode(screen.episode, "", goal, tuple(steps), first_step=screen.step - len(history))
 
 
 def _plan_of(turn: Turn) -> PlanTexts | None:

@@ -54,7 +54,7 @@ def agent_settings(
     elif endpoint is not None:
         where, content = "--endpoint", {"agent": "endpoint", "endpoint": endpoint, "model": model}
     else:
-        if agent in AGENTS and not Path(agent).exists():
+        if agent is not None and agent in AGENTS and not Path(agent).exists():
             raise AgentError(
                 f"--agent {agent}: this is a kind of agent, not an agent; write a YAML file with `agent: {agent}` and "
                 "its settings (examples are in eval/agents/), and use --agent FILE.yaml"

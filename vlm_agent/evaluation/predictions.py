@@ -149,7 +149,7 @@ def open_predictions(path: Path) -> Iterator[ParquetReader]:
 
 
 def is_predictions_file(path: Path) -> bool:
-    """Whether `write_predictions` wrote this Parquet file, in any version. Raises DatasetError if it is damaged."""
+    """Whether `write_predictions` of any version wrote this Parquet file. Raises DatasetError if it is damaged."""
     with open_parquet(path, REMEDY) as file:
         return _VERSION_KEY in (file.schema.metadata or {})
 

@@ -6,7 +6,6 @@ A family is a folder with a subclass of `ModelFamily` and a line in `FAMILIES`. 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Protocol, cast
 
 from peft import PeftModel
@@ -29,6 +28,7 @@ from vlm_agent.models.pretrained import (
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.registry import Registry
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.templates import ChatTemplate
@@ -154,17 +154,21 @@ TEXT_FAMILIES = {
     "qwen2": "vlm_agent.models.text.family:QWEN2",
     "qwen3": "vlm_agent.models.text.family:QWEN3",
 }
-"""Those of language models without vision, as `FAMILIES`."""
+"""Families of language models without vision: `model_type` of a configuration → module:object."""
 
-FAMILIES = {
-    "auto_ui": "vlm_agent.models.auto_ui.family:AUTO_UI",
-    "llama_vit": "vlm_agent.models.llama_vit.family:LLAMA_VIT",
-    "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
-    "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
-    "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
-    **TEXT_FAMILIES,
-}
-"""`model_type` of a configuration → module:object of its family. The published Qwen-VL (2023) is converted to a
+FAMILIES: Registry[ModelFamily] = Registry(
+    "vlm_agent.model_families",
+    {
+        "auto_ui": "vlm_agent.models.auto_ui.family:AUTO_UI",
+        "llama_vit": "vlm_agent.models.llama_vit.family:LLAMA_VIT",
+        "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
+        "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
+        "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
+        **TEXT_FAMILIES,
+    },
+    instance_of=ModelFamily,
+)
+"""`model_type` of a configuration → its family. The published Qwen-VL (2023) is converted to a
 llama_vit."""
 
 FAMILY_OF_ORIGIN = {"language_model": "llama_vit", "encoder_decoder": "auto_ui"}
@@ -180,7 +184,7 @@ def family(model_type: Any, key: str = "") -> ModelFamily:
             f"{', '.join(FAMILIES)}. The published "
             "Qwen-VL of 2023 is converted first: vlm-agent convert-checkpoint"
         )
-    return resolve_name(FAMILIES[model_type])
+    return FAMILIES[model_type]
 
 
 def family_of(config: PretrainedConfig) -> ModelFamily:
