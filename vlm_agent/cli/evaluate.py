@@ -244,10 +244,13 @@ def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
     benchmark = _benchmark(options)
     if options.groups is not None and not options.groups.is_file() and not earlier.writes(options.groups):
         raise DatasetError(f"--groups {options.groups} does not exist")
+    earlier.check_subsets(benchmark.subsets, benchmark.shards, "subsets of the benchmark")
     if earlier.writes(benchmark.shards):
         return
-    if not len(ShardDataset(benchmark.shards, split=benchmark.split)):
+    dataset = ShardDataset(benchmark.shards, split=benchmark.split)
+    if not len(dataset):
         raise DatasetError(f"{benchmark.shards} has no episode in split {benchmark.split}")
+    benchmark.episode_indices(dataset.ids, dataset.subsets)
     benchmark.episode_groups()
 
 

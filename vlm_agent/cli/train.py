@@ -94,6 +94,8 @@ def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
     recipe = read_recipe(options.config, _overrides(options))
     earlier.outputs.append(Path(recipe.output))
     earlier.runs[Path(recipe.output)] = recipe
+    if recipe.data.shards is not None:
+        earlier.check_subsets(recipe.data.mixture, Path(recipe.data.shards), "data.mixture")
     check_recipe(recipe, earlier.writes)
 
 

@@ -90,13 +90,16 @@ def convert(
     return summary
 
 
-def check_conversion(source: str, inputs: Sequence[Path], output: Path, options: Options, update: bool = False) -> None:
-    """Raises the errors that `convert` raises before anything is written."""
+def check_conversion(
+    source: str, inputs: Sequence[Path], output: Path, options: Options, update: bool = False
+) -> Sequence[Input]:
+    """The inputs. Raises the errors that `convert` raises before anything is written."""
     plan = _plan(source, inputs, options)
     read_splits(options.splits)
     job(output).check_folder()
     if job(output).plan_path.exists() and not update:
         write_or_verify_plan(output, plan)
+    return plan.inputs
 
 
 def _plan(source: str, inputs: Sequence[Path], options: Options) -> Plan:
