@@ -49,13 +49,14 @@ def run(options: argparse.Namespace) -> int:
     folder, console = options.run_folder, make_console()
     scores = card_scores(folder, options.scores) if options.scores else []
     licence = None if options.license is None else checked_licence(options.license)
-    recipe = write_published(folder, names)
+    if names:
+        write_published(folder, names)
     if scores:
         write_scores(folder, scores)
     if licence is not None:
         write_licence(folder, licence)
     console.print(f"{folder / CARD}: {len(scores)} evaluation(s)", highlight=False, markup=False, soft_wrap=True)
     if options.upload is not None:
-        write_upload(folder, recipe, options.upload)
+        write_upload(folder, names, options.upload)
         console.print(f"Wrote {options.upload}, to upload", highlight=False, markup=False, soft_wrap=True)
     return OK

@@ -92,22 +92,29 @@ def write_licence(folder: Path, licence: str) -> None:
     _write(folder, f"---\n{data.to_yaml()}\n---\n{text.rstrip()}\n")
 
 
-def write_published(folder: Path, published: Mapping[str, str]) -> Recipe:
-    """Names the bases of the card in `folder`, recipe key → name on the hub. Returns the recipe with these names.
-
-    Raises what `write_scores` raises, and CheckpointError for a key without a checkpoint.
-    """
+def write_published(folder: Path, published: Mapping[str, str]) -> None:
+    """Names the bases of the card in `folder`, recipe key → name on the hub. Raises what `write_scores` and
+    `with_published` raise."""
     text, data = _read(folder)
-    recipe = read_recipe(trained(folder).recipe)
-    for key in published:
-        if key not in recipe.model.sources or recipe.model.sources[key].checkpoint is None:
-            raise CheckpointError(f"model.{key}.published_as: {folder} was not trained from a model.{key}.checkpoint")
-    recipe = recipe.model_copy(update={"model": recipe.model.with_published(published)})
+    recipe = with_published(folder, published)
     bases = hub_names(read_sources(folder), recipe)
     data.base_model, data.library_name = [*bases.values()] or None, _library(folder, bases)
     section = how_to_use(folder, recipe, folder.absolute().name, bases)
     _write(folder, f"---\n{data.to_yaml()}\n---\n{_with_section(text, HEADING, section)}\n")
-    return recipe
+
+
+def with_published(folder: Path, published: Mapping[str, str]) -> Recipe:
+    """The recipe of the run in `folder` with these `published_as`, by recipe key.
+
+    Raises CheckpointError for a key without a checkpoint, and for a text that is no name on the hub.
+    """
+    recipe = read_recipe(trained(folder).recipe)
+    for key, name in published.items():
+        if key not in recipe.model.sources or recipe.model.sources[key].checkpoint is None:
+            raise CheckpointError(f"model.{key}.published_as: {folder} was not trained from a model.{key}.checkpoint")
+        if not is_hub_name(name):
+            raise CheckpointError(f"model.{key}.published_as: {name!r} is no name on the hub, OWNER/NAME")
+    return recipe.model_copy(update={"model": recipe.model.with_published(published)})
 
 
 def _read(folder: Path) -> tuple[str, ModelCardData]:

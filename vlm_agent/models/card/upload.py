@@ -17,7 +17,7 @@ import yaml
 from vlm_agent.checked_json import write_checked
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_folder, is_free
-from vlm_agent.models.card.card import hub_names, is_hub_name
+from vlm_agent.models.card.card import hub_names, is_hub_name, with_published
 from vlm_agent.models.card.markdown import portable
 from vlm_agent.models.card.usage import is_adapter
 from vlm_agent.models.run_layout import (
@@ -38,13 +38,13 @@ _FILES = (CARD, FEATURES_FILE, LEARNED_FILE, REFERENCES_FILE)
 _FOLDERS = (MODEL_FOLDER, TOKENIZER_FOLDER, BASE_FOLDER)
 
 
-def write_upload(run: Path, recipe: Recipe, output: Path) -> None:
-    """Writes `output`. `recipe`: that of the run, with the names of its bases.
+def write_upload(run: Path, published: Mapping[str, str], output: Path) -> None:
+    """Writes `output`. `published`: recipe key → name on the hub, of bases whose recipe has none.
 
     Raises CheckpointError where `output` holds something, and where an adapter lies on a folder of this machine that
     has no name on the hub.
     """
-    sources = read_sources(run)
+    recipe, sources = with_published(run, published), read_sources(run)
     names = hub_names(sources, recipe)
     if is_adapter(run):
         _check_named(run, recipe, names)

@@ -43,7 +43,7 @@ def how_to_use(folder: Path, recipe: Recipe, name: str, bases: Mapping[str, str]
     thoughts, past = LineThoughts.of(recipe.data), past_of(recipe.data)
     sentences = load_sentences(folder, recipe.action_language.build(), thoughts, past)
     weights = _Weights.of(folder, recipe, bases)
-    third = _example(3)
+    third = example(3)
     parts = [
         HEADING,
         f"Plain transformers{' and peft load' if weights.base else ' loads'} this model. {_turns(sentences)} For the "
@@ -155,7 +155,7 @@ def _snippet(sentences: TrajectorySentences, weights: _Weights) -> str:
     if not is_text:
         imports.insert(0, "from PIL import Image")
         load += '\nscreen = {"type": "image", "image": Image.open("screenshot.png")}'
-    first = _example(1)
+    first = example(1)
     return _SNIPPET.format(
         imports="\n".join([*imports, f"from transformers import {', '.join(names)}"]),
         processor="tokenizer" if is_text else "processor",
@@ -193,7 +193,7 @@ def _answers(sentences: TrajectorySentences) -> str:
     return f"An answer has a line each for {', '.join(names)}; its last line is the action."
 
 
-def _example(steps: int) -> Episode:
+def example(steps: int) -> Episode:
     """The first steps of a made-up task; the last action is the answer."""
     names = enumerate(("Network", "Devices", "Sound"))
     elements = tuple(UiElement((0.1 * row, 0.05, 0.08, 0.5), name) for row, name in names)
