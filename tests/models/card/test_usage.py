@@ -15,8 +15,9 @@ from transformers import AutoProcessor, AutoTokenizer
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.episodes import Screen
-from vlm_agent.models.card.usage import example
+from vlm_agent.models.card.usage import example, how_to_use
 from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.recipe.run import Recipe
 
 NAME = "someone/tiny-base"
 GOAL = example(1).goal
@@ -37,7 +38,7 @@ def write_base(folder: Path, family: str) -> str:
     return key
 
 
-def train(folder: Path, family: str, published: str | None = NAME, **keys) -> Path:
+def train(folder: Path, family: str, published: str | None = NAME) -> Path:
     """A run of five steps on a base of its own, which is at an absolute path, and its merged checkpoint."""
     key = write_base(folder, family)
     episodes = served_qwen.EPISODES if key == "vlm" else [tiny_text.episode(number) for number in range(3)]
@@ -50,10 +51,7 @@ def train(folder: Path, family: str, published: str | None = NAME, **keys) -> Pa
     }
     content["model"] |= {"min_pixels": 6 * 64, "max_pixels": 20 * 64} if key == "vlm" else {}
     content["training"] |= {"steps": 5, "optimizer": {"name": "adamw", "learning_rate": 0.03}}
-    if key == "language_model":
-        content["action_language"] = {"name": "element_index"}
-    for name, value in keys.items():
-        content[name] = content.get(name, {}) | value
+    content["action_language"] = {"name": "binned"} if key == "vlm" else {"name": "element_index"}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(content))
     assert main(["train", "--config", str(folder / "recipe.yaml")]) == OK
     return folder / "run"
@@ -113,7 +111,7 @@ def test_the_card_states_turns_language_and_base(vision):
     card = (vision / "README.md").read_text()
     assert "You operate a phone by its screen, one action at a time." in card
     assert "Y and X are whole numbers from 0 to 99: Y from the top" in card
-    assert "# for example 'tap at 14 30'" in card
+    assert '# for example "tap at 14 30"' in card
     assert "All earlier screens and answers of the task stay in the conversation." in card
     metadata = yaml.safe_load(card.split("---\n")[1])
     assert metadata["base_model"] == [NAME]
@@ -124,7 +122,7 @@ def test_the_card_states_turns_language_and_base(vision):
 @pytest.mark.parametrize(
     ("keys", "stated"),
     [
-        ({"action_language": {"name": "binned", "bins": 50}}, ["from 0 to 49", "'tap at 7 15'"]),
+        ({"action_language": {"name": "binned", "bins": 50}}, ["from 0 to 49", '"tap at 7 15"']),
         ({"action_language": {"name": "coat"}}, ["CLICK(0.140, 0.300)", "SCROLL(direction)"]),
         ({"action_language": {"name": "named"}}, ["Devices=tap at 14 30"]),
         ({"data": {"past_screens": 0}}, ["No earlier screen is shown with their answers, and all others", "Done:\\n"]),
@@ -138,10 +136,13 @@ def test_the_card_states_turns_language_and_base(vision):
         ),
     ],
 )
-def test_the_card_follows_the_recipe(tmp_path, keys, stated):
-    card = (train(tmp_path, "qwen2_5_vl", **keys) / "README.md").read_text()
+def test_the_card_follows_the_recipe(vision, keys, stated):
+    content = yaml.safe_load((vision / "recipe.yaml").read_text())
+    (name, value), *_ = keys.items()
+    content[name] = value if name == "action_language" else content[name] | value
+    section = how_to_use(vision, Recipe(**content), "run", {})
     for words in stated:
-        assert words in card
+        assert words in section
 
 
 def test_a_family_of_our_own_names_the_command(tmp_path):
@@ -182,7 +183,7 @@ def test_no_path_of_the_machine_is_in_the_uploaded_folder_and_it_is_a_run(vision
 def test_a_local_base_without_a_name_is_refused_with_the_key_to_set(tmp_path, capsys):
     run = train(tmp_path, "qwen2_5_vl", published=None)
     card = (run / "README.md").read_text()
-    assert "from_pretrained('BASE'" in card
+    assert 'from_pretrained("BASE"' in card
     assert "`BASE` stands for tiny-base, which was a folder where the model was trained." in card
     assert "base_model" not in card.split("---\n")[1]
     assert json.loads((run / MODEL_FOLDER / "adapter_config.json").read_text())["base_model_name_or_path"] == ""
@@ -195,7 +196,7 @@ def test_a_local_base_without_a_name_is_refused_with_the_key_to_set(tmp_path, ca
     before = (run / "recipe.yaml").read_bytes()
     assert main(["card", str(run), "--model.vlm.published_as", NAME, "--upload", str(tmp_path / "out")]) == OK
     assert str(tmp_path) not in texts_of(tmp_path / "out")
-    assert f"from_pretrained('{NAME}'" in (run / MODEL_FOLDER / "README.md").read_text()
+    assert f'from_pretrained("{NAME}"' in (run / MODEL_FOLDER / "README.md").read_text()
     assert (run / "recipe.yaml").read_bytes() == before
     assert yaml.safe_load((run / "README.md").read_text().split("---\n")[1])["base_model"] == [NAME]
 

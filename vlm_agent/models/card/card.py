@@ -15,6 +15,7 @@ from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+from vlm_agent.datasets.shards.dataset import title_of
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
 from vlm_agent.models.card.licence import licence_of_bases
@@ -62,7 +63,7 @@ def write_card(
     parts = [
         f"# {plain(name)}",
         "A model that operates phones, trained with vlm-agent.",
-        table(["", ""], _facts(recipe, sources, record) + list((merged or {}).items())),
+        table(["", ""], _facts(recipe, sources, record, bases) + list((merged or {}).items())),
         how_to_use(folder, recipe, name, bases),
         _no_scores(name),
         "## Training",
@@ -150,10 +151,12 @@ def _no_scores(name: str) -> str:
     return f"{_SCORES}\n\nNone yet. To measure them and put them here:\n\n{code(commands)}"
 
 
-def _facts(recipe: Recipe, sources: Mapping, record: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _facts(
+    recipe: Recipe, sources: Mapping, record: Mapping[str, Any], bases: Mapping[str, str]
+) -> list[tuple[str, object]]:
     figures, training = record.get("figures", {}), recipe.training
     rows: list[tuple[str, object]] = [
-        ("base", ", ".join(_in_words(key, source) for key, source in sources.items()) or "random weights")
+        ("base", ", ".join(_in_words(key, source, bases) for key, source in sources.items()) or "random weights")
     ]
     parameters = figures.get("parameters")
     if parameters is not None:
@@ -176,8 +179,8 @@ def _data_facts(recipe: Recipe, record: Mapping[str, Any]) -> list[tuple[str, ob
     data = recipe.data
     rows: list[tuple[str, object]] = []
     if data.shards is not None:
-        source = (record.get("manifest") or {}).get("source")
-        origin = "" if source is None else f", converted from {portable(source)}"
+        title = title_of(record.get("manifest") or {})
+        origin = "" if title is None else f", converted from {title}"
         rows.append(("data", f"shards {portable(data.shards)}{origin}, split {data.split}"))
         if digest := record.get("manifest_sha256"):
             rows.append(("manifest of the shards", f"sha256 {digest}"))
@@ -190,8 +193,8 @@ def _data_facts(recipe: Recipe, record: Mapping[str, Any]) -> list[tuple[str, ob
     return rows
 
 
-def _in_words(key: str, source: Mapping[str, str]) -> str:
-    name = portable(source["checkpoint"])
+def _in_words(key: str, source: Mapping[str, str], bases: Mapping[str, str]) -> str:
+    name = bases.get(key, portable(source["checkpoint"]))
     if source.get("commit"):
         return f"{key}: {name} at commit {source['commit']}"
     if "content" in source:

@@ -112,7 +112,8 @@ class _Weights:
                 "differ."
             )
         if model.starts_random:
-            return cls(dtype, repr(f"../{BASE_FOLDER}"), " ".join([*notes, "The base lies in `base`, beside `model`."]))
+            notes.append(f"Its base lies in `{BASE_FOLDER}`, beside `{MODEL_FOLDER}`.")
+            return cls(dtype, json.dumps(f"../{BASE_FOLDER}"), " ".join(notes))
         (key,) = model.sources
         source = model.sources[key]
         if key not in bases:
@@ -120,9 +121,10 @@ class _Weights:
                 f"`{UNNAMED}` stands for {plain(Path(source.location).name)}, which was a folder where the model was "
                 "trained."
             )
-        options = {"gguf_file": source.gguf_file, "revision": source.revision}
-        words = [repr(bases.get(key, UNNAMED)), *(f"{name}={value!r}" for name, value in options.items() if value)]
-        return cls(dtype, ", ".join(words), " ".join(notes))
+        loaded = json.dumps(bases.get(key, UNNAMED))
+        for name, value in {"gguf_file": source.gguf_file, "revision": source.revision}.items():
+            loaded += "" if value is None else f", {name}={json.dumps(value)}"
+        return cls(dtype, loaded, " ".join(notes))
 
 
 _SNIPPET = """\
@@ -136,7 +138,8 @@ MODEL = "."  # the folder that holds the weights and this card, or its name on t
 inputs = {processor}.apply_chat_template(
     messages, add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
 )
-ids = model.generate(**inputs, {options})[0, inputs["input_ids"].shape[1] :]
+settings = GenerationConfig.from_pretrained(MODEL, max_new_tokens={tokens})
+ids = model.generate(**inputs, generation_config=settings)[0, inputs["input_ids"].shape[1] :]
 print({processor}.decode(ids, skip_special_tokens=True))  # for example {answer}"""
 
 
@@ -144,26 +147,23 @@ def _snippet(sentences: TrajectorySentences, weights: _Weights) -> str:
     is_text = sentences.as_html
     auto_model = "AutoModelForCausalLM" if is_text else "AutoModelForImageTextToText"
     auto_processor = "AutoTokenizer" if is_text else "AutoProcessor"
-    options, names = f"max_new_tokens={sentences.max_answer_tokens}", [auto_model, auto_processor]
     load = f"model = {auto_model}.from_pretrained({weights.base or 'MODEL'}, dtype=torch.{weights.dtype})"
     imports = []
     if weights.base:
-        names.append("GenerationConfig")
         imports.append("from peft import PeftModel")
         load += "\nmodel = PeftModel.from_pretrained(model, MODEL)"
-        options = f"generation_config=GenerationConfig.from_pretrained(MODEL), {options}"
     if not is_text:
         imports.insert(0, "from PIL import Image")
         load += '\nscreen = {"type": "image", "image": Image.open("screenshot.png")}'
     first = example(1)
     return _SNIPPET.format(
-        imports="\n".join([*imports, f"from transformers import {', '.join(names)}"]),
+        imports="\n".join([*imports, f"from transformers import {auto_model}, {auto_processor}, GenerationConfig"]),
         processor="tokenizer" if is_text else "processor",
         auto_processor=auto_processor,
         load=load,
         messages=_literal(conversation(sentences, first, _screen_part)),
-        options=options,
-        answer=repr(answer(sentences, first.steps[0])),
+        tokens=sentences.max_answer_tokens,
+        answer=json.dumps(answer(sentences, first.steps[0]), ensure_ascii=False),
     )
 
 
@@ -205,17 +205,15 @@ def example(steps: int) -> Episode:
     return Episode("", "", "Turn on Bluetooth", shown)
 
 
-class _Variable(dict):
-    """A part of a message that is a variable of the snippet."""
-
-    def __repr__(self) -> str:
-        return "screen"
+_SCREEN = {"type": "image"}
+"""In place of the variable `screen` of the snippet."""
 
 
 def _screen_part(_: np.ndarray) -> dict[str, Any]:
-    return _Variable()
+    return _SCREEN
 
 
 def _literal(messages: list[dict[str, Any]]) -> str:
     """The messages in Python, one a line."""
-    return "\n".join(["messages = [", *(f"    {message!r}," for message in messages), "]"])
+    lines = [json.dumps(message, ensure_ascii=False).replace(json.dumps(_SCREEN), "screen") for message in messages]
+    return "\n".join(["messages = [", *(f"    {line}," for line in lines), "]"])
