@@ -6,6 +6,7 @@ from typing import Any
 
 from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.checked_json import parsing, read_checked
+from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest, read_manifest, title_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.card_command import offline_command, online_command
 from vlm_agent.evaluation.identity import AGENT
@@ -42,8 +43,8 @@ def _offline(run: Path, folder: Path, digest: str) -> Scores:
         described, others = plan["described"], plan["given"]
         _check_agent(folder, described, digest)
         command = offline_command(str(run), run.absolute().name, plan)
-        data = others["benchmark"] or Path(others["shards"]).absolute().name
         revision = described["shards"]
+        data = others["benchmark"] or _title(Path(others["shards"]), revision)
     path = folder / "metrics.json"
     if not path.is_file():
         raise DatasetError(f"{folder} is not a finished evaluation; {_DAMAGED} to complete it")
@@ -59,6 +60,15 @@ def _offline(run: Path, folder: Path, digest: str) -> Scores:
             command=command.words,
             notes=command.notes,
         )
+
+
+def _title(shards: Path, digest: str) -> str:
+    """What the shards hold; the name of their folder, where other shards are there now."""
+    if (shards / MANIFEST).is_file() and manifest_digest(shards) == digest:
+        title = title_of(read_manifest(shards))
+        if title is not None:
+            return title
+    return shards.absolute().name
 
 
 def _about(about: Mapping[str, Any]) -> str:

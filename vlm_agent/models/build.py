@@ -17,7 +17,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
 from vlm_agent.models.pretrained import explain_load_errors, hub_options
 from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, trained
-from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights
+from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights, without_adapter
 from vlm_agent.models.weights.origin import check_sources
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.models.weights.quantisation import quantise
@@ -136,16 +136,17 @@ def save(
     tokenizer: PreTrainedTokenizerBase,
     run: Path,
     state: dict[str, torch.Tensor] | None = None,
+    base: str | None = None,
 ) -> None:
     """Writes the weights, as safetensors, and the tokenizer; with the run's recipe, all that `load` reads.
 
-    Beside the weights of a whole model also what other programs read (`ModelFamily.save_for_serving`). `state`: weights
-    in place of the model's own.
+    Beside the weights also what other programs read (`ModelFamily.save_for_serving`). `state`: weights in place of the
+    model's own. `base`: the name on the hub of the model under an adapter.
     """
-    save_trained_weights(model, run / MODEL_FOLDER, state)
+    save_trained_weights(model, run / MODEL_FOLDER, state, base)
     tokenizer.save_pretrained(run / TOKENIZER_FOLDER)
-    if not isinstance(model, PeftModel):
-        family_of(model.config).save_for_serving(model, tokenizer, run / MODEL_FOLDER)
+    whole = without_adapter(model)
+    family_of(whole.config).save_for_serving(whole, tokenizer, run / MODEL_FOLDER)
 
 
 def record_features(model: PreTrainedModel | PeftModel, run: Path) -> None:

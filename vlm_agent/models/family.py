@@ -126,8 +126,8 @@ class ModelFamily(Protocol):
         return self.prepare(complete_model(self.model, folder, str(folder)))
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """Writes what servers and `AutoProcessor` read beside the weights of a whole model; by default nothing, because
-        other programs do not know the model."""
+        """Writes what servers and `AutoProcessor` read beside the weights of a model or of its adapter; by default
+        nothing, because other programs do not know the model."""
         return
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:

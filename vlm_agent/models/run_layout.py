@@ -25,6 +25,7 @@ TOKENIZER_FOLDER = "tokenizer"
 RECIPE_FILE = "recipe.yaml"
 FEATURES_FILE = "features.json"
 REFERENCES_FILE = "references.parquet"
+CARD = "README.md"
 CHECKPOINTS = "checkpoints"
 FINISHED = "run.json"
 

@@ -11,18 +11,24 @@ Training = Literal["frozen", "lora", "full"]
 Quantisation = Literal["nf4", "int8"]
 
 
+HUB_NAME = r"^[A-Za-z0-9_](?:[\w.-]*/[A-Za-z0-9_])?[\w.-]*$"
+"""A name on huggingface.co: NAME or OWNER/NAME."""
+
+
 class Source(Section):
     """The origin of a sub-model.
 
     `checkpoint`: a folder or a name on the hub; with `gguf_file`, a GGUF file inside it. `revision`: a branch, tag or
-    commit of a name on the hub. `config`: keys of a transformers configuration, including `model_type`, for random
-    weights.
+    commit of a name on the hub. `published_as`: the name on the hub of a `checkpoint` that is a folder, for what is
+    uploaded (model card, adapter); nothing is read from there. `config`: keys of a transformers configuration,
+    including `model_type`, for random weights.
     """
 
     REPLACES = either("checkpoint", "config")
 
     checkpoint: str | None = None
     revision: str | None = None
+    published_as: Annotated[str, Field(pattern=HUB_NAME)] | None = None
     gguf_file: str | None = None
     config: dict | None = None
 
@@ -40,6 +46,8 @@ class Source(Section):
             raise ValueError("gguf_file is a file inside checkpoint; set checkpoint to its folder")
         if self.revision is not None and self.checkpoint is None:
             raise ValueError("revision is a branch, tag or commit of checkpoint; set checkpoint, or remove revision")
+        if self.published_as is not None and self.checkpoint is None:
+            raise ValueError("published_as is the name of checkpoint on the hub; set checkpoint, or remove it")
         if self.config is not None and "model_type" not in self.config:
             raise ValueError("config needs a model_type, such as llama or vit")
         return self
@@ -262,6 +270,21 @@ class ModelRecipe(Section):
     def starts_random(self) -> bool:
         """Whether any sub-model starts from random weights, which cannot be loaded from a checkpoint again."""
         return any(source.config is not None for source in self.sources.values())
+
+    @property
+    def published(self) -> dict[str, str]:
+        """Recipe key → `published_as`, of the sources that have one."""
+        return {key: source.published_as for key, source in self.sources.items() if source.published_as is not None}
+
+    @property
+    def published_base(self) -> str | None:
+        """`published_as` of the whole model under an adapter; None without one, and for a model of several sources."""
+        return next(iter(self.published.values()), None) if len(self.sources) == 1 else None
+
+    def with_published(self, names: Mapping[str, str]) -> Self:
+        """The recipe with these `published_as`, by recipe key. Raises KeyError for a key without a checkpoint."""
+        sources = {key: self.sources[key].model_copy(update={"published_as": name}) for key, name in names.items()}
+        return self.model_copy(update=sources)
 
     @property
     def sources(self) -> dict[str, Source]:

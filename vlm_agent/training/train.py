@@ -216,7 +216,7 @@ def finish(
     model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
     state = state_for_saving(model, is_first_rank())
     if is_first_rank():
-        save(model, data.tokenizer, run, state)
+        save(model, data.tokenizer, run, state, recipe.model.published_base)
         figures: dict[str, Any] = {
             "parameters": parameters,
             "reads": data.reads,

@@ -1,5 +1,6 @@
 """Chooses the weights that train (parts frozen, adapted by LoRA or trained in full), and saves and loads them."""
 
+import json
 from pathlib import Path
 from types import MethodType
 from typing import cast
@@ -12,12 +13,13 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from vlm_agent.errors import CheckpointError, RecipeError
-from vlm_agent.files import share_as_created
+from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.quantisation import dequantise, is_quantised, weight_count
 from vlm_agent.recipe.model import Lora, TrainedParts
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
 SHARD_SIZE = "4GB"
 
 
@@ -116,18 +118,33 @@ def _adaptable(model: PreTrainedModel, part: str) -> list[str]:
 
 
 def save_trained_weights(
-    model: PreTrainedModel | PeftModel, folder: Path, state: dict[str, torch.Tensor] | None = None
+    model: PreTrainedModel | PeftModel,
+    folder: Path,
+    state: dict[str, torch.Tensor] | None = None,
+    base: str | None = None,
 ) -> None:
     """The adapter of a PeftModel, the whole of any other model; safetensors only, in files of `SHARD_SIZE`.
 
-    `state`: weights in place of the model's own (`zero3.state_for_saving`).
+    `state`: weights in place of the model's own (`zero3.state_for_saving`). `base`: the name on the hub of the model
+    under an adapter; None: the name that it was loaded by, unless that is a folder, which exists on this machine alone.
     """
     if isinstance(model, PeftModel):
         model.save_pretrained(str(folder), state_dict=state)
+        name_base(folder, base)
     else:
         model.save_pretrained(folder, max_shard_size=SHARD_SIZE, state_dict=state)
     for file in folder.glob("*.safetensors"):
         share_as_created(file)
+
+
+def name_base(folder: Path, base: str | None) -> None:
+    """Writes the name of the base into the configuration of the adapter in `folder`; "" in place of a local folder."""
+    path = folder / ADAPTER_CONFIG
+    content = json.loads(path.read_text(encoding="utf-8"))
+    loaded = content["base_model_name_or_path"] or ""
+    content["base_model_name_or_path"] = base or ("" if Path(loaded).exists() else loaded)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, sort_keys=True), encoding="utf-8")
 
 
 def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = False) -> PeftModel:
