@@ -80,12 +80,12 @@ def _samples(options: argparse.Namespace) -> "Samples":
 
 def _recipe(options: argparse.Namespace) -> "Recipe":
     """The run's recipe with the run as its base. Raises UserError for drawn data without `--shards`."""
-    from vlm_agent.models.run_layout import trained
+    from vlm_agent.models.run_layout import checked
     from vlm_agent.recipe.data import DataRecipe
     from vlm_agent.recipe.model import ModelRecipe
     from vlm_agent.recipe.run import read_recipe
 
-    recipe = read_recipe(trained(options.run_folder).recipe)
+    recipe = read_recipe(checked(options.run_folder).recipe)
     data = recipe.data
     if options.shards is not None:
         shards = {"shards": str(options.shards)}

@@ -15,7 +15,8 @@ RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: out
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
 RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/learned.py`)
 RUN/README.md         the model card; RUN/model/README.md is the same (`vlm_agent/models/card/`)
-RUN/run.json          versions, commit, data, figures; written last: it means finished
+RUN/run.json          versions, commit, data, figures, SHA-256 of every file that decides an answer; written last: it
+                      means finished
 """
 
 import platform
@@ -30,7 +31,7 @@ from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write
 from vlm_agent.models.card.card import write_card
-from vlm_agent.models.run_layout import FINISHED, RECIPE_FILE
+from vlm_agent.models.run_layout import DIGESTS, FINISHED, RECIPE_FILE, trained
 from vlm_agent.models.weights.origin import keys_of_folders, read_sources
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import Recipe, read_recipe
@@ -100,7 +101,7 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
         "manifest_sha256": None if shards is None else manifest_digest(shards),
     }
     write_card(run, recipe, record["sources"], record, run.absolute().name)
-    write_checked(run / FINISHED, record, indent=2)
+    write_checked(run / FINISHED, record | {DIGESTS: trained(run).digests}, indent=2)
 
 
 def _commit() -> str | None:
