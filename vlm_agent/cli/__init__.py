@@ -36,7 +36,9 @@ here, with `add(commands)`, and one line in `COMMANDS`.
 
 import argparse
 import importlib
+import os
 import sys
+import time
 from collections.abc import Sequence
 
 import vlm_agent
@@ -44,6 +46,9 @@ from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Pa
 from vlm_agent.errors import UserError
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
+
+_RANK_0_SECONDS = 10.0
+"""Longer than ranks need one after the other to notice the same error."""
 
 COMMANDS = (
     "simulate",
@@ -96,8 +101,16 @@ def _run(options: argparse.Namespace) -> int:
         status: int = options.run(options)
         return status
     except (UserError, OSError) as error:
+        _leave_to_rank_0()
         print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
         return FAILED
+
+
+def _leave_to_rank_0() -> None:
+    """Most errors arise on all ranks of a run. A launcher ends the other ranks after rank 0 has printed its own; one
+    that is still there afterwards prints its error, too."""
+    if os.environ.get("RANK", "0") != "0":
+        time.sleep(_RANK_0_SECONDS)
 
 
 def _message(error: Exception) -> str:

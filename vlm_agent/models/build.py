@@ -18,7 +18,7 @@ from vlm_agent.models.family import family_of, family_of_recipe, processor_of, s
 from vlm_agent.models.pretrained import explain_load_errors, hub_options, load_tokenizer
 from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, checked
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights
-from vlm_agent.models.weights.origin import check_sources
+from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
@@ -74,8 +74,10 @@ def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) ->
 
 
 def read_model_recipe(path: Path) -> ModelRecipe:
-    """The model section of the recipe of a run or of a checkpoint in it."""
-    return ModelRecipe(**yaml.safe_load(checked(path).recipe.read_text(encoding="utf-8"))["model"])
+    """The model section of the recipe of a run or of a checkpoint in it, with the places of its bases here."""
+    parts = checked(path)
+    recipe = ModelRecipe(**yaml.safe_load(parts.recipe.read_text(encoding="utf-8"))["model"])
+    return with_bases_elsewhere(parts.run, recipe)
 
 
 def load_sentences(
