@@ -42,7 +42,7 @@ REGISTRATIONS = {found["registry"]: found for found in REGISTRATION.finditer(PAG
 
 @pytest.fixture
 def add(tmp_path, monkeypatch):
-    """Installs the example of this name as a package outside the repository, with the entry point that the page names."""
+    """Installs an example as a package outside the repository, with the entry point that the page names."""
 
     def add(name: str) -> ModuleType:
         point = ENTRY_POINTS[name]

@@ -31,7 +31,6 @@ from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_notes_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
-from vlm_agent.files import sha256_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.references import NO_REFERENCES
 from vlm_agent.sentences.thoughts import AnswerLines, LineThoughts
@@ -246,9 +245,9 @@ class EndpointSettings(AgentSettings):
         """The digest of the run in `as_trained`; None for another model, whose name alone is known."""
         if self.as_trained is None:
             return None
-        from vlm_agent.models.run_layout import trained
-
-        return sha256_of(trained(Path(self.as_trained)).files)
+        run = run_of(self.as_trained)
+        run.check()
+        return run.digest
 
     def in_output(self, output: Path) -> Self:
         return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})

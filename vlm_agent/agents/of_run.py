@@ -8,7 +8,6 @@ from vlm_agent.action_languages import LanguageSettings
 from vlm_agent.agents.agent import Agent, AgentSettings
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.errors import UserError
-from vlm_agent.files import sha256_of
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
 
@@ -78,8 +77,10 @@ class RunSettings(AgentSettings):
         return None if self.run in EMBEDDED else self._trained.run
 
     def identity(self) -> dict[str, Any]:
-        """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
-        identity = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16}
+        """A sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model,
+        CheckpointError where a file differs from what the run recorded."""
+        self._trained.check()
+        identity = {"checkpoint": self._trained.digest, "bf16": self.bf16}
         # Omitted by default, so that evaluations of versions without this setting can be resumed.
         return identity | ({"constrained": True} if self.constrained else {})
 
@@ -138,10 +139,11 @@ def grey_screens_of(recipe: Recipe) -> str | None:
 
 
 def run_of(run: str) -> "Trained":
-    """The files of a run, one of its checkpoints or an embedded base. Raises FileNotFoundError if there are none."""
-    from vlm_agent.models.run_layout import base_folder, trained
+    """The files of a run, one of its checkpoints or an embedded base. Raises FileNotFoundError if there are none,
+    CheckpointError where one differs from what the run recorded; weights are not read."""
+    from vlm_agent.models.run_layout import base_folder, checked
 
-    return trained(base_folder(run))
+    return checked(base_folder(run))
 
 
 def recipe_of(run: str, sentences: tuple[str, ...], reader: str) -> Recipe:

@@ -10,7 +10,9 @@ here, with `add(commands)`, and its name in `GROUPS`.
 
 import argparse
 import importlib
+import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 import vlm_agent
@@ -19,6 +21,9 @@ from vlm_agent.errors import UserError
 from vlm_agent.installation import DOCS
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
+
+_RANK_0_SECONDS = 10.0
+"""Longer than ranks need one after the other to notice the same error."""
 
 GROUPS = {
     "data": ("simulate", "convert", "features", "annotate", "inspect"),
@@ -64,8 +69,16 @@ def _run(options: argparse.Namespace) -> int:
         status: int = options.run(options)
         return status
     except (UserError, OSError) as error:
+        _leave_to_rank_0()
         print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
         return FAILED
+
+
+def _leave_to_rank_0() -> None:
+    """Most errors arise on all ranks of a run. A launcher ends the other ranks after rank 0 has printed its own; one
+    that is still there afterwards prints its error, too."""
+    if os.environ.get("RANK", "0") != "0":
+        time.sleep(_RANK_0_SECONDS)
 
 
 def _message(error: Exception) -> str:

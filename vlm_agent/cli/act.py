@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.agent_options import (
     add_agent_options,
     add_elements_option,
+    add_places,
     check_agent_options,
     chosen_agent,
     chosen_readers,
+    places,
+    run_of_agent,
 )
 from vlm_agent.cli.keys import Keys
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
@@ -50,6 +53,7 @@ _GAVE_UP = ("impossible", "step_limit", "loop", "unparsed")
 def add(commands: Commands) -> None:
     parser = add_command(commands, "act", run, "run an agent on a phone", _DESCRIPTION, check=_check)
     add_agent_options(parser)
+    add_places(parser)
     parser.add_argument(
         "--device",
         type=_device,
@@ -97,7 +101,8 @@ def run(options: argparse.Namespace) -> int:
         _check_apps(phone, options.apps or ())
         device: Device = phone.device if readers is None else ReadElements(phone.device, ScreenReader.of(readers))
         goal = phone.task.goal if options.goal is None else options.goal
-        agent = load_agent(settings, console, readers)
+        with places(options, run_of_agent(settings)):
+            agent = load_agent(settings, console, readers)
         name = settings.display_name + ("" if readers is None else f"; elements {in_words(readers)}")
         heading = _heading(phone, goal, name, options.long_screens)
         with TraceWriter(folder, heading) as trace, Keys() as keys:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.agent_options import (
     add_agent_options,
     add_elements_option,
+    add_places,
     call_limits,
     check_agent_options,
     chosen_agent,
     chosen_readers,
+    places,
+    run_of_agent,
 )
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file, size
 from vlm_agent.console import make_console, quiet_libraries
@@ -49,6 +52,7 @@ _OFFLINE = (
 def add(commands: Commands) -> None:
     parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION, check=_check, verify=_verify)
     add_agent_options(parser)
+    add_places(parser)
     parser.add_argument(
         "--benchmark", type=shipped_file, metavar="FILE", help="the benchmark to score on: one of eval/*.yaml"
     )
@@ -177,17 +181,18 @@ def run(options: argparse.Namespace) -> int:
         return OK
     task = ArrayTask() if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count)
     settings = _agent(options)
-    evaluate(
-        settings,
-        _benchmark(options),
-        options.output,
-        make_console(),
-        controls=_controls(options),
-        variants=_variants(settings, options),
-        task=task,
-        workers=options.workers,
-        readers=chosen_readers(options, settings),
-    )
+    with places(options, run_of_agent(settings)):
+        evaluate(
+            settings,
+            _benchmark(options),
+            options.output,
+            make_console(),
+            controls=_controls(options),
+            variants=_variants(settings, options),
+            task=task,
+            workers=options.workers,
+            readers=chosen_readers(options, settings),
+        )
     return OK
 
 
@@ -199,7 +204,8 @@ def _run_online(options: argparse.Namespace) -> int:
     values["long_screens"] = options.long_screens
     settings = _agent(options)
     values["readers"] = chosen_readers(options, settings)
-    evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
+    with places(options, run_of_agent(settings)):
+        evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
     return OK
 
 

@@ -34,7 +34,7 @@ from vlm_agent.evaluation.offline.baselines import (
     written_in,
 )
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
-from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, read_plan, update_plan, write_or_verify_plan
+from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, read_plan, update_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
@@ -46,7 +46,7 @@ from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, 
 from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import check_group_names, score
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.jobs import ArrayTask, free_after_errors
 from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
@@ -97,7 +97,7 @@ def evaluate(
     )
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
-    with lock_output(output, task):
+    with free_after_errors(job(output)), lock_output(output, task):
         update_plan(output, plan)
         predict(
             partial(load_agent, settings.in_output(output), console, readers),

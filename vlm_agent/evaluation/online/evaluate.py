@@ -46,7 +46,7 @@ from vlm_agent.evaluation.online.runs import (
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
-from vlm_agent.jobs import Job
+from vlm_agent.jobs import Job, free_after_errors
 from vlm_agent.screens.understand import Readers
 from vlm_agent.threads import stoppable_pool
 
@@ -116,7 +116,7 @@ def evaluate_online(
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)
     attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in played]
-    with job.locked():
+    with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
             [attempt for attempt in attempts if not is_done(attempt.folder)],
