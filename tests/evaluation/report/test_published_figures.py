@@ -83,7 +83,7 @@ def test_a_run_on_the_test_episodes_of_some_subsets_is_next_to_tables_of_subsets
     assert "AITW, Auto-UI's split, by kind of action" not in marked
     same, reasons = split_sentences(TABLES, about)
     assert same.startswith("On the split of this run in general: AITW, Auto-UI's split;")
-    assert reasons == "Not known to be: install: 2 episodes here, 3 published."
+    assert reasons == "Subsets that differ or are not known: install (2 episodes here, 3 published)."
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_run_on_the_test_episodes_of_some_subsets_is_next_to_tables_of_subsets
 )
 def test_a_run_on_other_data_is_not_compared_with_published_results(about):
     assert on_the_same_split(TABLES, about) == {}
-    assert split_sentences(TABLES, about)[0] == "None of them is known to be on the split of this run."
+    assert split_sentences(TABLES, about)[0] == "No table is known to be on the split of this run."
 
 
 def reported(tmp_path, about, shards=None):
@@ -120,7 +120,7 @@ def test_the_report_has_every_table_as_printed(tmp_path):
 
 
 def test_the_report_marks_published_results_on_the_split_of_the_run(tmp_path):
-    assert "None of them is known to be on the split of this run" in reported(tmp_path, {}).text
+    assert "No table is known to be on the split of this run" in reported(tmp_path, {}).text
     page = reported(tmp_path, {"benchmark": "AITW standard", **AGREES})
     assert "On the split of this run: AITW, standard split." in " ".join(page.text.split())
     assert page.text.count("the split of this run") == 2
@@ -141,4 +141,4 @@ def test_published_numbers_come_last_and_folded(tmp_path, source):
     assert places == sorted(places)
     folded = html[places[-1] :].partition("<details>")[2].partition("</section>")[0]
     assert folded.count('data-kind="published"') == len(TABLES)
-    assert "None of them is known to be" in page.text
+    assert "No table is known to be" in page.text
