@@ -188,7 +188,7 @@ def test_fenced_answers_are_failures_with_an_example_that_names_the_setting(tmp_
     metrics, terminal, _ = evaluated(tmp_path, FENCED)
     assert metrics["trained"]["official"]["overall"]["parse_failures"] == 100
     assert "fenced_answers" not in metrics["trained"]["about"]
-    [example] = [line for line in terminal.splitlines() if line.startswith("served model: 100.0 % of the answers")]
+    [example] = [line for line in terminal.splitlines() if line.startswith("vlm: 100.0 % of the answers")]
     assert f"answer {FENCED!r}, expected {tiny.LANGUAGE.encode(tiny.episode(0).steps[0].action)!r}" in example
     assert example.endswith("code_fences: true")
 
@@ -199,7 +199,7 @@ def test_accepted_fences_are_decoded_and_counted_apart(tmp_path):
     assert metrics["trained"]["official"]["overall"]["parse_failures"] == 0
     steps = len(tiny.episode(0)) + len(tiny.episode(1))
     assert metrics["trained"]["about"]["fenced_answers"] == steps
-    [row] = [line.split() for line in terminal.splitlines() if line.split()[:3] == ["served", "model", "0.0"]]
+    [row] = [line.split() for line in terminal.splitlines() if line.split()[:2] == ["vlm", "0.0"]]
     assert row[-2:] == ["0.0", str(steps)]
     assert "Example" not in terminal
     assert f"{steps}, read as their content" in report
@@ -215,11 +215,11 @@ def test_an_unreadable_answer_is_shown_short_and_printable(tmp_path):
     assert "code_fences" not in example
 
 
-def test_a_served_model_is_not_called_trained(tmp_path):
+def test_a_served_model_has_its_own_name(tmp_path):
     metrics, terminal, report = evaluated(tmp_path, "press enter")
     assert "trained" in metrics  # the key of files is stable
-    assert "served model" in terminal
-    assert "served model" in report
+    assert "vlm " in terminal
+    assert "<h1>vlm</h1>" in report
     assert "trained" not in terminal
 
 

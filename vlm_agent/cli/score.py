@@ -257,12 +257,17 @@ def _predictions(path: Path) -> Path:
 
 
 def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:
-    """What tables call the runs: as their evaluations do, or by their files. Runs of the same name have what
-    distinguishes their folders before it."""
+    """What tables call the runs: as their evaluations do, or by their files. Runs of the same name, and controls of
+    another folder, have what distinguishes their folders before it."""
+    from vlm_agent.evaluation.offline.plan import AGENT, predictions_name
+
     own = [name or path.stem for path, name in zip(paths, recorded, strict=True)]
-    if len(set(own)) == len(own):
-        return own
     folders = [path.resolve().parent for path in paths]
+    is_control = [
+        name is not None and path.name != predictions_name(AGENT) for path, name in zip(paths, recorded, strict=True)
+    ]
+    if len(set(own)) == len(own) and (len(set(folders)) == 1 or not any(is_control)):
+        return own
     if len(set(folders)) == 1:
         return [str(path) for path in paths]
     return [f"{place} ({name})" for place, name in zip(_distinguished(folders), own, strict=True)]

@@ -283,7 +283,8 @@ def _first_seeds(content: Mapping[str, Any]) -> str:
 
 def _gestures(gold: Action, rows: Mapping[str, Prediction], height: int) -> tuple[Mark, ...]:
     actions = [("gold", gold), *((f"agent-{number}", row.predicted) for number, row in enumerate(rows.values()))]
-    return tuple(mark for mark in marks(actions, height) if mark.path)
+    elements = next(iter(rows.values())).elements
+    return tuple(mark for mark in marks(actions, height, elements) if mark.path)
 
 
 def _words(row: Prediction) -> str:
