@@ -111,4 +111,6 @@ def test_black_pictures_are_shown_once_and_converted_to_no_step(one_adb, served,
     assert "complete (2 steps, 2 black pictures, " in printed
     command = ["convert", "--source", "trace", "--input", str(tmp_path / "trace"), "--output", str(tmp_path / "shards")]
     assert main(command) == FAILED
-    assert "2 steps: black picture" in (said := capsys.readouterr().out + capsys.readouterr().err) or "black" in said
+    assert "2 step(s) excluded: black picture" in capsys.readouterr().out
+    assert main(["inspect", str(tmp_path / "trace")]) == OK
+    assert capsys.readouterr().out.count("performed, black picture") == 2
