@@ -67,7 +67,9 @@ def test_an_action_that_the_phone_refused_is_not_claimed(past_screens):
         turns = [replace(turn, failed=place == number) for place, turn in enumerate(history)]
         messages = agent(past_screens=past_screens).messages(EPISODE.goal, turns, EPISODE.steps[2].screen)
         lines = "\n".join(texts(messages)[1:]).splitlines()
-        (place,) = (n for n, line in enumerate(lines) if line == "(Last action: the phone did not perform this action.)")
+        (place,) = (
+            n for n, line in enumerate(lines) if line == "(Last action: the phone did not perform this action.)"
+        )
         assert lines[place - 1].endswith(ACTIONS[number])
     assert not any("did not perform" in text for text in texts(messages_of(past_screens)))
 

@@ -21,6 +21,7 @@ from vlm_agent.devices.errors import (
     UnauthorisedError,
 )
 from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.doctor.checks.adb import ADB
 
 
 @pytest.fixture
@@ -178,6 +179,14 @@ def test_a_phone_of_the_server_that_a_variable_names_is_used(one_adb, served, mo
         monkeypatch.setenv(name, value.format(port=one_adb.port))
     with AdbPhone(served.serial, settle_interval=0.0) as phone:
         assert phone.screenshot().shape == (448, 208, 3)
+
+
+def test_the_check_of_adb_leaves_a_named_server_running(one_adb, monkeypatch):
+    monkeypatch.setenv(SOCKET, f"tcp:127.0.0.1:{one_adb.port}")
+    monkeypatch.setenv(PORT, "1")
+    assert "phone(s)" in ADB.run()
+    assert one_adb.run("devices").stdout.startswith(b"List of devices")
+    assert one_adb.is_running
 
 
 def test_a_named_server_that_does_not_answer_is_named_with_its_variable(monkeypatch, tmp_path):
