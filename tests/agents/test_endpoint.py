@@ -60,6 +60,20 @@ def test_past_screens_alternate_with_actions_and_older_actions_are_text():
     assert all(map(np.array_equal, screens(messages), [step.screenshot for step in EPISODE.steps[2:5]]))
 
 
+@pytest.mark.parametrize("past_screens", [0, 1, 2])
+def test_an_action_that_the_phone_refused_is_not_claimed(past_screens):
+    history = demonstrated(EPISODE, 2)
+    for number in range(2):
+        turns = [replace(turn, failed=place == number) for place, turn in enumerate(history)]
+        messages = agent(past_screens=past_screens).messages(EPISODE.goal, turns, EPISODE.steps[2].screen)
+        lines = "\n".join(texts(messages)[1:]).splitlines()
+        (place,) = (
+            n for n, line in enumerate(lines) if line == "(Last action: the phone did not perform this action.)"
+        )
+        assert lines[place - 1].endswith(ACTIONS[number])
+    assert not any("did not perform" in text for text in texts(messages_of(past_screens)))
+
+
 def _numbered(actions: list[str]) -> list[str]:
     return [f"Action {number}: {action}" for number, action in enumerate(actions, 1)]
 

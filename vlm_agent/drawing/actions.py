@@ -86,15 +86,17 @@ def draw_words(image: Image.Image, words: str, colour: Colour, row: int = 0) -> 
 def describe_with_place(action: Action, elements: Sequence[UiElement] = ()) -> str:
     """`describe` with the place of a gesture in fractions of the screen: `tap "Buy" at x 0.52, y 0.91`.
 
-    The name is that of the smallest of the `elements` under the touch point, its text or else its type.
+    The name is that of the smallest of the `elements` under the touch point, its text or else its type. A swipe has
+    none: where it begins says nothing about what it brings into view.
     """
     words = describe(action)
     if action.kind not in KINDS_WITH_TOUCH:
         return words
+    if action.is_swipe:
+        return f"{words} at {_in_fractions(action.touch_yx)} to {_in_fractions(action.lift_yx)}"
     touched = element_at(elements, action.touch_yx)
     name = "" if touched is None else f" {json.dumps(touched.text or touched.type, ensure_ascii=False)}"
-    place = f"{words}{name} at {_in_fractions(action.touch_yx)}"
-    return f"{place} to {_in_fractions(action.lift_yx)}" if action.is_swipe else place
+    return f"{words}{name} at {_in_fractions(action.touch_yx)}"
 
 
 def _in_fractions(point_yx: tuple[float, float]) -> str:

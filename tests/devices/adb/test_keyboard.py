@@ -37,6 +37,13 @@ def test_a_phone_that_does_not_select_adbkeyboard_types_ascii_and_says_so_once(o
     assert len(caplog.messages) == 1
 
 
+def test_a_phone_that_does_not_list_its_keyboards_types_ascii(one_adb, served):
+    refuse(served, ("list",), failure("java.lang.SecurityException: denied", 255))
+    with AdbPhone(served.serial, **QUICK) as phone:
+        phone.perform(Action.type_text("hello"))
+    assert list(served.handset.actions) == [Action.type_text("hello")]
+
+
 def test_a_keyboard_that_was_changed_meanwhile_is_selected_again(one_adb, served, caplog):
     with AdbPhone(served.serial, **QUICK) as phone:
         served.handset.keyboard = USUAL_KEYBOARD

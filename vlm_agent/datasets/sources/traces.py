@@ -20,8 +20,8 @@ an outcome may or may not have been performed.
 As an episode, a trace has its performed actions, up to the first one in doubt or on a black screen: a model must not
 learn a transition that may never have happened, or that nothing shows. The other steps are counted by reason.
 
-`reached` of the heading, null at first, is written after the end by whoever can check the goal (`act`, `evaluate
---online`).
+`reached` of the heading, null at first, is written after the end by a command that can check the goal (`act`,
+`evaluate --online`).
 
 The content of these files is untrusted when it is read.
 """
@@ -100,6 +100,11 @@ class TraceStep:
     message: str = ""
     black: bool = False
     moved_points: int = 0
+
+    @property
+    def outcome_words(self) -> str:
+        """The outcome for a reader, and the mark of a black screen."""
+        return OUTCOME_WORDS[self.outcome] + (f", {BLACK}" if self.black else "")
 
     @property
     def plan_texts(self) -> PlanTexts | None:

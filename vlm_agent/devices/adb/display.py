@@ -9,6 +9,7 @@ import io
 import re
 import time
 import zlib
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -128,12 +129,19 @@ class Display:
             if len(found) == 1:
                 ((self._id, picture),) = found.items()
                 return picture
+        raise self._error(first, pictures)
+
+    def _error(self, first: bytes, pictures: Mapping[str, bytes]) -> DeviceError:
         displays = ", ".join(f"{one} ({_in_words(picture)})" for one, picture in pictures.items())
-        raise DeviceError(
+        remedy = "run `adb shell wm size reset`"
+        if displays:
+            remedy = (
+                f"of its displays, {displays}, exactly one must be on and have this size; turn others off, or {remedy}"
+            )
+        return DeviceError(
             f"the picture of {self._link.serial} has {_in_words(first)} pixels, and its screen is "
-            f"{self._sizes or 'of unknown size'} (`adb shell wm size`), so that touches would be at other places. Its "
-            f"displays: {displays or 'not known'}; exactly one that is on must have the size of the screen. Turn the "
-            "others off, or run `adb shell wm size reset`"
+            f"{self._sizes or 'of unknown size'} (`adb shell wm size`), so that touches would be at other places; "
+            f"{remedy}"
         )
 
     def _picture_of(self, display: str) -> bytes | None:
@@ -160,7 +168,8 @@ class Display:
         what = f"{len(picture):,} bytes that are not a whole PNG" if picture else "no picture"
         raise DeviceError(
             f"`{' '.join(words)}` on {self._link.serial} returned {what}, {CAPTURES} times, with status "
-            f"{answer.status}: {notes[:400] or 'no message'}; look at its screen, and unplug it and plug it in again"
+            f"{answer.status}: {notes[:400] or 'no message'}; open another app, because a window may forbid pictures "
+            "of itself, or unplug the phone and plug it in again"
         )
 
     def _read_sizes(self) -> Sizes | None:

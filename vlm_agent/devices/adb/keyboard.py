@@ -3,13 +3,14 @@
 import logging
 from contextlib import suppress
 
-from vlm_agent.devices.adb.commands import INSTALL, SENT, type_by_broadcast, type_by_keys
+from vlm_agent.devices.adb.commands import INSTALL, SENT, Words, type_by_broadcast, type_by_keys
 from vlm_agent.devices.adb.link import AdbLink
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import ActionInDoubtError, RefusedError
 
 _LOG = logging.getLogger(__name__)
 
+_ALL = ("ime", "list", "-s", "-a")
 _CURRENT = ("settings", "get", "secure", "default_input_method")
 
 _ENABLE = "enable ADBKeyBoard in the phone's settings (languages and input), and connect again"
@@ -27,10 +28,10 @@ class Keyboard:
 
     def select(self) -> None:
         """Selects ADBKeyBoard if it is installed. Warns if the phone does not select it."""
-        keyboards = self._link.ask(("ime", "list", "-s", "-a")).decode().split()
+        keyboards = self._answer(_ALL).split()
         if UNICODE_KEYBOARD not in keyboards:
             return
-        before, self._remedy = self._current(), _ENABLE
+        before, self._remedy = self._answer(_CURRENT), _ENABLE
         self._is_ours = self._select()
         if self._is_ours:
             self._before = before if before in keyboards else ""
@@ -78,11 +79,12 @@ class Keyboard:
         return self._is_selected()
 
     def _is_selected(self) -> bool:
-        return self._current() == UNICODE_KEYBOARD
+        return self._answer(_CURRENT) == UNICODE_KEYBOARD
 
-    def _current(self) -> str:
+    def _answer(self, words: Words) -> str:
+        """The output of a question; empty if the phone refuses it."""
         try:
-            return self._link.ask(_CURRENT).decode(errors="replace").strip()
+            return self._link.ask(words).decode(errors="replace").strip()
         except RefusedError:
             return ""
 
