@@ -72,6 +72,6 @@ def test_names_of_checkpoints_need_a_proxy_that_can_be_used(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:7890")
     close_session()
     hub._is_reachable.cache_clear()
-    with pytest.raises(ProxyError, match="HTTPS_PROXY=socks5://127.0.0.1:7890: a SOCKS proxy needs"):
+    with pytest.raises(ProxyError, match="a SOCKS proxy needs"):
         hub._is_reachable()
     close_session()
