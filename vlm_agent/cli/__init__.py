@@ -41,6 +41,7 @@ from collections.abc import Sequence
 
 import vlm_agent
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Parser
+from vlm_agent.console import plain_log, say
 from vlm_agent.errors import UserError
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
@@ -78,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     `arguments` None means those of the process, which then runs only this command.
     """
+    plain_log()
     try:
         options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
         options.is_program = arguments is None
@@ -86,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.rest = rest
         return _run(options)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted", stderr=True)
         return INTERRUPTED
 
 
@@ -96,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
         status: int = options.run(options)
         return status
     except (UserError, OSError) as error:
-        print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
+        say(f"vlm-agent {options.command}: {_message(error)}", stderr=True)
         return FAILED
 
 

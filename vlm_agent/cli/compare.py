@@ -1,11 +1,10 @@
 """`vlm-agent compare`: several agents on the same steps and the same phones, in one table."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
-from vlm_agent.console import make_console
+from vlm_agent.console import make_console, say
 
 _DESCRIPTION = """\
 Reads a comparison file (eval/comparisons/*.yaml): agents, one benchmark, online tasks, seeds. Trains the agents that
@@ -69,13 +68,13 @@ def run(options: argparse.Namespace) -> int:
     layout = Layout(options.output, options.shards, options.benchmark)
     stages = Stages(comparison, layout, options.quick, endpoint)
     if options.list_stages:
-        print(*listing(stages), sep="\n")
+        say("\n".join(listing(stages)))
         return OK
     try:
         if options.stage is not None:
             return run_stage(stages, options.stage, make_console())
         (report if options.report else compare)(stages, make_console())
     except Stopped as stopped:
-        print(stopped, file=sys.stderr)
+        say(str(stopped), stderr=True)
         return Stopped.STATUS
     return OK
