@@ -15,7 +15,8 @@ from rich.console import Console
 from vlm_agent.agents import NoAnswerError, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
-from vlm_agent.agents.llm.client import ChatEndpoint, Completion, EndpointError
+from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
+from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.images import decode_screen

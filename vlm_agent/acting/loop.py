@@ -188,7 +188,7 @@ class _Run:
             self.trace.outcome(number, WITHHELD)
             return STOPPED, "stopped by a key"
         if answer.action is None:
-            return self._no_action(number, screen)
+            return self._no_action(number, screen, answer)
         self.unread.clear()
         refusal = self._loop(pixels, answer.action)
         if refusal is None:
@@ -210,13 +210,15 @@ class _Run:
             self.warn(f"Step {step.number + 1}: {_BLACK}.")
         return replace(step, black=True)
 
-    def _no_action(self, number: int, screen: Screen) -> tuple[str, str] | None:
+    def _no_action(self, number: int, screen: Screen, answer: Answer) -> tuple[str, str] | None:
         self.trace.outcome(number, UNPARSED)
         self.unparsed += 1
         self.unread.append(screen)
         if len(self.unread) < self.limits.unparsed:
             return None
-        return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions"
+        notes = ", ".join(note for reply in answer.replies for note in reply)
+        last = f"; the reply to the last one: {notes}" if notes else ""
+        return NO_ACTION, f"{len(self.unread)} consecutive answers were not actions{last}"
 
     def _loop(self, pixels: np.ndarray, action: Action) -> tuple[str, str] | None:
         key = (hashlib.sha256(np.ascontiguousarray(below_status_bar(pixels)).data).digest(), action)

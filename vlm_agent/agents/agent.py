@@ -57,7 +57,8 @@ class Answer:
     model; the place of this action among them, 0 for the one for which the model was asked. `fenced`: the action was
     read from a markdown code fence. `types_later`: text that a later action of the same reply types. `seconds_on_disk`:
     the seconds of those replies that were read from disk, so that nothing waited for them now; part of
-    `usage.seconds`. `beyond_context`: prompt and answer are longer than the model's context, in which case it predicts
+    `usage.seconds`. `replies`: the notes of each reply of a served model (`Completion.notes`); empty of any other
+    agent. `beyond_context`: prompt and answer are longer than the model's context, in which case it predicts
     worse.
     """
 
@@ -78,6 +79,7 @@ class Answer:
     types_later: str = field(default="", compare=False)
     seconds_on_disk: float = field(default=0.0, compare=False)
     beyond_context: bool = field(default=False, compare=False)
+    replies: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
 
 
 NOT_PERFORMED = "the phone did not perform this action"

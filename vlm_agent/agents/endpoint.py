@@ -7,7 +7,8 @@
     …
     user       the current screen
 
-The action language decodes the answer after leading and trailing white space is removed.
+The action language decodes the answer after leading and trailing white space is removed, and a reasoning model's
+`<think>…</think>` before it.
 
 With `as_trained`, a model fine-tuned by a run is prompted with the turns of its training instead (`as_trained.py`).
 """
@@ -72,8 +73,10 @@ class EndpointAgent:
             return Answer("", None, failed=str(error))
         read, written = completion.tokens or (None, None)
         usage = Usage(read, written, completion.calls, completion.seconds)
-        content = in_fence(completion.text) if self.code_fences else None
-        text = completion.text if content is None else content
+        # A run's own answer is read as in training, where no reasoning precedes it.
+        answer = completion.answer if self.sentences is None else completion.text
+        content = in_fence(answer) if self.code_fences else None
+        text = answer if content is None else content
         # A fine-tuned model writes an action without surrounding white space.
         lines = AnswerLines(text.strip())
         if self.sentences is not None:
@@ -92,6 +95,7 @@ class EndpointAgent:
             step=lines.step,
             fenced=fenced,
             seconds_on_disk=completion.seconds_on_disk,
+            replies=(completion.notes,),
         )
 
     def without_sight(self) -> "EndpointAgent | None":

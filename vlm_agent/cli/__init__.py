@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import vlm_agent
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Parser
+from vlm_agent.console import plain_log, say
 from vlm_agent.errors import UserError
 from vlm_agent.installation import DOCS
 
@@ -42,12 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     `arguments` None means those of the process, which then runs only this command.
     """
+    plain_log()
     try:
         options = parse(make_parser(), sys.argv[1:] if arguments is None else arguments)
         options.is_program = arguments is None
         return _run(options)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted", stderr=True)
         return INTERRUPTED
 
 
@@ -70,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
         return status
     except (UserError, OSError) as error:
         _leave_to_rank_0()
-        print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
+        say(f"vlm-agent {options.command}: {_message(error)}", stderr=True)
         return FAILED
 
 

@@ -1,12 +1,11 @@
 """`vlm-agent compare`: several agents on the same steps and the same phones, in one table."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
-from vlm_agent.console import make_console
+from vlm_agent.console import make_console, say
 
 if TYPE_CHECKING:
     from vlm_agent.cli.check import Earlier
@@ -86,14 +85,14 @@ def run(options: argparse.Namespace) -> int:
 
     stages = _stages(options)
     if options.list_stages:
-        print(*listing(stages), sep="\n")
+        say("\n".join(listing(stages)))
         return OK
     try:
         if options.stage is not None:
             return run_stage(stages, options.stage, make_console())
         (report if options.report else compare)(stages, make_console())
     except Stopped as stopped:
-        print(stopped, file=sys.stderr)
+        say(str(stopped), stderr=True)
         return Stopped.STATUS
     return OK
 

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from vlm_agent.console import neutral
+
 OK, FAILED, USAGE, QUARANTINED, INTERRUPTED = 0, 1, 2, 3, 130
 """`USAGE` is argparse's own status for wrong arguments."""
 
@@ -35,6 +37,9 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         return f"{super().format_help()}{self.more_help()}"
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(neutral(message), file)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         # Checked before argparse, which would report --input as missing where the user wrote --imput.

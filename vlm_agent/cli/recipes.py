@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, refuse
+from vlm_agent.console import say
 
 
 def add(commands: Commands) -> None:
@@ -39,13 +40,13 @@ def run(options: argparse.Namespace) -> int:
     source = _find(options.name)
     text = source.read_text(encoding="utf-8")
     if options.output is None:
-        print(text, end="")
+        say(text, end="")
         return OK
     if options.output.exists():
         raise RecipeError(f"{options.output} exists; choose a new file with --output")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(text, encoding="utf-8")
-    print(f"Wrote {options.output}, a copy of {label(source)}")
+    say(f"Wrote {options.output}, a copy of {label(source)}")
     return OK
 
 
@@ -55,7 +56,7 @@ def _print_list() -> None:
     files = shipped_files()
     width = max(len(label(path)) for path in files)
     for path in files:
-        print(f"{label(path):{width}}  {summary(path)}")
+        say(f"{label(path):{width}}  {summary(path)}")
 
 
 def _find(name: str) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.console import Progress
+from vlm_agent.console import Progress, make_console
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.devices.simulated_phone import SPLITS, SUBSETS, SimulatedPhone, Task, sample_task
 from vlm_agent.episodes import Episode
@@ -103,7 +103,7 @@ def simulate(
     Raises DatasetError if `output` exists and is not an empty folder, and for invalid numbers or splits.
     """
     _check(output, episodes, splits)
-    console = Console() if console is None else console
+    console = make_console() if console is None else console
     start = time.monotonic()
     plan = list(_plan(episodes, seed, splits, tuple(sizes)))
     with atomic_folder(output) as folder:

@@ -10,6 +10,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_json
+from vlm_agent.models.proxies import usable_proxy
 from vlm_agent.recipe.model import Source
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -20,7 +21,7 @@ def settle_connection(source: Source) -> None:
     """For a source that is a name and not a path: if the hub cannot be reached, only its cache is read from then on.
 
     huggingface_hub repeats a request without a connection for half a minute, with two lines for each attempt. A server
-    that answers anything is reachable, and its errors are repeated as before.
+    that answers anything is reachable, and its errors are repeated as before. Raises ProxyError.
     """
     is_name = source.config is None and not Path(source.location).exists()
     if is_name and not constants.is_offline_mode() and not _is_reachable():
@@ -78,8 +79,10 @@ def _file_of(source: Source, name: str) -> Path | None:
 @cache
 def _is_reachable() -> bool:
     """One request a process."""
+    with usable_proxy(constants.ENDPOINT):
+        session = get_session()
     try:
-        get_session().head(constants.ENDPOINT, timeout=_SECONDS)
+        session.head(constants.ENDPOINT, timeout=_SECONDS)
     except httpx2.TransportError:
         return False
     return True

@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.console import make_console
 from vlm_agent.datasets.convert.changes import without_changed
 from vlm_agent.datasets.convert.finish import (
     complete_entries,
@@ -71,7 +72,7 @@ def convert(
     other `groups`. Raises it later if more than `max_bad_fraction` of the steps are bad or a file cannot be read or
     written.
     """
-    console = Console(stderr=True) if console is None else console
+    console = make_console(stderr=True) if console is None else console
     options = Options(tuple(splits), dict(mixture or {}), screens or ScreenFormat())
     plan = _plan(source, inputs, options)
     run = _Run(plan, output, console, workers, max_bad_fraction, update)
@@ -120,7 +121,7 @@ def finish(
     Raises DatasetError if the folder has no conversion, an input is not converted yet, an input or split file has
     changed, another run is active, or a shard does not match its entry.
     """
-    console = Console(stderr=True) if console is None else console
+    console = make_console(stderr=True) if console is None else console
     plan = read_plan(output)
     run = _Run(plan, output, console, workers, max_bad_fraction)
     with job(output).locked():

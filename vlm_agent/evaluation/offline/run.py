@@ -17,6 +17,7 @@ from rich.console import Console
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents import AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import controls_of
+from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent
 from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -243,9 +244,10 @@ def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Predi
 def _raise_for_failed(lines: dict[str, list[str]]) -> None:
     failed = [line for of_run in lines.values() for line in of_run]
     if failed:
+        advice = retry_advice(failed, "run the same command again to request these answers")
         raise NoAnswerError(
             f"the agent could not answer {len(failed)} step(s); first error: {failed[0]}; they count as wrong and are "
-            "listed in metrics.json (failed_steps); run the same command again to request these answers"
+            f"listed in metrics.json (failed_steps); {advice}"
         )
 
 

@@ -17,6 +17,7 @@ from rich.console import Console
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
 from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
+from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.checked_json import write_checked
@@ -190,8 +191,8 @@ def _play_all(
             progress.advance(1, "acting")
     if failed:
         raise NoAnswerError(
-            f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; run the same command "
-            "again to repeat these tasks"
+            f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; "
+            + retry_advice(map(str, failed), "run the same command again to repeat these tasks")
         )
 
 

@@ -29,7 +29,10 @@ def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
     columns = shown_sets(rows)
     table = _table_of_sets(title or "Partial match, %: official, strict below", rows)
     for name, by_scorer in shares.items():
-        cells = [f"{_cell(by_scorer['official'], c)}\n[dim]{_cell(by_scorer['strict'], c)}[/dim]" for c in columns]
+        cells = [
+            Text.assemble(f"{_cell(by_scorer['official'], c)}\n", (_cell(by_scorer["strict"], c), "dim"))
+            for c in columns
+        ]
         table.add_row(Text(name), *cells)
     _add_episodes(table, rows)
     return table
