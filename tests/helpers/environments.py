@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from collections.abc import Iterable, Sequence
 from importlib.metadata import Distribution, distribution
@@ -11,7 +12,15 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from vlm_agent.installation import NAME
+
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CORE = [Requirement(line) for line in PROJECT["dependencies"]]
+EXTRAS = {
+    name: [asked for asked in map(Requirement, lines) if asked.name != NAME]
+    for name, lines in PROJECT["optional-dependencies"].items()
+}
 
 
 def build_wheel(folder: Path) -> Path:

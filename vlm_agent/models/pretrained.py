@@ -103,7 +103,7 @@ def vision_configuration(source: Source) -> PretrainedConfig:
 def vision_tower(source: Source) -> PreTrainedModel:
     """Float32."""
     if source.config is not None:
-        with _explain_missing_extras("vision"):
+        with explain_missing_extras("vision"):
             return AutoModel.from_config(configuration(source, "vision"))
     with explain_load_errors(source, "vision"):
         model = complete_model(
@@ -187,7 +187,7 @@ _EXTRAS = {"timm": "vision-towers", "torchvision": "vision-towers", "gguf": "ggu
 
 
 @contextmanager
-def _explain_missing_extras(key: str) -> Iterator[None]:
+def explain_missing_extras(key: str) -> Iterator[None]:
     """Raises CheckpointError where transformers lacks a library of an extra for the part `key`."""
     try:
         yield
@@ -204,7 +204,7 @@ def explain_load_errors(source: Source, key: str) -> Iterator[None]:
     connection or a folder without safetensors. A lost connection fails at the first request."""
     settle_connection(source)
     try:
-        with _explain_missing_extras(key):
+        with explain_missing_extras(key):
             yield
     except OSError as error:
         reason = str(error).strip().partition("\n")[0]
