@@ -1,7 +1,7 @@
 """The wheel beside other libraries than the tested set: without extras, and with the lowest and the newest releases.
 
-An installation by pip would bring PyTorch's gigabytes each time. An environment here is the wheel beside folders: links to
-the installed distributions that the requirements reach, and before them other releases, from `pip install --target`.
+An installation by pip would bring PyTorch's gigabytes each time. An environment here is the wheel beside folders: links
+to the installed distributions that the requirements reach, and before them other releases, from `pip install --target`.
 `unmet` then holds every distribution to its own requirements, as pip would.
 """
 
@@ -35,7 +35,7 @@ ASKING = (
 )
 """Commands that need an extra."""
 
-# Where releases differ: Arrow's files, HTTP clients, decoding of every family, recipes and their errors, and the extras.
+# Where releases differ: Arrow's files, HTTP clients, decoding of every family, errors of recipes, and the extras.
 PARTS = (
     "evaluation/test_predictions.py",
     "datasets/shards/test_versions.py",
@@ -106,8 +106,7 @@ def works(wheel: Path, folder: Path, libraries: Path) -> None:
 
 
 def install(wanted: Sequence[str], folder: Path) -> Path:
-    """The requirements in the folder, and beside them whatever of the installed distributions does not fit, in a release
-    that does."""
+    """The requirements in the folder, and whatever of the installed distributions does not fit beside them."""
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--upgrade", "--quiet"]
     for _ in range(5):
         subprocess.run([*command, "--target", folder, *wanted], check=True)
