@@ -4,25 +4,15 @@ import ast
 import re
 import site
 import sys
-import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from helpers.environments import build_wheel, environment_of, run
+from helpers.environments import CORE, EXTRAS, PROJECT, ROOT, build_wheel, environment_of, run
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from vlm_agent.installation import NAME
-
-ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CORE = [Requirement(line) for line in PROJECT["dependencies"]]
-EXTRAS = {
-    name: [asked for asked in map(Requirement, lines) if asked.name != NAME]
-    for name, lines in PROJECT["optional-dependencies"].items()
-}
 OF_USERS = {"flash_attn", "mlflow", "wandb"}
 """Used where a user has installed them, and named by an error or by `doctor` where not."""
 

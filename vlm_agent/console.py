@@ -81,6 +81,8 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # peft reads it of every model with an adapter.
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+    # More loader processes than cores: the recipe or the command line asked for them.
+    warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
     for library, words in _CPU_WARNINGS.items():
         logging.getLogger(library).addFilter(partial(_lacks, words))
 

@@ -4,14 +4,23 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
+from vlm_agent.installation import NAME
+
 ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CORE = [Requirement(line) for line in PROJECT["dependencies"]]
+EXTRAS = {
+    name: [asked for asked in map(Requirement, lines) if asked.name != NAME]
+    for name, lines in PROJECT["optional-dependencies"].items()
+}
 
 
 def build_wheel(folder: Path) -> Path:
@@ -44,12 +53,13 @@ def link_libraries(requirements: Iterable[str], folder: Path) -> Path:
     return folder
 
 
-def run(command: Path | str, folder: Path, *words: str | Path, **variables: str) -> str:
+def run(command: Path | str, folder: Path, *words: str | Path, status: int = 0) -> str:
     """Runs the command in the folder, without this checkout on its path. Returns what it printed."""
-    environment: Mapping[str, str] = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | variables
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run([command, *words], cwd=folder, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
+    printed = result.stdout + result.stderr
+    assert result.returncode == status, printed
+    return result.stdout if status == 0 else printed
 
 
 def _closure(requirements: Iterable[str]) -> dict[str, Distribution]:
@@ -58,15 +68,15 @@ def _closure(requirements: Iterable[str]) -> dict[str, Distribution]:
     while waiting:
         requirement = waiting.pop()
         key = f"{requirement.name}[{','.join(sorted(requirement.extras))}]"
-        if key in found or not _applies(requirement, {""}):
+        if key in found or not applies(requirement, {""}):
             continue
         found[key] = distribution(requirement.name)
         asked = [Requirement(line) for line in found[key].requires or ()]
-        waiting += [each for each in asked if _applies(each, requirement.extras or {""})]
+        waiting += [each for each in asked if applies(each, requirement.extras or {""})]
     return found
 
 
-def _applies(requirement: Requirement, extras: Iterable[str]) -> bool:
+def applies(requirement: Requirement, extras: Iterable[str]) -> bool:
     return requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras)
 
 

@@ -23,6 +23,7 @@ from transformers import (
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.installation import install_line
 from vlm_agent.models.hub import settle_connection
 from vlm_agent.recipe.model import Source
 from vlm_agent.weight_files import check_file, check_folder, refuse_missing_folder
@@ -173,7 +174,8 @@ def vision_configuration(source: Source) -> PretrainedConfig:
 def vision_tower(source: Source) -> PreTrainedModel:
     """Float32."""
     if source.config is not None:
-        return AutoModel.from_config(configuration(source, "vision"))
+        with explain_missing_extras("vision"):
+            return AutoModel.from_config(configuration(source, "vision"))
     with explain_load_errors(source, "vision"):
         model = complete_model(
             AutoModel,
@@ -251,6 +253,22 @@ def hub_options(source: Source) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
+_EXTRAS = {"timm": "vision-towers", "torchvision": "vision-towers", "gguf": "gguf"}
+"""The extra with each library that transformers asks for when it loads a checkpoint."""
+
+
+@contextmanager
+def explain_missing_extras(key: str) -> Iterator[None]:
+    """Raises CheckpointError where transformers lacks a library of an extra for the part `key`."""
+    try:
+        yield
+    except ImportError as error:
+        missing = next((name for name in _EXTRAS if name in str(error)), None)
+        if missing is None:
+            raise
+        raise CheckpointError(f"model.{key} needs {missing}; {install_line(_EXTRAS[missing])}") from None
+
+
 @contextmanager
 def explain_load_errors(source: Source, key: str) -> Iterator[None]:
     """Raises CheckpointError in place of transformers' errors, for a missing folder, a damaged file, an unknown or
@@ -264,7 +282,8 @@ def explain_load_errors(source: Source, key: str) -> Iterator[None]:
         _check(source, folder, name)
     settle_connection(source)
     try:
-        yield
+        with explain_missing_extras(key):
+            yield
     except (OSError, SafetensorError) as error:
         if (cached := _cached_folder(source)) is not None:
             _check(source, cached, name)

@@ -22,6 +22,7 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options
 from vlm_agent.models.llama_vit.projectors import merged, projector_kind
 from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.pretrained import explain_missing_extras
 from vlm_agent.models.transfer import filled, to_device
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
@@ -117,7 +118,8 @@ class LlamaViT(PreTrainedModel):
         language_model: PreTrainedModel | None = None,
     ) -> None:
         super().__init__(config)
-        self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
+        with explain_missing_extras("vision"):
+            self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
         self.language_model = (
             language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
         )
