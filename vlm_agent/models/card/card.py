@@ -84,7 +84,9 @@ def write_scores(folder: Path, scores: Sequence[Scores]) -> None:
         data = cast("ModelCardData", card.data)
         data.model_name = data.model_name or folder.absolute().name
     except (ValueError, AttributeError, yaml.YAMLError) as error:
-        raise CheckpointError(f"{path}: its metadata cannot be read ({error}); correct or remove the card") from None
+        raise CheckpointError(
+            f"{path}: its metadata cannot be read ({error}); correct the card, or move it away"
+        ) from None
     data.eval_results = [result for one in scores for result in one.results()]
     section = "\n\n".join([_SCORES, *(one.markdown() for one in scores)]) + "\n\n"
     text, found = _SECTION.subn(lambda _: section, card.text, count=1)
