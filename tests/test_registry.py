@@ -96,6 +96,14 @@ def test_a_command_reports_a_broken_agent_in_one_line_and_runs_without_it(tmp_pa
     assert main([*command, str(tmp_path / "other.yaml")]) == 0
 
 
+def test_a_broken_device_is_one_line_too(tmp_path, monkeypatch, capsys):
+    install(tmp_path, monkeypatch, {"vlm_agent.devices": {"toy": "toys:TOY"}}, toys="TOY = None")
+    with pytest.raises(SystemExit):
+        main(["act", "--agent", "x", "--device", "toy:1"])
+    line = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "toy = toys:TOY (entry point vlm_agent.devices of toys 1.0) is not an instance of DeviceKind" in line
+
+
 def test_the_help_reads_no_metadata_of_packages():
     code = textwrap.dedent("""
         import sys

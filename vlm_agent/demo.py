@@ -111,7 +111,7 @@ def claim(output: Path) -> None:
         say(f"Removing the earlier demo in {output}")
         shutil.rmtree(output)
     elif not is_free(output):
-        raise DemoError(f"{output} is not the output of a demo; remove it, or choose another folder with --output")
+        raise DemoError(f"{output} is not the output of a demo; choose another folder with --output")
     output.mkdir(parents=True, exist_ok=True)
     (output / MARKER).write_text("Written by `vlm-agent demo`, which removes this folder at its next start.\n")
 

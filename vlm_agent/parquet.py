@@ -12,7 +12,6 @@ Files without the block, of earlier versions and other programs, are read withou
 """
 
 import hashlib
-import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -24,14 +23,11 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, remedy_of_missing
 
 _KEY = b"vlm_agent_checksums"
 _MARKER = b"VLMSUMS1"
 _MAGIC = b"PAR1"
-_MOVED = re.compile("^(remove it|move it to another folder) and ")
-"""The part of a remedy that a missing file does not need."""
-
 _END = 4 + len(_MAGIC)
 """Bytes after the footer: its length and the magic."""
 
@@ -180,7 +176,7 @@ def _naming(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DatasetError(f"{path} is missing; {_MOVED.sub('', remedy)}") from None
+        raise DatasetError(f"{path} is missing; {remedy_of_missing(remedy)}") from None
     except (OSError, pa.ArrowException, _DamagedError) as error:
         reason = str(error).partition("\n")[0]
         raise DatasetError(f"{path} cannot be read ({reason}); {remedy}") from None

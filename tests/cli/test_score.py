@@ -95,10 +95,7 @@ def test_a_file_without_a_step_is_refused(tmp_path, capsys):
     write_predictions(tmp_path / "p.parquet", [])
     assert main(["score", str(tmp_path / "p.parquet")]) == FAILED
     printed = capsys.readouterr()
-    assert (
-        f"{tmp_path / 'p.parquet'} holds no step; move it to another folder and run its evaluate command again"
-        in printed.err
-    )
+    assert f"{tmp_path / 'p.parquet'} holds no step; move it away and run its evaluate command again" in printed.err
     assert printed.out == ""
 
 

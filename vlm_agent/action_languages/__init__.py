@@ -1,6 +1,7 @@
 """Action languages: codecs between actions and the text that a model reads and writes. One language per file.
 
-To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, import it here and add it to `LANGUAGES`.
+To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, and add it to `LANGUAGES`, here or by an
+entry point.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
 """Agents decide the next action from a goal, the earlier steps and the current screen.
 
-To add one: write a file with an `Agent` and its `AgentSettings`, import it here and add it to `AGENTS`. `vlm-agent
-evaluate`, `evaluate --online` and `act` then build it from an agent file (`--agent FILE.yaml`, see `loading.py`).
+To add one: write a file with an `Agent` and its `AgentSettings`, and add it to `AGENTS`, here or by an entry point.
+`vlm-agent evaluate`, `evaluate --online` and `act` then build it from an agent file (`--agent FILE.yaml`, see
+`loading.py`).
 """
 
 from vlm_agent.agents.agent import (

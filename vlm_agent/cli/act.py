@@ -235,9 +235,9 @@ def _check(options: argparse.Namespace) -> None:
 
 def _device(text: str) -> "DeviceAddress":
     from vlm_agent.devices import device_address
-    from vlm_agent.devices.errors import DeviceError
+    from vlm_agent.errors import UserError
 
     try:
         return device_address(text)
-    except DeviceError as error:
+    except UserError as error:  # also a device of another package that cannot be imported
         raise argparse.ArgumentTypeError(str(error)) from None

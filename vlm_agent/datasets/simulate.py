@@ -126,7 +126,7 @@ def simulate(
 
 def _check(output: Path, episodes: int, splits: Mapping[str, float]) -> None:
     if not is_free(output):
-        raise DatasetError(f"{output} exists and is not an empty folder; choose another folder, or remove it first")
+        raise DatasetError(f"{output} exists and is not an empty folder; choose another folder")
     if episodes < 1:
         raise DatasetError(f"the number of episodes is {episodes}; it must be 1 or greater")
     if unknown := set(splits) - set(SPLITS):

@@ -62,7 +62,7 @@ def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:
     try:
         settings = language_settings(identity["language"])
     except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"the plan is damaged ({error}); remove the folder and evaluate again") from None
+        raise DatasetError(f"the plan is damaged ({error}); evaluate into another folder") from None
     return dict(identity) | {"language": settings.model_dump(mode="json")}
 
 

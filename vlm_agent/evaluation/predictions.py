@@ -18,7 +18,7 @@ from vlm_agent.files import atomic_write
 from vlm_agent.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
 
 SCHEMA_VERSION = "4"
-REMEDY = "move it to another folder and run its evaluate command again, or pass the predictions.parquet of another one"
+REMEDY = "move it away and run its evaluate command again, or pass the predictions.parquet of another one"
 """Never to remove it: the file may be the user's own."""
 
 _VERSION_KEY = b"vlm_agent_predictions"

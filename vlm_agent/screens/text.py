@@ -237,7 +237,7 @@ class CachedReader:
 def _read_cached(path: Path) -> tuple[Text, ...] | None:
     """What a file of the cache holds; None where it is missing or damaged, so that the screen is read again."""
     try:
-        rows = read_checked(path, "remove it")["texts"]
+        rows = read_checked(path, "move it away")["texts"]
         return tuple(Text((y, x, height, width), text, score) for (y, x, height, width), text, score in rows)
     except (DatasetError, ValueError, TypeError, KeyError):
         return None

@@ -138,7 +138,7 @@ def _write_groups(output: Path, groups: Mapping[str, Collection[str]] | None) ->
         return
     content = {name: list(ids) for name, ids in groups.items()}
     if path.exists() and read_checked(path, f"remove {path}") != content:
-        raise DatasetError(f"{path} holds other groups; remove it to replace them")
+        raise DatasetError(f"{path} holds other groups; move it away to replace them")
     write_checked(path, content)
 
 

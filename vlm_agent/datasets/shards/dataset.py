@@ -50,8 +50,8 @@ from vlm_agent.parquet import Footer, ParquetWriter, open_parquet, read_footer
 
 MANIFEST = "manifest.json"
 
-_REMEDY = "remove it and run the same `vlm-agent convert` again to restore it"
-_REMEDY_OF_MANIFEST = "remove it and run the same `vlm-agent convert` or `annotate` again to restore it"
+_REMEDY = "move it away and run the same `vlm-agent convert` again to restore it"
+_REMEDY_OF_MANIFEST = "move it away and run the same `vlm-agent convert` or `annotate` again to restore it"
 
 
 class ShardWriter:

@@ -114,12 +114,11 @@ def _point(values: Mapping[str, object], columns: Columns, column: str, name: st
 
 
 def _fraction(value: object, column: str, name: str) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, int | float) or (value != value) or abs(value) == math.inf:
         raise DatasetError(f"{column} is {_or_empty(value)}, expected a number: a {name} has a point")
-    number = float(value)  # type: ignore[arg-type]
-    if not 0 <= number <= 1:
+    if not 0 <= value <= 1:  # before its conversion: a whole number may be too large for one
         raise DatasetError(f"{column} is {shown(value)}; points are fractions of the screen, 0 to 1")
-    return number
+    return float(value)
 
 
 def _typed(values: Mapping[str, object], columns: Columns, name: str) -> str:

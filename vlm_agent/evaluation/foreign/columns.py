@@ -41,7 +41,7 @@ class Columns:
     def checked(cls, path: Path, names: Iterable[str]) -> "Columns":
         """The columns of a header."""
         columns, names = cls(path), list(names)
-        if double := [name for name in names if names.count(name) > 1 and name in KNOWN]:
+        if double := [name for name in KNOWN if names.count(name) > 1]:
             raise DatasetError(f"{path} has two columns {double[0]}")
         columns.add(names)
         columns.check()

@@ -128,7 +128,9 @@ def _read(folder: Path) -> tuple[str, ModelCardData]:
         data = cast("ModelCardData", card.data)
         data.model_name = data.model_name or folder.absolute().name
     except (ValueError, AttributeError, yaml.YAMLError) as error:
-        raise CheckpointError(f"{path}: its metadata cannot be read ({error}); correct or remove the card") from None
+        raise CheckpointError(
+            f"{path}: its metadata cannot be read ({error}); correct the card, or move it away"
+        ) from None
     return card.text, data
 
 

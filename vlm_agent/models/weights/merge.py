@@ -186,7 +186,7 @@ def _write_card(folder: Path, run: Path, output: Path, merge: Merge) -> None:
 
 def _check_free(output: Path) -> None:
     if not is_free(output):
-        raise MergeError(f"{output} holds something already; choose another output, or remove it")
+        raise MergeError(f"{output} holds something already; choose another output")
 
 
 def _logits(model: PreTrainedModel | PeftModel, batches: Sequence[dict], float32: bool = False) -> torch.Tensor:

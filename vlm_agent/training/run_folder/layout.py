@@ -88,7 +88,7 @@ def refuse_other_runs(run: Path, recipe: Recipe) -> None:
     """Raises RecipeError where the folder holds a run of another recipe, or a finished one without its recipe."""
     path = run / RECIPE_FILE
     if is_finished(run) and not path.exists():
-        raise RecipeError(f"{run} holds a finished run without {RECIPE_FILE}; choose another output, or remove it")
+        raise RecipeError(f"{run} holds a finished run without {RECIPE_FILE}; choose another output, or move it away")
     if not path.exists():
         return
     before, now = decisive_keys(read_recipe(path)), decisive_keys(recipe)
@@ -97,7 +97,7 @@ def refuse_other_runs(run: Path, recipe: Recipe) -> None:
     if changed:
         raise RecipeError(
             f"{run} was started with another recipe ({path}), which differs in {', '.join(changed)}; restore these "
-            "values, choose another output, or remove the folder"
+            "values, choose another output, or move the folder away"
         )
 
 
