@@ -143,7 +143,7 @@ ENDINGS = {"chats": ".jsonl", "inspect": ".png", "score": ".json"}
 """What --output of these commands must end in."""
 
 
-ROOT = cli._parser()
+ROOT = cli.make_parser()
 PARSERS = next(action.choices for action in ROOT._actions if isinstance(action, argparse._SubParsersAction))
 
 

@@ -1,7 +1,6 @@
 """A training run, from a recipe to a run folder (`run_folder/layout.py` lists its files): read `_train` first."""
 
 import os
-import time
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -99,12 +98,13 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
         recipe.training.keep_checkpoints,
         recipe.training.save_seconds,
     )
+    progress = ProgressFile(run / PROGRESS)
     trainer = AgentTrainer(
         model=model,
         args=training_args,
         train_dataset=stream,
         validation=validation,
-        callbacks=[ConsoleProgress(console), ProgressFile(run / PROGRESS), preemption, checkpoints],
+        callbacks=[ConsoleProgress(console), progress, preemption, checkpoints],
         optimizer_recipe=recipe.training.optimizer,
         flops=known_flops(data),
     )
@@ -112,13 +112,12 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
         trainer.add_callback(tracking)
     trainer.remove_callback(PrinterCallback)
     torch.manual_seed(recipe.seed + ranks.number())
-    started = time.monotonic()
     newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)
     if is_first_rank():
         record_features(model, run)  # after the checkpoints are known to be of the same features
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is None:
-        finish(run, recipe, data, trainer, time.monotonic() - started, parameters, hardware, console)
+        finish(run, recipe, data, trainer, progress.total_seconds(), parameters, hardware, console)
 
 
 def is_first_rank() -> bool:
@@ -209,7 +208,7 @@ def finish(
     hardware: str,
     console: Console,
 ) -> None:
-    """Writes the trained weights and their card, then run.json.
+    """Writes the trained weights and their card, then run.json. `seconds`: of training, over all starts.
 
     Every rank calls it: ZeRO-3 gathers the weights from all of them.
     """
@@ -222,14 +221,14 @@ def finish(
             "reads": data.reads,
             "hardware": hardware,
             "steps": steps,
-            "seconds_since_last_start": seconds,
+            "seconds": seconds,
             "last_losses": last_losses(trainer),
         }
         if (unwritable := data.unwritable_actions).count:
             figures["unwritable_actions"] = asdict(unwritable)
         figures |= {note.name: note.figures for note in data.notes}
         mark_finished(run, recipe, data.manifest, figures)
-        console.print(f"{run}: {steps} steps, {seconds:.0f} s since the last start")
+        console.print(f"{run}: {steps} steps, {seconds:,.0f} s of training over all starts")
 
 
 def last_losses(trainer: AgentTrainer) -> dict[str, float]:
