@@ -175,7 +175,7 @@ def refusal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "TRACE").mkdir()
     (tmp_path / "TRACE" / "trace.json").write_text("{}")
-    monkeypatch.setattr(cli, "_parser", lambda: ROOT)
+    monkeypatch.setattr(cli, "make_parser", lambda: ROOT)
     for parser in PARSERS.values():
         monkeypatch.setitem(parser._defaults, "run", lambda options: 0)
 

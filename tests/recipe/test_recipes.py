@@ -9,7 +9,7 @@ import pytest
 from helpers import recipe_costs
 from torch.distributed.run import get_args_parser
 
-from vlm_agent.cli import make_parser, main
+from vlm_agent.cli import main, make_parser
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.family import FAMILIES, family
 from vlm_agent.recipe.model import TrainedParts

@@ -35,6 +35,7 @@ from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point
 from vlm_agent.training.run_folder.layout import claim, is_finished, mark_finished, refuse_other_runs, with_precision
 from vlm_agent.training.run_folder.progress import PROGRESS
+from vlm_agent.training.run_folder.room import explained_full_disk
 from vlm_agent.training.run_folder.run_lock import run_lock
 from vlm_agent.training.tracking import tracking_of
 
@@ -44,8 +45,8 @@ def train(recipe: Recipe, console: Console) -> Path:
     finished one nothing changes.
 
     Under torchrun every rank calls this. Raises RecipeError where the folder holds a run of another recipe,
-    DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite,
-    Stopped after SIGTERM or SIGUSR1 and a checkpoint.
+    DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite or the
+    disk is full, Stopped after SIGTERM or SIGUSR1 and a checkpoint.
     """
     run = Path(recipe.output)
     recipe = with_precision(recipe, run)
@@ -55,7 +56,7 @@ def train(recipe: Recipe, console: Console) -> Path:
             console.print(f"{run} is finished; nothing to do", highlight=False, markup=False, soft_wrap=True)
         return run
     lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
-    with Preemption() as preemption, lock:
+    with Preemption() as preemption, lock, explained_full_disk(run):
         _train(recipe, run, console, preemption)
         stopped = None if preemption.stopped_after is None else Stopped(preemption.report(run))
         ranks.leave()  # here, where nothing refers to the Trainer any more
