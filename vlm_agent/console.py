@@ -36,6 +36,9 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # peft reads it of every model with an adapter.
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+    # DeepSpeed's ZeRO calls them in every step, on every rank.
+    collectives = r"`torch\.distributed\.(all_gather_into_tensor|reduce_scatter_tensor)` is deprecated"
+    warnings.filterwarnings("ignore", collectives, FutureWarning, r"torch\.distributed\.c10d_logger")
     for library, words in _CPU_WARNINGS.items():
         logging.getLogger(library).addFilter(partial(_lacks, words))
 

@@ -82,7 +82,7 @@ def evaluate(
     requests them again.
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
-    dataset, chosen = _episodes(benchmark)
+    dataset, chosen = episodes_of(benchmark)
     check_group_names(benchmark.episode_groups(), dataset.subsets)
     chosen_controls = controls_of(settings.text_inputs, controls)
     passes = passes_of(chosen_controls, variants)
@@ -127,7 +127,7 @@ def evaluate(
 def finish(output: Path, console: Console) -> dict[str, dict]:
     """Merges and scores the predictions of a job array. Raises DatasetError if some are missing."""
     plan = read_plan(output)
-    dataset, chosen = _episodes(plan.benchmark)
+    dataset, chosen = episodes_of(plan.benchmark)
     parts = Parts(output, chosen)
     with lock_output(output, ArrayTask()):
         if missing := _count_missing(plan, parts):
@@ -138,7 +138,8 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
         return _score(plan, dataset, parts, console)
 
 
-def _episodes(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
+def episodes_of(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
+    """The split of a benchmark, and the indices of the scored episodes. Raises DatasetError without one."""
     dataset = ShardDataset(benchmark.shards, split=benchmark.split)
     chosen = benchmark.episode_indices(dataset.ids, dataset.subsets)
     if not chosen:
