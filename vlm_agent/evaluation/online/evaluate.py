@@ -70,12 +70,13 @@ def read_tasks(output: Path) -> tuple[list[str], int | None]:
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One task of one run."""
+    """One task of one run; `name`: of the run in tables and traces."""
 
     run: str
     task: OnlineTask
     output: Path
     long_screens: bool
+    name: str
     reader: ScreenReader | None = None
 
     @property
@@ -126,7 +127,8 @@ def evaluate_online(
     write_json(output / TASKS, {"tasks": tasks})
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)
-    attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in played]
+    names = names_in_tables(runs, settings.run_label)
+    attempts = [_Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
     with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
@@ -137,7 +139,6 @@ def evaluate_online(
         )
         content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": tasks})
         write_checked(output / ONLINE, content)
-    names = names_in_tables(content["runs"], settings.run_label)
     shown = {name: content["runs"][run] for run, name in names.items()}
     console.print(*online_tables(shown))
     facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(content["runs"][AGENT])
@@ -190,7 +191,7 @@ def _play_all(
     failed: list[NoAnswerError] = []
     with stoppable_pool(workers, stop) as pool, Progress(console, len(attempts), "tasks").shown() as progress:
         pending = [
-            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader)
+            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader, one.name)
             for one in attempts
         ]
         for attempt in as_completed(pending):
