@@ -38,7 +38,7 @@ def test_a_damaged_file_is_read_as_before_or_refused_by_name(kind, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_ten_thousand_mutations(name, tmp_path):
+def test_two_thousand_mutations(name, tmp_path):
     outcomes = _outcomes(KINDS[name], tmp_path, MANY)
     print(f"\n{name}: {MANY:,} mutations, {outcomes[REFUSED]:,} refused, {outcomes[AS_BEFORE]:,} read as before")
     assert outcomes.total() == MANY

@@ -71,6 +71,11 @@ def test_the_tested_versions_are_within_the_ranges_of_the_package():
     assert set(EXTRAS) - {"all", "dev"} == every
 
 
+def test_the_readme_lists_every_extra():
+    rows = re.findall(r"^\| `([\w-]+)` \| .* \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert set(EXTRAS) - {"dev"} <= set(rows)
+
+
 def test_what_is_imported_is_declared_and_modules_import_no_extra_when_they_load():
     """`screens/blocks` does: an import of it is where a missing OpenCV is noticed."""
     core = {canonicalize_name(each.name) for each in CORE}
