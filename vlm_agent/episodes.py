@@ -58,6 +58,11 @@ KINDS_WITH_TEXT = (ActionKind.TYPE, ActionKind.OPEN_APP, ActionKind.ANSWER)
 _STATUS_BAR = 20
 """The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
 
+_SYSTEM_BAR = 14
+"""The largest part of a screen that the status bar or the bar with the keys has, as 1/14."""
+
+_BLACK_LEVEL = 2
+
 _CHANGED_SHARE = 1 / 5000
 """A screen counts as unchanged if at most this share of its pixels differs: a cursor blinks, a check box is larger.
 
@@ -328,6 +333,13 @@ class Screen:
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
     """A view of uint8 (height, width, 3) without the status bar, whose clock changes by itself."""
     return pixels[len(pixels) // _STATUS_BAR :]
+
+
+def is_black(pixels: np.ndarray) -> bool:
+    """Whether uint8 (height, width, 3) shows nothing: black between the bars of the system at its two ends, which stay
+    visible around a window that forbids pictures of itself."""
+    bar = len(pixels) // _SYSTEM_BAR
+    return int(pixels[bar : len(pixels) - bar].max(initial=0)) <= _BLACK_LEVEL
 
 
 def is_same_screen(first: Screen, second: Screen) -> bool:

@@ -43,9 +43,13 @@ def test_tokens_are_counted_on_the_inspected_folder_and_not_on_the_recipes(shard
     assert "Budget:\n10 tokens" in page.read_text(encoding="utf-8")
 
 
-def test_the_default_budget_is_the_models_context(shards, recipe, capsys):
-    assert main(["inspect", str(shards), "--config", str(recipe)]) == OK
+def test_the_default_limit_is_the_models_context_and_is_called_so(shards, recipe, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    assert main(["inspect", str(shards), "--config", str(recipe), "--html", str(page)]) == OK
     assert "> 2,048" in capsys.readouterr().out
+    assert "Context length:\n2,048 tokens" in page.read_text(encoding="utf-8")
+    assert "exceed the context length" in page.read_text(encoding="utf-8")
+    assert "budget" not in page.read_text(encoding="utf-8").lower()
 
 
 def test_a_shipped_recipe_is_found_in_any_folder(shards, tmp_path, monkeypatch, capsys):

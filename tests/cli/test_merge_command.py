@@ -18,7 +18,8 @@ def test_it_writes_a_checkpoint_with_the_answers_of_the_run(run, tmp_path, capsy
     output = tmp_path / "merged"
     assert main(["merge", str(run), "--output", str(output), "--samples", "2"]) == OK
     printed = capsys.readouterr().out
-    assert printed.startswith("2 episodes, ")
+    assert printed.startswith(f"{output} computes what {run} computes.\n")
+    assert "\n  compared    2 episodes, " in printed
     assert f"Wrote {output / 'model'}" in printed
     assert json.loads((output / "merge.json").read_text())["samples"] == 2
     merged, adapted = VlmAgent.from_run(output), VlmAgent.from_run(run)

@@ -54,7 +54,9 @@ def test_against_another_run_it_prints_the_changed_steps(runs, tmp_path, capsys)
     assert main(["score", str(runs[1]), "--against", str(runs[0]), "--output", str(tmp_path / "m.json")]) == OK
     assert "6 in 3 episodes" in capsys.readouterr().out
     against = json.loads((tmp_path / "m.json").read_text())["against"]
-    assert against["official"]["overall"]["partial_match"]["difference"] == 100
+    assert (against["before"], against["now"]) == tuple(map(str, runs[:2]))
+    rows = against["official"]["overall"]["partial_match"]
+    assert (rows["before"], rows["now"], rows["difference"]) == (0, 100, 100)
     assert against["strict"]["overall"]["partial_match"]["difference"] == 0
     assert against["changed"]["official"]["wrong_to_right"] == {f"e{k}": [0, 1] for k in range(3)}
 

@@ -70,6 +70,11 @@ def test_any_other_json_is_an_error_with_the_file(tmp_path, content):
             read(tmp_path)
 
 
+def test_the_parameters_of_a_model_are_trained_and_frozen_ones_together(tmp_path):
+    write_checked(tmp_path / RUN, {"figures": {"parameters": {"trained": 3, "frozen": 40}}})
+    assert read_parameters(tmp_path) == 43
+
+
 def stage(output: Path, kind: str = OFFLINE) -> Stage:
     return Stage(f"{kind}-one-0", ("evaluate", "--output", str(output)), kind)
 

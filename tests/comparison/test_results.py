@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from vlm_agent.comparison.page import rows_of
-from vlm_agent.comparison.results import dividing_steps
+from vlm_agent.comparison.results import _costs, dividing_steps
 
 IDS = np.array(["a", "b"])
 EPISODE, STEP = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
@@ -70,6 +70,22 @@ def test_among_equals_steps_are_drawn_at_random_whatever_the_order_of_the_files(
 def test_steps_that_all_agents_get_right_or_wrong_divide_nobody():
     assert dividing_steps({"one": judged(1, 1, 0, 0), "two": judged(1, 1, 0, 0)}) == []
     assert dividing_steps({"one": judged(1, 1, 0, 0)}) == []
+
+
+def test_costs_of_a_step_are_those_of_an_episode_divided_by_its_steps():
+    scores = {
+        "official": {"overall": {"steps": 40, "episodes": 8}},
+        "cost": {"tokens_read": 1000.0, "tokens_written": 50.0, "calls": 10.0, "seconds": 99.0},
+    }
+    online = {"cost": {"seconds_a_step": 0.25}}
+    assert _costs(scores, online) == {
+        "seconds a step": 0.25,
+        "tokens read": 200.0,
+        "tokens written": 10.0,
+        "calls": 2.0,
+    }
+    unknown = _costs(scores | {"cost": {"tokens_read": None}}, online)
+    assert (unknown["tokens read"], unknown["calls"]) == (None, None)
 
 
 def content(*official: float) -> dict:

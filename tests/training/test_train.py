@@ -97,6 +97,18 @@ def test_a_run_prints_trained_parameters_and_speed(finished):
     assert lines[-1].endswith("ETA 0:00:00")
 
 
+def test_the_record_counts_the_parameters_of_all_parts(finished):
+    """Of one part alone the count would be far off: the tiny vision tower and language model are of similar size."""
+    folder, printed = finished
+    parts = [line.split() for line in printed.splitlines() if line.endswith(" frozen") and " trained " in line]
+    trained, frozen = (sum(int(line[index].replace(",", "")) for line in parts) for index in (1, 3))
+    assert len(parts) > 2
+    assert json.loads((folder / "run.json").read_text())["figures"]["parameters"] == {
+        "trained": trained,
+        "frozen": frozen,
+    }
+
+
 def test_a_run_records_its_progress_for_status(finished):
     lines = read_progress(finished[0] / PROGRESS)
     assert [(line["step"], line["steps"]) for line in lines] == [(1, 3), (2, 3), (3, 3)]

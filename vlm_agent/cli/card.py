@@ -1,4 +1,4 @@
-"""`vlm-agent card`: puts the scores of evaluations into the model card of a run or a merged checkpoint."""
+"""`vlm-agent card`: completes the model card of a run or a merged checkpoint, and prepares the folder to upload."""
 
 import argparse
 from pathlib import Path
@@ -12,27 +12,51 @@ command copies the scores of its outputs to the card, with intervals, controls a
 Earlier scores of the card are replaced; the rest stays, also what you have added.
 
   vlm-agent evaluate --checkpoint RUN --shards SHARDS --output OUT
-  vlm-agent card RUN --scores OUT
-  hf upload ME/NAME RUN/model"""
+  vlm-agent card RUN --scores OUT --license apache-2.0 --upload DIR
+  hf upload ME/NAME DIR/model     for peft, transformers and servers
+  hf upload ME/NAME DIR           for vlm-agent
+
+DIR holds no path of this machine. A base that was loaded from a folder is named by --model.vlm.published_as, or by the
+same key of the recipe."""
+
+_BASES = ("vlm", "language_model", "vision", "encoder_decoder")
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "card", run, "put scores into the model card of a run", _DESCRIPTION)
+    parser = add_command(commands, "card", run, "complete the model card of a run, prepare its upload", _DESCRIPTION)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="a finished run, or the output of merge")
-    parser.add_argument(
-        "--scores", type=Path, nargs="+", required=True, metavar="OUT", help="outputs of evaluate with this model"
-    )
+    parser.add_argument("--scores", type=Path, nargs="+", metavar="OUT", help="outputs of evaluate with this model")
+    parser.add_argument("--license", metavar="ID", help="the licence of the model: apache-2.0, mit, …")
+    for key in _BASES:
+        parser.add_argument(
+            f"--model.{key}.published_as", metavar="OWNER/NAME", help="the base's name on the hub, if it was a folder"
+        )
+    parser.add_argument("--upload", type=Path, metavar="DIR", help="write a folder to upload")
 
 
 def run(options: argparse.Namespace) -> int:
+    names = {key: name for key in _BASES if (name := getattr(options, f"model.{key}.published_as")) is not None}
+    if not (options.scores or options.license or names or options.upload):
+        options.parser.error("give --scores, --license, --model.KEY.published_as or --upload")
     quiet_libraries()
 
     from vlm_agent.evaluation.card_scores import card_scores
-    from vlm_agent.models.card.card import CARD, write_scores
+    from vlm_agent.models.card.card import write_licence, write_published, write_scores
+    from vlm_agent.models.card.licence import checked_licence
+    from vlm_agent.models.card.upload import write_upload
+    from vlm_agent.models.run_layout import CARD
 
-    scores = card_scores(options.run_folder, options.scores)
-    write_scores(options.run_folder, scores)
-    make_console().print(
-        f"{options.run_folder / CARD}: {len(scores)} evaluation(s)", highlight=False, markup=False, soft_wrap=True
-    )
+    folder, console = options.run_folder, make_console()
+    scores = card_scores(folder, options.scores) if options.scores else []
+    licence = None if options.license is None else checked_licence(options.license)
+    if names:
+        write_published(folder, names)
+    if scores:
+        write_scores(folder, scores)
+    if licence is not None:
+        write_licence(folder, licence)
+    console.print(f"{folder / CARD}: {len(scores)} evaluation(s)", highlight=False, markup=False, soft_wrap=True)
+    if options.upload is not None:
+        write_upload(folder, names, options.upload)
+        console.print(f"Wrote {options.upload}, to upload", highlight=False, markup=False, soft_wrap=True)
     return OK

@@ -34,7 +34,9 @@ def add(commands: Commands) -> None:
         check=_check,
     )
     parser.add_argument("shards", type=Path, nargs="?", metavar="DIR", help="a converted folder, or a trace's folder")
-    parser.add_argument("--screen", type=Path, metavar="FILE", help="a screenshot to read (PNG, JPEG), instead of DIR")
+    parser.add_argument(
+        "--screen", type=Path, metavar="FILE", help="a screenshot to read (PNG, JPEG, WebP), instead of DIR"
+    )
     parser.add_argument("--split", metavar="NAME", help="only this split: train, validation or test")
     parser.add_argument("--subset", metavar="NAME", help="only this subset")
     parser.add_argument(
@@ -49,7 +51,10 @@ def add(commands: Commands) -> None:
         "--config", type=shipped_file, metavar="FILE", help="a recipe under which to count tokens, e.g. recipes/X.yaml"
     )
     parser.add_argument(
-        "--budget", type=count, metavar="N", help="token budget (default: the language model's context length)"
+        "--budget",
+        type=count,
+        metavar="N",
+        help="limit of tokens to compare with (default: the model's context length)",
     )
     parser.add_argument(
         "--draw", metavar="EPISODE", help="draw this episode on a contact sheet: an id, `first` or `random`"
@@ -130,9 +135,9 @@ def _count_tokens(dataset: "ShardDataset", columns: "Columns", options: argparse
     recipe = read_recipe(options.config)
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"shards": str(options.shards)})})
     sentences = recipe_sentences(recipe)  # raises the error for recipes without trajectories
-    budget = context_length(recipe) if options.budget is None else options.budget
+    limit, name = (context_length(recipe), "context length") if options.budget is None else (options.budget, "budget")
     counts = count_tokens(columns_for(dataset, sentences, columns), sentences).whole
-    return TokenBudget(options.config.name, budget, by_subset(columns, counts))
+    return TokenBudget(options.config.name, limit, by_subset(columns, counts), name)
 
 
 def _write_page(

@@ -20,12 +20,13 @@ def inspect_screen(options: argparse.Namespace) -> int:
     quiet_libraries()
 
     from vlm_agent.screens.describe import describe
-    from vlm_agent.screens.stages import draw_stages, read_picture
+    from vlm_agent.screens.picture import read_picture
+    from vlm_agent.screens.stages import draw_stages
     from vlm_agent.screens.understand import Readers, Seconds, understand
 
     chosen = {name: getattr(options, name) for name in ("widgets", "icons")}
     readers = Readers(**{name: value for name, value in chosen.items() if value is not None}).load()
-    pixels, seconds, console = read_picture(options.screen), Seconds(), make_console()
+    pixels, seconds, console = read_picture(options.screen, str(options.screen)), Seconds(), make_console()
     understood = understand(pixels, readers, seconds)
     words = describe(understood, options.words or "en")
     console.print(words or "Nothing was found on this screen.", markup=False, highlight=False, soft_wrap=True)

@@ -152,7 +152,7 @@ def _run(options: argparse.Namespace, folder: Path) -> int:
     if before is not None:
         paths = str(before.path), str(now.path)
         comparison = compare(before.steps, now.steps, groups, scorers=scorers, names=paths)
-        scores["against"] = {"first": paths[0], "second": paths[1], **comparison}
+        scores["against"] = {"before": paths[0], "now": paths[1], **comparison}
 
     print_scores(console, scores, now.name)
     if before is not None:
@@ -257,12 +257,19 @@ def _predictions(path: Path) -> Path:
 
 
 def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:
-    """What tables call the runs: as their evaluations do, or by their files. Runs of different folders have what
-    distinguishes their folders before it."""
+    """What tables call the runs: as their evaluations do, or by their files. Runs of the same name, and controls of
+    another folder, have what distinguishes their folders before it."""
+    from vlm_agent.evaluation.offline.plan import AGENT, predictions_name
+
     own = [name or path.stem for path, name in zip(paths, recorded, strict=True)]
     folders = [path.resolve().parent for path in paths]
+    is_control = [
+        name is not None and path.name != predictions_name(AGENT) for path, name in zip(paths, recorded, strict=True)
+    ]
+    if len(set(own)) == len(own) and (len(set(folders)) == 1 or not any(is_control)):
+        return own
     if len(set(folders)) == 1:
-        return own if len(set(own)) == len(own) else [str(path) for path in paths]
+        return [str(path) for path in paths]
     return [f"{place} ({name})" for place, name in zip(_distinguished(folders), own, strict=True)]
 
 
@@ -302,6 +309,7 @@ def _write_report(
         now.rows,
         shards,
         facts,
+        title=f"{' against '.join(runs)} – {now.path}",
         judged=now.steps,
         language=now.language,
         earlier=earlier,

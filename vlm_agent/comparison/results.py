@@ -11,7 +11,7 @@ from vlm_agent.comparison.evaluated import read_metrics, read_online, read_origi
 from vlm_agent.comparison.settings import SERVED, Contestant
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
 from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.plan import TEXTS, predictions_name, recorded_name
+from vlm_agent.evaluation.offline.plan import TEXTS
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
@@ -32,11 +32,11 @@ def results_of(
 ) -> dict[str, Any]:
     """The content of `comparison.json`.
 
-    `agents`: by key, who it is, the `origin` of its settings with their `overrides`, its `kind` (`run_label` of its
-    settings) and its `rows` by seed: `figures` and `intervals` in percent, `controls`, `costs`, the hardware and commit
-    that the model was `trained on`, and where the `texts` come from that it reads offline. `baselines`: figures without
-    a model. `pairs`: differences of every two agents with the same seed, with 95 % intervals of a bootstrap over
-    episodes. `dividing`: steps about which most agents disagree, with the verdicts; steps count from 0.
+    `agents`: by key, who it is, the `origin` of its settings with their `overrides`, and its `rows` by seed: `figures`
+    and `intervals` in percent, `controls`, `costs`, the hardware and commit that the model was `trained on`, and where
+    the `texts` come from that it reads offline. `baselines`: figures without a model. `pairs`: differences of every two
+    agents with the same seed, with 95 % intervals of a bootstrap over episodes. `dividing`: steps about which most
+    agents disagree, with the verdicts; steps count from 0.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -84,7 +84,6 @@ def _agent(
         "name": agent.name,
         "paper": agent.paper,
         "block": "prompted" if agent.is_prompted else "trained",
-        "kind": _kind(stages, key, finished),
         "origin": str(agent.run or agent.recipe or agent.agent),
         "overrides": dict(agent.overrides),
         "note": agent.note,
@@ -92,13 +91,6 @@ def _agent(
         "failed": {str(seed): failed[key, seed] for seed in seeds if (key, seed) in failed},
         "rows": {str(seed): _row(stages, key, agent, seed, ran) for seed in finished},
     }
-
-
-def _kind(stages: Stages, key: str, finished: list[int]) -> str:
-    """What the tables of its evaluation call the agent: "trained", "served model", "agent". "" without a result."""
-    if not finished:
-        return ""
-    return recorded_name(stages.layout.of(OFFLINE, key, finished[0]) / predictions_name(AGENT)) or ""
 
 
 def _row(

@@ -43,7 +43,7 @@ class EpisodeStep:
     `episode_id` is unique in the data set, not only in its file. `split` is the split in the source, or None: such
     episodes are in `train` unless `convert --splits` assigns a split. `fingerprint` distinguishes a repeated record
     from two different records for the same step: a checksum of the record's bytes, the same in every process. `step`
-    is None in copies that need only the other fields.
+    is None in copies that need only the other fields. `moved_points`: see `sources.checks.ReadAction`.
     """
 
     file: Path
@@ -59,3 +59,4 @@ class EpisodeStep:
     android_api_level: int
     step: Step | None
     split: str | None = None
+    moved_points: int = 0

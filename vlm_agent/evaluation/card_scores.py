@@ -6,6 +6,7 @@ from typing import Any
 
 from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.checked_json import parsing, read_checked
+from vlm_agent.datasets.shards.dataset import MANIFEST, manifest_digest, read_manifest, title_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.card_command import offline_command, online_command
 from vlm_agent.evaluation.identity import AGENT
@@ -14,9 +15,8 @@ from vlm_agent.evaluation.offline.trained_on import trained_on_fact
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
-from vlm_agent.files import sha256_of
 from vlm_agent.models.card.scores import Scores, Share
-from vlm_agent.models.run_layout import trained
+from vlm_agent.models.run_layout import checked
 
 _DAMAGED = "run the same evaluate command again"
 _MEASURES = {"partial_match": "partial match", "complete_match": "complete match"}
@@ -28,7 +28,7 @@ def card_scores(run: Path, folders: Sequence[Path]) -> list[Scores]:
     Raises DatasetError for a folder that is not a finished evaluation, and for one of another model, whose agent has
     other files than `run` now.
     """
-    digest = sha256_of(trained(run).files)
+    digest = checked(run, weights=True).digest
     return [_online(run, folder, digest) if _is_online(folder) else _offline(run, folder, digest) for folder in folders]
 
 
@@ -42,8 +42,8 @@ def _offline(run: Path, folder: Path, digest: str) -> Scores:
         described, others = plan["described"], plan["given"]
         _check_agent(folder, described, digest)
         command = offline_command(str(run), run.absolute().name, plan)
-        data = others["benchmark"] or Path(others["shards"]).absolute().name
         revision = described["shards"]
+        data = others["benchmark"] or _title(Path(others["shards"]), revision)
     path = folder / "metrics.json"
     if not path.is_file():
         raise DatasetError(f"{folder} is not a finished evaluation; {_DAMAGED} to complete it")
@@ -59,6 +59,15 @@ def _offline(run: Path, folder: Path, digest: str) -> Scores:
             command=command.words,
             notes=command.notes,
         )
+
+
+def _title(shards: Path, digest: str) -> str:
+    """What the shards hold; the name of their folder, where other shards are there now."""
+    if (shards / MANIFEST).is_file() and manifest_digest(shards) == digest:
+        title = title_of(read_manifest(shards))
+        if title is not None:
+            return title
+    return shards.absolute().name
 
 
 def _about(about: Mapping[str, Any]) -> str:

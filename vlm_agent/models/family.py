@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from peft import PeftModel
-from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
@@ -21,6 +21,7 @@ from vlm_agent.models.pretrained import (
     explain_load_errors,
     hub_options,
     language_configuration,
+    load_configuration,
     nearest,
     whole_configuration,
     whole_model,
@@ -36,6 +37,7 @@ from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import Past
+from vlm_agent.weight_files import check_folder
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,8 @@ class ModelFamily(Protocol):
         return self.prepare(complete_model(self.model, folder, str(folder)))
 
     def save_for_serving(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """Writes what servers and `AutoProcessor` read beside the weights of a whole model; by default nothing, because
-        other programs do not know the model."""
+        """Writes what servers and `AutoProcessor` read beside the weights of a model or of its adapter; by default
+        nothing, because other programs do not know the model."""
         return
 
     def prepare(self, model: PreTrainedModel) -> PreTrainedModel:
@@ -236,7 +238,7 @@ def saved_family(folder: Path) -> ModelFamily:
 def saved_configuration(folder: Path) -> PretrainedConfig:
     """The configuration in a folder written by `save_pretrained`. Importing the family registers its classes."""
     saved_family(folder)
-    return AutoConfig.from_pretrained(folder)
+    return load_configuration(folder, str(folder))
 
 
 def processor_of(config: PretrainedConfig) -> Processor:
@@ -256,6 +258,8 @@ def saved_model_type(source: Source, key: str) -> str | None:
 
 
 def _saved_model_type(checkpoint: str | Path, **options: str) -> str | None:
+    if Path(checkpoint).is_dir() and "gguf_file" not in options:
+        check_folder(Path(checkpoint), weights=False)
     content, _ = PretrainedConfig.get_config_dict(checkpoint, **options)
     return content.get("model_type")
 

@@ -5,22 +5,30 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from vlm_agent.settings import Section
+from vlm_agent.settings import Section, either
 
 Training = Literal["frozen", "lora", "full"]
 Quantisation = Literal["nf4", "int8"]
+
+
+HUB_NAME = r"^[A-Za-z0-9_](?:[\w.-]*/[A-Za-z0-9_])?[\w.-]*$"
+"""A name on huggingface.co: NAME or OWNER/NAME."""
 
 
 class Source(Section):
     """The origin of a sub-model.
 
     `checkpoint`: a folder or a name on the hub; with `gguf_file`, a GGUF file inside it. `revision`: a branch, tag or
-    commit of a name on the hub. `config`: keys of a transformers configuration, including `model_type`, for random
-    weights.
+    commit of a name on the hub. `published_as`: the name on the hub of a `checkpoint` that is a folder, for what is
+    uploaded (model card, adapter); nothing is read from there. `config`: keys of a transformers configuration,
+    including `model_type`, for random weights.
     """
+
+    REPLACES = either("checkpoint", "config")
 
     checkpoint: str | None = None
     revision: str | None = None
+    published_as: Annotated[str, Field(pattern=HUB_NAME)] | None = None
     gguf_file: str | None = None
     config: dict | None = None
 
@@ -33,11 +41,13 @@ class Source(Section):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.checkpoint is None) == (self.config is None):
-            raise ValueError("set either checkpoint or config")
+            raise ValueError("set checkpoint or config, not both")
         if self.gguf_file is not None and self.checkpoint is None:
             raise ValueError("gguf_file is a file inside checkpoint; set checkpoint to its folder")
         if self.revision is not None and self.checkpoint is None:
             raise ValueError("revision is a branch, tag or commit of checkpoint; set checkpoint, or remove revision")
+        if self.published_as is not None and self.checkpoint is None:
+            raise ValueError("published_as is the name of checkpoint on the hub; set checkpoint, or remove it")
         if self.config is not None and "model_type" not in self.config:
             raise ValueError("config needs a model_type, such as llama or vit")
         return self
@@ -120,6 +130,13 @@ _KEYS_WITH_VISION = {
 }
 """The keys that `language_model` allows with `vision` only."""
 
+
+def _excluded_by(origin: str) -> set[str]:
+    """The keys that no recipe of this origin may have."""
+    allowed = _KEYS_WITH[origin] | (_KEYS_WITH_VISION if origin == "language_model" else set())
+    return set().union(*_KEYS_WITH.values(), _KEYS_WITH_VISION) - allowed
+
+
 _TRAINED_BY_DEFAULT = {
     "vlm": {"projector": "frozen"},
     "encoder_decoder": dict.fromkeys(("projector", "embeddings", "language_model", "norm", "head"), "full"),
@@ -144,6 +161,8 @@ class ModelRecipe(Section):
     `base`: a finished run, or an embedded model by name (models/run_layout.py), with its weights, tokenizer and screen
     format. Keys that describe the model are not allowed with it.
     """
+
+    REPLACES = {origin: _excluded_by(origin) for origin in _KEYS_WITH}  # noqa: RUF012
 
     base: str | None = None
     vlm: Source | None = None
@@ -251,6 +270,21 @@ class ModelRecipe(Section):
     def starts_random(self) -> bool:
         """Whether any sub-model starts from random weights, which cannot be loaded from a checkpoint again."""
         return any(source.config is not None for source in self.sources.values())
+
+    @property
+    def published(self) -> dict[str, str]:
+        """Recipe key → `published_as`, of the sources that have one."""
+        return {key: source.published_as for key, source in self.sources.items() if source.published_as is not None}
+
+    @property
+    def published_base(self) -> str | None:
+        """`published_as` of the whole model under an adapter; None without one, and for a model of several sources."""
+        return next(iter(self.published.values()), None) if len(self.sources) == 1 else None
+
+    def with_published(self, names: Mapping[str, str]) -> Self:
+        """The recipe with these `published_as`, by recipe key. Raises KeyError for a key without a checkpoint."""
+        sources = {key: self.sources[key].model_copy(update={"published_as": name}) for key, name in names.items()}
+        return self.model_copy(update=sources)
 
     @property
     def sources(self) -> dict[str, Source]:

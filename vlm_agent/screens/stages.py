@@ -1,15 +1,13 @@
 """Draws what each stage found over the screen: texts, widgets, parts and blocks, side by side."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageDraw, UnidentifiedImageError
+from PIL import Image, ImageDraw
 
 from vlm_agent.drawing.marks import COLOURS, draw_marks
 from vlm_agent.drawing.shapes import BLACK, WHITE, Colour, font
 from vlm_agent.episodes import WIDGET_KINDS
-from vlm_agent.errors import UserError
 from vlm_agent.screens.seen import Box, Understood
 
 LONGEST_SIDE = 1400
@@ -17,32 +15,6 @@ LONGEST_SIDE = 1400
 
 NARROWEST, HEADING, MARGIN = 240, 36, 12
 """Of a column, in pixels: least width, height of its heading, and distance to the next one."""
-
-
-def read_picture(path: Path) -> np.ndarray:
-    """The pixels of an image file, uint8 (height, width, 3), RGB; grey and transparent pictures become RGB, and 16 bits
-    of grey become 8.
-
-    Raises UserError for a file that is not a picture or has too many pixels.
-    """
-    try:
-        with Image.open(path) as image:
-            return np.array(_of_8_bits(image).convert("RGB"))
-    except UnidentifiedImageError:
-        raise UserError(f"{path} is not a picture that Pillow can read; use a PNG or JPEG file") from None
-    except Image.DecompressionBombError as error:
-        raise UserError(f"{path} is too large to be a screen: {error}") from None
-    except (OSError, SyntaxError, ValueError) as error:
-        if isinstance(error, OSError) and error.filename is not None:
-            raise
-        raise UserError(f"{path} is damaged: {error}") from None
-
-
-def _of_8_bits(image: Image.Image) -> Image.Image:
-    """Pillow would clip greys of 16 bits to white."""
-    if not image.mode.startswith("I;16"):
-        return image
-    return Image.fromarray((np.asarray(image) // 257).astype(np.uint8))
 
 
 def draw_stages(pixels: np.ndarray, understood: Understood) -> Image.Image:
@@ -102,14 +74,16 @@ def _boxes(
         right, bottom = round((box[1] + box[3]) * drawn.width) - 1, round((box[0] + box[2]) * drawn.height) - 1
         draw.rectangle((left, top, max(left, right), max(top, bottom)), outline=colour, width=max(1, round(0.4 * unit)))
         if labels:
-            _write(draw, (left, top), labels[number], colour, unit)
+            _write(drawn, (left, top), labels[number], colour, unit)
     return drawn
 
 
-def _write(draw: ImageDraw.ImageDraw, at: tuple[float, float], text: str, colour: Colour, unit: float) -> None:
-    letters = font(max(9, round(2.2 * unit)), bold=True)
-    left, top = at[0], max(0.0, at[1] - letters.size)
-    draw.rectangle((left, top, left + letters.getlength(text) + 2, top + letters.size), fill=colour)
+def _write(drawn: Image.Image, at: tuple[int, int], text: str, colour: Colour, unit: float) -> None:
+    """Whole at any edge, where the picture is wide enough for the text."""
+    draw, letters = ImageDraw.Draw(drawn), font(max(9, round(2.2 * unit)), bold=True)
+    width = letters.getlength(text) + 2
+    left, top = max(0.0, min(at[0], drawn.width - width)), max(0.0, at[1] - letters.size)
+    draw.rectangle((left, top, left + width, top + letters.size), fill=colour)
     draw.text((left + 1, top), text, WHITE, letters)
 
 

@@ -44,8 +44,7 @@ class ElementSentences:
         """A sentence with the screen, before any question."""
         sentence = Sentence()
         sentence.read(self.trajectory.start_ids() + self.trajectory.before_screen(is_first=True))
-        screen = self.trajectory.screen(step)
-        sentence.see(screen, self.trajectory.screens.tokens(*screen.shape[1:]))
+        self.trajectory.see(sentence, step)
         return sentence
 
     def find(self, sentence: Sentence, element: UiElement) -> None:

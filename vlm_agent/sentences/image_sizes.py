@@ -29,6 +29,13 @@ class ScreenRule(Protocol):
         """The number of visual tokens of a screenshot of `height` x `width` pixels."""
         ...
 
+    def tokens_of_prepared(self, height: int, width: int) -> int:
+        """The number of visual tokens of a screen that `prepare` or `blank` returned, of `height` x `width` pixels.
+
+        A prepared screen is not fitted again: a strip that is fitted twice becomes smaller.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class FixedScreens:
@@ -55,6 +62,9 @@ class FixedScreens:
     def tokens(self, height: int, width: int) -> int:
         return self.count
 
+    def tokens_of_prepared(self, height: int, width: int) -> int:
+        return self.count
+
 
 NO_PIXELS = FixedScreens((1, 1), 0)
 """Of a model that reads no pixels: a screen has no visual token."""
@@ -65,7 +75,8 @@ class FittedScreens:
     """Screens approximately keep their aspect ratio: Qwen2-VL, Qwen2.5-VL and Qwen3-VL.
 
     Both sides are multiples of `multiple` pixels (28; Qwen3-VL 32), the area is between `min_pixels` and `max_pixels`
-    (see `smart_resize`), and each square of `multiple` x `multiple` pixels is one visual token.
+    (see `smart_resize`), and each square of `multiple` x `multiple` pixels is one visual token. A strip whose aspect
+    ratio exceeds `max_pixels` / `multiple`² is `multiple` pixels wide, and its area exceeds `max_pixels`.
     """
 
     min_pixels: int
@@ -79,13 +90,10 @@ class FittedScreens:
         return grey_screen(self.fitted(height, width))
 
     def tokens(self, height: int, width: int) -> int:
-        rows, columns = self.grid(height, width)
-        return rows * columns
+        return self.tokens_of_prepared(*self.fitted(height, width))
 
-    def grid(self, height: int, width: int) -> tuple[int, int]:
-        """(rows, columns) of visual tokens of a screenshot of `height` x `width` pixels."""
-        fitted = self.fitted(height, width)
-        return fitted[0] // self.multiple, fitted[1] // self.multiple
+    def tokens_of_prepared(self, height: int, width: int) -> int:
+        return (height // self.multiple) * (width // self.multiple)
 
     def fitted(self, height: int, width: int) -> tuple[int, int]:
         return smart_resize((height, width), self.multiple, self.min_pixels, self.max_pixels)
@@ -121,13 +129,16 @@ class CachedScreens:
     def tokens(self, height: int, width: int) -> int:
         return self._rule.tokens(height, width)
 
+    def tokens_of_prepared(self, height: int, width: int) -> int:
+        return self._rule.tokens_of_prepared(height, width)
+
 
 def smart_resize(size: tuple[int, int], multiple: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
     """The (height, width) to which the image processor of Qwen2-VL resizes an image of `size` = (height, width).
 
     Source: `smart_resize` in transformers. Both sides are multiples of `multiple`, the aspect ratio is approximately
-    kept, and the area is between `min_pixels` and `max_pixels`. Unlike the source, any aspect ratio is accepted, and no
-    side of a reduced image is shorter than `multiple`.
+    kept, and the area is between `min_pixels` and `max_pixels`, unless a side of the reduced image would be shorter
+    than `multiple`. Unlike the source, any aspect ratio is accepted.
     """
     height, width = size
     rounded = round(height / multiple) * multiple, round(width / multiple) * multiple

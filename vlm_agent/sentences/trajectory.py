@@ -229,9 +229,13 @@ class TrajectorySentences:
         if self.as_html:
             sentence.read_screen(self._tokenise(self.html(step.screen), plain=True))
         else:
-            screen = self.screen(step)
-            sentence.see(screen, self.screens.tokens(*screen.shape[1:]))
+            self.see(sentence, step)
         sentence.read(self.marks(self.template.cue))
+
+    def see(self, sentence: Sentence, step: Step) -> None:
+        """Append the step's screen as visual tokens. Raises ValueError for a step without pixels."""
+        screen = self.screen(step)
+        sentence.see(screen, self.screens.tokens_of_prepared(*screen.shape[1:]))
 
     def html(self, screen: Screen) -> str:
         """The screen as text; empty with `grey`."""

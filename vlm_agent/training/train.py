@@ -34,7 +34,14 @@ from vlm_agent.training.loop.preemption import Preemption, forget_stop
 from vlm_agent.training.loop.trainer import AgentTrainer, ConsoleProgress, ProgressFile
 from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point
-from vlm_agent.training.run_folder.layout import claim, is_finished, mark_finished, refuse_other_runs, with_precision
+from vlm_agent.training.run_folder.layout import (
+    claim,
+    is_finished,
+    mark_finished,
+    refuse_other_runs,
+    with_absolute_paths,
+    with_precision,
+)
 from vlm_agent.training.run_folder.progress import PROGRESS
 from vlm_agent.training.run_folder.run_lock import run_lock
 from vlm_agent.training.tracking import tracking_of
@@ -49,7 +56,7 @@ def train(recipe: Recipe, console: Console) -> Path:
     Stopped after SIGTERM or SIGUSR1 and a checkpoint.
     """
     run = Path(recipe.output)
-    recipe = with_precision(recipe, run)
+    recipe = with_absolute_paths(with_precision(recipe, run))
     if is_finished(run):
         refuse_other_runs(run, recipe)
         if is_first_rank():
@@ -216,7 +223,7 @@ def finish(
     model, steps = cast(PreTrainedModel, trainer.model), trainer.state.global_step
     state = state_for_saving(model, is_first_rank())
     if is_first_rank():
-        save(model, data.tokenizer, run, state)
+        save(model, data.tokenizer, run, state, recipe.model.published_base)
         figures: dict[str, Any] = {
             "parameters": parameters,
             "reads": data.reads,

@@ -4,21 +4,20 @@ import base64
 import io
 import threading
 import time
-import warnings
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image
 from rich.console import Console
 
 from vlm_agent.agents import Agent, AgentSettings
 from vlm_agent.agents.loading import load_agent, readers_of_agent
-from vlm_agent.datasets.sources.checks import DAMAGED_FILE_ERRORS, is_screen_size
 from vlm_agent.drawing.actions import PREDICTED, describe_with_place, draw_action
 from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
 from vlm_agent.png import encode_png
+from vlm_agent.screens.picture import read_picture
 
 MOST_BYTES = 16 << 20
 """Of a picture."""
@@ -26,11 +25,9 @@ MOST_BYTES = 16 << 20
 MOST_CHARACTERS = 2000
 """Of a goal."""
 
-_FORMATS = ("PNG", "JPEG", "WEBP")
-
 
 class QuestionError(UserError):
-    """A picture or goal that cannot be used; the message says why."""
+    """A goal that cannot be used, or an agent that could not answer; the message says why."""
 
 
 class Asking:
@@ -54,7 +51,7 @@ class Asking:
             raise QuestionError("Type a goal.")
         if len(goal) > MOST_CHARACTERS:
             raise QuestionError(f"The goal has {len(goal):,} characters, and may have {MOST_CHARACTERS:,}.")
-        pixels = read_upload(picture)
+        pixels = read_picture(io.BytesIO(picture), "The picture")
         with self._lock:
             if self._agent is None:
                 readers = readers_of_agent(self._settings) if self._settings.reads_elements else None
@@ -79,25 +76,3 @@ class Asking:
             "from_disk": answer.seconds_on_disk > 0,
             "picture": "data:image/png;base64," + base64.b64encode(encode_png(drawn)).decode(),
         }
-
-
-def read_upload(data: bytes) -> np.ndarray:
-    """The pixels of a PNG, JPEG or WebP file, turned as its EXIF says: uint8 (height, width, 3), RGB.
-
-    The size is checked in the header, before any pixel is decoded. Raises QuestionError.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-                if not is_screen_size(image.height, image.width):
-                    raise QuestionError(
-                        f"The picture has {image.height}×{image.width} pixels, more than the screen of any phone."
-                    )
-                return np.array(ImageOps.exif_transpose(image).convert("RGB"))
-    except UnidentifiedImageError:
-        raise QuestionError("The file is not a PNG, JPEG or WebP picture.") from None
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise QuestionError("The picture is larger than the screen of any phone.") from None
-    except DAMAGED_FILE_ERRORS as error:
-        raise QuestionError(f"The picture is damaged: {error}") from None

@@ -14,7 +14,7 @@ from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.sources.traces import HEADING, read_trace
 from vlm_agent.drawing.trace_steps import outcomes_in_words
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import AGENT, name_in_tables
+from vlm_agent.evaluation.identity import names_in_tables
 from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
 from vlm_agent.evaluation.report.unread import failed_steps
 from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE
@@ -96,7 +96,7 @@ def _evaluation(folder: Path) -> str:
             name = recorded_name(folder / predictions_name(run)) or run
             failed = len(failed_steps(scores))
             note = f" ({failed:,} failed step(s), counted as wrong)" if failed else ""
-            lines.append(f"{_words(name)}: " + ", ".join(map(_share, scorers)) + note)
+            lines.append(f"{name}: " + ", ".join(map(_share, scorers)) + note)
     return "\n".join(lines)
 
 
@@ -110,15 +110,11 @@ def _share(overall: Mapping[str, Any]) -> str:
 
 def _online(folder: Path) -> str:
     content = read_checked(folder / "online.json", _REMEDY)
-    label = content.get("about", {}).get("label", AGENT)  # earlier versions did not record it
-    overall = {name_in_tables(run, label): scores["overall"] for run, scores in content["runs"].items()}
+    names = names_in_tables(content["runs"], content["about"]["label"])
+    overall = {name: content["runs"][run]["overall"] for run, name in names.items()}
     return "\n".join(
-        ["success", *(f"{_words(run)}: {score['successes']} of {score['tasks']}" for run, score in overall.items())]
+        ["success", *(f"{name}: {score['successes']} of {score['tasks']}" for name, score in overall.items())]
     )
-
-
-def _words(run: str) -> str:
-    return run.replace("_", " ")
 
 
 def _comparison(folder: Path) -> str:

@@ -7,12 +7,15 @@ import os
 from pathlib import Path
 
 import pytest
-from helpers.conversions import COUNTS, converted, tree, write_files
+from helpers.conversions import COUNTS, STEPS, converted, tree, write_files
+from helpers.example_message import Example
 from helpers.made_episodes import assert_same_episode, made_episode
 
-from vlm_agent.cli import FAILED, QUARANTINED, main
+from vlm_agent.cli import FAILED, OK, QUARANTINED, main
 from vlm_agent.datasets.convert import convert
+from vlm_agent.datasets.formats.tfrecord import write_records
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.sources.aitw import encode_step
 from vlm_agent.errors import DatasetError
 
 
@@ -262,3 +265,26 @@ def _copy_aitz_episode(original: Path, folder: Path, number: str) -> None:
         step["image_path"] = f"{stem}_{at}.png"
         (folder / stem / step["image_path"]).write_bytes(screen.read_bytes())
     (folder / stem / f"{stem}.json").write_text(json.dumps(steps))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_points_a_hair_outside_the_screen_cost_no_episode_and_are_counted(tmp_path, workers):
+    records = {}
+    for id_, touch in {"a": [-0.0011, 0.5], "b": [0.5, 1.5], "c": [0.5, 1.002]}.items():
+        first, *others = (encode_step(made_episode(id_), number) for number in range(STEPS))
+        message = Example.FromString(first)
+        message.features.feature["results/yx_touch"].float_list.value[:] = touch
+        records[id_] = [message.SerializeToString(), *others]
+    (tmp_path / "in").mkdir()
+    write_records(tmp_path / "in" / "general-00000-of-00002", records["a"] + records["b"])
+    write_records(tmp_path / "in" / "general-00001-of-00002", records["c"])
+    _, manifest, lines, printed = converted(tmp_path / "in", output=tmp_path / "out", workers=workers)
+    dataset = ShardDataset(tmp_path / "out")
+    assert sorted(dataset.ids) == ["a", "c"]
+    assert [dataset[n].steps[0].action.touch_yx for n in range(2)] == [(0.0, 0.5), (0.5, 1.0)]
+    assert manifest["points_moved"] == 2
+    assert [file["points_moved"] for file in manifest["files"]] == [1, 1]
+    assert len(lines) == STEPS
+    assert "2 point(s) outside the screen by at most 0.01 of it were moved to its edge" in printed
+    assert main(["inspect", str(tmp_path / "out"), "--html", str(tmp_path / "page.html")]) == OK
+    assert "points moved</dt><dd>2<" in (tmp_path / "page.html").read_text()

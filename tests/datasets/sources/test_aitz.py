@@ -15,7 +15,7 @@ from vlm_agent.datasets.formats.json_list import MAX_JSON_BYTES
 from vlm_agent.datasets.formats.tfrecord import read_records
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources.aitw import parse_step
-from vlm_agent.datasets.sources.aitz import is_data, read_steps, split_of, subset_of
+from vlm_agent.datasets.sources.aitz import SOURCE, is_data, read_steps, split_of, subset_of
 from vlm_agent.datasets.sources.checks import MAX_SIDE
 from vlm_agent.episodes import CoatTexts, Episode
 from vlm_agent.errors import DatasetError
@@ -171,6 +171,15 @@ def test_an_episode_is_known_by_its_name(name, is_one):
             subset_of(Path(name))
 
 
+def test_the_digest_of_an_input_does_not_depend_on_the_order_of_the_file_system(tmp_path, monkeypatch):
+    path = _write(tmp_path, _steps_of(_episode()))
+    listed = sorted(path.parent.glob("*_*.png"))
+    for order in (listed, listed[::-1]):
+        monkeypatch.setattr(Path, "glob", lambda folder, pattern, order=order: iter(order))
+        (input_,) = SOURCE.inputs([path])
+        assert input_.files == (path, *listed)
+
+
 def test_the_subset_is_in_the_name():
     assert subset_of(Path("WEB_SHOPPING-12.json")) == "web_shopping"
 
@@ -196,6 +205,23 @@ def test_the_split_comes_from_the_published_folders_alone(tmp_path, folder, spli
 
 
 @pytest.mark.parametrize(
+    ("touch", "lift", "read", "moved"),
+    [
+        ((-0.0011, 0.5), (0.5, 0.5), ((0.0, 0.5), (0.5, 0.5)), 1),
+        ((0.25, 1.01), (-0.01, -0.01), ((0.25, 1.0), (0.0, 0.0)), 2),
+        ((0.0, 1.0), (1.0, 0.0), ((0.0, 1.0), (1.0, 0.0)), 0),
+    ],
+)
+def test_points_a_hair_outside_the_screen_are_at_its_edge_and_counted(tmp_path, touch, lift, read, moved):
+    steps = _steps_of(_episode())
+    steps[TAP] |= {"result_touch_yx": json.dumps(touch), "result_lift_yx": json.dumps(lift)}
+    good, bad = _read(_write(tmp_path, steps))
+    assert not bad
+    assert (good[TAP].step.action.touch_yx, good[TAP].step.action.lift_yx) == read
+    assert [step.moved_points for step in good] == [moved] + [0] * (len(good) - 1)
+
+
+@pytest.mark.parametrize(
     ("number", "changes", "reason"),
     [
         (TAP, {"episode_id": 7}, "episode_id holds 7, expected a string"),
@@ -214,6 +240,8 @@ def test_the_split_comes_from_the_published_folders_alone(tmp_path, folder, spli
         (TAP, {"result_touch_yx": [0.5, 0.5]}, "result_touch_yx holds [0.5, 0.5], expected a string"),
         (TAP, {"result_touch_yx": "[0.5]"}, "result_touch_yx has 1 values"),
         (TAP, {"result_touch_yx": "[0.5, 1.5]"}, "result_touch_yx is (0.5, 1.5)"),
+        (TAP, {"result_touch_yx": "[0.5, 1.011]"}, "or at most 0.01 outside it"),
+        (TAP, {"result_lift_yx": "[-0.011, 0.5]"}, "or at most 0.01 outside it"),
         (TAP, {"result_touch_yx": "[-1.0, -1.0]"}, "result_touch_yx is (-1.0, -1.0)"),
         (TAP, {"result_lift_yx": "[0.5, NaN]"}, "result_lift_yx holds nan"),
         (TAP, {"result_lift_yx": "[0.5, 1e999]"}, "result_lift_yx holds inf"),

@@ -98,7 +98,7 @@ def test_every_section_is_there(page):
 
 def test_the_figures_are_those_of_the_shards(page):
     text = " ".join(Page(page).text.split())
-    assert "here 4 episodes, 14 steps" in text
+    assert "on this page 4 episodes, 14 steps" in text
     assert "steps quarantined 7" in text
     assert "test 2 1 50.0 % 2 1 50.0 %" in text  # goals, seen in train, episodes, with such a goal
     assert "general 900 1,001 968 1,002 2 66.7 %" in text

@@ -133,7 +133,7 @@ def test_hostile_texts_break_neither_metadata_nor_tables_nor_code(folder, hostil
     assert card.data.license is None
     assert len(card.data.eval_results) == 1
     headings = [line for line in text.splitlines() if line.startswith("## ")]
-    assert headings == ["## Scores", "## Training", "## Limitations"]
+    assert headings == ["## How to use", "## Scores", "## Training", "## Limitations"]
     assert "<!--" not in "".join(line for line in card.text.splitlines() if not line.startswith("    "))
     rows = [line.replace("\\|", "") for line in text.splitlines() if line.startswith("|")]
     assert {line.count("|") for line in rows} == {3, 4}

@@ -76,6 +76,18 @@ def test_a_merged_checkpoint_in_plain_transformers_writes_our_agents_tokens(run)
         assert sentences.text(written) == ours.text
 
 
+def test_a_strip_is_resized_once_on_the_server_too(run):
+    server = served_qwen.Server(run.parent / "merged" / MODEL_FOLDER)
+    episode = tiny.episode(size=(4, 500))
+    screens = load_sentences(run, tiny.LANGUAGE).screens
+    assert screens.fitted(*screens.fitted(4, 500)) != screens.fitted(4, 500)
+    ours = VlmAgent.from_run(run).act(episode.goal, (), episode.steps[0].screen)
+    sentences = load_sentences(run, tiny.LANGUAGE)
+    messages = trained_messages(sentences, episode.goal, (), episode.steps[0].screen)
+    read, written = server.generate(messages, tiny.LANGUAGE.max_tokens)
+    assert (len(read), len(written)) == ours.usage.tokens
+
+
 def test_the_image_processor_has_the_limits_of_the_run(run):
     processor = AutoProcessor.from_pretrained(run.parent / "merged" / MODEL_FOLDER)
     assert (

@@ -114,6 +114,7 @@ def _manifest(plan: Plan, summary: ConversionSummary) -> dict:
         "source": identity["source"],
         "options": identity["options"],
         **{name: summary.total(name) for name in COUNTS},
+        "points_moved": summary.total("points_moved"),
         "exclusions": summary.totals_by("exclusions"),
         "episodes_left_out": summary.totals_by("episodes_left_out"),
         "episode_faults": summary.totals_by("episode_faults"),

@@ -6,6 +6,7 @@ entry is written after the shard; its existence means that the input is converte
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.convert.grouping import CompleteEpisode, EpisodeGroups
@@ -80,10 +81,17 @@ def _shard_is_there(output: Path, summary: FileSummary) -> bool:
     return shard.is_file() and shard.stat().st_size == summary.shard_size
 
 
+class _Stored(NamedTuple):
+    """What is kept of a step until its episode is complete: its row in the shard, and how many points were moved."""
+
+    row: dict
+    moved_points: int
+
+
 class _OneInput:
     def __init__(self, options: Options, splits: Splits | None, input_: Input, duplicate_ids: frozenset[str]) -> None:
         self._options, self._splits, self._duplicate_ids = options, splits, duplicate_ids
-        self._groups: EpisodeGroups[dict] = EpisodeGroups(duplicate_ids)
+        self._groups: EpisodeGroups[_Stored] = EpisodeGroups(duplicate_ids)
         self._bad: list[BadRecord] = []
         self._excluded: dict[str, str] = {}
         self._split_of: dict[str, str] = {}
@@ -145,15 +153,15 @@ class _OneInput:
         self._split_of[step.episode_id] = split
         return None
 
-    def _encode(self, item: EpisodeStep) -> tuple[dict, int]:
+    def _encode(self, item: EpisodeStep) -> tuple[_Stored, int]:
         step, screens = item.step, self._options.screens
         if step is None or step.screenshot is None:
             raise DatasetError(f"{item.file}: record {item.record} has no pixels to write")
         screen = screens.encode(step.screenshot)
         struct = step_struct(step, screen, screens.name, item.step_id, item.record, item.offset)
-        return struct, len(screen.data)
+        return _Stored(struct, item.moved_points), len(screen.data)
 
-    def _write(self, items: Iterable[CompleteEpisode[dict] | BadRecord], writer: ShardWriter) -> None:
+    def _write(self, items: Iterable[CompleteEpisode[_Stored] | BadRecord], writer: ShardWriter) -> None:
         for item in items:
             if isinstance(item, BadRecord):
                 self._bad.append(item)
@@ -167,8 +175,9 @@ class _OneInput:
                     goal=head.goal,
                     device_type=head.device_type,
                     android_api_level=head.android_api_level,
-                    steps=item.steps,
+                    steps=[step.row for step in item.steps],
                 )
             )
+            self.summary.points_moved += sum(step.moved_points for step in item.steps)
             self.summary.steps_written += len(item.steps)
             self.summary.episodes_written += 1

@@ -19,6 +19,7 @@ from rich.text import Text
 from vlm_agent.console import new_table
 from vlm_agent.datasets.convert.grouping import DISCARDED
 from vlm_agent.datasets.records import Exclusion
+from vlm_agent.datasets.sources.checks import EDGE_TOLERANCE
 
 QUARANTINE = "quarantine.jsonl"
 
@@ -48,7 +49,8 @@ class FileSummary:
 
     `cut_short`: reading ended at damage, so the number of records after it is unknown. `episodes_left_out` counts
     episodes by reason: one of `_EXCLUDED`, or of the source; `episode_faults` by fault (`_FAULTS`; see `grouping`).
-    `exclusions` counts the steps, among `steps_left_out`, that the source excludes, by reason.
+    `exclusions` counts the steps, among `steps_left_out`, that the source excludes, by reason. `points_moved` counts
+    points of written steps that were a little outside the screen (`sources.checks.EDGE_TOLERANCE`).
     """
 
     name: str
@@ -61,6 +63,7 @@ class FileSummary:
     steps_quarantined: int = 0
     steps_left_out: int = 0
     episodes_written: int = 0
+    points_moved: int = 0
     cut_short: bool = False
     exclusions: dict[str, int] = field(default_factory=dict)
     episodes_left_out: dict[str, int] = field(default_factory=dict)
@@ -134,7 +137,7 @@ class ConversionSummary:
         return cls(output, [entry.summary for entry in entries], bad[:_SHOWN_BAD_RECORDS], waiting, is_part)
 
     def total(self, count: str) -> int:
-        """`count` is one of `COUNTS`."""
+        """`count` is one of `COUNTS`, or `points_moved`."""
         return sum(getattr(file, count) for file in self.files)
 
     def totals_by(self, kind: str) -> dict[str, int]:
@@ -184,16 +187,22 @@ class ConversionSummary:
             )
         if not self.is_part:
             yield from missing_files([file.name for file in self.files])
-        for reason, count in self.totals_by("exclusions").items():
-            yield f"{count:,} step(s) excluded: {reason}"
-        for words, kind in ((_EXCLUDED, "episodes_left_out"), (_FAULTS, "episode_faults")):
-            for name, count in self.totals_by(kind).items():
-                yield f"{count:,} episode(s) {words.get(name, f'excluded: {name}')}"
+        yield from self._changes()
         if self.files and not self.total("episodes_written"):
             yield "No episode was written: check the counts above and, with --splits, the ids in the split files."
         if self.is_part:
             waiting = f"{self.waiting:,} file(s)" if self.waiting else "No file"
             yield f"{waiting} of other tasks to convert; then run: vlm-agent convert --finish --output {self.output}"
+
+    def _changes(self) -> Iterable[str]:
+        """What was moved, excluded or discarded."""
+        if moved := self.total("points_moved"):
+            yield f"{moved:,} point(s) outside the screen by at most {EDGE_TOLERANCE} of it were moved to its edge"
+        for reason, count in self.totals_by("exclusions").items():
+            yield f"{count:,} step(s) excluded: {reason}"
+        for words, kind in ((_EXCLUDED, "episodes_left_out"), (_FAULTS, "episode_faults")):
+            for name, count in self.totals_by(kind).items():
+                yield f"{count:,} episode(s) {words.get(name, f'excluded: {name}')}"
 
 
 _NUMBERED = re.compile(r"(.+)-(\d+)-of-(\d+)")

@@ -13,7 +13,7 @@ images. Column chunks have checksums, which are verified when they are read (`vl
 import hashlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -318,6 +318,13 @@ def write_manifest(directory: Path, manifest: dict) -> None:
     write_checked(directory / MANIFEST, {"schema_version": version} | manifest, indent=2)
 
 
+def title_of(manifest: Mapping) -> str | None:
+    """What the shards hold, for readers: source and subsets, "aitw (general, install)". None without a source."""
+    source = manifest.get("source")
+    subsets = sorted({file["subset"] for file in manifest.get("files", ()) if file.get("subset")})
+    return None if source is None else f"{source} ({', '.join(subsets)})" if subsets else str(source)
+
+
 def manifest_content(directory: Path) -> bytes:
     """The bytes of the manifest without its checksum. They identify the shards: they have the sha256 of each source
     file, and the same conversion by a version without checksums has the same. Raises DatasetError where damaged."""
@@ -339,6 +346,7 @@ class _Counts(BaseModel):
     steps_quarantined: int = 0
     steps_left_out: int = 0
     episodes_written: int = 0
+    points_moved: int = 0
     steps_edited: int = 0
     steps_accepted: int = 0
 

@@ -68,6 +68,7 @@ SOURCE = Source(
     inputs=_inputs,
     read=_read,
     subsets=SUBSETS,
+    is_published=True,
 )
 
 
@@ -140,6 +141,7 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
     length, step_id = fields.integer("episode_length"), fields.integer("step_id")
     episode_id = fields.string("episode_id")
     checks.check_position(episode_id, step_id, length)
+    action, moved_points = checks.read_action(fields, _ACTION)
     return EpisodeStep(
         file=file,
         record=record.number,
@@ -154,12 +156,13 @@ def parse_step(record: Record, file: Path, subset: str) -> EpisodeStep:
         android_api_level=_api_level(fields),
         step=Step(
             _screen(fields),
-            checks.read_action(fields, _ACTION),
+            action,
             _elements(fields),
             fields.string("current_activity"),
             _coat(fields),
             plan=_plan(fields),
         ),
+        moved_points=moved_points,
     )
 
 

@@ -131,6 +131,7 @@ SOURCE = Source(
     inputs=_inputs,
     read=_read,
     subsets=SUBSETS,
+    is_published=True,
 )
 
 
@@ -159,7 +160,7 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
     episode_id, step_id = fields.string("episode_id"), fields.integer("step_id")
     length = fields.integer("episode_length")
     checks.check_position(episode_id, step_id, length)
-    action, coat = checks.read_action(fields, _ACTION), _coat(fields)
+    (action, moved_points), coat = checks.read_action(fields, _ACTION), _coat(fields)
     screen = checks.read_screen(checks.beside(path, fields.string("image_path")))
     return EpisodeStep(
         file=path,
@@ -175,6 +176,7 @@ def _parse_step(item: JsonItem, path: Path, subset: str, split: str | None) -> E
         android_api_level=0,
         step=Step(screen, action, _elements(fields, screen.shape[:2]), coat=coat),
         split=split,
+        moved_points=moved_points,
     )
 
 
@@ -198,7 +200,7 @@ def count(folder: Path) -> Counts:
         for item in read_items(path):
             try:
                 fields = _Fields(item.value, _REQUIRED)
-                action = checks.read_action(fields, _ACTION)
+                action, _ = checks.read_action(fields, _ACTION)
                 counts.goals.add(fields.string("instruction"))
             except DatasetError as error:
                 counts.bad_steps.append(f"{path}, step {item.number}: {item.error or error}")

@@ -37,6 +37,14 @@ COAT_KEYS = {
 }
 """Field of `CoatTexts` → its key in AitZ, and in TFRecords of AITW that were enriched with these texts."""
 
+EDGE_TOLERANCE = 0.01
+"""Points at most this far outside the screen, in screen fractions, are moved to its edge: AITW has points at −0.0011.
+
+A touch screen reports a finger at its rim a few pixels beyond the picture, and 0.01 are 19 of 1,920 pixels. It is also
+the width of a bin of the default action language, and a quarter of the distance that separates a tap from a swipe.
+Points further away are in other units, or damaged.
+"""
+
 AITW_KINDS = tuple(kind for kind in ActionKind if kind.is_in_aitw)
 
 _SUBSET = re.compile(r"\w[\w .+-]{0,99}")
@@ -151,29 +159,40 @@ class ActionKeys(NamedTuple):
     lift: str
 
 
-def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = AITW_KINDS) -> Action:
-    """The action, whose type must be in `known`. Parts that its type does not use are not read."""
+class ReadAction(NamedTuple):
+    """`moved_points`: how many of the action's points were outside the screen, and are at its edge now."""
+
+    action: Action
+    moved_points: int
+
+
+def read_action(fields: Fields, keys: ActionKeys, known: Sequence[ActionKind] = AITW_KINDS) -> ReadAction:
+    """The action, whose type must be in `known`. Parts that its type does not use are not read.
+
+    A point at most `EDGE_TOLERANCE` outside the screen is moved to its edge.
+    """
     number = fields.integer(keys.kind)
     if number not in known:
         names = ", ".join(f"{kind.value} {kind.name}" for kind in known)
         raise DatasetError(f"{keys.kind} {number} is unknown; expected one of {names}")
     kind = ActionKind(number)
-    return Action(
-        kind,
-        _point(fields, keys.touch) if kind in KINDS_WITH_TOUCH else NO_POINT,
-        _point(fields, keys.lift) if kind is ActionKind.DUAL_POINT else NO_POINT,
-        fields.string(keys.text) if kind in KINDS_WITH_TEXT else "",
-    )
+    touch, touch_moved = _point(fields, keys.touch) if kind in KINDS_WITH_TOUCH else (NO_POINT, False)
+    lift, lift_moved = _point(fields, keys.lift) if kind is ActionKind.DUAL_POINT else (NO_POINT, False)
+    text = fields.string(keys.text) if kind in KINDS_WITH_TEXT else ""
+    return ReadAction(Action(kind, touch, lift, text), touch_moved + lift_moved)
 
 
-def _point(fields: Fields, key: str) -> tuple[float, float]:
+def _point(fields: Fields, key: str) -> tuple[tuple[float, float], bool]:
+    """The point (y, x), and whether it was moved to the edge of the screen."""
     values = fields.floats(key)
     if len(values) != 2:
         raise DatasetError(f"{key} has {len(values)} values, expected 2 (y, x)")
-    if not all(0.0 <= value <= 1.0 for value in values):
-        raise DatasetError(f"{key} is {tuple(values)}; a gesture needs (y, x) within [0, 1]")
-    y, x = values
-    return y, x
+    if not all(-EDGE_TOLERANCE <= value <= 1 + EDGE_TOLERANCE for value in values):
+        raise DatasetError(
+            f"{key} is {tuple(values)}; a gesture needs (y, x) within [0, 1], or at most {EDGE_TOLERANCE} outside it"
+        )
+    y, x = (min(max(value, 0.0), 1.0) for value in values)
+    return (y, x), [y, x] != values
 
 
 def elements_of(boxes: Sequence[float], texts: Sequence[str], types: Sequence[str], key: str) -> tuple[UiElement, ...]:

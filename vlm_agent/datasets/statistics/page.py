@@ -16,7 +16,7 @@ from vlm_agent.files import atomic_write
 from vlm_agent.pages import page_environment
 
 _TEMPLATE = "statistics.html.jinja"
-_COUNTED = ("steps_read", "steps_written", "steps_quarantined", "steps_left_out", "episodes_written")
+_COUNTED = ("steps_read", "steps_written", "steps_quarantined", "steps_left_out", "episodes_written", "points_moved")
 _SHOWN_SIZES = 12
 _COMPASS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 

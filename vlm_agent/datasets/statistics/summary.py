@@ -103,13 +103,14 @@ class Statistics:
 class TokenBudget:
     """Tokens of whole trajectories.
 
-    `recipe` is the recipe's name, `budget` its maximum. `counts`: by subset, the tokens of each episode's whole
-    trajectory, int64 (episodes,).
+    `recipe` is the recipe's name, `budget` the limit that the counts are compared with, `limit` its name. `counts`: by
+    subset, the tokens of each episode's whole trajectory, int64 (episodes,).
     """
 
     recipe: str
     budget: int
     counts: Mapping[str, np.ndarray]
+    limit: str = "budget"
 
     def of(self, subset: str | None = None) -> np.ndarray:
         """The counts of one subset, or of all."""

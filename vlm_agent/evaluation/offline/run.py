@@ -17,6 +17,7 @@ from rich.console import Console
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents import AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import controls_of
+from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent
 from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -24,7 +25,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, name_in_tables
+from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, names_in_tables
 from vlm_agent.evaluation.offline.answer_counts import LISTED
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
@@ -34,19 +35,19 @@ from vlm_agent.evaluation.offline.baselines import (
     written_in,
 )
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
-from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, read_plan, update_plan, write_or_verify_plan
+from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, read_plan, update_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
-from vlm_agent.evaluation.published_split import compare_split
+from vlm_agent.evaluation.published_split import compare_split, is_published_data
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.published import has_published_numbers, published_tables, split_sentences
 from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
 from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import check_group_names, score
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.jobs import ArrayTask, free_after_errors
 from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
@@ -97,7 +98,7 @@ def evaluate(
     )
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
-    with lock_output(output, task):
+    with free_after_errors(job(output)), lock_output(output, task):
         update_plan(output, plan)
         predict(
             partial(load_agent, settings.in_output(output), console, readers),
@@ -176,7 +177,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     reach = _reach(gold, plan.language(), benchmark, bool(elements_fact(plan.agent)))
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
     write_checked(output / METRICS, scores, indent=2)
-    shown = {name_in_tables(run, plan.label): row for run, row in scores.items()}
+    shown = {name: scores[run] for run, name in names_in_tables(scores, plan.label).items()}
     write_report(
         output / "report.html",
         shown,
@@ -189,6 +190,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             **counts.facts(),
             **_reach_fact(reach),
         },
+        title=_title(plan),
         judged=agent_steps,
         language=plan.language(),
     )
@@ -209,14 +211,15 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
 
 
 def about_episodes(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
-    """What metrics record of the scored episodes; `published_split` only for a benchmark with published numbers."""
+    """What metrics record of the scored episodes; `published_split` only for a benchmark with published numbers,
+    and data of that kind."""
     about = {
         "benchmark": benchmark.name,
         "split": benchmark.split,
         "episodes": len(chosen),
         "episodes_in_split": len(dataset),
     }
-    if not has_published_numbers(benchmark.name):
+    if not has_published_numbers(benchmark.name) or not is_published_data(dataset):
         return about
     return about | {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
 
@@ -232,7 +235,8 @@ def _about_training(plan: Plan) -> dict[str, Any]:
 
 
 def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
-    console.print(parse_failure_table({name_in_tables(run, plan.label): scores[run] for run in plan.runs}))
+    names = names_in_tables(plan.runs, plan.label)
+    console.print(parse_failure_table({name: scores[run] for run, name in names.items()}))
     if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -240,9 +244,10 @@ def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Predi
 def _raise_for_failed(lines: dict[str, list[str]]) -> None:
     failed = [line for of_run in lines.values() for line in of_run]
     if failed:
+        advice = retry_advice(failed, "run the same command again to request these answers")
         raise NoAnswerError(
             f"the agent could not answer {len(failed)} step(s); first error: {failed[0]}; they count as wrong and are "
-            "listed in metrics.json (failed_steps); run the same command again to request these answers"
+            f"listed in metrics.json (failed_steps); {advice}"
         )
 
 
@@ -255,6 +260,13 @@ def _report_unwritable(lines: Sequence[str], console: Console) -> None:
 
 def _origins_of_texts(plan: Plan, dataset: ShardDataset, parts: Parts) -> dict[str, str]:
     return text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes
+
+
+def _title(plan: Plan) -> str:
+    """The page's, by which tabs of a browser are told apart."""
+    benchmark = plan.benchmark
+    place = f" – {plan.place}" if plan.place != plan.label else ""
+    return f"{plan.label} on {benchmark.name or f'{benchmark.shards.name} {benchmark.split}'}{place}"
 
 
 def _facts(plan: Plan, about: dict) -> dict[str, str]:

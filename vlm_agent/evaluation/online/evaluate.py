@@ -17,6 +17,7 @@ from rich.console import Console
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
 from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
+from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.checked_json import write_checked
@@ -31,7 +32,7 @@ from vlm_agent.evaluation.identity import (
     controls_fact,
     elements_fact,
     identity_differences,
-    name_in_tables,
+    names_in_tables,
 )
 from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
@@ -46,7 +47,7 @@ from vlm_agent.evaluation.online.runs import (
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
-from vlm_agent.jobs import Job
+from vlm_agent.jobs import Job, free_after_errors
 from vlm_agent.screens.understand import Readers
 from vlm_agent.threads import stoppable_pool
 
@@ -116,7 +117,7 @@ def evaluate_online(
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)
     attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in played]
-    with job.locked():
+    with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
             [attempt for attempt in attempts if not is_done(attempt.folder)],
@@ -126,7 +127,8 @@ def evaluate_online(
         )
         content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": tasks})
         write_checked(output / ONLINE, content)
-    shown = {name_in_tables(run, settings.run_label): rows for run, rows in content["runs"].items()}
+    names = names_in_tables(content["runs"], settings.run_label)
+    shown = {name: content["runs"][run] for run, name in names.items()}
     console.print(*online_tables(shown))
     facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(content["runs"][AGENT])
     for fact, text in facts.items():
@@ -189,8 +191,8 @@ def _play_all(
             progress.advance(1, "acting")
     if failed:
         raise NoAnswerError(
-            f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; run the same command "
-            "again to repeat these tasks"
+            f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; "
+            + retry_advice(map(str, failed), "run the same command again to repeat these tasks")
         )
 
 

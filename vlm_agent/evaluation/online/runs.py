@@ -17,6 +17,7 @@ from vlm_agent.agents import Agent
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.datasets.simulate import device_type
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
@@ -67,15 +68,15 @@ def play(
     long_screens = long_screens and run not in BASELINES
     # Without address and size, a trace cannot be replayed: actions on a tall picture are not actions on the screen.
     replay = (None, None) if long_screens else (address, phone.size)
-    name = f"simulated_{phone.size[1]}x{phone.size[0]}"
-    heading = Heading(f"{run} {address}", goal.goal, run, name, goal.subset, *replay)
+    heading = Heading(f"{run} {address}", goal.goal, run, device_type(phone.size), goal.subset, *replay)
     limits = Limits(allowed_steps(len(actions)))
     with TraceWriter(folder, heading) as trace:
         guard = Guard(allow_purchases=True, launcher=LAUNCHER)  # nothing can be bought on a simulated phone
         device: Device = phone if reader is None or run in BASELINES else ReadElements(phone, reader)
         device = long_screen(device, goal.goal, trace, guard) if long_screens else device
         ending = act(player(actions), device, goal.goal, trace, guard, limits)
-    reached = goal.reached(phone)
+        reached = goal.reached(phone)
+        trace.judged(reached)
     result = {
         "task": address,
         "subset": goal.subset,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from rich.table import Table
+from rich.text import Text
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.fences import in_fence
@@ -28,7 +29,7 @@ def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
     table = new_table("Answers that are not an action", ("", "parse failures, %", *shown))
     for number, (name, row) in enumerate(runs.items()):
         cells = (f"{of_runs[number]:,}" for of_runs in shown.values())
-        table.add_row(name.replace("_", " "), f"{percent_unread(row):.1f}", *cells)
+        table.add_row(Text(name), f"{percent_unread(row):.1f}", *cells)
     return table
 
 
@@ -42,7 +43,7 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
     expected = language.encode(row.gold, Screen(None, row.elements))
     hint = "; agent endpoint accepts code fences with code_fences: true" if in_fence(row.text) is not None else ""
     return (
-        f"{name.replace('_', ' ')}: {percent_unread(scores):.1f} % of the answers are not an action. Example: episode "
+        f"{name}: {percent_unread(scores):.1f} % of the answers are not an action. Example: episode "
         f"{_quoted(row.episode_id)}, step {row.step}: answer {_quoted(row.text)}, expected {_quoted(expected)}{hint}"
     )
 

@@ -15,18 +15,19 @@ from huggingface_hub import ModelCard, ModelCardData
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
+from vlm_agent.datasets.shards.dataset import title_of
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
+from vlm_agent.models.card.licence import licence_of_bases
 from vlm_agent.models.card.markdown import code, plain, portable, table
 from vlm_agent.models.card.scores import Scores
-from vlm_agent.models.run_layout import EMBEDDED, MODEL_FOLDER
-from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
-from vlm_agent.recipe.run import Recipe
+from vlm_agent.models.card.usage import HEADING, how_to_use, is_adapter
+from vlm_agent.models.run_layout import CARD, EMBEDDED, MODEL_FOLDER, trained
+from vlm_agent.models.weights.origin import read_sources
+from vlm_agent.recipe.run import Recipe, read_recipe
 
-CARD = "README.md"
 TAGS = ["vlm-agent", "gui-agent", "android"]
 _SCORES = "## Scores"
-_SECTION = re.compile(rf"^{_SCORES}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 
 _LIMITS = """\
 ## Limitations
@@ -50,17 +51,20 @@ def write_card(
     `sources`: the content of sources.json; `record`: that of run.json, empty for a run that is not finished. `merged`:
     facts of the merge, for a merged checkpoint.
     """
+    bases = hub_names(sources, recipe)
     data = ModelCardData(
-        base_model=_hub_names(sources) or None,
-        library_name=_library(folder, sources),
+        base_model=[*bases.values()] or None,
+        library_name=_library(folder, bases),
         pipeline_tag=None if recipe.model.vlm is None else "image-text-to-text",
         model_name=" ".join(name.split()),
         tags=TAGS,
+        **licence_of_bases(sources),
     )
     parts = [
         f"# {plain(name)}",
         "A model that operates phones, trained with vlm-agent.",
-        table(["", ""], _facts(recipe, sources, record) + list((merged or {}).items())),
+        table(["", ""], _facts(recipe, sources, record, bases) + list((merged or {}).items())),
+        how_to_use(folder, recipe, name, bases),
         _no_scores(name),
         "## Training",
         code(shlex.join(_command(record))),
@@ -76,6 +80,46 @@ def write_scores(folder: Path, scores: Sequence[Scores]) -> None:
 
     Raises CheckpointError where the folder has no card, or one whose metadata cannot be read.
     """
+    text, data = _read(folder)
+    data.eval_results = [result for one in scores for result in one.results()]
+    section = "\n\n".join([_SCORES, *(one.markdown() for one in scores)])
+    _write(folder, f"---\n{data.to_yaml()}\n---\n{_with_section(text, _SCORES, section)}\n")
+
+
+def write_licence(folder: Path, licence: str) -> None:
+    """Replaces the licence in the metadata of the card in `folder`. Raises what `write_scores` raises."""
+    text, data = _read(folder)
+    data.license, data.license_name, data.license_link = licence, None, None
+    _write(folder, f"---\n{data.to_yaml()}\n---\n{text.rstrip()}\n")
+
+
+def write_published(folder: Path, published: Mapping[str, str]) -> None:
+    """Names the bases of the card in `folder`, recipe key → name on the hub. Raises what `write_scores` and
+    `with_published` raise."""
+    text, data = _read(folder)
+    recipe = with_published(folder, published)
+    bases = hub_names(read_sources(folder), recipe)
+    data.base_model, data.library_name = [*bases.values()] or None, _library(folder, bases)
+    section = how_to_use(folder, recipe, folder.absolute().name, bases)
+    _write(folder, f"---\n{data.to_yaml()}\n---\n{_with_section(text, HEADING, section)}\n")
+
+
+def with_published(folder: Path, published: Mapping[str, str]) -> Recipe:
+    """The recipe of the run in `folder` with these `published_as`, by recipe key.
+
+    Raises CheckpointError for a key without a checkpoint, and for a text that is no name on the hub.
+    """
+    recipe = read_recipe(trained(folder).recipe)
+    for key, name in published.items():
+        if key not in recipe.model.sources or recipe.model.sources[key].checkpoint is None:
+            raise CheckpointError(f"model.{key}.published_as: {folder} was not trained from a model.{key}.checkpoint")
+        if not is_hub_name(name):
+            raise CheckpointError(f"model.{key}.published_as: {name!r} is no name on the hub, OWNER/NAME")
+    return recipe.model_copy(update={"model": recipe.model.with_published(published)})
+
+
+def _read(folder: Path) -> tuple[str, ModelCardData]:
+    """The text of the card after its metadata, and these."""
     path = folder / CARD
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {CARD}: a finished run or merged checkpoint of this version has one")
@@ -87,12 +131,14 @@ def write_scores(folder: Path, scores: Sequence[Scores]) -> None:
         raise CheckpointError(
             f"{path}: its metadata cannot be read ({error}); correct the card, or move it away"
         ) from None
-    data.eval_results = [result for one in scores for result in one.results()]
-    section = "\n\n".join([_SCORES, *(one.markdown() for one in scores)]) + "\n\n"
-    text, found = _SECTION.subn(lambda _: section, card.text, count=1)
-    if not found:
-        text = f"{text.rstrip()}\n\n{section}"
-    _write(folder, f"---\n{data.to_yaml()}\n---\n{text.rstrip()}\n")
+    return card.text, data
+
+
+def _with_section(text: str, heading: str, section: str) -> str:
+    """The text with the section under `heading` replaced, or added at the end. A heading in a block of code is none."""
+    pattern = re.compile(rf"^{heading}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
+    changed, found = pattern.subn(lambda _: f"{section}\n\n", text, count=1)
+    return (changed if found else f"{text.rstrip()}\n\n{section}").rstrip()
 
 
 def _write(folder: Path, text: str) -> None:
@@ -107,10 +153,12 @@ def _no_scores(name: str) -> str:
     return f"{_SCORES}\n\nNone yet. To measure them and put them here:\n\n{code(commands)}"
 
 
-def _facts(recipe: Recipe, sources: Mapping, record: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _facts(
+    recipe: Recipe, sources: Mapping, record: Mapping[str, Any], bases: Mapping[str, str]
+) -> list[tuple[str, object]]:
     figures, training = record.get("figures", {}), recipe.training
     rows: list[tuple[str, object]] = [
-        ("base", ", ".join(_in_words(key, source) for key, source in sources.items()) or "random weights")
+        ("base", ", ".join(_in_words(key, source, bases) for key, source in sources.items()) or "random weights")
     ]
     parameters = figures.get("parameters")
     if parameters is not None:
@@ -133,8 +181,8 @@ def _data_facts(recipe: Recipe, record: Mapping[str, Any]) -> list[tuple[str, ob
     data = recipe.data
     rows: list[tuple[str, object]] = []
     if data.shards is not None:
-        source = (record.get("manifest") or {}).get("source")
-        origin = "" if source is None else f", converted from {portable(source)}"
+        title = title_of(record.get("manifest") or {})
+        origin = "" if title is None else f", converted from {title}"
         rows.append(("data", f"shards {portable(data.shards)}{origin}, split {data.split}"))
         if digest := record.get("manifest_sha256"):
             rows.append(("manifest of the shards", f"sha256 {digest}"))
@@ -147,8 +195,8 @@ def _data_facts(recipe: Recipe, record: Mapping[str, Any]) -> list[tuple[str, ob
     return rows
 
 
-def _in_words(key: str, source: Mapping[str, str]) -> str:
-    name = portable(source["checkpoint"])
+def _in_words(key: str, source: Mapping[str, str], bases: Mapping[str, str]) -> str:
+    name = bases.get(key, portable(source["checkpoint"]))
     if source.get("commit"):
         return f"{key}: {name} at commit {source['commit']}"
     if "content" in source:
@@ -157,25 +205,26 @@ def _in_words(key: str, source: Mapping[str, str]) -> str:
     return f"{key}: {name}"
 
 
-def _hub_names(sources: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The checkpoints that are names on the hub; it refuses a card whose `base_model` is a folder."""
-    names = []
-    for source in sources.values():
-        try:
-            validate_repo_id(source["checkpoint"])
-        except HFValidationError:
-            continue
-        if "commit" in source:
-            names.append(source["checkpoint"])
-    return names
+def hub_names(sources: Mapping[str, Mapping[str, str]], recipe: Recipe) -> dict[str, str]:
+    """Recipe key → name on the hub, of the checkpoints that have one: `published_as`, or the name that was loaded. The
+    Hub refuses a card whose `base_model` is a folder."""
+    names = {key: source["checkpoint"] for key, source in sources.items() if "commit" in source}
+    return {key: name for key, name in (names | recipe.model.published).items() if is_hub_name(name)}
 
 
-def _library(folder: Path, sources: Mapping) -> str:
+def is_hub_name(name: str) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+def _library(folder: Path, bases: Mapping[str, str]) -> str:
     """The library that loads model/, for the Hub's example code."""
-    weights = folder / MODEL_FOLDER
-    if (weights / ADAPTER_WEIGHTS).is_file():
-        return "peft" if _hub_names(sources) else "vlm-agent"
-    model_type = json.loads((weights / "config.json").read_text(encoding="utf-8")).get("model_type")
+    if is_adapter(folder):
+        return "peft" if bases else "vlm-agent"
+    model_type = json.loads((folder / MODEL_FOLDER / "config.json").read_text(encoding="utf-8")).get("model_type")
     return "transformers" if model_type in CONFIG_MAPPING_NAMES else "vlm-agent"
 
 

@@ -1,5 +1,6 @@
 """Chooses the weights that train (parts frozen, adapted by LoRA or trained in full), and saves and loads them."""
 
+import json
 from pathlib import Path
 from types import MethodType
 from typing import cast
@@ -12,12 +13,13 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from vlm_agent.errors import CheckpointError, RecipeError
-from vlm_agent.files import share_as_created
+from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.quantisation import dequantise, is_quantised, weight_count
 from vlm_agent.recipe.model import Lora, TrainedParts
+from vlm_agent.weight_files import check_folder
 
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
+ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SHARD_SIZE = "4GB"
 
 
@@ -116,30 +118,46 @@ def _adaptable(model: PreTrainedModel, part: str) -> list[str]:
 
 
 def save_trained_weights(
-    model: PreTrainedModel | PeftModel, folder: Path, state: dict[str, torch.Tensor] | None = None
+    model: PreTrainedModel | PeftModel,
+    folder: Path,
+    state: dict[str, torch.Tensor] | None = None,
+    base: str | None = None,
 ) -> None:
     """The adapter of a PeftModel, the whole of any other model; safetensors only, in files of `SHARD_SIZE`.
 
-    `state`: weights in place of the model's own (`zero3.state_for_saving`).
+    `state`: weights in place of the model's own (`zero3.state_for_saving`). `base`: the name on the hub of the model
+    under an adapter; None: the name that it was loaded by, unless that is a folder, which exists on this machine alone.
     """
     if isinstance(model, PeftModel):
         model.save_pretrained(str(folder), state_dict=state)
+        name_base(folder, base)
     else:
         model.save_pretrained(folder, max_shard_size=SHARD_SIZE, state_dict=state)
     for file in folder.glob("*.safetensors"):
         share_as_created(file)
 
 
+def name_base(folder: Path, base: str | None) -> None:
+    """Writes the name of the base into the configuration of the adapter in `folder`; "" in place of a local folder."""
+    path = folder / ADAPTER_CONFIG
+    content = json.loads(path.read_text(encoding="utf-8"))
+    loaded = content["base_model_name_or_path"] or ""
+    content["base_model_name_or_path"] = base or ("" if Path(loaded).exists() else loaded)
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=2, sort_keys=True), encoding="utf-8")
+
+
 def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = False) -> PeftModel:
     """The base with a frozen adapter. `projector_in_base`: the projector of the base is trained.
 
-    Raises CheckpointError if the adapter lacks a part that its configuration lists, or the projector: peft would leave
-    that part at its random initial weights without a warning.
+    Raises CheckpointError if a file is damaged, or the adapter lacks a part that its configuration lists, or the
+    projector: peft would leave that part at its random initial weights without a warning.
     """
     path = folder / ADAPTER_WEIGHTS
+    check_folder(folder)
     with safe_open(path, framework="pt") as weights:
         present = set(weights.keys())
-    saved = LoraConfig.from_pretrained(str(folder)).modules_to_save or []
+    saved = _adapter_config(folder).modules_to_save or []
     for module in saved:
         for name in base.get_submodule(module).state_dict():
             if f"base_model.model.{module}.{name}" not in present:
@@ -149,9 +167,32 @@ def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = 
         raise CheckpointError(f"{path} has no projector; its language model could not read a screen")
     for module in saved:
         base.get_submodule(module).float()  # the dtype it was trained in; peft would round it to the base's
-    model = PeftModel.from_pretrained(base, folder)
+    model = _with_adapter(base, folder)
+    expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+    if other := sorted(expected ^ present):
+        state = "lacks" if other[0] in expected else "has a weight that the model does not read,"
+        raise CheckpointError(
+            f"{path} {state} {other[0]}: it does not fit {ADAPTER_CONFIG} beside it, or this base; copy the run again"
+        )
     leave_input_dtype_to_autocast(model)
     return model
+
+
+def _with_adapter(base: PreTrainedModel, folder: Path) -> PeftModel:
+    try:
+        return PeftModel.from_pretrained(base, folder)
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
+            raise
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise CheckpointError(f"the adapter in {folder} does not fit its base: {reason}") from None
+
+
+def _adapter_config(folder: Path) -> LoraConfig:
+    try:
+        return LoraConfig.from_pretrained(str(folder))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{folder / ADAPTER_CONFIG} is damaged ({error}); copy the run again") from None
 
 
 def leave_input_dtype_to_autocast(model: PeftModel) -> None:

@@ -41,6 +41,10 @@ _MAY_CHANGE = (
     "model.encoder_decoder.revision",
     "model.language_model.revision",
     "model.vision.revision",
+    "model.vlm.published_as",
+    "model.encoder_decoder.published_as",
+    "model.language_model.published_as",
+    "model.vision.published_as",
     "data.shards",
     "data.features",  # the sha256 of its files is in that of the data
     "data.workers",

@@ -1,0 +1,106 @@
+"""A folder to upload: the run folder without what belongs to this machine.
+
+OUT/recipe.yaml and OUT/sources.json have the bases by their names on the hub, and every other absolute path as its last
+name. The adapter in OUT/model/ names its base. Weights are hard links where the disk allows it. RUN stays as it is:
+resuming, evaluating and merging it need its paths.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vlm_agent.checked_json import write_checked
+from vlm_agent.errors import CheckpointError
+from vlm_agent.files import atomic_folder, is_free
+from vlm_agent.models.card.card import hub_names, is_hub_name, with_published
+from vlm_agent.models.card.markdown import portable
+from vlm_agent.models.card.usage import is_adapter
+from vlm_agent.models.run_layout import (
+    BASE_FOLDER,
+    CARD,
+    FEATURES_FILE,
+    MODEL_FOLDER,
+    RECIPE_FILE,
+    REFERENCES_FILE,
+    TOKENIZER_FOLDER,
+)
+from vlm_agent.models.weights.adapters import ADAPTER_CONFIG, name_base
+from vlm_agent.models.weights.learned import LEARNED_FILE
+from vlm_agent.models.weights.origin import SOURCES_FILE, read_sources
+from vlm_agent.recipe.run import Recipe
+
+_FILES = (CARD, FEATURES_FILE, LEARNED_FILE, REFERENCES_FILE)
+_FOLDERS = (MODEL_FOLDER, TOKENIZER_FOLDER, BASE_FOLDER)
+
+
+def write_upload(run: Path, published: Mapping[str, str], output: Path) -> None:
+    """Writes `output`. `published`: recipe key → name on the hub, of bases whose recipe has none.
+
+    Raises CheckpointError where `output` holds something, and where an adapter lies on a folder of this machine that
+    has no name on the hub.
+    """
+    recipe, sources = with_published(run, published), read_sources(run)
+    names = hub_names(sources, recipe)
+    if is_adapter(run):
+        _check_named(run, recipe, names)
+    if not is_free(output):
+        raise CheckpointError(f"{output} holds something already; choose another output, or remove it")
+    with atomic_folder(output) as folder:
+        for path in [
+            *(run / name for name in _FILES),
+            *(file for part in _FOLDERS for file in (run / part).rglob("*")),
+        ]:
+            if path.is_file():
+                _place(path, folder / path.relative_to(run))
+        content = _published(recipe, names)
+        (folder / RECIPE_FILE).write_text(
+            yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
+        )
+        found = {key: source | {"checkpoint": names.get(key, source["checkpoint"])} for key, source in sources.items()}
+        write_checked(folder / SOURCES_FILE, portable(found))
+        if (folder / MODEL_FOLDER / ADAPTER_CONFIG).is_file():
+            name_base(folder / MODEL_FOLDER, names.get(recipe.model.origin) if len(recipe.model.sources) == 1 else None)
+
+
+def _check_named(run: Path, recipe: Recipe, names: Mapping[str, str]) -> None:
+    for key, source in recipe.model.sources.items():
+        if source.checkpoint is not None and key not in names and _is_folder(source.checkpoint):
+            raise CheckpointError(
+                f"the adapter of {run} lies on {source.checkpoint}, a folder of this machine, and nobody else could "
+                f"load it: give the base's name on the hub, --model.{key}.published_as OWNER/NAME, or upload the "
+                "output of vlm-agent merge"
+            )
+    if recipe.model.base is not None and Path(recipe.model.base).is_dir():
+        raise CheckpointError(
+            f"the adapter of {run} lies on the run {recipe.model.base}, and nobody else could load it: upload the "
+            "output of vlm-agent merge"
+        )
+
+
+def _is_folder(checkpoint: str) -> bool:
+    return Path(checkpoint).exists() or not is_hub_name(checkpoint)
+
+
+def _published(recipe: Recipe, names: Mapping[str, str]) -> Any:
+    """The recipe as YAML values, without paths of this machine."""
+    content = recipe.model_dump(mode="json")
+    for key, source in recipe.model.sources.items():
+        content["model"][key] |= {"published_as": None}
+        if source.checkpoint is not None:
+            content["model"][key] |= {"checkpoint": names.get(key, source.checkpoint)}
+    return portable(content)
+
+
+def _place(path: Path, target: Path) -> None:
+    """Weights as a hard link; what a person may edit as a copy."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".safetensors":
+        with suppress(OSError):  # another disk, or one without hard links
+            os.link(path, target)
+            return
+    shutil.copyfile(path, target)
