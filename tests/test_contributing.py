@@ -30,19 +30,19 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = {path: code for path, code in re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
 ENTRY_POINT = re.compile(
-    r"^Entry point of the group `(?P<group>\S+)`: `(?P<name>\w+) = \"(?P<value>(?P<module>\w+):\w+)\"`"
+    r"^Entry point of the group `(?P<group>\S+)`: `(?P<name>\w+) = \"(?P<value>(?P<module>\w+):\w+)\"`", re.MULTILINE
 )
 REGISTRATION = re.compile(
     r"In this repository it is\s`(?P<path>\S+)`, in `(?P<registry>[A-Z]+)` \(`(?P<file>\S+)`\):\s"
     r"(?:`(?P<statement>from [^`]+)` and\s)?`(?P<line>[^`]+)`"
 )
-ENTRY_POINTS = {found["module"]: found for found in re.finditer(ENTRY_POINT.pattern, PAGE, re.MULTILINE)}
+ENTRY_POINTS = {found["module"]: found for found in ENTRY_POINT.finditer(PAGE)}
 REGISTRATIONS = {found["registry"]: found for found in REGISTRATION.finditer(PAGE)}
 
 
 @pytest.fixture
 def add(tmp_path, monkeypatch):
-    """Installs an example as a package outside the repository, with the entry point that the page names."""
+    """Installs the example of this name as a package outside the repository, with the entry point of the page."""
 
     def add(name: str) -> ModuleType:
         point = ENTRY_POINTS[name]

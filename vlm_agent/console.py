@@ -83,6 +83,9 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
     # More loader processes than cores: the recipe or the command line asked for them.
     warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+    # DeepSpeed's ZeRO calls them in every step, on every rank.
+    collectives = r"`torch\.distributed\.(all_gather_into_tensor|reduce_scatter_tensor)` is deprecated"
+    warnings.filterwarnings("ignore", collectives, FutureWarning, r"torch\.distributed\.c10d_logger")
     for library, words in _CPU_WARNINGS.items():
         logging.getLogger(library).addFilter(partial(_lacks, words))
 

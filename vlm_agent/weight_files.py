@@ -104,7 +104,7 @@ def _problem(path: Path, version: tuple[int, ...]) -> str | None:
 
 def _problem_of_safetensors(path: Path, head: bytes, size: int) -> str | None:
     length = int.from_bytes(head[:_NUMBER], "little")
-    if size < _NUMBER or (head[_NUMBER : _NUMBER + 1] == b"{" and length > size - _NUMBER):
+    if size <= _NUMBER or (head[_NUMBER : _NUMBER + 1] == b"{" and length > size - _NUMBER):
         return f"is cut: it has {size:,} bytes, less than its header; {_AGAIN}"
     try:
         with safe_open(path, "np"):

@@ -39,6 +39,7 @@ _COST_FORMS = {
 }
 _BLOCKS = {
     "trained": "Trained on the demonstrations",
+    "elsewhere": "Trained on other data",
     "prompted": "Prompted: the model sees prompts of the paper's kind",
 }
 

@@ -63,6 +63,8 @@ def load_tokenizer(checkpoint: str | Path, name: str, **options: Any) -> PreTrai
         return AutoTokenizer.from_pretrained(checkpoint, **options)
     except (OSError, CheckpointError):
         raise
+    except StrictDataclassError as error:
+        raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
     except Exception as error:  # noqa: BLE001 (tokenizers raises Exception itself)
         raise CheckpointError(
             f"{name}: its tokenizer cannot be loaded: {reason_of(error)} Copy the files of the tokenizer that the "
@@ -71,8 +73,9 @@ def load_tokenizer(checkpoint: str | Path, name: str, **options: Any) -> PreTrai
 
 
 def reason_of(error: Exception) -> str:
-    """The first line of a library's error; the kind of one without a text."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """One line of a library's error; the kind of one without a text."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1 if isinstance(error, StrictDataclassError) else 0].strip()
 
 
 def whole_model(

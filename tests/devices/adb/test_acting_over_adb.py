@@ -111,6 +111,8 @@ def test_black_pictures_are_shown_once_and_converted_to_no_step(one_adb, served,
     assert "complete (2 steps, 2 black pictures, " in printed
     command = ["convert", "--source", "trace", "--input", str(tmp_path / "trace"), "--output", str(tmp_path / "shards")]
     assert main(command) == FAILED
-    assert "2 step(s) excluded: black picture" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "2 step(s) excluded: black picture" in printed
+    assert "1 episode(s) excluded: every screen with a performed action is black" in printed
     assert main(["inspect", str(tmp_path / "trace")]) == OK
     assert capsys.readouterr().out.count("performed, black picture") == 2

@@ -1,6 +1,7 @@
 """A phone over ADB is a Device with the same screens and effects as the simulated phone that it serves."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -247,24 +248,22 @@ INPUTS = [
 ]
 
 
-@pytest.mark.parametrize("action", INPUTS, ids=lambda action: action.name)
-@pytest.mark.parametrize("stream", ["out", "err"])
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Error: Permission denied",
-        "Error: Invalid arguments for command: tap",
-        "java.lang.SecurityException: Injecting to another application requires INJECT_EVENTS permission",
-        "Usage: input [<source>] [-d DISPLAY_ID] <command> [<arg>...]",
-        "Killed",
-        "/system/bin/input: Operation not permitted",
-    ],
+COMPLAINTS = (
+    "Error: Permission denied",
+    "Error: Invalid arguments for command: tap",
+    "java.lang.SecurityException: Injecting to another application requires INJECT_EVENTS permission",
+    "Usage: input [<source>] [-d DISPLAY_ID] <command> [<arg>...]",
+    "Killed",
+    "/system/bin/input: Operation not permitted",
 )
-def test_no_input_is_done_of_which_the_phone_prints_anything(phone, served, action, stream, said):
+
+
+def test_no_input_is_done_of_which_the_phone_prints_anything(phone, served):
     phone.screenshot()
-    served._shell._commands["input"] = lambda _: Result(**{stream: f"{said}\n".encode()})
-    with pytest.raises(RefusedError, match=re.escape(said)):
-        phone.perform(action)
+    for action, stream, said in product(INPUTS, ("out", "err"), COMPLAINTS):
+        served._shell._commands["input"] = lambda _, stream=stream, said=said: Result(**{stream: f"{said}\n".encode()})
+        with pytest.raises(RefusedError, match=re.escape(said)):
+            phone.perform(action)
 
 
 @pytest.mark.parametrize(

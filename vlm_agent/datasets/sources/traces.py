@@ -68,7 +68,7 @@ OUTCOME_WORDS = {
 """Outcomes for a reader."""
 
 BLACK, AFTER_BLACK, AFTER_DOUBT = "black picture", "after a black picture", "after an action in doubt"
-NONE_PERFORMED = "no action was performed"
+NONE_PERFORMED, NONE_SHOWN = "no action was performed", "every screen with a performed action is black"
 """Reasons to exclude a performed step, and a trace. Other steps are excluded by their outcome."""
 
 _ACTION = checks.ActionKeys("kind", "text", "touch_yx", "lift_yx")
@@ -277,7 +277,7 @@ def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
             yield BadRecord(path, line.number, line.offset, str(error))
     yield from rest
     if not lines:
-        yield Exclusion(NONE_PERFORMED, episodes=1)
+        yield Exclusion(NONE_SHOWN if any(one.reason == BLACK for one in rest) else NONE_PERFORMED, episodes=1)
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
 
 
 def episodes_of(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
-    """The benchmark's split, and which of its episodes are scored. Raises DatasetError if there are none."""
+    """The split of a benchmark, and the indices of the scored episodes. Raises DatasetError without one."""
     dataset = ShardDataset(benchmark.shards, split=benchmark.split)
     chosen = benchmark.episode_indices(dataset.ids, dataset.subsets)
     if not chosen:

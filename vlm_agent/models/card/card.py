@@ -169,8 +169,7 @@ def _facts(
     rate = f"{training.optimizer.name}, learning rate {training.optimizer.learning_rate:g}"
     rows.append(("training", f"{'' if steps is None else f'{steps:,} steps, '}{rate}, seed {recipe.seed}"))
     if "hardware" in figures:
-        seconds = figures["seconds_since_last_start"]
-        rows.append(("hardware", f"{figures['hardware']}; {seconds:,.0f} s since the last start"))
+        rows.append(("hardware", f"{figures['hardware']}; {figures['seconds']:,.0f} s of training"))
     if record:
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
         rows.append(("code", f"commit {record['commit'] or 'unknown'}; {versions}"))

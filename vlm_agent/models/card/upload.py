@@ -71,13 +71,13 @@ def _check_named(run: Path, recipe: Recipe, names: Mapping[str, str]) -> None:
     for key, source in recipe.model.sources.items():
         if source.checkpoint is not None and key not in names and _is_folder(source.checkpoint):
             raise CheckpointError(
-                f"the adapter of {run} lies on {source.checkpoint}, a folder of this machine, and nobody else could "
-                f"load it: give the base's name on the hub, --model.{key}.published_as OWNER/NAME, or upload the "
+                f"the adapter of {run} lies on {source.checkpoint}, a folder of this machine, which others cannot "
+                f"load: give the base's name on the hub, --model.{key}.published_as OWNER/NAME, or upload the "
                 "output of vlm-agent merge"
             )
     if recipe.model.base is not None and Path(recipe.model.base).is_dir():
         raise CheckpointError(
-            f"the adapter of {run} lies on the run {recipe.model.base}, and nobody else could load it: upload the "
+            f"the adapter of {run} lies on the run {recipe.model.base}, which others cannot load: upload the "
             "output of vlm-agent merge"
         )
 

@@ -46,8 +46,8 @@ class QwenVLDecoder:
             "position_ids": _padded(positions, ids.shape[1]),
             "screen_places": places(ids == SCREEN_TOKEN),
         }
-        batch = send_to_device(batch, model.language_model.device)
-        decoded = model.read(**batch, use_cache=True, **{CACHE: cache})
+        batch = send_to_device(batch, model.language_model.device) | {"use_cache": True, CACHE: cache}
+        decoded = model.read(**batch)
         return cache, decoded.last_hidden_state, positions
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
