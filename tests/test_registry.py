@@ -12,6 +12,8 @@ from vlm_agent.agents import AGENTS
 from vlm_agent.cli import FAILED, main
 from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.devices import DEVICES
+from vlm_agent.doctor import CHECKS
+from vlm_agent.doctor.check import AbsentError
 from vlm_agent.models.family import FAMILIES
 from vlm_agent.registry import PluginError, Registry
 
@@ -102,6 +104,22 @@ def test_a_broken_device_is_one_line_too(tmp_path, monkeypatch, capsys):
         main(["act", "--agent", "x", "--device", "toy:1"])
     line = capsys.readouterr().err.strip().splitlines()[-1]
     assert "toy = toys:TOY (entry point vlm_agent.devices of toys 1.0) is not an instance of DeviceKind" in line
+
+
+def test_the_doctor_lists_variants_of_packages_and_names_a_broken_one(tmp_path, monkeypatch):
+    with pytest.raises(AbsentError):
+        CHECKS["variants"].run()
+    points = {"vlm_agent.devices": {"toy": "toys:TOY"}, "vlm_agent.action_languages": {"plain": "toys:Plain"}}
+    code = """
+        from vlm_agent.action_languages.binned import BinnedSettings as Plain
+        from vlm_agent.devices import DeviceKind
+        TOY = DeviceKind(("toy",), lambda which: None)
+    """
+    install(tmp_path / "one", monkeypatch, points, toys=textwrap.dedent(code))
+    assert CHECKS["variants"].run() == "plain (action_languages), toy (devices)"
+    install(tmp_path / "two", monkeypatch, {"vlm_agent.agents": {"bad": "absent:X"}}, package="more")
+    with pytest.raises(PluginError, match=r"of more 1\.0\) cannot be loaded"):
+        CHECKS["variants"].run()
 
 
 def test_the_help_reads_no_metadata_of_packages():

@@ -15,6 +15,7 @@ from vlm_agent.doctor.checks.ocr import OCR
 from vlm_agent.doctor.checks.serving import SERVING
 from vlm_agent.doctor.checks.slurm import SLURM
 from vlm_agent.doctor.checks.training import TRAINING
+from vlm_agent.doctor.checks.variants import VARIANTS
 
 CHECKS: dict[str, Check] = {
     "training": TRAINING,
@@ -27,4 +28,5 @@ CHECKS: dict[str, Check] = {
     "chromium": CHROMIUM,
     "ocr": OCR,
     "serving": SERVING,
+    "variants": VARIANTS,
 }
