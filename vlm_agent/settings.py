@@ -30,7 +30,7 @@ BARE_OFF = BeforeValidator(lambda value: "off" if value is False else value)
 
 
 def either(*keys: str) -> dict[str, set[str]]:
-    """`REPLACES` for keys of which at most one may be set."""
+    """`REPLACES` for keys that exclude each other."""
     return {key: {*keys} - {key} for key in keys}
 
 

@@ -112,9 +112,8 @@ def test_training_before_its_conversion_is_refused(capsys):
 def test_a_checkpoint_is_looked_up_in_the_cache_that_offline_jobs_read(place, capsys):
     tiny_vlm = ("--model.vlm.checkpoint", "some/model", "--model.word_tokenizer", "null")
     complaint = _problems(capsys, CONVERT, [*TRAIN, *tiny_vlm, "--model.train", "{}"])
-    assert (
-        f"model.vlm.checkpoint 'some/model': there is no such folder, and config.json is not in {place / 'cache'}"
-        in (complaint)
+    assert f"model.vlm.checkpoint 'some/model': no such folder exists, and config.json is not in {place / 'cache'}" in (
+        complaint
     )
     assert "hf download some/model" in complaint
 
@@ -134,7 +133,7 @@ def test_a_checkpoint_whose_download_is_incomplete_is_named_with_the_missing_fil
 @pytest.mark.parametrize("path", ["/nowhere/weights", "./weights", "a/b/c"])
 def test_a_folder_that_does_not_exist_is_called_a_folder(capsys, path):
     more = ("--model.vlm.checkpoint", path, "--model.word_tokenizer", "null", "--model.train", "{}")
-    assert f"model.vlm.checkpoint '{path}': there is no such folder; correct" in _problems(
+    assert f"model.vlm.checkpoint '{path}': no such folder exists; correct" in _problems(
         capsys, CONVERT, [*TRAIN, *more]
     )
 

@@ -226,6 +226,16 @@ def test_stages_are_checked_as_they_will_run_with_the_caches_of_the_jobs(alone):
     assert (alone.folder / "called").read_text() == expected
 
 
+@pytest.mark.parametrize("scratch", ["", "/large"])
+def test_the_readme_downloads_into_the_cache_that_jobs_read(scratch):
+    readme = (REPOSITORY / "slurm" / "README.md").read_text()
+    export = next(line for line in readme.splitlines() if "HF_HOME=" in line).partition("site.sh && ")[2]
+    jobs = 'use_caches; echo "${HF_HOME-$HOME/.cache/huggingface}"'
+    script = f'SCRATCH={scratch} OFFLINE=1; source slurm/options.sh; ({jobs}); {export}; echo "$HF_HOME"'
+    done = subprocess.run(["bash", "-uc", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert len(set(done.stdout.split())) == 1
+
+
 def test_a_finished_run_is_not_submitted_again(alone):
     (alone.folder / "r").mkdir()
     (alone.folder / "r" / "run.json").touch()

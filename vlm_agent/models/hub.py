@@ -35,7 +35,7 @@ def check_files(source: Source, key: str) -> None:
         return
     name, is_folder = f"{key} {source.location!r}", Path(source.location).is_dir()
     if not is_folder and not _is_hub_name(source.location):
-        raise CheckpointError(f"{name}: there is no such folder; correct the path, or give a name on huggingface.co")
+        raise CheckpointError(f"{name}: no such folder exists; correct the path, or give a name on huggingface.co")
     if not is_folder and not constants.is_offline_mode():
         return
     if (missing := _missing_file(source)) is None:
@@ -44,7 +44,7 @@ def check_files(source: Source, key: str) -> None:
         raise CheckpointError(f"{name} has no {missing}; copy the whole checkpoint into the folder")
     revision = "" if source.revision is None else f" --revision {source.revision}"
     raise CheckpointError(
-        f"{name}: there is no such folder, and {missing} is not in {constants.HF_HUB_CACHE}, the cache that is read "
+        f"{name}: no such folder exists, and {missing} is not in {constants.HF_HUB_CACHE}, the cache that is read "
         f"without a connection; correct the path, or download it where there is one: HF_HOME={constants.HF_HOME} hf "
         f"download {source.location}{revision}"
     )
