@@ -13,7 +13,7 @@ import pytest
 
 from vlm_agent import cli
 from vlm_agent.cli import COMMANDS, main
-from vlm_agent.cli.card import BASES
+from vlm_agent.cli.card import PUBLISHED
 from vlm_agent.cli.parser import USAGE
 
 SOURCES = Path(cli.__file__).parent
@@ -41,7 +41,7 @@ COST = "price max_cost requests_per_minute"
 OFFLINE = "constrained batch_tokens batch_size concurrency plans past"
 SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE}"
 ACTING = "elements goal trace steps apps allow_purchases animation bf16 as_trained"
-CARD = f"license upload {' '.join(f'model.{key}.published_as' for key in BASES)}"
+CARD = f"license upload {' '.join(PUBLISHED.values())}"
 DRAWN = "split subset html config draw"
 
 MODES = {

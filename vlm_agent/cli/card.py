@@ -19,7 +19,13 @@ Earlier scores of the card are replaced; the rest stays, also what you have adde
 DIR holds no path of this machine. A base that was loaded from a folder is named by --model.vlm.published_as, or by the
 same key of the recipe."""
 
-BASES = ("vlm", "language_model", "vision", "encoder_decoder")
+PUBLISHED = {
+    "vlm": "model.vlm.published_as",
+    "language_model": "model.language_model.published_as",
+    "vision": "model.vision.published_as",
+    "encoder_decoder": "model.encoder_decoder.published_as",
+}
+"""Recipe key of a base → the option with its name on the hub."""
 
 
 def add(commands: Commands) -> None:
@@ -28,10 +34,8 @@ def add(commands: Commands) -> None:
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="a finished run, or the output of merge")
     parser.add_argument("--scores", type=Path, nargs="+", metavar="OUT", help="outputs of evaluate with this model")
     parser.add_argument("--license", metavar="ID", help="the licence of the model: apache-2.0, mit, …")
-    for key in BASES:
-        parser.add_argument(
-            f"--model.{key}.published_as", metavar="OWNER/NAME", help="the base's name on the hub, if it was a folder"
-        )
+    for option in PUBLISHED.values():
+        parser.add_argument(f"--{option}", metavar="OWNER/NAME", help="the base's name on the hub, if it was a folder")
     parser.add_argument("--upload", type=Path, metavar="DIR", help="write a folder to upload")
 
 
@@ -42,7 +46,7 @@ def _check(options: argparse.Namespace) -> None:
 
 def _published(options: argparse.Namespace) -> dict[str, str]:
     """Recipe key → name on the hub."""
-    return {key: name for key in BASES if (name := getattr(options, f"model.{key}.published_as")) is not None}
+    return {key: name for key, option in PUBLISHED.items() if (name := getattr(options, option)) is not None}
 
 
 def run(options: argparse.Namespace) -> int:
