@@ -1,7 +1,7 @@
 # make demo     from simulated demonstrations to a scored agent, in runs/demo
 # make compare  the five systems, trained or prompted, in one table, in runs/comparison
 # make test     lint, import contract, types, words, tests (without the slow ones)
-# make slow     the slow tests: several minutes each, one at a time
+# make slow     the slow tests: several minutes each, two at a time
 # make types    types alone
 # Both install what they need first, into .venv; Python 3.11 with venv, make and git are all they ask for. PyTorch is
 # PyPI's build, for CUDA 13, or that of TORCH_INDEX (requirements.txt lists them):
@@ -48,8 +48,9 @@ test: install $(TEST_WEIGHTS)
 	$(BIN)/python tools/check_words.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+# Two processes: one runs what needs Slurm or the clock, one after the other, the other one the rest (tests/conftest.py).
 slow: install $(TEST_WEIGHTS)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 types: install
 	$(BIN)/mypy vlm_agent

@@ -1,4 +1,4 @@
-"""Puts recipes/, eval/ and deepspeed_configs/ into the wheel, as vlm_agent/_shipped; all else is in pyproject.toml."""
+"""Puts recipes/, eval/, deepspeed_configs/ and docs/ into the wheel, as vlm_agent/_shipped. All else: pyproject.toml"""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-SHIPPED = ("recipes", "eval", "deepspeed_configs")
+SHIPPED = ("recipes", "eval", "deepspeed_configs", "docs")
+PICTURES = shutil.ignore_patterns("*.png", "*.gif", "*.svg")
 
 
 class BuildWithRecipes(build_py):
@@ -15,7 +16,7 @@ class BuildWithRecipes(build_py):
         if not self.editable_mode:  # an editable install reads them in the checkout
             for folder in SHIPPED:
                 target = Path(self.build_lib, "vlm_agent", "_shipped", folder)
-                shutil.copytree(folder, target, dirs_exist_ok=True)
+                shutil.copytree(folder, target, dirs_exist_ok=True, ignore=PICTURES)
 
 
 setup(cmdclass={"build_py": BuildWithRecipes})

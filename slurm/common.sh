@@ -40,8 +40,7 @@ enter_environment() {
     # shellcheck source=/dev/null
     if [ -n "$VENV" ]; then source "$VENV/bin/activate"; fi
     set -u
-    if [ -n "$SCRATCH" ]; then export HF_HOME="$SCRATCH/huggingface" VLM_AGENT_CACHE="$SCRATCH/vlm-agent"; fi
-    if [ "$OFFLINE" = 1 ]; then export HF_HUB_OFFLINE=1; fi
+    use_caches
     if [ "$GPUS_PER_NODE" = 0 ]; then export CUDA_VISIBLE_DEVICES=""; fi  # the CPUs of a node with GPUs are used by choice
     if [ -n "$NETWORK_INTERFACE" ]; then
         export NCCL_SOCKET_IFNAME="$NETWORK_INTERFACE" GLOO_SOCKET_IFNAME="$NETWORK_INTERFACE"
@@ -68,11 +67,13 @@ is_stuck() {
 }
 BY_SLURM="Slurm ended the job"
 
-# begin LEDGER: records this start; stops a job that made no progress in its last two turns.
+# begin LEDGER: records this start, and a failure of the script before `conclude`; stops a job that made no progress in its
+# last two turns.
 begin() {
     LEDGER=$1
     stop_if_stuck
     record start "$(progress)" "$SLURM_JOB_NODELIST"
+    trap 'fail "status $? before its step"' EXIT
 }
 
 stop_if_stuck() {
@@ -92,7 +93,7 @@ noticed="" ended=""
 trap 'noticed=1' USR1
 
 # run SIGNAL COMMAND…: runs COMMAND; forwards Slurm's notice (USR1) as SIGNAL, and Slurm's TERM as TERM. Sets `status`,
-# `noticed` and `ended`.
+# `noticed` and `ended`, and +e: only `conclude` ends the script after it.
 run() {
     local signal=$1 child reminded=""
     shift
@@ -109,8 +110,10 @@ run() {
     done
     status=0
     wait "$child" || status=$?
-    # Signals after this point must not interrupt `conclude`.
+    # Nothing after this point may skip `conclude`, which requeues the job: no signal, and no message that cannot be read
+    # or written.
     trap '' USR1 TERM
+    set +e
 }
 
 # end_early PROCESS: after Slurm's TERM, because the job is preempted or cancelled. Recorded at once: KILL may follow
@@ -134,7 +137,8 @@ remind() {
 
 # conclude: ends the job after `run`. Status 75 means that the program received a stop signal and saved.
 conclude() {
-    local now words
+    local now
+    trap - EXIT
     now=$(progress)
     if [ "$status" = 0 ]; then
         record "done" "$now" ""
@@ -151,15 +155,30 @@ conclude() {
         scontrol requeue "$JOB" || say "Slurm refuses to requeue the job; submit it again to resume"
         exit 75
     fi
-    record failed "$now" "status $status"
-    words=$(tail -n 5 "$LOG")
-    say "failed with status $status; the end of $LOG:"
-    echo "$words" >&3
+    fail "status $status"
     exit "$status"
 }
 
-# count_files FOLDER TESTS…: the number of files that `find` prints; 0 if FOLDER does not exist.
-count_files() { if [ -d "$1" ]; then find "$@" | wc -l; else echo 0; fi; }
+# fail WHY: records the failure, and prints the end of the log to Slurm's output file.
+fail() {
+    local words
+    record failed "$(progress)" "$1"
+    words=$(tail -n 5 "$LOG")
+    say "failed with $1; the end of $LOG:"
+    echo "$words" >&3
+}
+
+# count_files FOLDER TESTS…: the number of files that `find` prints; 0 if FOLDER does not exist. Other tasks may remove
+# files meanwhile.
+count_files() { { find "$@" 2>/dev/null || true; } | wc -l; }
+
+# show_end FILE…: the end of the first of these logs that this start has written to; nothing without one.
+show_end() {
+    local file
+    for file in "$@"; do
+        if [ "$file" -nt "$LEDGER" ]; then tail -n 20 "$file" && return; fi
+    done
+}
 
 # newest_checkpoint RUN: the step of the newest complete checkpoint, whose whole.json is written last; 0 without one.
 newest_checkpoint() {

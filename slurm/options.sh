@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Reads options from the arguments of vlm-agent.
+# Functions of pipeline.sh and of all jobs; site.sh was sourced before.
 
 # option NAME WORDS…: prints the value of the option NAME among WORDS; fails if it is absent.
 option() {
@@ -13,4 +13,10 @@ option() {
         shift
     done
     return 1
+}
+
+# use_caches: the caches that jobs read, and whether they have a connection to the hub.
+use_caches() {
+    if [ -n "$SCRATCH" ]; then export HF_HOME="$SCRATCH/huggingface" VLM_AGENT_CACHE="$SCRATCH/vlm-agent"; fi
+    if [ "$OFFLINE" = 1 ]; then export HF_HUB_OFFLINE=1; fi
 }

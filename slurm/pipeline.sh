@@ -78,7 +78,7 @@ read_command() {
     [ "${#stages[@]}" -gt 0 ] || fail "name a stage: convert, features, train, evaluate or compare (see --help)"
 }
 
-# Reports errors at submission that would otherwise show only after waiting in the queue.
+# Sets the defaults, and reports errors at submission that would otherwise show only after waiting in the queue.
 check_command() {
     local config
     case " ${stages[*]} " in *" convert "*)
@@ -106,13 +106,22 @@ check_command() {
     if [ -n "$VENV" ] && [ ! -x "$VENV/bin/vlm-agent" ]; then
         fail "VENV of slurm/site.sh is $VENV, which lacks bin/vlm-agent: see slurm/README.md for the installation"
     fi
-    if [ "${stages[0]}" = compare ]; then list_stages; fi
+    if [ "${stages[0]}" = compare ]; then
+        option --output "${compare[@]}" >/dev/null || fail "compare needs --output, the folder of the comparison"
+    fi
+    check_stages
 }
 
-# Reads the stages of the comparison, which only vlm-agent knows.
-list_stages() {
-    local program=("${CONTAINER[@]}" "${VENV:+$VENV/bin/}vlm-agent")
-    option --output "${compare[@]}" >/dev/null || fail "compare needs --output, the folder of the comparison"
+# Every stage checks its own arguments, in one process, with the caches of the jobs.
+check_stages() {
+    local program=("${CONTAINER[@]}" "${VENV:+$VENV/bin/}vlm-agent") words=() stage
+    for stage in "${stages[@]}"; do
+        local -n own=$stage
+        words+=("then" "$stage" "${own[@]}")
+    done
+    use_caches
+    "${program[@]}" check "${words[@]:1}" >&2 || fail "nothing is submitted; see above"
+    if [ "${stages[0]}" != compare ]; then return; fi
     listing=$("${program[@]}" compare "${compare[@]}" --list-stages) || fail "the stages cannot be listed, see above"
 }
 

@@ -52,6 +52,15 @@ LONGEST_FIRST = (
 """Files that take half a minute to two minutes; begun last, they would leave all cores but one idle at the end."""
 
 
+ONE_AFTER_THE_OTHER = ("test_chaos.py", "test_comparison_kills.py", "test_doctor.py", "test_touched.py")
+"""Files whose tests wait for processes by the clock; they and tests of the one Slurm cluster share a process."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sorts the tests, and has `--dist loadgroup` keep each file in one process."""
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    for item in items:
+        is_alone = item.path.parent.name == "slurm" or item.path.name in ONE_AFTER_THE_OTHER
+        item.add_marker(pytest.mark.xdist_group("alone" if is_alone else item.path.stem))

@@ -1,11 +1,15 @@
-"""Progress and tables, on a terminal and in a log."""
+"""Progress and tables, on a terminal and in a log; texts that cannot operate the terminal."""
 
+import ast
+import logging
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from vlm_agent.console import Progress, clock_time, new_table
+import vlm_agent
+from vlm_agent.console import Progress, clock_time, make_console, neutral, new_table, plain_log, say
 
 
 @pytest.fixture
@@ -79,3 +83,48 @@ def test_a_table_aligns_numbers_and_shows_brackets_as_they_are():
     assert header.split() == ["name", "count", "remark"]
     assert rows[0].index("1") == rows[1].index("1,000") + 4
     assert rows[0].index("a") == rows[1].index("longer")
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\x00\x7f\u202egoal\ud800 [link=http://evil.invalid]x[/link] [red]:skull:"
+
+
+def test_no_control_character_of_a_text_is_printed(capsys):
+    table = new_table(HOSTILE, (HOSTILE,))
+    table.add_row(HOSTILE)
+    for error in (False, True):
+        say(HOSTILE, stderr=error)
+        for shown in (HOSTILE, table):
+            make_console(stderr=error).print(shown)
+    plain_log()
+    logging.getLogger("vlm_agent.console").warning(HOSTILE)
+    for stream in capsys.readouterr():
+        assert set("".join(stream.split("\n"))).isdisjoint(chr(code) for code in (*range(32), *range(127, 160), 0x202E))
+        assert stream.count("goal") >= 3
+        assert "[red]:skull:" in stream
+
+
+def test_tabs_and_lines_stay():
+    assert neutral("a\tb\nc é 日 👩\u200d🚀") == "a\tb\nc é 日 👩\u200d🚀"
+
+
+def test_a_terminal_gets_colours_of_the_command_alone(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    make_console().print(HOSTILE, style="red")
+    printed = capsys.readouterr().out
+    assert printed.startswith("\x1b[31m")
+    assert "\x1b]" not in printed
+    assert "\x1b[2J" not in printed
+
+
+def test_all_output_passes_the_console():
+    """`print` and consoles of rich are for vlm_agent/console.py."""
+    root = Path(vlm_agent.__file__).parent
+    calls = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for path in root.rglob("*.py")
+        if path != root / "console.py"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "Console")
+    ]
+    assert calls == []

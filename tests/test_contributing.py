@@ -1,15 +1,19 @@
-"""The worked examples of CONTRIBUTING.md run as they are printed, registered as the page says."""
+"""The worked examples of CONTRIBUTING.md run as they are printed, as packages outside the repository."""
 
+import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
 from helpers import tiny, tiny_qwen
+from helpers.plugins import install
 
 from vlm_agent.action_languages import LANGUAGES, language_settings
 from vlm_agent.agents import AGENTS
@@ -25,35 +29,26 @@ from vlm_agent.models.family import FAMILIES
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = {path: code for path, code in re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)}
-REGISTRATION = re.compile(
-    r"^Register it in `(?P<registry>[A-Z]+)` \(`(?P<file>\S+)`\):\s"
-    r"(?:`(?P<statement>from [^`]+)` and\s)?`(?P<line>[^`]+)`",
-    re.MULTILINE,
+ENTRY_POINT = re.compile(
+    r"^Entry point of the group `(?P<group>\S+)`: `(?P<name>\w+) = \"(?P<value>(?P<module>\w+):\w+)\"`", re.MULTILINE
 )
+REGISTRATION = re.compile(
+    r"In this repository it is\s`(?P<path>\S+)`, in `(?P<registry>[A-Z]+)` \(`(?P<file>\S+)`\):\s"
+    r"(?:`(?P<statement>from [^`]+)` and\s)?`(?P<line>[^`]+)`"
+)
+ENTRY_POINTS = {found["module"]: found for found in ENTRY_POINT.finditer(PAGE)}
 REGISTRATIONS = {found["registry"]: found for found in REGISTRATION.finditer(PAGE)}
-REGISTRIES = {"LANGUAGES": LANGUAGES, "FAMILIES": FAMILIES, "AGENTS": AGENTS, "DEVICES": DEVICES}
 
 
 @pytest.fixture
-def add(monkeypatch):
-    """Executes the example at a path as the module there, and registers it with the page's import and line."""
+def add(tmp_path, monkeypatch):
+    """Installs the example of this name as a package outside the repository, with the entry point of the page."""
 
-    def add(path: str, registry: str) -> ModuleType:
-        module = ModuleType(path.removesuffix(".py").replace("/", "."))
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(compile(BLOCKS[path], path, "exec"), module.__dict__)  # noqa: S102 (the repository's own page)
-        _, _, statement, line = REGISTRATIONS[registry].groups()
-        names: dict = {}
-        package, name = module.__name__.rsplit(".", 1)
-        monkeypatch.setattr(sys.modules[package], name, module, raising=False)
-        exec(statement or "", names)  # noqa: S102 (the same)
-        if registry == "SOURCES":
-            (source,) = eval(f"({line})", names)  # noqa: S307 (the same)
-            monkeypatch.setitem(SOURCES, source.name, source)
-        else:
-            for name, value in eval(f"{{{line}}}", names).items():  # noqa: S307 (the same)
-                monkeypatch.setitem(REGISTRIES[registry], name, value)
-        return module
+    def add(name: str) -> ModuleType:
+        point = ENTRY_POINTS[name]
+        points = {point["group"]: {point["name"]: point["value"]}}
+        install(tmp_path / f"site_{name}", monkeypatch, points, f"package_of_{name}", **{name: BLOCKS[f"{name}.py"]})
+        return import_module(name)
 
     return add
 
@@ -80,19 +75,32 @@ def shards(tmp_path):
 
 def test_every_example_is_run():
     assert sorted(BLOCKS) == [
-        "eval/agents/centre.yaml",
-        "eval/kitchen.yaml",
-        "vlm_agent/action_languages/prefixed.py",
-        "vlm_agent/agents/centre.py",
-        "vlm_agent/datasets/sources/taps.py",
-        "vlm_agent/devices/grey_phone.py",
-        "vlm_agent/models/qwen_vl/square.py",
+        "centre.py",
+        "centre.yaml",
+        "grey_phone.py",
+        "kitchen.yaml",
+        "prefixed.py",
+        "pyproject.toml",
+        "square.py",
+        "stored.py",
+        "taps.py",
     ]
-    assert not [path for path in BLOCKS if (ROOT / path).exists()]
+    assert {f"{name}.py" for name in ENTRY_POINTS} == {path for path in BLOCKS if path.endswith(".py")}
+    groups = {found["group"] for found in ENTRY_POINTS.values()}
+    assert groups == {registry.group for registry in (SOURCES, LANGUAGES, FAMILIES, AGENTS, DEVICES)}
+    assert len(REGISTRATIONS) == len(groups)
+    assert not [found["path"] for found in REGISTRATIONS.values() if (ROOT / found["path"]).exists()]
+
+
+def test_the_metadata_of_the_page_name_the_entry_point_of_its_agent():
+    metadata = tomllib.loads(BLOCKS["pyproject.toml"])
+    point = ENTRY_POINTS["centre"]
+    assert metadata["project"]["entry-points"] == {point["group"]: {point["name"]: point["value"]}}
+    assert metadata["tool"]["setuptools"]["py-modules"] == ["centre"]
 
 
 def test_source(add, tmp_path):
-    add("vlm_agent/datasets/sources/taps.py", "SOURCES")
+    add("taps")
     folder = tmp_path / "kitchen"
     folder.mkdir()
     (folder / "good.taps").write_text("open the tap\n0.25 0.5\n0.75 0.5\n")
@@ -108,7 +116,7 @@ def test_source(add, tmp_path):
 
 
 def test_action_language(add, tmp_path, shards):
-    module = add("vlm_agent/action_languages/prefixed.py", "LANGUAGES")
+    module = add("prefixed")
     language = language_settings({"name": "prefixed", "bins": 50}).build()
     for action in tiny.ACTIONS:
         text = language.encode(action)
@@ -127,7 +135,7 @@ def test_action_language(add, tmp_path, shards):
 
 
 def test_model_family(add, tmp_path, shards):
-    add("vlm_agent/models/qwen_vl/square.py", "FAMILIES")
+    add("square")
     config = tiny_qwen.CONFIGS["qwen2_vl"] | {"model_type": "fixed_vl", "tie_word_embeddings": False}
     parts = dict.fromkeys(("vision", "projector", "embeddings", "language_model", "norm", "head"), "full")
     model = {"vlm": {"config": config}, "word_tokenizer": {"vocabulary": 1000}, "train": parts}
@@ -139,10 +147,10 @@ def test_model_family(add, tmp_path, shards):
 
 
 def test_agent_and_benchmark(add, tmp_path, monkeypatch):
-    add("vlm_agent/agents/centre.py", "AGENTS")
+    add("centre")
     monkeypatch.chdir(tmp_path)
     tiny.write_shards(tmp_path / "shards" / "kitchen", [tiny.episode()], split="test")
-    agent, benchmark = write(tmp_path, "eval/agents/centre.yaml"), write(tmp_path, "eval/kitchen.yaml")
+    agent, benchmark = write(tmp_path, "centre.yaml"), write(tmp_path, "kitchen.yaml")
     assert main(["evaluate", "--benchmark", benchmark, "--agent", agent, "--output", "out"]) == OK
     predicted = [row.predicted for row in read_predictions(Path("out/predictions.parquet"))]
     assert predicted == [Action.tap(0.5, 0.5)] * 2 + [Action.complete()] * 3
@@ -152,10 +160,23 @@ def test_agent_and_benchmark(add, tmp_path, monkeypatch):
     assert [step.action for step in read_trace(Path("trace")).steps][-1] == Action.complete()
 
 
+def test_an_agent_that_looks_up_stored_predictions(add, tmp_path):
+    add("stored")
+    shards = tiny.write_shards(tmp_path / "shards", [tiny.episode(number) for number in range(2)], split="test")
+    rows = [{"episode_id": name, "step": step, "y": 0.25, "x": 0.75} for name in "01" for step in (0, 2)]
+    (tmp_path / "taps.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "stored.yaml").write_text(f"agent: stored\nfile: {tmp_path / 'taps.jsonl'}\n")
+    command = ["evaluate", "--agent", str(tmp_path / "stored.yaml"), "--shards", str(shards)]
+    assert main([*command, "--output", str(tmp_path / "out")]) == OK
+    for run in ("", "_no_history", "_grey_screens"):
+        predictions = read_predictions(tmp_path / "out" / f"predictions{run}.parquet")
+        assert [row.step for row in predictions if row.predicted == Action.tap(0.25, 0.75)] == [0, 2, 0, 2]
+
+
 def test_device(add, tmp_path):
-    add("vlm_agent/agents/centre.py", "AGENTS")
-    add("vlm_agent/devices/grey_phone.py", "DEVICES")
-    agent, trace = write(tmp_path, "eval/agents/centre.yaml"), tmp_path / "trace"
+    add("centre")
+    add("grey_phone")
+    agent, trace = write(tmp_path, "centre.yaml"), tmp_path / "trace"
     command = ["act", "--agent", agent, "--device", "grey:one", "--goal", "tap", "--trace", str(trace)]
     assert main(command) == OK
     read = read_trace(trace)
@@ -200,12 +221,11 @@ def contribution(tmp_path) -> Path:
         (copy / weights.relative_to(ROOT)).symlink_to(weights)
     if (ROOT.parent / "shared").exists():
         (tmp_path / "shared").symlink_to(ROOT.parent / "shared")
-    for path, code in BLOCKS.items():
-        (copy / path).write_text(code, encoding="utf-8")
-    for registry, file, statement, line in (found.groups() for found in REGISTRATIONS.values()):
+    for path, registry, file, statement, line in (found.groups() for found in REGISTRATIONS.values()):
+        (copy / path).write_text(BLOCKS[Path(path).name], encoding="utf-8")
         registered = copy / file
         text = registered.read_text(encoding="utf-8")
-        start = re.search(rf"^{registry}\b.*= {{", text, re.MULTILINE).end()
+        start = re.search(rf"^{registry}\b.*= Registry\([^{{]*{{", text, re.MULTILINE).end()
         if registry == "SOURCES":
             start = text.index("for source in (", start) + len("for source in (")
         text = text[:start] + line + text[start:]
@@ -222,7 +242,7 @@ def test_examples_added_as_the_page_describes_pass_the_checks_of_make_test(contr
         assert done.returncode == 0, f"{command[0]}:\n{done.stdout[-4000:]}{done.stderr[-2000:]}"
 
     edited = [found["file"] for found in REGISTRATIONS.values()]
-    examples = [path for path in BLOCKS if path.endswith(".py")]
+    examples = [found["path"] for found in REGISTRATIONS.values()]
     run("ruff", "check", "--fix", "--select", "I", "--quiet", *edited)
     run("ruff", "format", "--quiet", *edited)
     run("ruff", "check")

@@ -1,7 +1,7 @@
 """A damaged file is read as it was before, or is an error of one line that names it: never a traceback, never another
 number.
 
-`pytest -m slow tests/test_damaged_files.py -s` reads 10,000 mutations of each kind of file and prints the counts.
+`pytest -m slow tests/test_damaged_files.py -s` reads 2,000 mutations of each kind of file and prints the counts.
 `python tests/benchmarks/damage.py` counts what becomes of single flipped bits.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from helpers.damaged_files import AS_BEFORE, KINDS, REFUSED, Kind, outcome
 from helpers.mutated import mutated
 
-FEW, MANY = 60, 10_000
+FEW, MANY = 60, 2_000
 
 
 def _outcomes(kind: Kind, folder: Path, count: int) -> Counter[str]:

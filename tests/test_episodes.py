@@ -20,6 +20,7 @@ from vlm_agent.episodes import (
     Step,
     UiElement,
     element_at,
+    is_black,
     is_same_screen,
     shown_action_names,
 )
@@ -214,3 +215,16 @@ def test_a_step_without_pixels_has_no_size_and_an_episode_is_as_long_as_its_step
 def test_the_matchers_distance_is_the_distance_to_float32(a, b):
     assert aitw_distance(a, b) == pytest.approx(math.dist(a, b), abs=1e-6)
     assert aitw_distance(np.array([a, b]), np.array([b, a])).tolist() == [aitw_distance(a, b)] * 2
+
+
+def test_a_screen_is_black_whatever_the_bars_of_the_system_show():
+    black = np.zeros((280, 130, 3), np.uint8)
+    assert is_black(black)
+    bars = black.copy()
+    bars[:20] = bars[-20:] = 200
+    assert is_black(bars)
+    assert is_black(black + 2)
+    for row in (20, 140, 259):
+        shown = bars.copy()
+        shown[row, 5, 1] = 3
+        assert not is_black(shown)

@@ -1,56 +1,38 @@
 """The package as others install it: a wheel that runs anywhere, and ranges that the tested versions satisfy."""
 
-import os
+import ast
 import re
-import shutil
 import site
-import subprocess
 import sys
-import tomllib
-import venv
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from helpers.environments import CORE, EXTRAS, PROJECT, ROOT, build_wheel, environment_of, run
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[1]
+OF_USERS = {"flash_attn", "mlflow", "wandb"}
+"""Used where a user has installed them, and named by an error or by `doctor` where not."""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built of a copy, as a build leaves folders behind."""
-    folder = tmp_path_factory.mktemp("wheel")
-    skipped = shutil.ignore_patterns(".*", "runs", "build", "dist", "tests", "*.egg-info", "__pycache__", "shared")
-    shutil.copytree(ROOT, folder / "source", ignore=skipped)
-    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet"]
-    subprocess.run([*command, "--wheel-dir", folder, folder / "source"], check=True)
-    return next(folder.glob("*.whl"))
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
     """`vlm-agent` in a new environment that sees the libraries of this one, but not this checkout."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=False)
-    command = [sys.executable, "-m", "pip", "--python", folder / "bin/python", "install", "--no-deps", "--no-index"]
-    subprocess.run([*command, "--quiet", wheel], check=True)
-    packages = next(folder.glob("lib/python*/site-packages"))
-    # A path file adds folders without running what an editable install left in them.
-    (packages / "libraries.pth").write_text("\n".join(site.getsitepackages()))
-    return folder / "bin" / "vlm-agent"
+    libraries = [Path(folder) for folder in site.getsitepackages()]
+    return environment_of(wheel, tmp_path_factory.mktemp("environment"), libraries) / "vlm-agent"
 
 
-def run(command, folder, *words):
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    result = subprocess.run([command, *words], cwd=folder, env=environment, capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-def test_a_wheel_holds_recipes_benchmarks_and_bases_and_no_tests(wheel):
+def test_a_wheel_holds_recipes_benchmarks_pages_and_bases_and_no_tests(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder, pattern in (("recipes", "*.yaml"), ("eval", "*.yaml"), ("deepspeed_configs", "*.json")):
+    folders = (("recipes", "*.yaml"), ("eval", "*.yaml"), ("deepspeed_configs", "*.json"), ("docs", "*.md"))
+    for folder, pattern in folders:
         assert {f"vlm_agent/_shipped/{folder}/{path.name}" for path in (ROOT / folder).glob(pattern)} <= names
     package = ROOT / "vlm_agent"
     weights = {path.relative_to(ROOT).as_posix() for path in package.rglob("*.safetensors")}
@@ -61,12 +43,16 @@ def test_a_wheel_holds_recipes_benchmarks_and_bases_and_no_tests(wheel):
     assert not [name for name in names if name.startswith(("tests", "tools", "build"))]
 
 
-def test_an_installed_command_runs_in_an_empty_folder(installed, tmp_path):
+def test_an_installed_command_runs_in_an_empty_folder(installed, wheel, tmp_path):
     assert "recipes/forkme.yaml" in run(installed, tmp_path, "recipes")
     run(installed, tmp_path, "recipes", "phone_vlm_tiny_lora", "--output", "mine.yaml")
     assert (tmp_path / "mine.yaml").read_text() == (ROOT / "recipes/phone_vlm_tiny_lora.yaml").read_text()
-    code = "import vlm_agent; print(vlm_agent.__file__)"
-    assert str(installed.parents[1]) in run(installed.with_name("python"), tmp_path, "-c", code)
+    python = installed.with_name("python")
+    assert str(installed.parents[1]) in run(python, tmp_path, "-c", "import vlm_agent; print(vlm_agent.__file__)")
+    code = (
+        "from vlm_agent.installation import DOCS, install_line as line; print(line('gguf'), (DOCS / 'd_pot.md').stat())"
+    )
+    assert run(python, tmp_path, "-c", code).startswith(f"pip install '{wheel}[gguf]'")
     run(installed, tmp_path, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
     run(installed, tmp_path, "convert", "--input", "aitw", "--output", "shards", "--splits", "aitw/splits.json")
     dry_run = ("train", "--data.shards", "shards", "--dry-run")
@@ -78,10 +64,29 @@ def test_an_installed_command_runs_in_an_empty_folder(installed, tmp_path):
 
 def test_the_tested_versions_are_within_the_ranges_of_the_package():
     pins = dict(re.findall(r"^([\w.-]+)==(\S+)", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    requirements = [Requirement(line) for lines in (project["dependencies"], *extras.values()) for line in lines]
-    asked = {requirement.name: requirement.specifier for requirement in requirements if requirement.name != "vlm-agent"}
+    asked = {each.name: each.specifier for group in (CORE, *EXTRAS.values()) for each in group}
     assert set(asked) == set(pins)
     assert {name for name in asked if not asked[name].contains(pins[name])} == set()
-    assert set(extras) - {"all", "dev"} == {extra for line in extras["all"] for extra in Requirement(line).extras}
+    every = {extra for line in PROJECT["optional-dependencies"]["all"] for extra in Requirement(line).extras}
+    assert set(EXTRAS) - {"all", "dev"} == every
+
+
+def test_what_is_imported_is_declared_and_modules_import_no_extra_when_they_load():
+    """`screens/blocks` does: an import of it is where a missing OpenCV is noticed."""
+    core = {canonicalize_name(each.name) for each in CORE}
+    optional = {canonicalize_name(each.name) for name in set(EXTRAS) - {"dev"} for each in EXTRAS[name]}
+    owners = packages_distributions()
+    for path in (ROOT / "vlm_agent").rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node, module in third_party_imports(tree):
+            found = {canonicalize_name(owner) for owner in owners.get(module, ())}
+            is_late = node not in tree.body or path.parent.name == "blocks"
+            assert found & core or (is_late and (found & optional or module in OF_USERS)), f"{path}: {module}"
+
+
+def third_party_imports(tree):
+    own = sys.stdlib_module_names | {"vlm_agent", "_typeshed"}
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+        yield from ((node, module) for name in names if (module := name.partition(".")[0]) not in own)

@@ -175,7 +175,7 @@ class Trace:
 
 
 def _is_parser_building(frame: FrameType) -> bool:
-    return frame.f_code.co_name in ("add", "_parser") and f"{os.sep}cli{os.sep}" in frame.f_code.co_filename
+    return frame.f_code.co_name in ("add", "make_parser") and f"{os.sep}cli{os.sep}" in frame.f_code.co_filename
 
 
 _NOUNS = {"Action", "UiElement", "Step", "Screen", "Episode", "EpisodeStep", "BadRecord", "Sentence"}

@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, remedy_of_missing
 from vlm_agent.files import atomic_write
 
 CHECKSUM = "checksum"
@@ -114,7 +114,7 @@ def content_of(path: Path, remedy: str) -> bytes:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise DatasetError(f"{path} is missing; {remedy.removeprefix('remove it and ')}") from None
+        raise DatasetError(f"{path} is missing; {remedy_of_missing(remedy)}") from None
     line = _LINE.match(content)
     if line is None:
         if _has_traces(content):

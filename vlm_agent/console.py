@@ -1,19 +1,26 @@
-"""The terminal: console, quiet libraries, tables, progress."""
+"""The terminal: console, quiet libraries, tables, progress.
+
+Everything that a command prints passes `neutral`: `make_console`, `say` and log messages. Texts of traces, models,
+servers and files can then not move the cursor, set the title or clear the screen.
+"""
 
 import logging
 import os
+import re
 import signal
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # rich takes 0.1 s to import, and `vlm-agent --help` must not wait for it
     from rich.console import Console
     from rich.progress import Progress as Bar
+    from rich.segment import Segment
     from rich.table import Table
 
 _LOG_SECONDS = 60.0
@@ -24,10 +31,48 @@ _CPU_WARNINGS = {
 }
 
 
-def make_console(stderr: bool = False) -> "Console":
-    from rich.console import Console
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and line feed, those that reverse a line, and surrogates, which UTF-8 cannot hold."""
 
-    return Console(stderr=stderr)
+
+def neutral(text: str) -> str:
+    """`text` with the replacement character for each control character of a terminal."""
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def say(text: str = "", stderr: bool = False, end: str = "\n") -> None:
+    """Prints plain text at once: a pipe shows it before the output of a later process."""
+    print(neutral(text), end=end, file=sys.stderr if stderr else sys.stdout, flush=True)
+
+
+def make_console(stderr: bool = False) -> "Console":
+    """A console on which texts are plain: brackets are no markup, and `neutral` holds for all of them."""
+    return _console_class()(stderr=stderr, markup=False, emoji=False)
+
+
+@cache
+def _console_class() -> "type[Console]":
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class PlainConsole(Console):
+        def render(self, renderable: Any, options: Any = None) -> "Iterator[Segment]":
+            for segment in super().render(renderable, options):
+                is_own = segment.control is not None  # such as a progress bar's movements of the cursor
+                yield segment if is_own else Segment(neutral(segment.text), segment.style)
+
+    return PlainConsole
+
+
+class _PlainLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return neutral(super().format(record))
+
+
+def plain_log() -> None:
+    """`neutral` for messages of `logging`, where no handler is configured."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_PlainLines())
 
 
 def quiet_libraries() -> None:
@@ -36,6 +81,11 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     # peft reads it of every model with an adapter.
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+    # More loader processes than cores: the recipe or the command line asked for them.
+    warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
+    # DeepSpeed's ZeRO calls them in every step, on every rank.
+    collectives = r"`torch\.distributed\.(all_gather_into_tensor|reduce_scatter_tensor)` is deprecated"
+    warnings.filterwarnings("ignore", collectives, FutureWarning, r"torch\.distributed\.c10d_logger")
     for library, words in _CPU_WARNINGS.items():
         logging.getLogger(library).addFilter(partial(_lacks, words))
 
@@ -74,7 +124,7 @@ def _lacks(words: str, record: logging.LogRecord) -> bool:
 def new_table(title: str, columns: Sequence[str], left: Collection[str] = ()) -> "Table":
     """An empty table. The first column and those in `left` are left-aligned, the others right-aligned.
 
-    The title is plain text: brackets in it are not markup. Without any column name the header is not shown.
+    Title and columns are plain text: brackets in them are not markup. Without any column name the header is not shown.
     """
     from rich import box
     from rich.table import Table
@@ -90,7 +140,7 @@ def new_table(title: str, columns: Sequence[str], left: Collection[str] = ()) ->
     )
     for number, column in enumerate(columns):
         is_left = number == 0 or column in left
-        result.add_column(column, justify="left" if is_left else "right", overflow="fold")
+        result.add_column(Text(column), justify="left" if is_left else "right", overflow="fold")
     return result
 
 

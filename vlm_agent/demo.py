@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 
 from vlm_agent.checked_json import parsing, read_checked
+from vlm_agent.console import say
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.online import AGENT, ONLINE
@@ -89,10 +90,10 @@ def run_demo(output: Path, quick: bool = False) -> int:
     }
     with atomic_write(output / "summary.json") as part:
         part.write_text(json.dumps(summary, indent=2) + "\n")
-    _say(
-        f"{summary['seconds']:.0f} s, at most {summary['peak_rss_gb']} GB of memory. Results:\n"
-        f"  {output / 'contact_sheet.png'}\n  {output / 'evaluation' / 'report.html'}\n  {output / 'agent.gif'}\n"
-        f"  {output / 'summary.json'}"
+    say(
+        f"{summary['seconds']:.0f} s, at most {summary['peak_rss_gb']} GB of memory. Open in a browser, for the score "
+        f"and pictures of the agent's errors:\n  {output / 'evaluation' / 'report.html'}\n"
+        f"Other results:\n  {output / 'contact_sheet.png'}\n  {output / 'agent.gif'}\n  {output / 'summary.json'}"
     )
     return 0
 
@@ -107,10 +108,10 @@ def claim(output: Path) -> None:
     Raises DemoError where `output` holds other files.
     """
     if (output / MARKER).is_file():
-        _say(f"Removing the earlier demo in {output}")
+        say(f"Removing the earlier demo in {output}")
         shutil.rmtree(output)
     elif not is_free(output):
-        raise DemoError(f"{output} is not the output of a demo; remove it, or choose another folder with --output")
+        raise DemoError(f"{output} is not the output of a demo; choose another folder with --output")
     output.mkdir(parents=True, exist_ok=True)
     (output / MARKER).write_text("Written by `vlm-agent demo`, which removes this folder at its next start.\n")
 
@@ -132,7 +133,7 @@ def _run_commands(output: Path, sizes: Sizes) -> None:
 def _run(*words) -> None:
     """Runs one command in its own process, as from a terminal."""
     arguments = [str(word) for word in words]
-    _say(f"$ {shlex.join(['vlm-agent', *arguments])}")
+    say(f"$ {shlex.join(['vlm-agent', *arguments])}")
     began = time.monotonic()
     command = [sys.executable, "-m", "vlm_agent.cli", *arguments]
     environment = os.environ | {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}  # loading 3 million weights needs none
@@ -141,11 +142,7 @@ def _run(*words) -> None:
     status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 (fixed arguments, no shell)
     if status != 0:
         raise DemoError(f"`vlm-agent {arguments[0]}` failed with status {status}; its message is above")
-    _say(f"({arguments[0]}: {time.monotonic() - began:.0f} s)\n")
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)  # flushed, or a pipe would show it after the next command's output
+    say(f"({arguments[0]}: {time.monotonic() - began:.0f} s)\n")
 
 
 def _episode_to_draw(shards: Path, aitw: Path) -> str:

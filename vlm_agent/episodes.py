@@ -58,6 +58,11 @@ KINDS_WITH_TEXT = (ActionKind.TYPE, ActionKind.OPEN_APP, ActionKind.ANSWER)
 _STATUS_BAR = 20
 """The top 1/20 of a screen, the status bar with the clock, is ignored in comparisons of screens."""
 
+_SYSTEM_BAR = 14
+"""The largest part of a screen that the status bar or the bar with the keys has, as 1/14."""
+
+_BLACK_LEVEL = 2
+
 _CHANGED_SHARE = 1 / 5000
 """A screen counts as unchanged if at most this share of its pixels differs: a cursor blinks, a check box is larger.
 
@@ -312,7 +317,8 @@ class Screen:
     them. `activity`: `package/activity`, empty if unknown. `texts`: recorded texts about the screen; None on a phone,
     and in episodes without such texts. `plan`: the recorded plan of this step, for an agent that reads plans or whose
     earlier steps are demonstrated; None as for `texts`. `episode`: the id of the recorded episode, which an agent must
-    not have as an example; empty on a phone.
+    not have as an example, or that of the trace of a phone; empty for a screen alone. `step`: the number of the step in
+    that episode, from 0, also where a control hides the earlier steps.
     """
 
     pixels: np.ndarray | None
@@ -321,11 +327,19 @@ class Screen:
     texts: ScreenTexts | None = None
     plan: PlanTexts | None = None
     episode: str = ""
+    step: int = 0
 
 
 def below_status_bar(pixels: np.ndarray) -> np.ndarray:
     """A view of uint8 (height, width, 3) without the status bar, whose clock changes by itself."""
     return pixels[len(pixels) // _STATUS_BAR :]
+
+
+def is_black(pixels: np.ndarray) -> bool:
+    """Whether uint8 (height, width, 3) shows nothing: black between the bars of the system at its two ends, which stay
+    visible around a window that forbids pictures of itself."""
+    bar = len(pixels) // _SYSTEM_BAR
+    return int(pixels[bar : len(pixels) - bar].max(initial=0)) <= _BLACK_LEVEL
 
 
 def is_same_screen(first: Screen, second: Screen) -> bool:
@@ -378,7 +392,8 @@ class Step:
 class Episode:
     """One demonstration: a goal in words and the steps that reach it, in order.
 
-    `subset` is any name; a data set chooses its own.
+    `subset` is any name; a data set chooses its own. `first_step` is the number of `steps[0]` in the recorded episode:
+    not 0 in a part of it, such as one that a control leaves visible.
     """
 
     id: str
@@ -387,18 +402,19 @@ class Episode:
     steps: tuple[Step, ...]
     device_type: str = ""
     android_api_level: int = 0
+    first_step: int = 0
 
     def __len__(self) -> int:
         return len(self.steps)
 
 
 def recorded_screen(episode: Episode, number: int) -> Screen:
-    """What an agent may see at step `number` of a recorded episode: the screen, and its `texts` if they are recorded.
+    """What an agent may see at `episode.steps[number]`: the screen, and its `texts` if they are recorded.
 
     The result of the action of this step is not part of it: that text describes the next screen.
     """
     step, before = episode.steps[number], episode.steps[number - 1].coat if number else None
-    screen = replace(step.screen, plan=step.plan, episode=episode.id)
+    screen = replace(step.screen, plan=step.plan, episode=episode.id, step=episode.first_step + number)
     if step.coat is None and before is None:
         return screen
     description = None if step.coat is None else step.coat.screen

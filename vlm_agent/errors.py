@@ -4,6 +4,8 @@ The command line prints a `UserError` as one line and exits with status 1. Every
 traceback; so does a ValueError from a strict `zip`, a failed unpacking or numpy broadcasting inside this package.
 """
 
+import re
+
 
 class UserError(Exception):
     """Something the user asked for cannot be done. The message names what is wrong, where, and what to do."""
@@ -23,6 +25,14 @@ class RecipeError(UserError):
 
 class TrainingError(UserError):
     """A training run that cannot continue."""
+
+
+_MOVED = re.compile("(remove it|move it away) and ")
+
+
+def remedy_of_missing(remedy: str) -> str:
+    """What to do about a missing file, by what to do about a damaged one, which is moved away first."""
+    return _MOVED.sub("", remedy, count=1)
 
 
 class Stopped(Exception):  # noqa: N818 (not an error)

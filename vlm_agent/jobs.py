@@ -8,7 +8,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -123,6 +123,16 @@ class Job:
             raise DatasetError(f"{self.plan_path} is damaged; {self._remedy}")
         return plan
 
+    def forget_unused(self) -> None:
+        """Removes the plan of a command that failed before it wrote anything else: another one may use the folder."""
+        if not self.plan_path.exists():
+            return
+        own = {self.plan_path, self.folder / self.lock}
+        with suppress(DatasetError), self.locked():
+            if all(path.is_dir() or path in own or path.name.startswith("lock") for path in self.folder.rglob("*")):
+                for path in sorted(self.folder.rglob("*"), reverse=True):
+                    path.rmdir() if path.is_dir() else path.unlink()
+
     def parsing_plan(self) -> AbstractContextManager[None]:
         """A block that parses the plan (`checked_json.parsing`)."""
         return parsing(self.plan_path, self._remedy)
@@ -167,3 +177,14 @@ class Job:
 
     def _identity(self, plan: dict) -> Any:
         return plan if self.identity_key is None else plan.get(self.identity_key)
+
+
+@contextmanager
+def free_after_errors(job: Job) -> Iterator[None]:
+    """After an error in the block, the folder of a job that wrote nothing is free for other settings
+    (`Job.forget_unused`)."""
+    try:
+        yield
+    except (UserError, OSError):
+        job.forget_unused()
+        raise

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, remedy_of_missing
 
 _KEY = b"vlm_agent_checksums"
 _MARKER = b"VLMSUMS1"
@@ -176,7 +176,7 @@ def _naming(path: Path, remedy: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise DatasetError(f"{path} is missing; {remedy.removeprefix('remove it and ')}") from None
+        raise DatasetError(f"{path} is missing; {remedy_of_missing(remedy)}") from None
     except (OSError, pa.ArrowException, _DamagedError) as error:
         reason = str(error).partition("\n")[0]
         raise DatasetError(f"{path} cannot be read ({reason}); {remedy}") from None

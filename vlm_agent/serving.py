@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vlm_agent.errors import UserError
+from vlm_agent.installation import install_line
 from vlm_agent.models.run_layout import MODEL_FOLDER
 
 START_SECONDS = 300
@@ -74,6 +75,16 @@ def served_model(run: Path, log: Path, port: int | None = None) -> Iterator[tupl
             process.stdin.close()
 
 
+def is_ready(url: str) -> bool:
+    """Whether a server on this machine answers. A proxy of the environment is not for loopback."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=5) as reply:
+            return bool(reply.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
 def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -85,14 +96,11 @@ def _wait(url: str, process: subprocess.Popen, log: Path) -> None:
     while time.monotonic() < end:
         if process.poll() is not None:
             break
-        try:
-            with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 (our own address)
-                if reply.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
+        if is_ready(url):
+            return
+        time.sleep(0.5)
     last = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
     raise ServingError(
         f"`transformers serve` did not start ({' '.join(last)}); its output is in {log}; it is part of the extra "
-        "serving: pip install 'vlm-agent[serving]'"
+        f"serving: {install_line('serving')}"
     )

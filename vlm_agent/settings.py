@@ -6,7 +6,7 @@ that unknown keys, renamed keys and unknown names are reported the same way ever
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,6 +27,12 @@ _LOG = logging.getLogger(__name__)
 
 BARE_OFF = BeforeValidator(lambda value: "off" if value is False else value)
 """For keys with the value `off`, which YAML reads as false where it is not quoted."""
+
+
+def either(*keys: str) -> dict[str, set[str]]:
+    """`REPLACES` for keys of which at most one may be set."""
+    return {key: {*keys} - {key} for key in keys}
+
 
 _RENAMED_FOUND: ContextVar[dict[str, str] | None] = ContextVar("renamed keys that a file uses", default=None)
 
@@ -57,12 +63,14 @@ class Section(BaseModel):
 
     `RENAMED` maps an old key to the new one. An old key is accepted, and a warning names the new key. `REMOVED` maps a
     key of an earlier version to the value that its absence means now; the key is accepted with that value alone.
+    `REPLACES` maps a key to those that it excludes: an override of the key removes them from what the file holds.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     RENAMED: ClassVar[Mapping[str, str]] = {}
     REMOVED: ClassVar[Mapping[str, Any]] = {}
+    REPLACES: ClassVar[Mapping[str, Collection[str]]] = {}
 
     @model_validator(mode="before")
     @classmethod

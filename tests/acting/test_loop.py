@@ -14,12 +14,20 @@ from vlm_agent.acting.guard import Guard
 from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents import Answer, NoAnswerError, Usage
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
-from vlm_agent.datasets.sources.traces import Heading, read_trace
-from vlm_agent.devices.errors import ActionInDoubtError, DeviceLostError, UnknownAppError, UntypableTextError
+from vlm_agent.datasets.sources.traces import Heading, read_steps, read_trace, reasons_to_exclude
+from vlm_agent.devices.errors import (
+    ActionInDoubtError,
+    DeviceLostError,
+    RefusedError,
+    UnknownAppError,
+    UntypableTextError,
+)
 from vlm_agent.episodes import Action, UiElement
+from vlm_agent.errors import DatasetError
 
 TAPS = [Action.tap(0.1 * number, 0.5) for number in range(1, 9)]
 FREELY = Guard(allow_purchases=True)
+GREY = 50
 
 
 @dataclass
@@ -37,7 +45,7 @@ class ListAgent:
 
 @dataclass
 class Phone:
-    """Its screen shows the number of executed actions, unless it is `frozen`.
+    """Its screen is grey and shows the number of executed actions, unless it is `frozen`.
 
     `faults`: number of an action → the exception that it raises after its execution.
     """
@@ -48,7 +56,7 @@ class Phone:
     activity: str = "org.shop/.Home"
 
     def screenshot(self):
-        return np.full((40, 20, 3), 0 if self.frozen else len(self.done), np.uint8)
+        return np.full((40, 20, 3), GREY + (0 if self.frozen else len(self.done)), np.uint8)
 
     def elements(self):
         return None
@@ -89,15 +97,15 @@ def test_the_agent_gets_its_history_and_declares_the_end(tmp_path):
     assert goal == "open the settings"
     assert [turn.action for turn in history] == TAPS[:2]
     assert [turn.answer.text for turn in history] == ["answer 1", "answer 2"]
-    assert [turn.screen.pixels[0, 0, 0] for turn in history] == [0, 1]
-    assert screen.pixels[0, 0, 0] == 2
+    assert [turn.screen.pixels[0, 0, 0] for turn in history] == [GREY, GREY + 1]
+    assert screen.pixels[0, 0, 0] == GREY + 2
 
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_turn_says_whether_its_action_changed_the_screen(tmp_path, frozen):
     class Pages(Phone):
         def screenshot(self):
-            return 100 * super().screenshot()
+            return 100 * (super().screenshot() - GREY) + GREY
 
     agent = ListAgent([*TAPS[:2], Action.complete()])
     run(tmp_path / "trace", agent, Pages(frozen=frozen))
@@ -136,7 +144,7 @@ def test_the_trace_is_the_executed_episode(tmp_path):
     assert trace.end["unparsed"] == 1
     episode = trace.episode()
     assert [step.action for step in episode.steps] == [*TAPS[:2], Action.complete()]
-    assert [step.screenshot[-1, 0, 0] for step in episode.steps] == [0, 1, 2]
+    assert [step.screenshot[-1, 0, 0] for step in episode.steps] == [GREY, GREY + 1, GREY + 2]
     assert {step.activity for step in episode.steps} == {"org.shop/.Home"}
 
 
@@ -209,15 +217,68 @@ def test_an_action_in_doubt_is_not_repeated(tmp_path):
     assert [(turn.action, turn.in_doubt) for turn in agent.inputs[2][1]] == [(TAPS[0], False), (TAPS[1], True)]
 
 
-@pytest.mark.parametrize("error", [UnknownAppError("nothing done"), UntypableTextError("nothing done")])
-def test_an_unknown_app_and_an_untypable_text_are_failed_steps_after_which_the_agent_decides(tmp_path, error):
-    phone = Phone(faults={2: error})
+@pytest.mark.parametrize("error", [UnknownAppError, UntypableTextError, RefusedError])
+def test_an_action_that_the_phone_refuses_is_a_failed_step_after_which_the_agent_decides(tmp_path, error):
+    phone, warnings = Phone(faults={2: error("nothing done")}), []
     agent = ListAgent([TAPS[0], Action.open_app("Gmial"), TAPS[1], Action.complete()])
-    assert run(tmp_path / "trace", agent, phone).reason == "complete"
+    ending = run(tmp_path / "trace", agent, phone, warn=warnings.append)
+    assert (ending.reason, ending.failed) == ("complete", 1)
+    assert warnings == ["Step 2 failed, the phone did not perform it: nothing done"]
+    assert [(turn.failed, turn.changed) for turn in agent.inputs[2][1]] == [(False, False), (True, False)]
     assert outcomes(tmp_path / "trace") == ["done", "failed", "done", "done"]
     assert [step.message for step in read_trace(tmp_path / "trace").steps] == ["", "nothing done", "", ""]
     assert [turn.action for turn in agent.inputs[2][1]] == [TAPS[0], Action.open_app("Gmial")]
     assert [step.action for step in read_trace(tmp_path / "trace").episode().steps] == [*TAPS[:2], Action.complete()]
+
+
+class Secure(Phone):
+    """A phone whose second screen forbids pictures of itself: it is black between the bars of the system."""
+
+    def screenshot(self):
+        screen = super().screenshot()
+        if len(self.done) == 1:
+            screen[2:-2] = 0
+        return screen
+
+
+def test_black_pictures_are_named_once_and_marked_and_no_steps_of_the_episode(tmp_path):
+    warnings, agent = [], ListAgent([*TAPS[:2], Action.complete()])
+    ending = run(tmp_path / "trace", agent, Secure(), warn=warnings.append)
+    assert (ending.reason, ending.black) == ("complete", 1)
+    assert len(warnings) == 1
+    assert warnings[0].startswith("Step 2: the picture of the screen is black")
+    trace = read_trace(tmp_path / "trace")
+    assert [(step.outcome, step.black) for step in trace.steps] == [("done", False), ("done", True), ("done", False)]
+    assert [step.action for step in trace.episode().steps] == TAPS[:1]
+    assert reasons_to_exclude(trace.steps) == [None, "black picture", "after a black picture"]
+    *steps, rest, more = read_steps(tmp_path / "trace")
+    assert [step.step.action for step in steps] == TAPS[:1]
+    assert [rest.reason, more.reason] == ["black picture", "after a black picture"]
+
+
+def test_every_black_picture_is_marked_and_only_the_first_one_named(tmp_path):
+    class Dark(Phone):
+        def screenshot(self):
+            return np.zeros((40, 20, 3), np.uint8)
+
+    warnings = []
+    assert run(tmp_path / "trace", ListAgent(TAPS), Dark(), Limits(steps=3), warn=warnings.append).black == 3
+    assert len(warnings) == 1
+    assert len(read_trace(tmp_path / "trace").episode()) == 0
+
+
+@pytest.mark.parametrize("reached", [None, True, False])
+def test_the_heading_of_a_trace_says_whether_the_goal_was_reached(tmp_path, reached):
+    with TraceWriter(tmp_path, Heading("1", "open the settings", "teller", "test")) as trace:
+        assert json.loads((tmp_path / "trace.json").read_text())["reached"] is None
+        trace.end("complete")
+        trace.judged(reached)
+    assert json.loads((tmp_path / "trace.json").read_text())["reached"] is reached
+    assert read_trace(tmp_path).heading.reached is reached
+    content = json.loads((tmp_path / "trace.json").read_text()) | {"reached": "yes"}
+    (tmp_path / "trace.json").write_text(json.dumps(content))
+    with pytest.raises(DatasetError, match="reached is 'yes'"):
+        read_trace(tmp_path)
 
 
 def test_a_lost_phone_ends_the_run_with_its_message_and_a_complete_trace(tmp_path):

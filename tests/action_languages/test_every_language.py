@@ -79,5 +79,7 @@ def test_every_prefix_of_an_action_has_an_ending(language: ActionLanguage, actio
 @every_language
 def test_the_vocabulary_has_each_coordinate_once_per_axis(language: ActionLanguage):
     for axis in (0, 1):
-        pieces = [coordinate.piece for coordinate in language.vocabulary().axis(axis)]
+        coordinates = language.vocabulary().axis(axis)
+        pieces = [coordinate.piece for coordinate in coordinates]
         assert len(pieces) == len(set(pieces))
+        assert {coordinate.axis for coordinate in coordinates} <= {axis}

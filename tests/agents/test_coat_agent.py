@@ -95,6 +95,15 @@ def test_own_descriptions_are_the_history_of_a_run(tmp_path):
     assert "in order:\n1. go home now\n\n" in text_of(requests[0].body["messages"])
 
 
+def test_an_action_that_the_phone_refused_is_not_claimed(tmp_path):
+    turn = Turn(PLAIN.steps[0].screen, Answer("", None), Action.open_app("Notes"), CoatTexts(action="open Notes"))
+    with serving(lambda n, body: Reply(CALL)) as (url, requests):
+        agent(url, tmp_path).act("goal", [replace(turn, failed=True, changed=False)], PLAIN.steps[0].screen)
+    assert "in order:\n1. open Notes (the phone did not perform this action)\n\n" in (
+        text_of(requests[0].body["messages"])
+    )
+
+
 @pytest.mark.parametrize("texts", ["phone", "model"])
 def test_thoughts_and_texts_that_utf8_cannot_hold_are_shown_at_the_next_step(tmp_path, texts):
     reply = CALL.replace("Clear cart", "\\ud800 cart") + "\ud800"

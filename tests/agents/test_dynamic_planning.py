@@ -171,6 +171,18 @@ def test_on_a_phone_reflexion_names_the_actions_that_left_the_screen_unchanged(t
     assert "did not change" not in second
 
 
+@pytest.mark.parametrize("mode", ["react", "seeact", "d_pot"])
+def test_an_action_that_the_phone_refused_is_not_claimed(tmp_path, mode):
+    screen, action = EPISODE.steps[0].screen, Action.open_app("Notes")
+    done = Turn(screen, Answer("", action, CoatTexts(action="open Notes")), action, changed=False)
+    model = Model()
+    with serving(model) as (url, _):
+        for turn in (done, replace(done, failed=True)):
+            agent(url, tmp_path, mode=mode).act("goal", [turn], screen)
+    said = [str(messages).count("the phone did not perform this action") for _, messages in model.asked]
+    assert sorted(said) == [*[0] * (len(said) - 1), 1]
+
+
 # Screens, past, plans
 
 

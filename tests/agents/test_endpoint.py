@@ -15,7 +15,8 @@ from rich.console import Console
 from vlm_agent.agents import NoAnswerError, demonstrated
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.endpoint import EndpointAgent, EndpointSettings
-from vlm_agent.agents.llm.client import ChatEndpoint, Completion, EndpointError
+from vlm_agent.agents.llm.client import ChatEndpoint, EndpointError
+from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.loading import agent_settings
 from vlm_agent.cli import OK, main
 from vlm_agent.datasets.shards.images import decode_screen
@@ -58,6 +59,20 @@ def test_past_screens_alternate_with_actions_and_older_actions_are_text():
     assert prompts[1].splitlines() == [f"Goal: {EPISODE.goal}", *_numbered(ACTIONS[:2]), "Screen 3:"]
     assert prompts[2:] == [ACTIONS[2], "Screen 4:", ACTIONS[3], "Screen 5:"]
     assert all(map(np.array_equal, screens(messages), [step.screenshot for step in EPISODE.steps[2:5]]))
+
+
+@pytest.mark.parametrize("past_screens", [0, 1, 2])
+def test_an_action_that_the_phone_refused_is_not_claimed(past_screens):
+    history = demonstrated(EPISODE, 2)
+    for number in range(2):
+        turns = [replace(turn, failed=place == number) for place, turn in enumerate(history)]
+        messages = agent(past_screens=past_screens).messages(EPISODE.goal, turns, EPISODE.steps[2].screen)
+        lines = "\n".join(texts(messages)[1:]).splitlines()
+        (place,) = (
+            n for n, line in enumerate(lines) if line == "(Last action: the phone did not perform this action.)"
+        )
+        assert lines[place - 1].endswith(ACTIONS[number])
+    assert not any("did not perform" in text for text in texts(messages_of(past_screens)))
 
 
 def _numbered(actions: list[str]) -> list[str]:
@@ -188,7 +203,7 @@ def test_fenced_answers_are_failures_with_an_example_that_names_the_setting(tmp_
     metrics, terminal, _ = evaluated(tmp_path, FENCED)
     assert metrics["trained"]["official"]["overall"]["parse_failures"] == 100
     assert "fenced_answers" not in metrics["trained"]["about"]
-    [example] = [line for line in terminal.splitlines() if line.startswith("served model: 100.0 % of the answers")]
+    [example] = [line for line in terminal.splitlines() if line.startswith("vlm: 100.0 % of the answers")]
     assert f"answer {FENCED!r}, expected {tiny.LANGUAGE.encode(tiny.episode(0).steps[0].action)!r}" in example
     assert example.endswith("code_fences: true")
 
@@ -199,7 +214,7 @@ def test_accepted_fences_are_decoded_and_counted_apart(tmp_path):
     assert metrics["trained"]["official"]["overall"]["parse_failures"] == 0
     steps = len(tiny.episode(0)) + len(tiny.episode(1))
     assert metrics["trained"]["about"]["fenced_answers"] == steps
-    [row] = [line.split() for line in terminal.splitlines() if line.split()[:3] == ["served", "model", "0.0"]]
+    [row] = [line.split() for line in terminal.splitlines() if line.split()[:2] == ["vlm", "0.0"]]
     assert row[-2:] == ["0.0", str(steps)]
     assert "Example" not in terminal
     assert f"{steps}, read as their content" in report
@@ -215,11 +230,11 @@ def test_an_unreadable_answer_is_shown_short_and_printable(tmp_path):
     assert "code_fences" not in example
 
 
-def test_a_served_model_is_not_called_trained(tmp_path):
+def test_a_served_model_has_its_own_name(tmp_path):
     metrics, terminal, report = evaluated(tmp_path, "press enter")
     assert "trained" in metrics  # the key of files is stable
-    assert "served model" in terminal
-    assert "served model" in report
+    assert "vlm " in terminal
+    assert "<h1>vlm</h1>" in report
     assert "trained" not in terminal
 
 

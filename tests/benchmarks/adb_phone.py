@@ -98,7 +98,7 @@ def measure(server: AdbServer, size: tuple[int, int]) -> dict[str, Cost]:
 
         def captured() -> None:
             screen.changed()
-            phone._capture()
+            phone._display.capture()
 
         direct = AdbDeviceTcp("127.0.0.1", served.port, default_transport_timeout_s=9)
         direct.connect()

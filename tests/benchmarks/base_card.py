@@ -108,7 +108,7 @@ class Part:
             commit=record["commit"],
             torch=record["versions"]["torch"],
             steps=record["figures"]["steps"],
-            seconds=record["figures"]["seconds_since_last_start"],
+            seconds=record["figures"]["seconds"],
             digest=hashlib.sha256((run / MODEL_FOLDER / WEIGHTS).read_bytes()).hexdigest(),
             log=history(run),
         )

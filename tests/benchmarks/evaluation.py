@@ -36,6 +36,7 @@ from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.episodes import Episode
 from vlm_agent.models.build import Vocabulary, build, build_tokenizer
+from vlm_agent.models.decoding import CACHE
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.decoder import LlamaViTDecoder
 from vlm_agent.models.llama_vit.family import collate
@@ -185,7 +186,7 @@ def by_loop(agent: VlmAgent, episodes: list[Episode]) -> Answers:
         is_finished = torch.zeros(len(embeddings), dtype=torch.bool)
         while len(tokens) < agent.sentences.language.max_tokens and not is_finished.all():
             output = model.language_model.model(
-                **inputs, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+                **inputs, attention_mask=mask, position_ids=positions, use_cache=True, **{CACHE: cache}
             )
             tokens.append(model.logits(output.last_hidden_state[:, -1]).argmax(-1))
             is_finished |= tokens[-1] == agent.tokenizer.eos_token_id

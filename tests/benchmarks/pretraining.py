@@ -118,7 +118,7 @@ def one_run(name: str, seed: int, options: argparse.Namespace) -> dict[str, floa
         precision = ("--bf16",) if has_bf16() else ()
         command("evaluate", "--checkpoint", run, "--shards", shards, "--output", output, *scoring, *precision)
     shares = headline(json.loads((output / "metrics.json").read_text(encoding="utf-8"))[AGENT])
-    seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds_since_last_start"]
+    seconds = json.loads((run / FINISHED).read_text(encoding="utf-8"))["figures"]["seconds"]
     return {f"{scorer} {part}": shares[scorer][part] for scorer, part in FIGURES} | {"seconds": seconds}
 
 

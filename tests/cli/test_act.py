@@ -4,9 +4,11 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, INTERRUPTED, OK, USAGE, act, main
 from vlm_agent.cli.keys import Keys
 from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.demo import FULL, SEED
 from vlm_agent.devices import DEVICES, DeviceAddress, DeviceKind, OpenedDevice
 from vlm_agent.devices.adb import phone as adb
 from vlm_agent.devices.browser.phone import BrowserPhone
@@ -28,6 +31,7 @@ from vlm_agent.devices.browser.world import make_world
 from vlm_agent.devices.errors import NoDeviceError
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action
+from vlm_agent.evaluation.online.tasks import address_of, online_tasks
 from vlm_agent.screens.seen import Part
 
 TASK = "general/test/7"
@@ -91,11 +95,24 @@ def test_each_step_is_shown_and_the_trace_is_complete(run, tmp_path, capsys):
         assert f"{tmp_path}/trace/screen_{number:03d}.png" in printed
     assert "'complete' → complete" in printed
     assert "The goal is reached" in printed
+    assert read_trace(tmp_path / "trace").heading.reached is True
     trace = read_trace(tmp_path / "trace")
     assert [step.action for step in trace.steps] == actions
     assert trace.heading.task == TASK
     assert replay(tmp_path / "trace").differing == ()
     assert (tmp_path / "a.gif").read_bytes().startswith(b"GIF89a")
+
+
+def test_the_example_of_docs_and_help_is_a_task_of_the_demo_and_of_the_animation_in_readme(capsys):
+    with pytest.raises(SystemExit):
+        main(["act", "--help"])
+    page = Path(__file__).parents[2] / "docs" / "real_aitw.md"
+    examples = [
+        re.search(r"act --agent \S+ --device simulated:(\S+) --animation", text)[1]
+        for text in (capsys.readouterr().out, page.read_text())
+    ]
+    goals = {address_of(task): task.goal for _, task in (one.fresh_phone() for one in online_tasks(FULL.tasks, SEED))}
+    assert [goals[example] for example in examples] == ["Turn off Location"] * 2
 
 
 def test_the_summary_counts_answers_beyond_the_models_context(run, monkeypatch, capsys):
@@ -108,14 +125,16 @@ def test_the_summary_counts_answers_beyond_the_models_context(run, monkeypatch, 
     )
 
 
-def test_a_goal_that_is_declared_but_not_reached_fails(run, capsys):
+def test_a_goal_that_is_declared_but_not_reached_fails(run, tmp_path, capsys):
     assert run([Action.complete()]) == FAILED
+    assert read_trace(tmp_path / "trace").heading.reached is False
     assert "complete (1 steps" in (printed := capsys.readouterr().out)
     assert "The goal is not reached" in printed
 
 
-def test_a_goal_of_the_users_own_is_not_judged_by_the_task(run, capsys):
+def test_a_goal_of_the_users_own_is_not_judged_by_the_task(run, tmp_path, capsys):
     assert run([Action.complete()], "--goal", "do nothing") == OK
+    assert read_trace(tmp_path / "trace").heading.reached is None
     assert "reached" not in capsys.readouterr().out
 
 

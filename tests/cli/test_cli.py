@@ -7,7 +7,7 @@ import sys
 import pytest
 from PIL import Image
 
-from vlm_agent.cli import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, main
+from vlm_agent.cli import FAILED, GROUPS, INTERRUPTED, OK, QUARANTINED, USAGE, main
 
 COMMANDS = ("simulate", "convert", "inspect", "train", "evaluate", "score", "demo")
 
@@ -34,6 +34,17 @@ def test_every_command_has_help(command, capsys):
     assert f"vlm-agent {command}" in capsys.readouterr().out
 
 
+def test_without_a_command_the_help_lists_all_commands_by_group(capsys):
+    with pytest.raises(SystemExit) as leaving:
+        main([])
+    assert leaving.value.code == USAGE
+    lines = capsys.readouterr().err.splitlines()
+    for group, names in GROUPS.items():
+        first = lines.index(f"{group}:") + 1
+        listed = [line.split()[0] for line in lines[first : first + len(names)]]
+        assert listed == [name.replace("_", "-") for name in names]
+
+
 def test_the_help_of_train_lists_every_recipe_key_without_pytorch():
     code = "import sys; from vlm_agent.cli import main\ntry: main(['train', '--help'])\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -44,7 +55,7 @@ def test_the_help_of_train_lists_every_recipe_key_without_pytorch():
 
 
 def test_help_imports_no_heavy_module():
-    code = "import sys, vlm_agent.cli; vlm_agent.cli._parser(); print(*sys.modules)"
+    code = "import sys, vlm_agent.cli; vlm_agent.cli.make_parser(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "transformers", "pyarrow", "numpy", "PIL", "rich"} & set(loaded)
 

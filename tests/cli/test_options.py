@@ -42,6 +42,7 @@ OFFLINE = "constrained batch_tokens batch_size concurrency plans past"
 SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE}"
 ACTING = "elements goal trace steps apps allow_purchases animation bf16 as_trained"
 CARD = f"license upload {' '.join(PUBLISHED.values())}"
+FOREIGN = "benchmark split limit action_language missing_as_wrong ignore_surplus"
 DRAWN = "split subset html config draw"
 
 MODES = {
@@ -111,6 +112,8 @@ MODES = {
         mode("x", "dialect against groups output"),
         mode("x --report p.html --shards s", "dialect against groups output episodes"),
         mode("x --report p.html --shards s --against o", "dialect groups output episodes flips"),
+        mode("x.csv --shards s", f"dialect against groups output report {FOREIGN}"),
+        mode("x --against o.parquet --shards s", f"dialect groups output report {FOREIGN}"),
     ],
     "transfer": [mode("x --output y")],
     "chats": [mode("x --agent a --output y.jsonl", "split limit elements")],
@@ -145,7 +148,7 @@ ENDINGS = {"chats": ".jsonl", "inspect": ".png", "score": ".json"}
 """What --output of these commands must end in."""
 
 
-ROOT = cli._parser()
+ROOT = cli.make_parser()
 PARSERS = next(action.choices for action in ROOT._actions if isinstance(action, argparse._SubParsersAction))
 
 
@@ -177,7 +180,7 @@ def refusal(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "TRACE").mkdir()
     (tmp_path / "TRACE" / "trace.json").write_text("{}")
-    monkeypatch.setattr(cli, "_parser", lambda: ROOT)
+    monkeypatch.setattr(cli, "make_parser", lambda: ROOT)
     for parser in PARSERS.values():
         monkeypatch.setitem(parser._defaults, "run", lambda options: 0)
 
@@ -209,7 +212,7 @@ def test_a_port_is_0_to_65535(command, words, refusal):
 
 
 def test_every_command_is_listed():
-    assert list(MODES) == [name.replace("_", "-") for name in COMMANDS]
+    assert sorted(MODES) == sorted(name.replace("_", "-") for name in COMMANDS)
 
 
 CASES = [(command, mode) for command, modes in MODES.items() for mode in modes]
@@ -233,7 +236,7 @@ def test_what_has_no_effect_in_this_situation_is_refused_and_nothing_else(comman
 def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
     lines = " ".join(mode.line for mode in MODES[command])
     accepted = frozenset().union(*(mode.accepted for mode in MODES[command]))
-    files = (command.replace("-", "_"), "agent_options", "inspect_trace", "inspect_screen")
+    files = (command.replace("-", "_"), "agent_options", "foreign_options", "inspect_trace", "inspect_screen")
     source = "".join((SOURCES / f"{name}.py").read_text(encoding="utf-8") for name in files)
     for action in options_of(command):
         is_used = not action.option_strings or action.option_strings[-1] in lines

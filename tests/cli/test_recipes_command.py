@@ -39,9 +39,19 @@ def test_a_recipe_is_printed_or_copied_and_never_over_another_file(tmp_path, cap
 
 def test_an_unknown_name_is_refused_with_the_nearest(capsys):
     assert main(["recipes", "forkmee"]) == FAILED
-    assert "did you mean forkme?" in capsys.readouterr().err
+    assert "did you mean recipes/forkme.yaml?" in capsys.readouterr().err
+    assert main(["recipes", "nope"]) == FAILED
+    assert "did you mean" not in (error := capsys.readouterr().err) and "`vlm-agent recipes` lists" in error
     with pytest.raises(SystemExit):
         main(["recipes", "--output", "x.yaml"])
+
+
+@pytest.mark.parametrize("name", ["forkme", "recipes/forkmee.yaml"])
+def test_a_recipe_named_without_its_folder_is_suggested_to_other_commands(name, capsys):
+    assert main(["train", "--config", name]) == FAILED
+    assert f"{name} cannot be read: No such file or directory; did you mean recipes/forkme" in capsys.readouterr().err
+    assert main(["train", "--config", "nowhere/recipe.yaml"]) == FAILED
+    assert "did you mean" not in capsys.readouterr().err
 
 
 def test_a_users_own_file_takes_precedence_over_the_shipped_one(tmp_path, monkeypatch):

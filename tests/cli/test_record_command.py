@@ -17,7 +17,7 @@ from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
-from vlm_agent.datasets.sources.traces import STEPS, Heading
+from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading
 from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action, UiElement, Widget
@@ -137,6 +137,21 @@ def test_how_a_trace_ended_is_shown(trace, tmp_path, capsys):
         steps.write_text("".join([*lines, last]))
         assert record("--trace", trace, *output) == OK
         assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("reached", "said"),
+    [
+        (None, "The trace does not state whether its goal was reached. Ended: complete"),
+        (True, "Ended: complete. The goal was reached"),
+        (False, "Ended: complete. The goal was not reached"),
+    ],
+)
+def test_a_trace_states_whether_its_goal_was_reached(trace, tmp_path, capsys, reached, said):
+    heading = json.loads((trace / HEADING).read_text()) | {"reached": reached}
+    (trace / HEADING).write_text(json.dumps(heading))
+    assert record("--trace", trace, "--output", tmp_path / "shown.sqlite") == OK
+    assert said in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.ocr

@@ -54,7 +54,9 @@ def test_against_another_run_it_prints_the_changed_steps(runs, tmp_path, capsys)
     assert main(["score", str(runs[1]), "--against", str(runs[0]), "--output", str(tmp_path / "m.json")]) == OK
     assert "6 in 3 episodes" in capsys.readouterr().out
     against = json.loads((tmp_path / "m.json").read_text())["against"]
-    assert against["official"]["overall"]["partial_match"]["difference"] == 100
+    assert (against["before"], against["now"]) == tuple(map(str, runs[:2]))
+    rows = against["official"]["overall"]["partial_match"]
+    assert (rows["before"], rows["now"], rows["difference"]) == (0, 100, 100)
     assert against["strict"]["overall"]["partial_match"]["difference"] == 0
     assert against["changed"]["official"]["wrong_to_right"] == {f"e{k}": [0, 1] for k in range(3)}
 
@@ -93,7 +95,7 @@ def test_a_file_without_a_step_is_refused(tmp_path, capsys):
     write_predictions(tmp_path / "p.parquet", [])
     assert main(["score", str(tmp_path / "p.parquet")]) == FAILED
     printed = capsys.readouterr()
-    assert f"{tmp_path / 'p.parquet'} holds no step; remove it and run its evaluate command again" in printed.err
+    assert f"{tmp_path / 'p.parquet'} holds no step; move it away and run its evaluate command again" in printed.err
     assert printed.out == ""
 
 

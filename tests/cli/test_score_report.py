@@ -41,7 +41,7 @@ def test_the_page_has_the_scores_and_the_requested_number_of_episodes(folder, ca
     assert f"Wrote {page}" in capsys.readouterr().out.replace("\n", "")
     html = page.read_text(encoding="utf-8")
     assert len(re.findall('<article class="episode"', html)) == 2
-    assert "By the five points scorer" in html
+    assert "By the five_points scorer" in html
 
 
 def became_right(html):
@@ -111,13 +111,13 @@ def test_an_evaluated_run_is_called_what_its_evaluation_calls_it(folder, served,
     capsys.readouterr()
     assert main(["score", str(of_server), *report]) == OK
     terminal = capsys.readouterr().out
-    assert "served model: overall, %" in terminal
+    assert "vlm: overall, %" in terminal
     assert "trained" not in terminal
     html = page.read_text(encoding="utf-8")
-    assert "served model" in html
+    assert "<h1>vlm</h1>" in html
     assert "trained" not in html
     assert main(["score", str(served / "predictions_no_history.parquet")]) == OK
-    assert "no_history: overall, %" in capsys.readouterr().out.replace(" history", "_history")
+    assert "no history: overall, %" in capsys.readouterr().out
 
 
 def test_runs_of_one_name_have_the_names_of_their_folders_as_well(folder, served, capsys):
@@ -126,18 +126,20 @@ def test_runs_of_one_name_have_the_names_of_their_folders_as_well(folder, served
     report = ["--report", str(page), "--shards", str(folder / "test_shards")]
     of_both = [str(path / "predictions.parquet") for path in (served, other)]
     assert main(["score", of_both[0], "--against", of_both[1], *report]) == OK
-    assert "served (served model) minus copy (served model)" in " ".join(capsys.readouterr().out.split())
+    assert "served (vlm) minus copy (vlm)" in " ".join(capsys.readouterr().out.split())
     html = page.read_text(encoding="utf-8")
-    assert "served (served model)" in html
-    assert "copy (served model)" in html
+    assert "served (vlm)" in html
+    assert "copy (vlm)" in html
 
 
 def test_runs_of_folders_of_one_name_have_what_distinguishes_them(tmp_path):
     """RUN/SEED/evaluation is the usual place."""
     of = [tmp_path / run / seed / "evaluation" / "predictions.parquet" for run, seed in (("a_1", "0"), ("b_1", "0"))]
-    assert names_of(of, ["trained", "trained"]) == ["a_1 (trained)", "b_1 (trained)"]
+    assert names_of(of, ["llama", "llama"]) == ["a_1 (llama)", "b_1 (llama)"]
+    assert names_of(of, ["llama", "qwen"]) == ["llama", "qwen"]
     seeds = [tmp_path / "a_1" / seed / "evaluation" / "predictions.parquet" for seed in ("0", "1")]
-    assert names_of(seeds, ["trained", None]) == ["a_1/0 (trained)", "a_1/1 (predictions)"]
+    assert names_of(seeds, ["llama", "llama"]) == ["a_1/0 (llama)", "a_1/1 (llama)"]
+    assert names_of(seeds, [None, None]) == ["a_1/0 (predictions)", "a_1/1 (predictions)"]
 
 
 def test_a_control_of_another_agent_is_not_shown_as_the_own_one(folder, served, capsys):
@@ -146,9 +148,9 @@ def test_a_control_of_another_agent_is_not_shown_as_the_own_one(folder, served, 
     own, foreign = (path / "predictions_no_history.parquet" for path in (served, other))
     capsys.readouterr()
     assert main(["score", str(served), "--against", str(own)]) == OK
-    assert "served model minus no_history: partial" in " ".join(capsys.readouterr().out.split())
+    assert "vlm minus no history: partial" in " ".join(capsys.readouterr().out.split())
     assert main(["score", str(served), "--against", str(foreign)]) == OK
-    assert "served (served model) minus copy (no_history)" in " ".join(capsys.readouterr().out.split())
+    assert "served (vlm) minus copy (no history)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_folder_of_an_evaluation_is_scored_with_its_groups(folder):
@@ -170,7 +172,7 @@ def test_a_file_with_other_episodes_than_its_evaluation_scored_is_refused(served
     capsys.readouterr()
     assert main(["score", str(served)]) == FAILED
     printed = capsys.readouterr()
-    assert f"{path} has 2 episodes, but metrics.json beside it is of 3; remove the predictions and run" in printed.err
+    assert f"{path} has 2 episodes, but metrics.json beside it is of 3; move the predictions to" in printed.err
     assert printed.out == ""
 
 

@@ -8,26 +8,23 @@ from vlm_agent.comparison.page import _differences, print_table, write_page
 from vlm_agent.comparison.results import results_of
 
 
-def test_each_agent_has_its_kind_in_the_table_and_on_the_page(two_servers):
+def test_each_agent_is_in_the_block_of_its_kind_in_the_table_and_on_the_page(two_servers):
     content = results_of(two_servers, {}, {})
-    assert {key: about["kind"] for key, about in content["agents"].items()} == dict.fromkeys(
-        ("enter", "end"), "served model"
-    )
     terminal, page = StringIO(), two_servers.layout.output / "comparison.html"
     print_table(content, Console(file=terminal, width=120))
-    assert terminal.getvalue().count("served model") == 2
+    assert terminal.getvalue().count("prompted") == 2
     assert "trained" not in terminal.getvalue()
     write_page(page, content, two_servers.layout.shards)
     html = page.read_text(encoding="utf-8")
     for name in ("Enter", "End"):
-        assert f'{name}<span class="range">served model</span>' in html
+        assert html.index("Prompted: the model") < html.index(f'<th scope="row">{name}')
     assert "Trained on the demonstrations" not in html
 
 
 def of_agents(pairs):
     """`comparison.json` as far as tables of differences read it. `pairs`: (seed, official, its interval)."""
     agents = {
-        key: {"name": name, "block": "trained", "kind": "", "rows": {str(seed): {} for seed, *_ in pairs}}
+        key: {"name": name, "block": "trained", "rows": {str(seed): {} for seed, *_ in pairs}}
         for key, name in (("a", "First"), ("b", "Second"))
     }
     strict = {"difference": 0.0, "interval": None}

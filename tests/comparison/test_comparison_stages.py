@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vlm_agent.cli import _parser
+from vlm_agent.cli import make_parser
 from vlm_agent.comparison.settings import SERVED, Endpoint, read_comparison
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Layout, Stages
 
@@ -24,7 +24,7 @@ def in_the_repository(monkeypatch):
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
 def test_every_stage_is_a_command(seeds):
-    parser = _parser()
+    parser = make_parser()
     for stage in stages(seeds):
         parser.parse_known_args(stage.words)
     names = [stage.name for stage in stages(seeds)]

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from vlm_agent.checked_json import read_checked, write_checked
-from vlm_agent.comparison.evaluated import read_metrics, read_online, read_origin, read_parameters
+from vlm_agent.comparison.evaluated import (
+    read_data,
+    read_metrics,
+    read_online,
+    read_origin,
+    read_parameters,
+    read_seconds,
+)
 from vlm_agent.comparison.records import Records
 from vlm_agent.comparison.results import results_of
 from vlm_agent.comparison.settings import ComparisonError
@@ -68,6 +75,11 @@ def test_any_other_json_is_an_error_with_the_file(tmp_path, content):
         (tmp_path / name).write_text(content)
         with pytest.raises(UserError, match=name):
             read(tmp_path)
+
+
+def test_the_parameters_of_a_model_are_trained_and_frozen_ones_together(tmp_path):
+    write_checked(tmp_path / RUN, {"figures": {"parameters": {"trained": 3, "frozen": 40}}})
+    assert read_parameters(tmp_path) == 43
 
 
 def stage(output: Path, kind: str = OFFLINE) -> Stage:
@@ -134,3 +146,13 @@ def test_the_origin_of_a_run_is_its_hardware_and_commit_as_far_as_it_records_the
     ):
         (tmp_path / RUN).write_text(json.dumps(record))
         assert read_origin(tmp_path) == words
+
+
+def test_a_run_is_named_with_its_data_and_all_seconds_of_its_training(tmp_path):
+    figures = {"reads": "9 episodes, 9 sentences", "seconds": 12.5}
+    record = {"figures": figures, "shards": "shards/phone", "manifest_sha256": "ab"}
+    (tmp_path / RUN).write_text(json.dumps(record))
+    assert read_data(tmp_path) == ("9 episodes, 9 sentences of shards shards/phone", "ab")
+    assert read_seconds(tmp_path) == 12.5
+    (tmp_path / RUN).write_text(json.dumps({"figures": {}}))
+    assert (read_data(tmp_path), read_seconds(tmp_path)) == (("", None), None)

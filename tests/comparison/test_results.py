@@ -1,11 +1,17 @@
 """The numbers of a comparison: which steps divide the agents, and what a cell of the table holds."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+from helpers.tiny import episode, write_shards
 
 from vlm_agent.comparison.page import rows_of
-from vlm_agent.comparison.results import dividing_steps
+from vlm_agent.comparison.results import _costs, block_of, dividing_steps
+from vlm_agent.comparison.settings import Contestant
+from vlm_agent.comparison.stages import Layout
+from vlm_agent.datasets.shards.dataset import manifest_digest
 
 IDS = np.array(["a", "b"])
 EPISODE, STEP = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
@@ -72,6 +78,22 @@ def test_steps_that_all_agents_get_right_or_wrong_divide_nobody():
     assert dividing_steps({"one": judged(1, 1, 0, 0)}) == []
 
 
+def test_costs_of_a_step_are_those_of_an_episode_divided_by_its_steps():
+    scores = {
+        "official": {"overall": {"steps": 40, "episodes": 8}},
+        "cost": {"tokens_read": 1000.0, "tokens_written": 50.0, "calls": 10.0, "seconds": 99.0},
+    }
+    online = {"cost": {"seconds_a_step": 0.25}}
+    assert _costs(scores, online) == {
+        "seconds a step": 0.25,
+        "tokens read": 200.0,
+        "tokens written": 10.0,
+        "calls": 2.0,
+    }
+    unknown = _costs(scores | {"cost": {"tokens_read": None}}, online)
+    assert (unknown["tokens read"], unknown["calls"]) == (None, None)
+
+
 def content(*official: float) -> dict:
     rows = {
         str(seed): {
@@ -93,3 +115,18 @@ def test_one_seed_shows_its_interval_and_several_their_mean_and_range():
     assert row.costs["seconds a step"] == "0.50"
     assert row.figures["success"]["value"] is None
     assert not list(rows_of(content(50.0), "prompted"))
+
+
+def test_a_finished_run_of_other_data_is_not_among_the_agents_trained_on_the_demonstrations(tmp_path):
+    write_shards(tmp_path / "shards", [episode()])
+    stages = SimpleNamespace(layout=Layout(tmp_path / "out", user_shards=tmp_path / "shards"))
+    for name, digest in (("here", manifest_digest(tmp_path / "shards")), ("elsewhere", "ab"), ("unknown", None)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps({"figures": {}, "manifest_sha256": digest}))
+    found = {
+        name: block_of(stages, name, Contestant(name=name, run=tmp_path / name), [0])
+        for name in ("here", "elsewhere", "unknown")
+    }
+    assert found == {"here": "trained", "elsewhere": "elsewhere", "unknown": "elsewhere"}
+    assert block_of(stages, "x", Contestant(name="x", recipe=Path("recipe.yaml")), [0]) == "trained"
+    assert block_of(stages, "x", Contestant(name="x", agent=Path("agent.yaml")), [0]) == "prompted"

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from vlm_agent.comparison.settings import ComparisonError, read_comparison
+from vlm_agent.comparison.stages import Layout, Stages
 from vlm_agent.recipe.shipped import find_shipped
 
 SHIPPED = sorted((Path(__file__).parents[2] / "eval/comparisons").glob("*.yaml"))
@@ -84,3 +85,16 @@ def test_what_cannot_be_compared_is_one_line_with_the_key(tmp_path, changes, mes
     with pytest.raises(ComparisonError, match=message) as error:
         read_comparison(written(tmp_path, **changes), {})
     assert "comparison.yaml: " in str(error.value)
+
+
+def test_a_file_of_two_runs_needs_neither_quick_sizes_nor_a_benchmark_nor_demonstrations(tmp_path):
+    path = tmp_path / "comparison.yaml"
+    content = {"name": "n", "sizes": {"episodes": 2, "tasks": 1}, "agents": TWO}
+    path.write_text(yaml.safe_dump(content))
+    comparison = read_comparison(path, {})
+    on_shards = Layout(tmp_path / "out", user_shards=tmp_path / "shards")
+    assert [stage.words[0] for stage in Stages(comparison, on_shards)] == ["evaluate"] * 4
+    with pytest.raises(ComparisonError, match=r"sizes\.simulated is missing: .* or add --shards"):
+        list(Stages(comparison, Layout(tmp_path / "out")))
+    with pytest.raises(ComparisonError, match="has no section quick"):
+        list(Stages(comparison, on_shards, quick=True))

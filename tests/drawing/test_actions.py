@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -43,18 +45,51 @@ def test_every_action_is_visible_on_light_and_dark_and_the_screen_is_not_modifie
     assert len(_changed(screen, _screen(shade))) == 0
 
 
-def test_a_tap_is_drawn_at_its_point_and_nowhere_far():
+def test_a_tap_is_drawn_around_its_point_and_nowhere_far():
     screen = _screen(90)
     drawn = draw_action(screen, Action.tap(0.25, 0.5), EXPERT)
-    assert drawn.getpixel((200, 200)) == EXPERT
+    assert _has(drawn, EXPERT)
     distances = np.linalg.norm(_changed(screen, drawn) - [200, 200], axis=1)
     assert distances.max() < 0.1 * screen.width
+    assert distances.min() > 0.04 * screen.width, "what lies under the finger stays visible"
+
+
+BOXES = (
+    (0.4, 0.3, 0.03, 0.2),
+    (0.0, 0.0, 0.05, 0.3),
+    (0.96, 0.6, 0.04, 0.4),
+    (0.5, 0.0, 0.04, 1.0),
+    (0.53, 0.4, -0.1, -0.3),
+)
+
+
+@pytest.mark.parametrize("box", BOXES)
+@pytest.mark.parametrize("label", [None, "withheld"])
+@pytest.mark.parametrize("kind", [Action.tap, Action.long_press])
+def test_no_mark_covers_the_element_that_it_marks(box, label, kind):
+    y, x, height, width = box
+    noise = np.random.default_rng(0).integers(0, 256, (801, 401, 3), np.uint8)
+    screen, point = Image.fromarray(noise), (y + height / 3, x + width / 3)
+    drawn = draw_action(screen, kind(*point), EXPERT, label, elements=(UiElement(box, "Green cushion"),))
+    bottom, right = y + height, x + width
+    inside = np.s_[math.ceil(y * 800) : int(bottom * 800) + 1, math.ceil(x * 400) : int(right * 400) + 1]
+    assert np.array_equal(np.asarray(drawn)[inside], noise[inside])
+    assert _has(drawn, EXPERT)
+
+
+def test_ticks_show_where_an_element_is_tapped():
+    element = UiElement((0.4, 0.2, 0.1, 0.6), "Save")
+    for x in (0.3, 0.7):
+        drawn = draw_action(_screen(), Action.tap(0.45, x), EXPERT, elements=(element,))
+        ys, xs = _changed(_screen(), drawn).T
+        assert np.median(xs[ys == ys.min()]) == pytest.approx(400 * x, abs=2)
+        assert np.median(ys[xs == xs.min()]) == pytest.approx(360, abs=2)
 
 
 def test_a_long_press_is_drawn_at_its_point_and_labelled():
     screen, size = _screen(90), _screen().size
     tapped, pressed = (draw_action(screen, action, EXPERT) for action in (Action.tap(0.25, 0.5), LONG_PRESS))
-    assert pressed.getpixel((200, 200)) == EXPERT
+    assert _has(pressed, EXPERT)
     assert len(_changed(tapped, pressed)) > 0
     assert _changed(tapped, pressed)[:, 0].max() < size[1] / 2, "the label stands beside the gesture"
 

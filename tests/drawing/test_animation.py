@@ -32,7 +32,7 @@ def test_every_step_is_a_frame_with_its_action_on_it(trace, tmp_path, monkeypatc
     drawn = list(frames(tmp_path / "new" / "a.gif"))
     assert len(drawn) == len(trace.steps)
     assert drawn[-1][1] > drawn[0][1]
-    monkeypatch.setattr(trace_steps, "draw_action", lambda screen, *_: screen)
+    monkeypatch.setattr(trace_steps, "draw_action", lambda screen, *_, **__: screen)
     animate(trace, tmp_path / "bare.gif")
     bare = list(frames(tmp_path / "bare.gif"))
     for (with_action, _), (without, _) in zip(drawn, bare, strict=True):

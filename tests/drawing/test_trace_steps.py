@@ -90,5 +90,8 @@ def test_an_action_is_described_with_its_place_and_the_element_there():
     elements = (UiElement((0, 0, 1, 1), "page"), UiElement((0.2, 0.4, 0.2, 0.2), "", "ICON_CART"))
     assert describe_with_place(Action.tap(0.3, 0.5), elements) == 'tap "ICON_CART" at x 0.50, y 0.30'
     assert describe_with_place(Action.tap(0.3, 0.5)) == "tap at x 0.50, y 0.30"
-    assert describe_with_place(Action.swipe((0.8, 0.5), (0.2, 0.5))) == "swipe up at x 0.50, y 0.80 to x 0.50, y 0.20"
+    swipe = Action.swipe((0.8, 0.5), (0.2, 0.5))
+    whole = (UiElement((0.0, 0.0, 1.0, 1.0), "", "ICON_CHAT"),)
+    for beneath in ((), whole):  # the agent's answer names what a swipe brings into view
+        assert describe_with_place(swipe, beneath) == "swipe up at x 0.50, y 0.80 to x 0.50, y 0.20"
     assert describe_with_place(Action.press("home"), elements) == "press home"

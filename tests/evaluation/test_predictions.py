@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, Episode, Step, UiElement
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.predictions import predictions_for, read_predictions, write_predictions
+from vlm_agent.evaluation.predictions import SCHEMA, predictions_for, read_predictions, write_predictions
 
 GOLD = episode("e1", "single", [Action.tap(0.1, 0.2), Action.type_text("käse\n"), Action.complete()])
 
@@ -20,6 +20,11 @@ def test_the_file_reads_back_equal(tmp_path, world):
     write_predictions(tmp_path / "p.parquet", rows)
     assert read_predictions(tmp_path / "p.parquet") == rows
     assert [path.name for path in tmp_path.iterdir()] == ["p.parquet"]
+
+
+def test_no_column_is_a_list_of_fixed_size():
+    """Arrow before 26, and whatever is built on it, cannot read a null over such a list."""
+    assert "fixed_size_list" not in str(SCHEMA)
 
 
 def test_the_box_of_an_answer_survives(tmp_path):

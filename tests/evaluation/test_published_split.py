@@ -1,6 +1,7 @@
 """A published split is recognised by its episodes, never by the name of the benchmark."""
 
 import json
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -9,12 +10,13 @@ from helpers.knowing_agent import Knowing, write_shards
 from rich.console import Console
 
 from vlm_agent.datasets.selection import read_splits
-from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.shards.dataset import ShardDataset, ShardWriter, write_manifest
+from vlm_agent.datasets.simulate import simulate_episode
 from vlm_agent.datasets.sources import aitz
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import read_benchmark
 from vlm_agent.evaluation.offline.run import evaluate, finish
-from vlm_agent.evaluation.published_split import PublishedSplit, compare_split, ids_digest
+from vlm_agent.evaluation.published_split import PublishedSplit, compare_split, ids_digest, is_published_data
 
 EVAL = Path(__file__).parents[2] / "eval"
 NAME = "AITW, Auto-UI's split"
@@ -55,7 +57,7 @@ def test_the_published_episodes_are_recognised_on_the_terminal_and_in_the_report
     split, printed, report = _evaluated(tmp_path, shards, _published(shards))
     assert split["differs"] == {} and "general" in split["agrees"]
     assert printed.count(f"Published numbers: On the split of this run: {NAME}") == 2  # by evaluate and by finish
-    assert "On the split of this run: AITW" in report and "None of them" not in report
+    assert "On the split of this run: AITW" in report and "No table is known" not in report
 
 
 @pytest.mark.parametrize(
@@ -69,8 +71,8 @@ def test_the_published_episodes_are_recognised_on_the_terminal_and_in_the_report
 def test_other_episodes_are_not(tmp_path, shards, changes, reason):
     split, printed, report = _evaluated(tmp_path, shards, _published(shards, **changes))
     assert split["differs"] == {"general": reason} and "general" not in split["agrees"]
-    assert f"Not known to be: general: {reason}." in printed
-    assert f"Not known to be: general: {reason}." in report
+    assert f"Subsets that differ or are not known: general ({reason})." in printed
+    assert f"Subsets that differ or are not known: general ({reason})." in report
 
 
 def test_a_part_of_the_published_episodes_is_not(tmp_path, shards):
@@ -84,8 +86,18 @@ def test_a_part_of_the_published_episodes_is_not(tmp_path, shards):
 def test_without_published_episodes_in_the_benchmark_none_is_known_to_be(tmp_path, shards):
     split, printed, report = _evaluated(tmp_path, shards, None)
     assert split["agrees"] == []
-    none = "None of them is known to be on the split of this run."
-    assert f"Published numbers: {none} Not known to be: general" in printed and none in report
+    none = "No table is known to be on the split of this run."
+    assert f"Published numbers: {none} Subsets that differ or are not known: general" in printed and none in report
+
+
+def test_episodes_of_a_simulated_phone_in_aitws_format_are_not_aitw(tmp_path):
+    episode, _ = simulate_episode(0, "test", (96, 64))
+    for name, device in (("simulated", episode.device_type), ("recorded", "PIXEL_6")):
+        with ShardWriter(tmp_path / name / "general/one.parquet") as writer:
+            writer.write(replace(episode, device_type=device), "test")
+        files = [{"shard": "general/one.parquet", "subset": "general", "episodes_written": 1}]
+        write_manifest(tmp_path / name, {"source": "aitw", "files": files})
+        assert is_published_data(ShardDataset(tmp_path / name)) == (name == "recorded")
 
 
 def test_a_benchmark_without_published_numbers_is_not_compared(tmp_path, shards):

@@ -53,6 +53,10 @@ class AdbServer:
     def process_id(self) -> int:
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
         """Runs the program `adb` as a client; stdout and stderr are bytes."""
         command = [self.program, *arguments]

@@ -88,7 +88,7 @@ class Knowing(AgentSettings):
 
 
 def write_shards(folder: Path, splits: list[str], count: int = 4, with_elements: bool = False) -> Path:
-    """`count` episodes of two steps in each of two subsets, in these splits by turns."""
+    """`count` episodes of two steps in each of two subsets, in these splits by turns, as if converted from AITW."""
     files = []
     for subset in SUBSETS[:2]:
         shard = f"{subset}/{subset}.parquet"
@@ -96,7 +96,7 @@ def write_shards(folder: Path, splits: list[str], count: int = 4, with_elements:
             for number in range(count):
                 writer.write(_episode(f"{subset}-{number}", subset, with_elements), splits[number % len(splits)])
         files.append({"shard": shard, "subset": subset, "episodes_written": count})
-    write_manifest(folder, {"files": files})
+    write_manifest(folder, {"source": "aitw", "files": files})
     return folder
 
 

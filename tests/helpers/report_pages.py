@@ -4,6 +4,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.episodes import Action, Episode, Step, UiElement
@@ -13,16 +14,20 @@ FACTS = {"run": "demo & more", "date": "2024-05-01"}
 
 
 class Shards:
-    """What the report asks of a ShardDataset."""
+    """What the report asks of a ShardDataset. `source`: the data set's name in its manifest."""
 
     directory = Path("shards")
 
-    def __init__(self, episodes):
+    def __init__(self, episodes, source="aitw"):
         self._episodes = episodes
+        self.manifest = {"source": source}
         self.ids = tuple(episode.id for episode in episodes)
 
     def __getitem__(self, index):
         return self._episodes[index]
+
+    def table(self, columns):
+        return pa.table({name: [getattr(episode, name) for episode in self._episodes] for name in columns})
 
 
 class Page(HTMLParser):

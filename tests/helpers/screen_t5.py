@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 from helpers import tiny
 from vlm_agent.models.cost import Flops, Workload
-from vlm_agent.models.decoding import PrefilledSequence
+from vlm_agent.models.decoding import CACHE, PrefilledSequence
 from vlm_agent.models.family import FAMILIES, ModelFamily, Processor
 from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.pretrained import whole_configuration
@@ -141,8 +141,8 @@ class _Batch:
             input_ids=ids[:, None],
             encoder_hidden_states=self._encoded,
             encoder_attention_mask=self._mask,
-            past_key_values=self._cache,
             use_cache=True,
+            **{CACHE: self._cache},
         ).last_hidden_state
         return self._model.t5.lm_head(hidden)[:, -1]
 
@@ -170,7 +170,7 @@ class ScreenT5Decoder:
     def _next(self, ids: torch.Tensor, cache: _Cache) -> torch.Tensor:
         t5 = self._model.t5
         hidden = t5.decoder(
-            input_ids=ids, encoder_hidden_states=cache.encoded, past_key_values=cache, use_cache=True
+            input_ids=ids, encoder_hidden_states=cache.encoded, use_cache=True, **{CACHE: cache}
         ).last_hidden_state
         return t5.lm_head(hidden)
 

@@ -95,7 +95,7 @@ def test_weights_that_are_not_the_packages_own_are_refused(tmp_path, monkeypatch
     content[-1] ^= 1
     weights.write_bytes(content)
     monkeypatch.setattr(embedded, "files", lambda package: tmp_path)
-    with pytest.raises(UserError, match=f"not the {NAME} of this version .*install vlm-agent again"):
+    with pytest.raises(UserError, match=f"{WEIGHTS} differs from the SHA-256.*installation is damaged"):
         base_folder(NAME)
 
 

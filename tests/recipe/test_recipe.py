@@ -9,6 +9,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import SENTENCES
 from vlm_agent.recipe.model import WordTokenizer
 from vlm_agent.recipe.run import Recipe, read_recipe
+from vlm_agent.recipe.shipped import shipped_files
 from vlm_agent.training.data.sentence_kinds import SENTENCE_KINDS
 from vlm_agent.training.loop.arguments import arguments
 
@@ -151,20 +152,22 @@ def test_a_key_without_a_default_is_required(path, content, key):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"training.epochs": "1"}, "epochs or steps"),
-        ({"training.steps": "null"}, "epochs or steps"),
-        ({"model.base": "runs/x"}, "set one of base, vlm, encoder_decoder or language_model"),
-        ({"model.vlm": "{checkpoint: x}"}, "set one of base, vlm, encoder_decoder or language_model"),
+        ({"training.epochs": "1", "training.steps": "9"}, "epochs and steps exclude each other; remove one of them"),
+        ({"training.steps": "null"}, "the length is missing; set epochs or steps"),
+        ({"model.language_model": "null", "model.vision": "null"}, "set one of base, vlm, encoder_decoder or language"),
+        ({"model.base": "x", "model.vlm.checkpoint": "x"}, "set one of base, vlm, encoder_decoder or language_model"),
         ({"model.min_pixels": "3136"}, "remove min_pixels; it has no effect with language_model"),
-        ({"training.batch_tokens": "4096"}, "either batch_size or batch_tokens"),
+        ({"training.batch_tokens": "9", "training.batch_size": "1"}, "batch_size and batch_tokens exclude each other"),
+        ({"data.drawn": "{}", "data.shards": "x"}, "shards and drawn exclude each other; remove one of them"),
+        ({"data.shards": "null"}, "the source is missing; set shards or drawn"),
         ({"training.batch_size": "null", "training.batch_tokens": "100", "data.max_tokens": "101"}, "must fit"),
         ({"data.sentences": "elements", "data.max_tokens": "101"}, "give training.batch_size"),
         ({"model.vision": "null"}, "no effect with language_model without vision"),
         ({"model.train.projector": "frozen"}, "train.projector must be full"),
         ({"model.word_tokenizer": "null"}, "needs word_tokenizer"),
         ({"model.language_model": "{checkpoint: x}"}, "excludes word_tokenizer"),
-        ({"model.vision.checkpoint": "x"}, "either checkpoint or config"),
-        ({"model.vision": "{}"}, "either checkpoint or config"),
+        ({"model.vision": "{checkpoint: x, config: {}}"}, "set checkpoint or config, not both"),
+        ({"model.vision": "{}"}, "set checkpoint or config, not both"),
         ({"model.vision": "{config: {hidden_size: 3}}"}, "model_type"),
         ({"model.vision.gguf_file": "x"}, "gguf_file"),
         ({"model.dtype": "bfloat16"}, "bf16"),
@@ -192,6 +195,44 @@ def test_overrides_are_dotted_and_typed(path):
     assert (recipe.model.lora.dropout, recipe.model.screen_size) == (0.25, (128, 64))
     assert (recipe.data.mixture, recipe.data.limit) == ({"google_apps": 0.1}, None)
     assert (recipe.training.bf16, recipe.output) == (True, "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "absent"),
+    [
+        ({"training.epochs": "3"}, "training.steps"),
+        ({"training.batch_tokens": "4096"}, "training.batch_size"),
+        ({"training.batch_tokens": "4096", "training.epochs": "0.5"}, "training.steps"),
+        ({"model.vision.checkpoint": "x"}, "model.vision.config"),
+        ({"model.base": "runs/x"}, "model.vision"),
+        ({"model.vlm.checkpoint": "x", "model.word_tokenizer": "null"}, "model.vision"),
+        ({"data.drawn": "{}", "training.batch_size": "4"}, "data.shards"),
+    ],
+)
+def test_an_override_removes_the_keys_of_the_file_that_it_excludes(path, overrides, absent):
+    recipe = read_recipe(path, overrides)
+    value = recipe.model_dump()
+    for part in absent.split("."):
+        value = value.get(part)
+    assert value is None
+    assert all(_at(recipe, key) is not None for key in overrides if overrides[key] != "null")
+
+
+def _at(recipe, key):
+    for part in key.split("."):
+        recipe = getattr(recipe, part)
+    return recipe
+
+
+def test_an_override_by_null_removes_nothing_else(path):
+    assert read_recipe(path, {"training.epochs": "null"}) == read_recipe(path)
+
+
+@pytest.mark.parametrize("shipped", [path for path in shipped_files() if path.parent.name == "recipes"], ids=str)
+def test_steps_and_epochs_of_every_shipped_recipe_can_be_overridden(shipped):
+    assert read_recipe(shipped, {"training.steps": "100"}).training.epochs is None
+    if read_recipe(shipped).data.drawn is None:
+        assert read_recipe(shipped, {"training.epochs": "2"}).training.steps is None
 
 
 @pytest.mark.parametrize(("written", "number"), [("1e-4", 1e-4), ("2E3", 2000.0), ("1.5e-05", 1.5e-5), ("1", 1.0)])

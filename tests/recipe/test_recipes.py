@@ -9,7 +9,7 @@ import pytest
 from helpers import recipe_costs
 from torch.distributed.run import get_args_parser
 
-from vlm_agent.cli import _parser, main
+from vlm_agent.cli import main, make_parser
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.family import FAMILIES, family
 from vlm_agent.recipe.model import TrainedParts
@@ -59,7 +59,7 @@ def ours(path: Path, name: str) -> list[tuple[list[str], int]]:
 
 def recipe_of(command: list[str]) -> Recipe:
     """What a `train` reads, from the repository's root; its options are known, and so are its keys."""
-    options, unknown = _parser().parse_known_args(command)
+    options, unknown = make_parser().parse_known_args(command)
     keys = {key.removeprefix("--"): value for key, value in zip(unknown[::2], unknown[1::2], strict=True)}
     return read_recipe(ROOT / options.config, keys)
 
@@ -121,7 +121,7 @@ def test_every_other_command_of_ours_has_options_that_exist_and_the_recipes_own_
     recipe = read_recipe(path)
     for name in ("convert", "convert-checkpoint", "evaluate", "merge"):
         for command, _ in ours(path, name):
-            options, unknown = _parser().parse_known_args(command)
+            options, unknown = make_parser().parse_known_args(command)
             assert not unknown
             if name == "convert":
                 assert str(options.output) == recipe.data.shards
@@ -143,7 +143,7 @@ def dry_run_of(folder):
 def test_the_cost_in_a_header_equals_the_dry_run_on_its_machine(name, dry_run_of):
     path = ROOT / "recipes" / f"{name}.yaml"
     (command,) = [words for words, _ in ours(path, "train") if "--dry-run" in words]
-    options, _ = _parser().parse_known_args(command)
+    options, _ = make_parser().parse_known_args(command)
     assert (options.gpu, options.gpus) == recipe_costs.MACHINES[name][0]
     assert recipe_costs.cost_lines(name, dry_run_of(name)).strip() in header(path)
 

@@ -152,14 +152,14 @@ def test_settings_that_change_no_text_share_the_cache(tmp_path: Path):
 @pytest.mark.parametrize("package", ["rapidocr", "onnxruntime", "cv2"])
 def test_a_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str):
     monkeypatch.setattr("vlm_agent.screens.text.find_spec", lambda name: None if name == package else name)
-    with pytest.raises(UserError, match=rf"needs {package}; .*pip install 'vlm-agent\[screens\]'"):
+    with pytest.raises(UserError, match=rf"needs {package}; .*pip install .*\[screens\]'"):
         RapidOcrSettings().load()
 
 
 def test_a_package_that_cannot_be_imported_is_one_sentence(monkeypatch: pytest.MonkeyPatch):
     reader = RapidOcrReader(640)
     monkeypatch.setitem(sys.modules, "rapidocr", None)
-    with pytest.raises(UserError, match=r"cannot be imported: .*pip install 'vlm-agent\[screens\]'"):
+    with pytest.raises(UserError, match=r"cannot be imported: .*pip install .*\[screens\]'"):
         reader.read(page("a"))
 
 

@@ -152,6 +152,12 @@ def test_a_part_without_a_text_keeps_its_place(parts):
     assert headed.thoughts.split(text) == (CoatTexts(), text[text.index("Action Plan:") :])
 
 
+def test_a_heading_without_a_space_after_it_keeps_the_first_letter_of_its_text():
+    answer = "Action Think:look ;Action Description: tap on it ;Action Plan: []"
+    thoughts, rest = HeadedThoughts(CoatRecipe(think=True, action=True)).split(answer)
+    assert (thoughts.think, thoughts.action, rest) == ("look", "tap on it", "Action Plan: []")
+
+
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
 MARKS = ["Action Plan:", "Action Decision:", "Action Think:", ":", " ;", "\n", "x"]
 MARKED = st.lists(st.sampled_from(MARKS)).map("".join)

@@ -20,8 +20,9 @@ WITH_FEATURES = shlex.split(
 
 @pytest.fixture
 def alone(tmp_path):
-    """A folder to submit from, without a cluster."""
+    """A folder to submit from, without a cluster. `vlm-agent check` accepts everything."""
     place = Workplace(tmp_path)
+    place.install("vlm-agent", "exit 0\n")
     (tmp_path / "recipe.yaml").touch()
     return place
 
@@ -60,6 +61,7 @@ def test_slurm_accepts_every_script_unchanged(workplace, script):
 @pytest.mark.parametrize("stages", [EVERYTHING, WITH_FEATURES])
 def test_slurm_accepts_every_job_of_a_pipeline(workplace, gpus, stages):
     (workplace.folder / "recipe.yaml").touch()
+    workplace.install("vlm-agent", "exit 0\n")
     workplace.set(GPUS_PER_NODE=gpus)
     for words in _submissions(workplace, *stages):
         kept = [word for word in words if not word.startswith("--dependency")]
@@ -198,6 +200,32 @@ def test_invalid_options_are_refused_before_submission(alone, words, complaint):
     assert not done.stdout
 
 
+def test_mistakes_in_several_stages_are_refused_before_the_first_submission(tmp_path):
+    done = Workplace(tmp_path).pipeline_alone(
+        *("convert", "--inptu", "data", "--output", "shards"),
+        *("then", "train", "--config", REPOSITORY / "recipes/forkme.yaml", "--output", "r", "--training.stepz", 5),
+        *("then", "evaluate", "--bf61"),
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    for complaint in (
+        "convert: unknown option --inptu",
+        "unknown key training.stepz",
+        "evaluate: unknown option --bf61",
+    ):
+        assert complaint in done.stderr
+
+
+def test_stages_are_checked_as_they_will_run_with_the_caches_of_the_jobs(alone):
+    alone.set(SCRATCH="/large")
+    alone.install("vlm-agent", 'echo "$HF_HOME $VLM_AGENT_CACHE $HF_HUB_OFFLINE" "$@" >called\nexit 1\n')
+    done = alone.pipeline_alone(*EVERYTHING)
+    assert (done.returncode, done.stdout) == (1, "")
+    expected = "/large/huggingface /large/vlm-agent 1 check " + " ".join(EVERYTHING[2:])
+    expected = expected.replace(" then evaluate", " --data.shards shards then evaluate")
+    expected += " --shards shards --checkpoint runs/x --output runs/x/evaluation\n"
+    assert (alone.folder / "called").read_text() == expected
+
+
 def test_a_finished_run_is_not_submitted_again(alone):
     (alone.folder / "r").mkdir()
     (alone.folder / "r" / "run.json").touch()
@@ -212,6 +240,7 @@ def test_a_missing_environment_is_an_error_before_submission(alone):
 
 def test_a_pipeline_that_slurm_refuses_half_way_leaves_nothing_in_the_queue(workplace):
     workplace.set(GPU_PARTITION="no_such_partition")
+    workplace.install("vlm-agent", "exit 0\n")
     output = workplace.run(
         *("slurm/pipeline.sh", "convert", "--input", "a", "--output", "s", "then", "evaluate", "--output", "e"),
         check=False,

@@ -4,9 +4,12 @@ import random
 import unicodedata
 
 import pytest
+from helpers.cards import masked_slowly, passes_luhn
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vlm_agent.episodes import Action, UiElement
-from vlm_agent.texts.secrets import MASK, Focus, Secrets, has_card, mask_cards, names_secret, passes_luhn
+from vlm_agent.texts.secrets import MASK, Focus, Secrets, has_card, mask_cards, names_secret
 
 PUBLISHED = ("4111111111111111", "5500005555555559", "378282246310005", "6011000990139424", "4222222222222")
 """Test numbers that payment services publish."""
@@ -35,6 +38,18 @@ def test_any_card_number_anywhere_leaves_no_four_of_its_digits():
         masked = mask_cards(text)
         assert has_card(text)
         assert number[:4] not in masked.replace(" ", "").replace("-", "") or number[:4] in "1239991229", (text, masked)
+
+
+@given(st.lists(st.sampled_from(["1", "0", "4", "٤", " ", "-", "\u2013", "\n", "x", "4111", *PUBLISHED]), max_size=24))
+def test_masking_is_what_trying_every_pair_of_groups_gives(parts):
+    text = "".join(parts)
+    assert mask_cards(text) == masked_slowly(text)
+
+
+@given(st.lists(st.text("0123456789", min_size=1, max_size=7), max_size=14), st.sampled_from(" -"))
+def test_groups_of_any_length_are_masked_alike(groups, separator):
+    text = separator.join(groups)
+    assert mask_cards(text) == masked_slowly(text)
 
 
 def test_two_numbers_in_a_row_are_both_masked():

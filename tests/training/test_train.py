@@ -72,7 +72,7 @@ def test_a_run_writes_its_recipe_weights_curves_and_record(finished):
     folder, _ = finished
     record = json.loads((folder / "run.json").read_text())
     assert record["figures"]["steps"] == 3
-    assert record["figures"]["seconds_since_last_start"] > 0
+    assert record["figures"]["seconds"] > 0
     assert record["figures"]["last_losses"]["loss"] > 0
     assert record["versions"]["torch"] == torch.__version__
     assert {"python", "transformers", "peft", "accelerate"} <= record["versions"].keys()
@@ -95,6 +95,18 @@ def test_a_run_prints_trained_parameters_and_speed(finished):
     assert all("tokens/s" in line and "actions/s" in line and "elements " in line for line in lines)
     assert all("loader wait " in line for line in lines)
     assert lines[-1].endswith("ETA 0:00:00")
+
+
+def test_the_record_counts_the_parameters_of_all_parts(finished):
+    """Of one part alone the count would be far off: the tiny vision tower and language model are of similar size."""
+    folder, printed = finished
+    parts = [line.split() for line in printed.splitlines() if line.endswith(" frozen") and " trained " in line]
+    trained, frozen = (sum(int(line[index].replace(",", "")) for line in parts) for index in (1, 3))
+    assert len(parts) > 2
+    assert json.loads((folder / "run.json").read_text())["figures"]["parameters"] == {
+        "trained": trained,
+        "frozen": frozen,
+    }
 
 
 def test_a_run_records_its_progress_for_status(finished):
@@ -466,11 +478,14 @@ def test_a_killed_run_resumes_to_the_weights_of_an_uninterrupted_one(shards, tmp
     half.mkdir()
     (half / "model.safetensors").write_bytes(b"half")
     console = Console(file=io.StringIO(), width=200)
+    before = read_progress(tmp_path / "killed" / PROGRESS)[-1]["total_seconds"]
     train(recipe, console)
     steps = [line.split()[1] for line in console.file.getvalue().splitlines() if line.startswith("step ")]
     assert steps == ["5/6", "6/6"]
     recorded = read_progress(tmp_path / "killed" / PROGRESS)
     assert [line["step"] for line in recorded] == [1, 2, 3, 4, 5, 6]
+    figures = json.loads((tmp_path / "killed" / "run.json").read_text())["figures"]
+    assert figures["seconds"] >= before + recorded[-1]["seconds"] > before > 0
     assert_same_weights(undisturbed, tmp_path / "killed")
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from PIL import Image
 
 from vlm_agent.evaluation.online.runs import BASELINES, EXPERT, play
 from vlm_agent.evaluation.online.tasks import online_tasks
@@ -25,7 +26,7 @@ def output(played, tmp_path):
     heading = json.loads((trace / "trace.json").read_text())
     (trace / "trace.json").write_text(json.dumps(heading | {"goal": EVIL}))
     score = {"overall": {"successes": 7, "tasks": 9}}
-    (output / "online" / "online.json").write_text(json.dumps({"runs": {EVIL: score}}))
+    (output / "online" / "online.json").write_text(json.dumps({"about": {"label": "agent"}, "runs": {EVIL: score}}))
     overall = {"partial_match": 67.55, "interval": [64.35, 70.65]}
     evaluation = output / "evaluation"
     evaluation.mkdir()
@@ -35,4 +36,5 @@ def output(played, tmp_path):
     (output / "comparison" / "comparison.json").write_text(json.dumps({"name": "five", "agents": {"first": {}}}))
     (output / "damaged").mkdir()
     (output / "damaged" / "metrics.json").write_text("{")
+    Image.new("RGB", (40, 20)).save(output / "agent.gif")
     return output

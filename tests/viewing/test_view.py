@@ -20,6 +20,7 @@ from rich.console import Console
 
 from vlm_agent.action_languages import default_language
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.cli import FAILED, INTERRUPTED, main
 from vlm_agent.episodes import Action
 from vlm_agent.viewing.asking import MOST_BYTES, Asking
@@ -61,6 +62,26 @@ def test_the_start_page_lists_every_kind_with_its_headline(server):
         assert words in page
     assert "/trace/online/agent/00000" in page
     assert "damaged (Expecting" in page
+    assert '<img src="/file/./agent.gif"' in page and "/file/evaluation/report.html" in page
+
+
+def test_a_trace_says_how_it_ended_and_whether_its_task_succeeded(server, output):
+    for path in ("/", "/trace/online/agent/00000"):
+        page = request(server, "GET", path)[2].decode()
+        assert "Ended: complete" in page and "✓ success" in page
+    result = output / "online/agent/00000/result.json"
+    write_checked(result, read_checked(result, "") | {"success": False})
+    assert "✗ no success" in request(server, "GET", "/")[2].decode()
+    result.write_text("{")
+    page = request(server, "GET", "/")[2].decode()
+    assert "Ended: complete" in page and "success</span>" not in page
+
+
+def test_pages_have_the_style_of_reports(server):
+    for path in ("/", "/ask", "/trace/online/agent/00000"):
+        assert b'href="/report.css"' in request(server, "GET", path)[2]
+    status, headers, style = request(server, "GET", "/report.css")
+    assert (status, headers["Content-Type"]) == (200, "text/css; charset=utf-8") and b"--paper" in style
 
 
 def test_a_served_model_is_listed_by_the_name_that_its_evaluation_records(output, server):

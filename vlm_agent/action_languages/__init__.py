@@ -1,6 +1,7 @@
 """Action languages: codecs between actions and the text that a model reads and writes. One language per file.
 
-To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, import it here and add it to `LANGUAGES`.
+To add one: write a file with an `ActionLanguage` and its `LanguageSettings`, and add it to `LANGUAGES`, here or by an
+entry point.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from vlm_agent.action_languages.coat import CoatSettings
 from vlm_agent.action_languages.element_index import ElementIndexSettings
 from vlm_agent.action_languages.language import ActionLanguage, Coordinate, LanguageSettings, LanguageVocabulary
 from vlm_agent.action_languages.named import NamedSettings
+from vlm_agent.registry import Registry
 from vlm_agent.settings import chosen_from
 
 __all__ = [
@@ -29,13 +31,17 @@ __all__ = [
     "language_settings",
 ]
 
-LANGUAGES: dict[str, type[LanguageSettings]] = {
-    "binned": BinnedSettings,
-    "named": NamedSettings,
-    "auto_ui": AutoUiSettings,
-    "coat": CoatSettings,
-    "element_index": ElementIndexSettings,
-}
+LANGUAGES: Registry[type[LanguageSettings]] = Registry(
+    "vlm_agent.action_languages",
+    {
+        "binned": BinnedSettings,
+        "named": NamedSettings,
+        "auto_ui": AutoUiSettings,
+        "coat": CoatSettings,
+        "element_index": ElementIndexSettings,
+    },
+    subclass_of=LanguageSettings,
+)
 
 DEFAULT = "binned"
 """The language of recipes without `action_language`, and of code without a recipe."""

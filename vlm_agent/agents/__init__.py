@@ -1,7 +1,8 @@
 """Agents decide the next action from a goal, the earlier steps and the current screen.
 
-To add one: write a file with an `Agent` and its `AgentSettings`, import it here and add it to `AGENTS`. `vlm-agent
-evaluate`, `evaluate --online` and `act` then build it from an agent file (`--agent FILE.yaml`, see `loading.py`).
+To add one: write a file with an `Agent` and its `AgentSettings`, and add it to `AGENTS`, here or by an entry point.
+`vlm-agent evaluate`, `evaluate --online` and `act` then build it from an agent file (`--agent FILE.yaml`, see
+`loading.py`).
 """
 
 from vlm_agent.agents.agent import (
@@ -24,6 +25,7 @@ from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.scripted import ScriptedSettings
 from vlm_agent.agents.vision_tasker import VisionTaskerSettings
 from vlm_agent.agents.vlm import VlmSettings
+from vlm_agent.registry import Registry
 
 __all__ = [
     "AGENTS",
@@ -40,12 +42,16 @@ __all__ = [
     "demonstrated",
 ]
 
-AGENTS: dict[str, type[AgentSettings]] = {
-    "vlm": VlmSettings,
-    "auto_ui": AutoUiSettings,
-    "endpoint": EndpointSettings,
-    "coat": CoatAgentSettings,
-    "dynamic_planning": DynamicPlanningSettings,
-    "vision_tasker": VisionTaskerSettings,
-    "scripted": ScriptedSettings,
-}
+AGENTS: Registry[type[AgentSettings]] = Registry(
+    "vlm_agent.agents",
+    {
+        "vlm": VlmSettings,
+        "auto_ui": AutoUiSettings,
+        "endpoint": EndpointSettings,
+        "coat": CoatAgentSettings,
+        "dynamic_planning": DynamicPlanningSettings,
+        "vision_tasker": VisionTaskerSettings,
+        "scripted": ScriptedSettings,
+    },
+    subclass_of=AgentSettings,
+)

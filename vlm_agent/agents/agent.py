@@ -57,7 +57,8 @@ class Answer:
     model; the place of this action among them, 0 for the one for which the model was asked. `fenced`: the action was
     read from a markdown code fence. `types_later`: text that a later action of the same reply types. `seconds_on_disk`:
     the seconds of those replies that were read from disk, so that nothing waited for them now; part of
-    `usage.seconds`. `beyond_context`: prompt and answer are longer than the model's context, in which case it predicts
+    `usage.seconds`. `replies`: the notes of each reply of a served model (`Completion.notes`); empty of any other
+    agent. `beyond_context`: prompt and answer are longer than the model's context, in which case it predicts
     worse.
     """
 
@@ -78,6 +79,11 @@ class Answer:
     types_later: str = field(default="", compare=False)
     seconds_on_disk: float = field(default=0.0, compare=False)
     beyond_context: bool = field(default=False, compare=False)
+    replies: tuple[tuple[str, ...], ...] = field(default=(), compare=False)
+
+
+NOT_PERFORMED = "the phone did not perform this action"
+"""What prompts say of an earlier action that failed."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,8 @@ class Turn:
 
     `answer` is None in a demonstration, where `action` is the demonstrated one. `thoughts`: the thought before the
     action and its description (`think` and `action` of `CoatTexts`), of the answer or of the demonstration; None
-    without them. `in_doubt`: the connection broke, so that the action may or may not have been executed.
+    without them. `in_doubt`: the connection broke, so that the action may or may not have been executed. `failed`: the
+    phone refused the action, so that it was not executed.
 
     `changed`: whether the action changed the phone's screen, from what the phone showed and not what a control shows
     of it; None if unknown, as in a demonstration, where the next screen is not the effect of an own action.
@@ -98,13 +105,15 @@ class Turn:
     thoughts: CoatTexts | None = None
     in_doubt: bool = False
     changed: bool | None = None
+    failed: bool = False
 
 
 class Agent(Protocol):
     """Decides the next action from the goal, the earlier steps and the current screen.
 
     `act` must be stateless: its arguments are its only input. One object serves all episodes and controls, with steps
-    in any order, and must be thread-safe (`evaluate --online --workers`).
+    in any order, and must be thread-safe (`evaluate --online --workers`). `screen.episode` and `screen.step` identify
+    the step, on recorded episodes and on phones.
     """
 
     def act(self, goal: str, history: Sequence[Turn], screen: Screen) -> Answer: ...
@@ -201,8 +210,9 @@ class AgentSettings(Section):
 
     @property
     def run_label(self) -> str:
-        """What tables and reports call the agent's own run, beside its controls and baselines."""
-        return "agent"
+        """What tables and reports call the agent's own run, beside its controls and baselines: the name of a model or
+        run folder, by default that of the kind of agent."""
+        return self.agent
 
     @property
     def language(self) -> LanguageSettings:
@@ -332,7 +342,7 @@ def episode_of(goal: str, history: Sequence[Turn], screen: Screen, with_texts: b
         steps.append(
             Step(shown.pixels, turn.action, tuple(shown.elements or ()), shown.activity, coat, plan=_plan_of(turn))
         )
-    return Episode(screen.episode, "", goal, tuple(steps))
+    return Episode(screen.episode, "", goal, tuple(steps), first_step=screen.step - len(history))
 
 
 def _plan_of(turn: Turn) -> PlanTexts | None:

@@ -145,7 +145,8 @@ def visible_parts(episode: Episode, control: Control) -> list[Episode]:
     steps = tuple(_controlled_step(step, control) for step in episode.steps)
     if control.history:
         return [replace(episode, steps=steps)]
-    return [replace(episode, steps=(step,)) for step in steps]
+    first = episode.first_step
+    return [replace(episode, steps=(step,), first_step=number) for number, step in enumerate(steps, start=first)]
 
 
 def _controlled_screen(screen: Screen, control: Control) -> Screen:

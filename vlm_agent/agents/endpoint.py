@@ -7,7 +7,8 @@
     …
     user       the current screen
 
-The action language decodes the answer after leading and trailing white space is removed.
+The action language decodes the answer after leading and trailing white space is removed, and a reasoning model's
+`<think>…</think>` before it.
 
 With `as_trained`, a model fine-tuned by a run is prompted with the turns of its training instead (`as_trained.py`).
 """
@@ -22,7 +23,7 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from vlm_agent.action_languages import ActionLanguage, ChosenLanguage, LanguageSettings, default_settings
-from vlm_agent.agents.agent import Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
+from vlm_agent.agents.agent import NOT_PERFORMED, Agent, AgentSettings, Answer, Turn, Usage, answer_step_by_step
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.fences import in_fence
@@ -31,7 +32,6 @@ from vlm_agent.agents.llm.client import CallError, ChatEndpoint
 from vlm_agent.agents.of_run import grey_screens_of, recipe_of, run_of, text_notes_of
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
-from vlm_agent.files import sha256_of
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.sentences.references import NO_REFERENCES
 from vlm_agent.sentences.thoughts import AnswerLines, LineThoughts
@@ -73,8 +73,10 @@ class EndpointAgent:
             return Answer("", None, failed=str(error))
         read, written = completion.tokens or (None, None)
         usage = Usage(read, written, completion.calls, completion.seconds)
-        content = in_fence(completion.text) if self.code_fences else None
-        text = completion.text if content is None else content
+        # A run's own answer is read as in training, where no reasoning precedes it.
+        answer = completion.answer if self.sentences is None else completion.text
+        content = in_fence(answer) if self.code_fences else None
+        text = answer if content is None else content
         # A fine-tuned model writes an action without surrounding white space.
         lines = AnswerLines(text.strip())
         if self.sentences is not None:
@@ -93,6 +95,7 @@ class EndpointAgent:
             step=lines.step,
             fenced=fenced,
             seconds_on_disk=completion.seconds_on_disk,
+            replies=(completion.notes,),
         )
 
     def without_sight(self) -> "EndpointAgent | None":
@@ -118,17 +121,22 @@ class EndpointAgent:
             return trained_messages(self.sentences, goal, history, screen)
         older = max(len(history) - self.past_screens, 0)
         opening = f"Goal: {one_line(goal)}\n" + "".join(
-            f"Action {number}: {self._text(turn)}\n" for number, turn in enumerate(history[:older], 1)
+            f"Action {number}: {self._text(turn)}\n{_failure(turn)}" for number, turn in enumerate(history[:older], 1)
         )
         messages: list[dict[str, Any]] = [{"role": "system", "content": _TASK + self.language.instructions}]
         for number, turn in enumerate(history[older:], older + 1):
             messages.append(_screen_message(opening, number, turn.screen))
             messages.append({"role": "assistant", "content": self._text(turn)})
-            opening = ""
+            opening = _failure(turn)
         return [*messages, _screen_message(opening, len(history) + 1, screen)]
 
     def _text(self, turn: Turn) -> str:
         return self.language.encode(turn.action, turn.screen)
+
+
+def _failure(turn: Turn) -> str:
+    """A line after an action that failed, else nothing."""
+    return f"(Last action: {NOT_PERFORMED}.)\n" if turn.failed else ""
 
 
 def _screen_message(opening: str, number: int, screen: Screen) -> dict[str, Any]:
@@ -189,7 +197,7 @@ class EndpointSettings(AgentSettings):
 
     @property
     def run_label(self) -> str:
-        return "served model" if self.as_trained is None else "trained"
+        return self.model
 
     @property
     def language(self) -> LanguageSettings:
@@ -241,9 +249,9 @@ class EndpointSettings(AgentSettings):
         """The digest of the run in `as_trained`; None for another model, whose name alone is known."""
         if self.as_trained is None:
             return None
-        from vlm_agent.models.run_layout import trained
-
-        return sha256_of(trained(Path(self.as_trained)).files)
+        run = run_of(self.as_trained)
+        run.check()
+        return run.digest
 
     def in_output(self, output: Path) -> Self:
         return self if self.calls is not None else self.model_copy(update={"calls": str(output / "calls")})

@@ -17,7 +17,7 @@ from vlm_agent.agents.of_run import run_of
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.data import DataRecipe
-from vlm_agent.recipe.run import read_recipe
+from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping, validated
 
@@ -42,23 +42,25 @@ def agent_settings(
     endpoint: str | None = None,
     model: str | None = None,
     overrides: Mapping[str, Any] | None = None,
+    recipe: Recipe | None = None,
 ) -> AgentSettings:
     """The settings of the agent that is named by exactly one of `agent`, `checkpoint`, and `endpoint` with `model`.
 
-    `overrides` replace single settings. Raises AgentError for an unknown kind of agent and for an unknown setting.
+    `overrides` replace single settings. `recipe`: that of a run that does not exist yet. Raises AgentError for an
+    unknown kind of agent and for an unknown setting.
     """
     if agent is not None and Path(agent).suffix in _SUFFIXES:
         where, content = agent, read_mapping(find_shipped(Path(agent)), AgentError)
     elif endpoint is not None:
         where, content = "--endpoint", {"agent": "endpoint", "endpoint": endpoint, "model": model}
     else:
-        if agent in AGENTS and not Path(agent).exists():
+        if agent is not None and agent in AGENTS and not Path(agent).exists():
             raise AgentError(
                 f"--agent {agent}: this is a kind of agent, not an agent; write a YAML file with `agent: {agent}` and "
                 "its settings (examples are in eval/agents/), and use --agent FILE.yaml"
             )
         run = checkpoint if agent is None else agent
-        where, content = "--agent", {"agent": _agent_of_run(str(run)), "run": run}
+        where, content = "--agent", {"agent": _agent_of_run(str(run), recipe), "run": run}
     name = content.get("agent")
     if not isinstance(name, str) or name not in AGENTS:
         raise AgentError(f"{where}: agent {name!r} is unknown; choose one of {', '.join(sorted(AGENTS))}")
@@ -68,11 +70,11 @@ def agent_settings(
     return validated(AGENTS[name], content | dict(overrides), where, AgentError)
 
 
-def _agent_of_run(run: str) -> str:
+def _agent_of_run(run: str, recipe: Recipe | None) -> str:
     """The kind of agent that runs what `run` has trained. Without a model there, the one for a recipe's defaults, whose
     `identity` and `load` report what is missing."""
     try:
-        kind = read_recipe(run_of(run).recipe).data.sentences
+        kind = (read_recipe(run_of(run).recipe) if recipe is None else recipe).data.sentences
     except FileNotFoundError:
         kind = DataRecipe.model_fields["sentences"].default
     for name, settings in AGENTS.items():

@@ -8,7 +8,6 @@ from vlm_agent.action_languages import LanguageSettings
 from vlm_agent.agents.agent import Agent, AgentSettings
 from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.errors import UserError
-from vlm_agent.files import sha256_of
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.run import Recipe, read_recipe
 
@@ -38,7 +37,7 @@ class RunSettings(AgentSettings):
 
     @property
     def run_label(self) -> str:
-        return "trained"
+        return name_of_run(self.run)
 
     @property
     def language(self) -> LanguageSettings:
@@ -55,9 +54,7 @@ class RunSettings(AgentSettings):
 
     @property
     def text_inputs(self) -> tuple[str, ...]:
-        """What `data.coat` has the run read. A trajectory also has the learned texts of its earlier steps."""
-        data = self.recipe.data
-        return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
+        return text_inputs_of(self.recipe.data)
 
     @property
     def text_notes(self) -> dict[str, str]:
@@ -80,8 +77,10 @@ class RunSettings(AgentSettings):
         return None if self.run in EMBEDDED else self._trained.run
 
     def identity(self) -> dict[str, Any]:
-        """The sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model."""
-        identity = {"checkpoint": sha256_of(self._trained.files), "bf16": self.bf16}
+        """A sha256 of the model's files, and the settings of decoding. Raises FileNotFoundError without a model,
+        CheckpointError where a file differs from what the run recorded."""
+        self._trained.check()
+        identity = {"checkpoint": self._trained.digest, "bf16": self.bf16}
         # Omitted by default, so that evaluations of versions without this setting can be resumed.
         return identity | ({"constrained": True} if self.constrained else {})
 
@@ -101,6 +100,22 @@ class RunSettings(AgentSettings):
     def build(self, folder: Path) -> Agent:
         """The agent of the run in `folder`, without a control."""
         raise NotImplementedError
+
+
+def name_of_run(run: str) -> str:
+    """What tables call a run: the name of its folder, after that of its parent if it is a number, such as a seed. A
+    checkpoint has its own name behind that of its run."""
+    from vlm_agent.models.run_layout import CHECKPOINTS
+
+    path = Path(run).resolve()
+    if path.parent.name == CHECKPOINTS:
+        return f"{name_of_run(str(path.parent.parent))} {path.name}"
+    return f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name
+
+
+def text_inputs_of(data: DataRecipe) -> tuple[str, ...]:
+    """What `data.coat` has a run read. A trajectory also has the learned texts of its earlier steps."""
+    return (*data.coat.read, *(data.coat.learned if data.sentences == "trajectory" else ()))
 
 
 def text_notes_of(data: DataRecipe) -> dict[str, str]:
@@ -124,10 +139,11 @@ def grey_screens_of(recipe: Recipe) -> str | None:
 
 
 def run_of(run: str) -> "Trained":
-    """The files of a run, one of its checkpoints or an embedded base. Raises FileNotFoundError if there are none."""
-    from vlm_agent.models.run_layout import base_folder, trained
+    """The files of a run, one of its checkpoints or an embedded base. Raises FileNotFoundError if there are none,
+    CheckpointError where one differs from what the run recorded; weights are not read."""
+    from vlm_agent.models.run_layout import base_folder, checked
 
-    return trained(base_folder(run))
+    return checked(base_folder(run))
 
 
 def recipe_of(run: str, sentences: tuple[str, ...], reader: str) -> Recipe:

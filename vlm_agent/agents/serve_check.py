@@ -20,7 +20,8 @@ import torch
 from vlm_agent.agents.agent import demonstrated
 from vlm_agent.agents.as_trained import image_part, trained_messages
 from vlm_agent.agents.decoding.greedy import Limits, decode_sentence
-from vlm_agent.agents.llm.client import ChatEndpoint, Completion
+from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Episode, recorded_screen
 from vlm_agent.models.decoding import Decoder

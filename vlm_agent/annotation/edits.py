@@ -43,14 +43,16 @@ class EditStore:
         path = self._path(episode_id)
         if not path.is_file():
             return {}
-        content = read_checked(path, "remove it, and the edits of its episode are lost")
+        content = read_checked(path, "restore it from a copy, or move it away: the edits of its episode are then lost")
         try:
             return {
                 int(number): Edit(_texts(one["texts"]), bool(one["accepted"]))
                 for number, one in content["steps"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise DatasetError(f"{path} is damaged; remove it, and the edits of its episode are lost") from None
+            raise DatasetError(
+                f"{path} is damaged; restore it from a copy, or move it away: the edits of its episode are then lost"
+            ) from None
 
     def save(self, episode_id: str, number: int, edit: Edit) -> None:
         """Stores the edit of one step; it is on disk when this returns."""

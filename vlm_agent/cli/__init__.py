@@ -1,76 +1,41 @@
 """The console command `vlm-agent`: one subcommand per stage, from data to a scored agent.
 
-    vlm-agent simulate --output DIR --episodes N       demonstrations on a simulated phone, in AITW's format
-    vlm-agent phone --port P                           a simulated phone that adb can operate
-    vlm-agent convert --input PATHS --output DIR       convert AITW files into shards
-    vlm-agent convert-checkpoint --input DIR --output DIR
-                                                       convert a published Qwen-VL (2023) or Auto-UI: no remote code
-    vlm-agent features SHARDS --extractor NAME --output DIR
-                                                       extract frozen screen features
-    vlm-agent annotate SHARDS --endpoint URL --model NAME --output DIR
-                                                       write CoAT's four texts for the steps of shards; review them
-    vlm-agent inspect DIR                              statistics of shards; draws an episode
-    vlm-agent recipes [NAME --output FILE]             list the shipped recipes, copy one
-    vlm-agent train --config recipes/X.yaml            train a recipe into a run folder
-    vlm-agent status RUN                               progress of a run, from its folder alone
-    vlm-agent merge RUN --output DIR                   merge an adapter into its base and verify the result
-    vlm-agent card RUN --scores OUT                    put the scores of evaluations into the model card
-    vlm-agent serve-check RUN --endpoint URL           a served model, compared with its run
-    vlm-agent evaluate --checkpoint RUN --shards DIR   score an agent; writes numbers and pictures
-    vlm-agent act --agent RUN --device adb --goal "…"  run an agent on a phone
-    vlm-agent record --device adb --goal "…"           record in words what a person does on a phone
-    vlm-agent demonstrations STORE                     list, show, remove or import recorded demonstrations
-    vlm-agent score PREDICTIONS [--against OTHER]      score predictions again, by other scorers or against another run
-    vlm-agent transfer OUT… --output DIR               models of different subsets on every subset
-    vlm-agent chats SHARDS --agent FILE --output FILE  an agent's prompts with known replies, to train a text model on
-    vlm-agent compare FILE --output DIR                train and score several agents, in one table
-    vlm-agent view OUT                                 show an output folder and ask an agent, in a browser
-    vlm-agent demo                                     all stages at a small size
-    vlm-agent doctor                                   check what works on this machine: GPU, DeepSpeed, adb, Slurm, …
+`vlm-agent --help` lists them by group.
 
 Exit status: 0 on success; 1 on an error, with one message that explains it; 2 for wrong arguments; 3 when a conversion
 quarantined records; 75 when a signal stopped training (run the same command again to resume); 130 after Ctrl-C. Every
 command imports its dependencies when it runs, so that `--help` does not wait for PyTorch. A new command is one file
-here, with `add(commands)`, and one line in `COMMANDS`.
+here, with `add(commands)`, and its name in `GROUPS`.
 """
 
 import argparse
 import importlib
+import os
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 import vlm_agent
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, QUARANTINED, USAGE, Parser
+from vlm_agent.console import plain_log, say
 from vlm_agent.errors import UserError
+from vlm_agent.installation import DOCS
 
 __all__ = ["COMMANDS", "FAILED", "INTERRUPTED", "OK", "QUARANTINED", "USAGE", "main"]
 
-COMMANDS = (
-    "simulate",
-    "phone",
-    "convert",
-    "convert_checkpoint",
-    "features",
-    "annotate",
-    "inspect",
-    "recipes",
-    "train",
-    "status",
-    "merge",
-    "card",
-    "serve_check",
-    "evaluate",
-    "act",
-    "record",
-    "demonstrations",
-    "score",
-    "transfer",
-    "chats",
-    "compare",
-    "view",
-    "demo",
-    "doctor",
-)
+_RANK_0_SECONDS = 10.0
+"""Longer than ranks need one after the other to notice the same error."""
+
+GROUPS = {
+    "data": ("simulate", "convert", "features", "annotate", "inspect"),
+    "training": ("recipes", "train", "check", "status", "merge", "card", "convert_checkpoint", "chats"),
+    "evaluation": ("evaluate", "score", "transfer", "compare", "serve_check"),
+    "phones": ("act", "record", "demonstrations", "phone"),
+    "tools": ("demo", "view", "doctor"),
+}
+"""Module names of commands, as `--help` groups them."""
+
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,16 +43,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     `arguments` None means those of the process, which then runs only this command.
     """
+    plain_log()
     try:
-        options, rest = _parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
+        options = parse(make_parser(), sys.argv[1:] if arguments is None else arguments)
         options.is_program = arguments is None
-        if rest and not options.parser.takes_keys:
-            options.parser.error(f"unexpected argument {rest[0]!r}")
-        options.rest = rest
         return _run(options)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        say("interrupted", stderr=True)
         return INTERRUPTED
+
+
+def parse(parser: Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command. Exits for unknown ones and wrong values, and without a command."""
+    options, rest = parser.parse_known_args(arguments)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        raise SystemExit(USAGE)
+    if rest and not options.parser.takes_keys:
+        options.parser.error(f"unexpected argument {rest[0]!r}")
+    options.rest = rest
+    return options
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -96,8 +71,16 @@ def _run(options: argparse.Namespace) -> int:
         status: int = options.run(options)
         return status
     except (UserError, OSError) as error:
-        print(f"vlm-agent {options.command}: {_message(error)}", file=sys.stderr)
+        _leave_to_rank_0()
+        say(f"vlm-agent {options.command}: {_message(error)}", stderr=True)
         return FAILED
+
+
+def _leave_to_rank_0() -> None:
+    """Most errors arise on all ranks of a run. A launcher ends the other ranks after rank 0 has printed its own; one
+    that is still there afterwards prints its error, too."""
+    if os.environ.get("RANK", "0") != "0":
+        time.sleep(_RANK_0_SECONDS)
 
 
 def _message(error: Exception) -> str:
@@ -106,13 +89,25 @@ def _message(error: Exception) -> str:
     return str(error)
 
 
-def _parser() -> Parser:
+def make_parser() -> Parser:
     parser = Parser(
         prog="vlm-agent",
-        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.",
+        usage="vlm-agent [-h] [--version] COMMAND …",
+        description=f"{vlm_agent.__doc__}\n\nvlm-agent COMMAND --help lists the options of a command.\n"
+        f"The pages docs/….md are in {DOCS}",
     )
     parser.add_argument("--version", action="version", version=vlm_agent.__version__)
-    commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", required=True)
+    # argparse cannot group subcommands: `_grouped` lists them.
+    commands = parser.add_subparsers(prog="vlm-agent", dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
     for name in COMMANDS:
         importlib.import_module(f"vlm_agent.cli.{name}").add(commands)
+    parser.more_help = lambda: _grouped({name: one.summary for name, one in commands.choices.items()})
     return parser
+
+
+def _grouped(summaries: Mapping[str, str]) -> str:
+    lines = []
+    for group, modules in GROUPS.items():
+        names = [name.replace("_", "-") for name in modules]
+        lines += ["", f"{group}:", *(f"  {name:19} {summaries[name]}" for name in names)]
+    return "\n".join(lines) + "\n"

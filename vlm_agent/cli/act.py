@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.agent_options import (
     add_agent_options,
     add_elements_option,
+    add_places,
     check_agent_options,
     chosen_agent,
     chosen_readers,
+    places,
+    run_of_agent,
 )
 from vlm_agent.cli.keys import Keys
 from vlm_agent.cli.parser import FAILED, INTERRUPTED, OK, Commands, add_command, count, file_name
@@ -33,7 +36,7 @@ Shows every step before its action is executed: the screenshot's file, the agent
 the run immediately, q stops it before the next action. The trace is written step by step:
 
   vlm-agent act --agent RUN --device adb:SERIAL --goal "Open the settings" --confirm
-  vlm-agent act --agent RUN --device simulated:general/test/7 --animation agent.gif
+  vlm-agent act --agent RUN --device simulated:google_apps/test/270775912095937686 --animation agent.gif
   vlm-agent inspect TRACE
   vlm-agent convert --source trace --input TRACE … --output SHARDS
 
@@ -50,6 +53,7 @@ _GAVE_UP = ("impossible", "step_limit", "loop", "unparsed")
 def add(commands: Commands) -> None:
     parser = add_command(commands, "act", run, "run an agent on a phone", _DESCRIPTION, check=_check)
     add_agent_options(parser)
+    add_places(parser)
     parser.add_argument(
         "--device",
         type=_device,
@@ -97,12 +101,13 @@ def run(options: argparse.Namespace) -> int:
         _check_apps(phone, options.apps or ())
         device: Device = phone.device if readers is None else ReadElements(phone.device, ScreenReader.of(readers))
         goal = phone.task.goal if options.goal is None else options.goal
-        agent = load_agent(settings, console, readers)
+        with places(options, run_of_agent(settings)):
+            agent = load_agent(settings, console, readers)
         name = settings.display_name + ("" if readers is None else f"; elements {in_words(readers)}")
         heading = _heading(phone, goal, name, options.long_screens)
         with TraceWriter(folder, heading) as trace, Keys() as keys:
             _say(console, f"Goal: {goal}\nTrace: {trace.folder}")
-            _warn(console, device, options)
+            _warn_of_purchases(console, device, options)
             guard = Guard(
                 keys.agrees,
                 options.confirm,
@@ -120,8 +125,9 @@ def run(options: argparse.Namespace) -> int:
                 return keys.wants_stop()
 
             with reported_spending(agent, console, lambda: [_one_step(phone, goal)], options.steps):
-                ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch)
-        reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
+                ending = act(agent, device, goal, trace, guard, Limits(options.steps), watch, partial(_warn, console))
+            reached = None if phone.task is None or options.goal is not None else phone.task.reached(phone.device)
+            trace.judged(reached)
         _say(console, _summary(ending, reached))
         if ending.reason in _GAVE_UP and (request := settings.asks_to_be_shown(goal)) is not None:
             _say(console, request)
@@ -172,7 +178,11 @@ def _folder(options: argparse.Namespace) -> Path:
     return Path("traces", time.strftime("%Y%m%d-%H%M%S")) if options.trace is None else options.trace
 
 
-def _warn(console: "Console", device: "Device", options: argparse.Namespace) -> None:
+def _warn(console: "Console", text: str) -> None:
+    _say(console, f"     {_printable(text)}")
+
+
+def _warn_of_purchases(console: "Console", device: "Device", options: argparse.Namespace) -> None:
     if not options.allow_purchases and device.elements() is None:
         _say(
             console,
@@ -199,6 +209,9 @@ def _summary(ending: "Ending", reached: bool | None) -> str:
     """One line. `reached`: whether the goal is reached; None without a task, and for a goal of the user's own."""
     reason = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
     doubt = f", {ending.in_doubt} of them in doubt" if ending.in_doubt else ""
+    doubt += f", {ending.failed} of them failed" if ending.failed else ""
+    if ending.black:
+        doubt += f", {ending.black} black pictures"
     if ending.beyond_context:
         doubt += f", {ending.beyond_context} answers beyond the model's context"
     verdict = {None: "", True: ". The goal is reached", False: ". The goal is not reached"}[reached]
@@ -222,9 +235,9 @@ def _check(options: argparse.Namespace) -> None:
 
 def _device(text: str) -> "DeviceAddress":
     from vlm_agent.devices import device_address
-    from vlm_agent.devices.errors import DeviceError
+    from vlm_agent.errors import UserError
 
     try:
         return device_address(text)
-    except DeviceError as error:
+    except UserError as error:  # also a device of another package that cannot be imported
         raise argparse.ArgumentTypeError(str(error)) from None

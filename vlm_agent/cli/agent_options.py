@@ -1,10 +1,17 @@
 """Options that select the agent of a command (see `vlm_agent/agents/loading.py`)."""
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from vlm_agent.errors import UserError
+from vlm_agent.recipe.model import SOURCES
 
 if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
+    from vlm_agent.recipe.run import Recipe
     from vlm_agent.screens.understand import Readers
 
 
@@ -28,6 +35,51 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="run: mixed precision; faster on GPUs from Ampere on and CPUs with AMX, but not bit-exact",
     )
+
+
+_PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revision")), "base")
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Options that say where the bases of a run lie on this machine (`models/weights/origin.py`)."""
+    for place in _PLACES:
+        is_first = place == _PLACES[0]
+        parser.add_argument(
+            f"--model.{place}",
+            metavar="COMMIT" if place.endswith("revision") else "PATH",
+            help="run: where its base lies now, if it moved; its files must be those of the training. Other bases: "
+            "--model.KEY.checkpoint, --model.KEY.revision and --model.base, as RUN/recipe.yaml names them"
+            if is_first
+            else argparse.SUPPRESS,
+        )
+
+
+@contextmanager
+def places(options: argparse.Namespace, run: str | Path | None) -> Iterator[None]:
+    """In the block, the bases of `run` lie where the options of `add_places` say.
+
+    Raises UserError for an option that neither the recipe of the run nor that of a run below it has, and for one
+    without a run.
+    """
+    chosen = {place: getattr(options, f"model.{place}") for place in _PLACES}
+    chosen = {place: value for place, value in chosen.items() if value is not None}
+    if not chosen:
+        yield
+        return
+    from vlm_agent.models.weights.origin import bases_elsewhere, places_of_run
+
+    known = set() if run is None else places_of_run(Path(run), chosen)
+    for place in chosen:
+        if place not in known:
+            also = f"; it has {', '.join(f'--model.{key}' for key in sorted(known))}" if known else ""
+            raise UserError(f"--model.{place} has no effect: {run or 'the agent'} reads no such checkpoint{also}")
+    with bases_elsewhere(chosen):
+        yield
+
+
+def run_of_agent(settings: "AgentSettings") -> str | None:
+    """The run that the agent loads, if it does."""
+    return getattr(settings, "run", None) or getattr(settings, "as_trained", None)
 
 
 def add_elements_option(parser: argparse.ArgumentParser) -> None:
@@ -72,10 +124,10 @@ def call_limits(options: argparse.Namespace) -> dict[str, Any]:
     return {"price": price, "max_cost": options.max_cost, "requests_per_minute": options.requests_per_minute}
 
 
-def chosen_agent(options: argparse.Namespace, **overrides: Any) -> "AgentSettings":
-    """The settings of the agent; `overrides` that are None are ignored."""
+def chosen_agent(options: argparse.Namespace, recipe: "Recipe | None" = None, **overrides: Any) -> "AgentSettings":
+    """The settings of the agent; `overrides` that are None are ignored. `recipe`: of a run that does not exist yet."""
     from vlm_agent.agents.loading import agent_settings
 
     overrides |= {"bf16": options.bf16, "as_trained": options.as_trained}
     overrides = {key: value for key, value in overrides.items() if value is not None}
-    return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides)
+    return agent_settings(options.agent, options.checkpoint, options.endpoint, options.model, overrides, recipe)

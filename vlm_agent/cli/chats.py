@@ -2,10 +2,14 @@
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_elements_option, chosen_readers
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name
 from vlm_agent.console import make_console
+
+if TYPE_CHECKING:
+    from vlm_agent.cli.check import Earlier
 
 _DESCRIPTION = """\
 The agent writes the prompts of every step, and the recorded action, plan or thought is the reply. A text model that is
@@ -19,7 +23,7 @@ Plans come from shards of `vlm-agent simulate --thoughts` or `vlm-agent annotate
 
 def add(commands: Commands) -> None:
     parser = add_command(
-        commands, "chats", run, "write an agent's prompts with known replies, to train on", _DESCRIPTION
+        commands, "chats", run, "write an agent's prompts with known replies, to train on", _DESCRIPTION, verify=_verify
     )
     parser.add_argument("shards", type=Path, metavar="SHARDS", help="a converted folder")
     parser.add_argument(
@@ -29,6 +33,10 @@ def add(commands: Commands) -> None:
     parser.add_argument("--limit", type=count, metavar="N", help="at most N episodes, spread evenly over the split")
     add_elements_option(parser)
     parser.add_argument("--output", type=file_name(".jsonl"), required=True, metavar="FILE", help="the file to write")
+
+
+def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
+    earlier.outputs.append(options.output.parent)  # training may read the folder
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,11 +1,15 @@
 """`vlm-agent compare`: several agents on the same steps and the same phones, in one table."""
 
 import argparse
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import OK, Commands, add_command, shipped_file
-from vlm_agent.console import make_console
+from vlm_agent.console import make_console, say
+
+if TYPE_CHECKING:
+    from vlm_agent.cli.check import Earlier
+    from vlm_agent.comparison.stages import Stages
 
 _DESCRIPTION = """\
 Reads a comparison file (eval/comparisons/*.yaml): agents, one benchmark, online tasks, seeds. Trains the agents that
@@ -21,7 +25,7 @@ On a cluster, slurm/pipeline.sh compare runs the stages as jobs, by --list-stage
 
 def add(commands: Commands) -> None:
     summary = "train and score several agents, in one table"
-    parser = add_command(commands, "compare", run, summary, _DESCRIPTION, check=_check)
+    parser = add_command(commands, "compare", run, summary, _DESCRIPTION, check=_check, verify=_verify)
     parser.add_argument("comparison", type=shipped_file, metavar="FILE", help="a comparison file")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for runs, results and table")
     parser.add_argument(
@@ -57,25 +61,47 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error("--benchmark needs --shards; simulated demonstrations have the file's own benchmark")
 
 
+def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
+    from vlm_agent.cli.check import problems_of
+    from vlm_agent.comparison import plan
+    from vlm_agent.comparison.records import Records
+    from vlm_agent.comparison.settings import ComparisonError
+    from vlm_agent.datasets.shards.dataset import read_manifest
+
+    stages = _stages(options)
+    plan.verify(stages)
+    if options.shards is not None and not earlier.writes(options.shards):
+        read_manifest(options.shards)
+    earlier.outputs.append(options.output / "agents")  # written by each stage
+    records = Records(options.output)
+    commands = [stage.words for stage in stages if not records.is_done(stage)]
+    if problems := dict.fromkeys(problems_of(commands, earlier)):
+        raise ComparisonError("\n".join(problems))
+
+
 def run(options: argparse.Namespace) -> int:
     from vlm_agent.comparison.run import compare, listing, report, run_stage
-    from vlm_agent.comparison.settings import Endpoint, read_comparison
-    from vlm_agent.comparison.stages import Layout, Stages
     from vlm_agent.errors import Stopped
 
-    overrides = {} if options.seeds is None else {"seeds": options.seeds}
-    endpoint = None if options.endpoint is None else Endpoint(options.endpoint, options.model)
-    comparison = read_comparison(options.comparison, overrides)
-    layout = Layout(options.output, options.shards, options.benchmark)
-    stages = Stages(comparison, layout, options.quick, endpoint)
+    stages = _stages(options)
     if options.list_stages:
-        print(*listing(stages), sep="\n")
+        say("\n".join(listing(stages)))
         return OK
     try:
         if options.stage is not None:
             return run_stage(stages, options.stage, make_console())
         (report if options.report else compare)(stages, make_console())
     except Stopped as stopped:
-        print(stopped, file=sys.stderr)
+        say(str(stopped), stderr=True)
         return Stopped.STATUS
     return OK
+
+
+def _stages(options: argparse.Namespace) -> "Stages":
+    from vlm_agent.comparison.settings import Endpoint, read_comparison
+    from vlm_agent.comparison.stages import Layout, Stages
+
+    overrides = {} if options.seeds is None else {"seeds": options.seeds}
+    endpoint = None if options.endpoint is None else Endpoint(options.endpoint, options.model)
+    comparison = read_comparison(options.comparison, overrides)
+    return Stages(comparison, Layout(options.output, options.shards, options.benchmark), options.quick, endpoint)

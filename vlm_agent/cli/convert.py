@@ -8,6 +8,7 @@ from vlm_agent.cli.parser import FAILED, OK, QUARANTINED, Commands, accept_only,
 from vlm_agent.console import make_console
 
 if TYPE_CHECKING:
+    from vlm_agent.cli.check import Earlier
     from vlm_agent.datasets.convert import ConversionSummary
     from vlm_agent.evaluation.benchmark import Groups
 
@@ -24,7 +25,9 @@ compares the episodes of all shards with what was written and completes the resu
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "convert", run, "convert a source's files into shards", _DESCRIPTION, check=_check)
+    parser = add_command(
+        commands, "convert", run, "convert a source's files into shards", _DESCRIPTION, check=_check, verify=_verify
+    )
     parser.add_argument(
         "--source", default="aitw", metavar="NAME", help="kind of data set (default aitw); a wrong NAME lists all kinds"
     )
@@ -145,6 +148,21 @@ def _check(options: argparse.Namespace) -> None:
         refuse(options, ["quality"], f"is for --image-format jpeg; {options.image_format} is lossless")
     if options.max_pixels is None:
         refuse(options, ["multiple"], "is for downscaled screens: add --max-pixels N")
+
+
+def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
+    from vlm_agent.datasets.convert import check_conversion
+    from vlm_agent.datasets.convert.plan import Options
+    from vlm_agent.datasets.shards.images import ScreenFormat
+
+    if options.finish or any(map(earlier.writes, options.input)):
+        return
+    if options.groups is not None:
+        _groups(options.groups)
+    screens = ScreenFormat(options.image_format, options.quality, options.max_pixels, options.multiple)
+    settings = Options(tuple(options.splits), dict(options.mixture), screens)
+    inputs = check_conversion(options.source, options.input, options.output, settings, options.update)
+    earlier.subsets[options.output] = {input_.subset for input_ in inputs}
 
 
 def _groups(path: Path) -> "Groups":

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command
-from vlm_agent.console import make_console, new_table
+from vlm_agent.console import make_console, new_table, say
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
         with _status(f"{name}: {CHECKS[name].action}"):
             findings.append(examine(name))
     if options.json:
-        print(json.dumps([_record(finding) for finding in findings], indent=2))
+        say(json.dumps([_record(finding) for finding in findings], indent=2))
     else:
         _print(make_console(), findings)
     needed = [finding for finding in findings if options.only is not None or CHECKS[finding.name].is_required]
@@ -56,10 +56,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _status(line: str) -> "Status":
     """A line on the terminal while a check runs, and none in a log; on stderr, because stdout may be JSON."""
-    from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
-    return Console(stderr=True).status(escape(line))
+    return make_console(stderr=True).status(Text(line))
 
 
 def _record(finding: "Finding") -> dict:

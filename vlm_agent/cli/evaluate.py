@@ -7,17 +7,22 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.agent_options import (
     add_agent_options,
     add_elements_option,
+    add_places,
     call_limits,
     check_agent_options,
     chosen_agent,
     chosen_readers,
+    places,
+    run_of_agent,
 )
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file, size
 from vlm_agent.console import make_console, quiet_libraries
 
 if TYPE_CHECKING:
     from vlm_agent.agents import AgentSettings
+    from vlm_agent.cli.check import Earlier
     from vlm_agent.evaluation.benchmark import Benchmark
+    from vlm_agent.recipe.run import Recipe
 
 _DESCRIPTION = """\
 Writes predictions.parquet, metrics.json and report.html. Run the same command again to resume, or to score complete
@@ -45,8 +50,9 @@ _OFFLINE = (
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION, check=_check)
+    parser = add_command(commands, "evaluate", run, "score an agent", _DESCRIPTION, check=_check, verify=_verify)
     add_agent_options(parser)
+    add_places(parser)
     parser.add_argument(
         "--benchmark", type=shipped_file, metavar="FILE", help="the benchmark to score on: one of eval/*.yaml"
     )
@@ -175,17 +181,18 @@ def run(options: argparse.Namespace) -> int:
         return OK
     task = ArrayTask() if options.shard_index is None else ArrayTask(options.shard_index, options.shard_count)
     settings = _agent(options)
-    evaluate(
-        settings,
-        _benchmark(options),
-        options.output,
-        make_console(),
-        controls=_controls(options),
-        variants=_variants(settings, options),
-        task=task,
-        workers=options.workers,
-        readers=chosen_readers(options, settings),
-    )
+    with places(options, run_of_agent(settings)):
+        evaluate(
+            settings,
+            _benchmark(options),
+            options.output,
+            make_console(),
+            controls=_controls(options),
+            variants=_variants(settings, options),
+            task=task,
+            workers=options.workers,
+            readers=chosen_readers(options, settings),
+        )
     return OK
 
 
@@ -197,7 +204,8 @@ def _run_online(options: argparse.Namespace) -> int:
     values["long_screens"] = options.long_screens
     settings = _agent(options)
     values["readers"] = chosen_readers(options, settings)
-    evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
+    with places(options, run_of_agent(settings)):
+        evaluate_online(settings, options.output, make_console(), controls=_controls(options), **values)
     return OK
 
 
@@ -217,7 +225,43 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error("--shards is missing; name a converted folder, or a --benchmark that sets one")
 
 
-def _agent(options: argparse.Namespace) -> "AgentSettings":
+def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
+    if options.finish:
+        return
+    from vlm_agent.agents.controls import controls_of
+    from vlm_agent.agents.of_run import text_inputs_of
+
+    if not options.online:
+        _verify_benchmark(options, earlier)
+    run = options.checkpoint if options.agent is None else options.agent
+    is_written = run is not None and earlier.writes(Path(run))
+    recipe = earlier.recipe_of(Path(run)) if is_written else None
+    if is_written and recipe is None:  # its own command has a problem, or writes an agent file
+        return
+    settings = _agent(options, recipe)
+    _variants(settings, options)
+    controls_of(settings.text_inputs if recipe is None else text_inputs_of(recipe.data), _controls(options))
+
+
+def _verify_benchmark(options: argparse.Namespace, earlier: "Earlier") -> None:
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.errors import DatasetError
+
+    benchmark = _benchmark(options)
+    if options.groups is not None and not options.groups.is_file() and not earlier.writes(options.groups):
+        raise DatasetError(f"--groups {options.groups} does not exist")
+    earlier.check_subsets(benchmark.subsets, benchmark.shards, "subsets of the benchmark")
+    if earlier.writes(benchmark.shards):
+        return
+    dataset = ShardDataset(benchmark.shards, split=benchmark.split)
+    if not len(dataset):
+        raise DatasetError(f"{benchmark.shards} has no episode in split {benchmark.split}")
+    benchmark.episode_indices(dataset.ids, dataset.subsets)
+    benchmark.episode_groups()
+
+
+def _agent(options: argparse.Namespace, recipe: "Recipe | None" = None) -> "AgentSettings":
+    """`recipe`: that of a run that does not exist yet."""
     names = (
         "batch_tokens",
         "batch_size",
@@ -232,7 +276,7 @@ def _agent(options: argparse.Namespace) -> "AgentSettings":
         "calls",
     )
     overrides = {name: getattr(options, name) for name in names} | {"elements": options.shown_elements}
-    return chosen_agent(options, **call_limits(options), **overrides)
+    return chosen_agent(options, recipe, **call_limits(options), **overrides)
 
 
 def _controls(options: argparse.Namespace) -> bool | list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from vlm_agent.cli.parser import OK, Commands, accept_only, add_command, check_part, count, refuse, shipped_file
 
 if TYPE_CHECKING:
+    from vlm_agent.cli.check import Earlier
     from vlm_agent.recipe.model import FeatureSettings
 
 _DESCRIPTION = """\
@@ -22,7 +23,9 @@ the shards, and one command at the end checks and completes the result:
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "features", run, "extract the screen features of shards", _DESCRIPTION, check=_check)
+    parser = add_command(
+        commands, "features", run, "extract the screen features of shards", _DESCRIPTION, check=_check, verify=_verify
+    )
     parser.add_argument("shards", type=Path, nargs="?", metavar="SHARDS", help="a converted folder")
     parser.add_argument("--extractor", metavar="NAME", help="a frozen vision model; a wrong NAME lists all")
     parser.add_argument(
@@ -94,6 +97,19 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error("name a folder of shards, and --extractor or --config")
     if options.config is not None:
         refuse(options, ("form", "checkpoint"), "is part of the recipe in --config; remove one of them")
+
+
+def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
+    if options.finish:
+        return
+    from vlm_agent.datasets.shards.dataset import read_manifest
+    from vlm_agent.models.features import check_extractor
+    from vlm_agent.models.features.job import job
+
+    if not earlier.writes(options.shards):
+        read_manifest(options.shards)
+    check_extractor(_settings(options))
+    job(options.output).check_folder()
 
 
 def _settings(options: argparse.Namespace) -> "FeatureSettings":

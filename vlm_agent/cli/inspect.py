@@ -77,11 +77,13 @@ def run(options: argparse.Namespace) -> int:
     if is_trace(options.shards):
         return inspect_trace(options)
 
+    from vlm_agent.cli.job_status import refuse_for_shards
     from vlm_agent.datasets.shards.columns import read_columns
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.datasets.statistics.summary import summarise
     from vlm_agent.datasets.statistics.tables import print_statistics
 
+    refuse_for_shards(options.shards)
     console = make_console()
     dataset = ShardDataset(options.shards, split=options.split, subset=options.subset)
     columns = read_columns(dataset)

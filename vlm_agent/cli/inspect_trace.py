@@ -9,7 +9,7 @@ from vlm_agent.console import make_console, new_table
 def inspect_trace(options: argparse.Namespace) -> int:
     from rich.text import Text
 
-    from vlm_agent.datasets.sources.traces import OUTCOME_WORDS, read_trace
+    from vlm_agent.datasets.sources.traces import read_trace
     from vlm_agent.drawing.animation import animate
     from vlm_agent.drawing.contact_sheet import save_sheet, trace_sheet
     from vlm_agent.drawing.trace_steps import outcomes_in_words
@@ -23,7 +23,7 @@ def inspect_trace(options: argparse.Namespace) -> int:
         # repr escapes control characters of the terminal, which an answer may contain.
         answer = Text(repr(step.answer))
         why = f": {step.message}" if step.message else ""
-        activity, outcome = Text(repr(step.activity)[1:-1]), Text(OUTCOME_WORDS[step.outcome] + repr(why)[1:-1])
+        activity, outcome = Text(repr(step.activity)[1:-1]), Text(step.outcome_words + repr(why)[1:-1])
         table.add_row(str(step.number + 1), activity, answer, outcome, seconds)
     console.print(table)
     console.print(outcomes_in_words(trace), highlight=False)

@@ -6,6 +6,8 @@ import sys
 import termios
 import tty
 
+from vlm_agent.console import say
+
 
 class Keys:
     """Reads single keys from the terminal; a context manager.
@@ -39,14 +41,14 @@ class Keys:
 
     def agrees(self, question: str) -> bool:
         """Asks the question and returns whether the answer is y. Keys typed before the question are discarded."""
-        print(f"     {question} [y/N/q] ", end="", flush=True)
+        say(f"     {question} [y/N/q] ", end="")
         if self._terminal is None:
             answer = "" if sys.stdin is None else sys.stdin.readline()
-            print()
+            say()
             return self._means_yes(answer.strip())
         termios.tcflush(self._terminal, termios.TCIFLUSH)
         key = os.read(self._terminal, 1).decode(errors="replace")
-        print(key if key.isprintable() else "")
+        say(key if key.isprintable() else "")
         return self._means_yes(key)
 
     def _means_yes(self, answer: str) -> bool:

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import OK, Commands, add_command, count
 from vlm_agent.console import make_console, quiet_libraries
 from vlm_agent.errors import UserError
@@ -31,6 +32,7 @@ def add(commands: Commands) -> None:
     parser = add_command(commands, "merge", run, "merge a run's adapter into its base", _DESCRIPTION)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="a finished run's folder")
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="folder for the checkpoint")
+    add_places(parser)
     parser.add_argument("--samples", type=count, default=4, metavar="N", help="episodes to compare on (default 4)")
     parser.add_argument("--shards", type=Path, metavar="DIR", help="shards with these episodes (default: the run's)")
 
@@ -41,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.models.run_layout import MODEL_FOLDER
     from vlm_agent.models.weights.merge import merge_run
 
-    merge = merge_run(options.run_folder, options.output, _samples(options))
+    with places(options, options.run_folder):
+        merge = merge_run(options.run_folder, options.output, _samples(options))
     found, apart = merge.agreement, merge.divergences
     lines = (
         f"{options.output} computes what {options.run_folder} computes.",
@@ -80,12 +83,12 @@ def _samples(options: argparse.Namespace) -> "Samples":
 
 def _recipe(options: argparse.Namespace) -> "Recipe":
     """The run's recipe with the run as its base. Raises UserError for drawn data without `--shards`."""
-    from vlm_agent.models.run_layout import trained
+    from vlm_agent.models.run_layout import checked
     from vlm_agent.recipe.data import DataRecipe
     from vlm_agent.recipe.model import ModelRecipe
     from vlm_agent.recipe.run import read_recipe
 
-    recipe = read_recipe(trained(options.run_folder).recipe)
+    recipe = read_recipe(checked(options.run_folder).recipe)
     data = recipe.data
     if options.shards is not None:
         shards = {"shards": str(options.shards)}

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from vlm_agent.console import neutral
+
 OK, FAILED, USAGE, QUARANTINED, INTERRUPTED = 0, 1, 2, 3, 130
 """`USAGE` is argparse's own status for wrong arguments."""
 
@@ -30,10 +32,14 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, takes_keys: bool = False, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
         self.takes_keys = takes_keys
+        self.summary = ""
         self.more_help: Callable[[], str] = str
 
     def format_help(self) -> str:
         return f"{super().format_help()}{self.more_help()}"
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        super()._print_message(neutral(message), file)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         # Checked before argparse, which would report --input as missing where the user wrote --imput.
@@ -77,15 +83,19 @@ def add_command(
     description: str = "",
     takes_keys: bool = False,
     check: Callable[[argparse.Namespace], None] = lambda options: None,
+    verify: Callable[[argparse.Namespace, Any], None] = lambda options, earlier: None,
     more_help: Callable[[], str] = str,
 ) -> Parser:
     """Adds a subcommand. `check` takes the parsed options and exits if they contradict each other, or if one has no
     effect beside the others; it imports nothing heavy. `run` takes them afterwards and returns the exit status.
-    `more_help` writes the end of the help, from registries that are imported only for it."""
+    `verify`, for `vlm-agent check`, takes them with the `Earlier` commands of a pipeline, and raises those errors of
+    `run` that can be known before these have run. `more_help` writes the end of the help, from registries that are
+    imported only for it."""
     text = f"{summary[0].upper()}{summary[1:]}.\n\n{description}".strip()
-    parser = commands.add_parser(name, help=summary, description=text, takes_keys=takes_keys)
+    parser = commands.add_parser(name, description=text, takes_keys=takes_keys)
+    parser.summary = summary
     parser.more_help = more_help
-    parser.set_defaults(run=run, check_options=check, parser=parser)
+    parser.set_defaults(run=run, check_options=check, verify=verify, parser=parser)
     return parser
 
 

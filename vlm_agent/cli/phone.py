@@ -6,6 +6,7 @@ import threading
 from contextlib import suppress
 
 from vlm_agent.cli.parser import OK, Commands, add_command, port, refuse, size
+from vlm_agent.console import say
 
 _DESCRIPTION = """\
 Serves the phone on this machine only, until Ctrl-C:
@@ -48,13 +49,13 @@ def run(options: argparse.Namespace) -> int:
     if task is not None:
         task.set_up(phone)
     with PhoneServer(Handset(phone), options.port) as server, suppress(KeyboardInterrupt):
-        print(f"adb connect {server.serial}", flush=True)  # from here on Ctrl-C is the normal end
+        say(f"adb connect {server.serial}")  # from here on Ctrl-C is the normal end
         if task is not None:
-            print(f"goal: {task.goal}", flush=True)
+            say(f"goal: {task.goal}")
         threading.Event().wait()
-    print()  # ends the line in which the terminal shows ^C
+    say()  # ends the line in which the terminal shows ^C
     if task is not None:
-        print("reached" if task.reached(phone) else "not reached")
+        say("reached" if task.reached(phone) else "not reached")
     return OK
 
 

@@ -1,10 +1,10 @@
 """`vlm-agent recipes`: the recipes, benchmarks, agent files, comparisons and DeepSpeed files of the package."""
 
 import argparse
-import difflib
 from pathlib import Path
 
 from vlm_agent.cli.parser import OK, Commands, add_command, refuse
+from vlm_agent.console import say
 
 
 def add(commands: Commands) -> None:
@@ -40,13 +40,13 @@ def run(options: argparse.Namespace) -> int:
     source = _find(options.name)
     text = source.read_text(encoding="utf-8")
     if options.output is None:
-        print(text, end="")
+        say(text, end="")
         return OK
     if options.output.exists():
         raise RecipeError(f"{options.output} exists; choose a new file with --output")
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(text, encoding="utf-8")
-    print(f"Wrote {options.output}, a copy of {label(source)}")
+    say(f"Wrote {options.output}, a copy of {label(source)}")
     return OK
 
 
@@ -56,16 +56,15 @@ def _print_list() -> None:
     files = shipped_files()
     width = max(len(label(path)) for path in files)
     for path in files:
-        print(f"{label(path):{width}}  {summary(path)}")
+        say(f"{label(path):{width}}  {summary(path)}")
 
 
 def _find(name: str) -> Path:
     """The shipped file with this stem or relative path."""
     from vlm_agent.errors import RecipeError
-    from vlm_agent.recipe.shipped import label, shipped_files
+    from vlm_agent.recipe.shipped import by_name, suggestion
 
-    by_name = {key: path for path in shipped_files() for key in (path.stem, label(path))}
-    if name not in by_name:
-        nearest = difflib.get_close_matches(name, by_name, n=1, cutoff=0)[0]
-        raise RecipeError(f"no shipped file has the name {name}; did you mean {nearest}? `vlm-agent recipes` lists all")
-    return by_name[name]
+    files = by_name()
+    if name not in files:
+        raise RecipeError(f"no shipped file has the name {name}; {suggestion(name)}")
+    return files[name]

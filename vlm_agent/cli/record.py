@@ -91,7 +91,8 @@ def _of_trace(options: argparse.Namespace, console: "Console") -> "tuple[str, Ob
     from vlm_agent.acting.demonstrating.traced import of_trace
 
     trace, observed = of_trace(options.trace, options.elements == "read")
-    _say(console, f"The trace does not state whether its goal was reached. {_printable(trace.ending)}")
+    unknown = "The trace does not state whether its goal was reached. " if trace.heading.reached is None else ""
+    _say(console, f"{unknown}{_printable(trace.ending)}")
     return trace.heading.goal if options.goal is None else options.goal, observed
 
 

@@ -16,11 +16,11 @@ def run_episodes(run: Path, where: Path | None = None) -> "Iterator[Episode]":
     Raises UserError for a run on drawn screens if `where` is None.
     """
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.models.run_layout import trained
+    from vlm_agent.models.run_layout import checked
     from vlm_agent.recipe.run import read_recipe
     from vlm_agent.training.data.stream import chosen_episodes
 
-    data = read_recipe(trained(run).recipe).data
+    data = read_recipe(checked(run).recipe).data
     folder = data.shards if where is None else where
     if folder is None:
         raise UserError(f"{run} drew its data; name shards to compare on with --shards")

@@ -3,11 +3,13 @@
 import argparse
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+from vlm_agent.cli.foreign_options import add_foreign_options, check_foreign_options, foreign_options
 from vlm_agent.cli.parser import OK, Commands, add_command, count, file_name, refuse
 from vlm_agent.console import make_console
 from vlm_agent.errors import DatasetError
@@ -15,8 +17,9 @@ from vlm_agent.errors import DatasetError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vlm_agent.action_languages import ActionLanguage
+    from vlm_agent.cli.foreign_options import ForeignOptions
     from vlm_agent.datasets.shards.dataset import ShardDataset
-    from vlm_agent.evaluation.offline.plan import RecordedAbout, RecordedSettings
     from vlm_agent.evaluation.scoring.judged import JudgedSteps
     from vlm_agent.evaluation.scoring.metrics import Groups
 
@@ -30,7 +33,11 @@ def add(commands: Commands) -> None:
         "Scores by the official matcher, the strict one and every --dialect, a published variant of the score (listed\n"
         "below). --against also compares two runs over the same steps, with paired intervals.\n"
         "--report writes a page with all numbers, and pictures from the shards; with --against also of steps that\n"
-        "became right or wrong.",
+        "became right or wrong.\n\n"
+        "Predictions of another program are a .csv, .jsonl or .parquet file with a row for each step: episode_id,\n"
+        "step (from 0), and action_type, touch_yx, lift_yx, typed_text as in Android in the Wild, or text in an\n"
+        "action language:\n\n"
+        "  vlm-agent score MINE.csv --shards SHARDS --split test",
         check=_check,
         more_help=_dialects,
     )
@@ -38,7 +45,7 @@ def add(commands: Commands) -> None:
         "predictions",
         type=Path,
         metavar="PREDICTIONS",
-        help="the folder of an evaluation, or a predictions file",
+        help="the folder of an evaluation, or a predictions file, also of another program",
     )
     parser.add_argument("--dialect", nargs="+", action="extend", default=[], metavar="NAME", help="additional scorers")
     parser.add_argument(
@@ -57,7 +64,12 @@ def add(commands: Commands) -> None:
         help="also write all numbers to FILE, and with --against all steps that changed, counted from 0",
     )
     parser.add_argument("--report", type=file_name(".html"), metavar="FILE", help="write a page with pictures")
-    parser.add_argument("--shards", type=Path, metavar="DIR", help="for --report: the shards of the evaluation")
+    parser.add_argument(
+        "--shards",
+        type=Path,
+        metavar="DIR",
+        help="for --report, and for another program: the recorded episodes",
+    )
     parser.add_argument(
         "--episodes",
         type=count,
@@ -72,6 +84,7 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="with --against: changed steps in the report, each way, by official and by strict alone (default 10)",
     )
+    add_foreign_options(parser)
 
 
 def _dialects() -> str:
@@ -88,48 +101,65 @@ def _dialects() -> str:
 
 def _check(options: argparse.Namespace) -> None:
     if options.report is None:
-        refuse(options, ("shards", "episodes", "flips"), "is for the page: add --report FILE")
-    elif options.shards is None:
+        refuse(options, ("episodes", "flips"), "is for the page: add --report FILE")
+    elif options.shards is None and options.benchmark is None:
         options.parser.error("--report needs --shards: the page shows screens from the shards")
     if options.against is None:
         refuse(options, ["flips"], "is the number of steps that changed: add --against OTHER")
+    check_foreign_options(options)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """`name`: in tables and on the page. `recorded`: by the plan of its evaluation, `about`: by its metrics."""
+    """`path`: the file that the user named. `rows`: the predictions file, another one for another program. `name`: in
+    tables and on the page. `groups` and `language`: of its evaluation. `about`: what its scores record of the episodes.
+    `facts`: for the page. `lines`: for the terminal."""
 
     path: Path
+    rows: Path
     name: str
     steps: "JudgedSteps"
-    recorded: "RecordedSettings | None"
-    about: "RecordedAbout"
+    groups: "Groups | None"
+    language: "ActionLanguage | None"
+    about: Mapping[str, Any]
+    facts: Mapping[str, str]
+    lines: Sequence[str]
 
 
 def run(options: argparse.Namespace) -> int:
+    with TemporaryDirectory(prefix="vlm_agent_score_") as folder:
+        return _run(options, Path(folder))
+
+
+def _run(options: argparse.Namespace, folder: Path) -> int:
     from vlm_agent.datasets.shards.dataset import ShardDataset
     from vlm_agent.evaluation.report.terminal import print_comparison, print_rules, print_scores
     from vlm_agent.evaluation.scoring.comparison import compare
-    from vlm_agent.evaluation.scoring.dialects import SCORERS
     from vlm_agent.evaluation.scoring.metrics import score
 
     # Everything is read before anything is printed or written.
     console = make_console()
-    scorers = list(dict.fromkeys((*SCORERS, *options.dialect)))
-    now, before = _runs(options, scorers)
-    groups = _groups(options.groups, now)
-    shards = None if options.report is None else ShardDataset(options.shards)
+    foreign = foreign_options(options)
+    scorers = _scorers(options, foreign)
+    now, before = _runs(options, scorers, foreign, folder)
+    groups = now.groups if options.groups is None else _groups(options.groups)
+    shards = None
+    if options.report is not None:
+        shards = ShardDataset(options.shards) if foreign is None else ShardDataset(foreign.benchmark.shards)
     scores = score(now.steps, groups, scorers=scorers)
+    if now.about:
+        scores["about"] = dict(now.about)
     if before is not None:
         paths = str(before.path), str(now.path)
         comparison = compare(before.steps, now.steps, groups, scorers=scorers, names=paths)
-        scores["against"] = {"first": paths[0], "second": paths[1], **comparison}
+        scores["against"] = {"before": paths[0], "now": paths[1], **comparison}
 
     print_scores(console, scores, now.name)
     if before is not None:
         print_comparison(console, scores["against"], before.name, now.name)
     print_rules(console, scores["scorers"])
-    for line in (line for one in (now, before) if one is not None for line in one.about.warnings(one.path)):
+    _print_parse_failures(console, scores, now)
+    for line in (line for one in (now, before) if one is not None for line in one.lines):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if options.output is not None:
         _write(options.output, scores)
@@ -141,23 +171,73 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _runs(options: argparse.Namespace, scorers: list[str]) -> tuple[_Run, _Run | None]:
-    """The run, and the one that it is compared with."""
-    from vlm_agent.evaluation.offline.plan import recorded_about, recorded_name, recorded_settings
+def _print_parse_failures(console: "Console", scores: dict, run: _Run) -> None:
+    """For another program: `evaluate` printed them for its own agents."""
+    if run.rows == run.path:
+        return
+    from vlm_agent.action_languages import default_language
+    from vlm_agent.evaluation.predictions import read_predictions
+    from vlm_agent.evaluation.report.unread import MOST_PERCENT, example_line, parse_failure_table, percent_unread
+
+    console.print(parse_failure_table({run.name: scores}))
+    if percent_unread(scores) > MOST_PERCENT:
+        line = example_line(run.name, scores, read_predictions(run.rows), run.language or default_language())
+        if line is not None:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _scorers(options: argparse.Namespace, foreign: "ForeignOptions | None") -> list[str]:
+    from vlm_agent.evaluation.scoring.dialects import SCORERS
+
+    scorers = SCORERS if foreign is None else foreign.benchmark.scorers
+    return list(dict.fromkeys((*scorers, *options.dialect)))
+
+
+def _runs(
+    options: argparse.Namespace, scorers: list[str], foreign: "ForeignOptions | None", folder: Path
+) -> tuple[_Run, _Run | None]:
+    """The run, and the one that it is compared with. Predictions of other programs are joined in `folder`."""
+    from vlm_agent.evaluation.foreign import is_foreign
+    from vlm_agent.evaluation.offline.plan import recorded_name
     from vlm_agent.evaluation.predictions import REMEDY
-    from vlm_agent.evaluation.scoring.judged import judge_steps
 
     paths = [_predictions(path) for path in (options.predictions, options.against) if path is not None]
-    names = names_of(paths, [recorded_name(path) for path in paths])
-    now, *before = (
-        _Run(path, name, judge_steps(path, scorers), recorded_settings(path), recorded_about(path))
-        for path, name in zip(paths, names, strict=True)
-    )
-    for one in (now, *before):
-        if not len(one.steps):
-            raise DatasetError(f"{one.path} holds no step; {REMEDY}")
-        one.about.check_episodes(one.path, len(one.steps.episode_ids))
-    return now, before[0] if before else None
+    are_foreign = [is_foreign(path) for path in paths]
+    recorded = [None if other else recorded_name(path) for path, other in zip(paths, are_foreign, strict=True)]
+    runs = []
+    for number, (path, other, name) in enumerate(zip(paths, are_foreign, names_of(paths, recorded), strict=True)):
+        if other and foreign is not None:
+            runs.append(_of_another_program(path, name, scorers, foreign, folder / f"{number}.parquet"))
+            continue
+        runs.append(_own(path, name, scorers))
+        if not len(runs[-1].steps):
+            raise DatasetError(f"{path} holds no step; {REMEDY}")
+    if "action_language" in options.chosen and not any(run.language for run in runs if run.rows != run.path):
+        options.parser.error("--action-language has no effect: the actions are in the column action_type")
+    return runs[0], runs[1] if len(runs) > 1 else None
+
+
+def _own(path: Path, name: str, scorers: list[str]) -> _Run:
+    """The run of an evaluation."""
+    from vlm_agent.evaluation.offline.plan import recorded_about, recorded_settings
+    from vlm_agent.evaluation.scoring.judged import judge_steps
+
+    steps, recorded, about = judge_steps(path, scorers), recorded_settings(path), recorded_about(path)
+    about.check_episodes(path, len(steps.episode_ids))
+    groups, language = (None, None) if recorded is None else (recorded.groups, recorded.language)
+    return _Run(path, path, name, steps, groups, language, {}, about.facts(), about.warnings(path))
+
+
+def _of_another_program(path: Path, name: str, scorers: list[str], foreign: "ForeignOptions", rows: Path) -> _Run:
+    from vlm_agent.evaluation.scoring.judged import judge_steps
+
+    found, about = foreign.join(path, rows)
+    facts = {"split": f"{about['split']}, {about['episodes']} of {about['episodes_in_split']} episodes"}
+    lines = found.lines()
+    facts |= {"rows": "; ".join(lines)} if lines else {}
+    steps, groups = judge_steps(rows, scorers), foreign.benchmark.episode_groups()
+    language = foreign.language if found.has_text_alone else None
+    return _Run(path, rows, name, steps, groups, language, about, facts, [f"{path}: {line}" for line in lines])
 
 
 def _predictions(path: Path) -> Path:
@@ -177,12 +257,19 @@ def _predictions(path: Path) -> Path:
 
 
 def names_of(paths: Sequence[Path], recorded: Sequence[str | None]) -> list[str]:
-    """What tables call the runs: as their evaluations do, or by their files. Runs of different folders have what
-    distinguishes their folders before it."""
+    """What tables call the runs: as their evaluations do, or by their files. Runs of the same name, and controls of
+    another folder, have what distinguishes their folders before it."""
+    from vlm_agent.evaluation.offline.plan import AGENT, predictions_name
+
     own = [name or path.stem for path, name in zip(paths, recorded, strict=True)]
     folders = [path.resolve().parent for path in paths]
+    is_control = [
+        name is not None and path.name != predictions_name(AGENT) for path, name in zip(paths, recorded, strict=True)
+    ]
+    if len(set(own)) == len(own) and (len(set(folders)) == 1 or not any(is_control)):
+        return own
     if len(set(folders)) == 1:
-        return own if len(set(own)) == len(own) else [str(path) for path in paths]
+        return [str(path) for path in paths]
     return [f"{place} ({name})" for place, name in zip(_distinguished(folders), own, strict=True)]
 
 
@@ -193,12 +280,9 @@ def _distinguished(folders: Sequence[Path]) -> list[str]:
     return [f"{parts[at + 1]}/{parts[at]}" if parts[at].isdigit() else parts[at] for parts in reversed_parts]
 
 
-def _groups(path: Path | None, run: _Run) -> "Groups | None":
-    """Those of the file, else of the evaluation."""
+def _groups(path: Path) -> "Groups":
     from vlm_agent.evaluation.benchmark import read_groups
 
-    if path is None and run.recorded is not None:
-        return run.recorded.groups
     return read_groups(path)
 
 
@@ -213,20 +297,21 @@ def _write_report(
     from vlm_agent.evaluation.report import Earlier, write_report
 
     runs, earlier = {now.name: scores}, None
-    facts = {"predictions": str(now.path), "shards": str(options.shards)} | now.about.facts()
+    facts = {"predictions": str(now.path), "shards": str(shards.directory)} | dict(now.facts)
     if before is not None and scores_before is not None:
         runs[before.name], facts["against"] = scores_before, str(before.path)
-        facts |= {f"{before.name}, {name}": fact for name, fact in before.about.facts().items()}
-        earlier = Earlier(before.name, before.path, scores["against"], before.steps)
+        facts |= {f"{before.name}, {name}": fact for name, fact in before.facts.items()}
+        earlier = Earlier(before.name, before.rows, scores["against"], before.steps)
     options.report.parent.mkdir(parents=True, exist_ok=True)
     write_report(
         options.report,
         runs,
-        now.path,
+        now.rows,
         shards,
         facts,
+        title=f"{' against '.join(runs)} – {now.path}",
         judged=now.steps,
-        language=None if now.recorded is None else now.recorded.language,
+        language=now.language,
         earlier=earlier,
         episodes=options.episodes,
         flips=options.flips,

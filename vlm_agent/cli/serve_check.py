@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, count
 from vlm_agent.cli.run_shards import run_episodes
 from vlm_agent.console import make_console, quiet_libraries
@@ -19,6 +20,7 @@ checkpoint's DIR."""
 def add(commands: Commands) -> None:
     parser = add_command(commands, "serve-check", run, "compare a served model with its run", _DESCRIPTION)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="the run that trained the served model")
+    add_places(parser)
     parser.add_argument("--endpoint", required=True, metavar="URL", help="the server, http://localhost:8000/v1 …")
     parser.add_argument("--model", metavar="NAME", help="the model's name there (default: the only one it serves)")
     parser.add_argument("--steps", type=count, default=20, metavar="N", help="steps to compare (default 20)")
@@ -37,7 +39,9 @@ def run(options: argparse.Namespace) -> int:
     recipe_of(str(options.run_folder), VlmSettings.SENTENCES, "serve-check")
     episodes = run_episodes(options.run_folder, options.shards)
     chat = ChatEndpoint(options.endpoint, _only_model(options.endpoint) if options.model is None else options.model)
-    check = serve_check(VlmAgent.from_run(options.run_folder), chat, episodes, options.steps)
+    with places(options, options.run_folder):
+        agent = VlmAgent.from_run(options.run_folder)
+    check = serve_check(agent, chat, episodes, options.steps)
     console = make_console()
     ids = f"the ids of {check.tokenized}" if check.tokenized else "no ids, because the server has no /tokenize"
     console.print(

@@ -1,4 +1,4 @@
-"""`vlm-agent status`: the state of a training run or of a conversion, from its folder."""
+"""`vlm-agent status`: the state of a training run or of a resumable job, from its folder."""
 
 import argparse
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from vlm_agent.cli.parser import OK, Commands, add_command
 from vlm_agent.console import clock_time, make_console
 
 if TYPE_CHECKING:
+    from vlm_agent.cli.job_status import Progress
     from vlm_agent.datasets.convert.status import ConversionStatus
     from vlm_agent.training.run_folder.status import Status
 
@@ -19,18 +20,26 @@ def add(commands: Commands) -> None:
         commands,
         "status",
         run,
-        "show the progress of a training run or of a conversion",
+        "show the progress of a training run, a conversion, an evaluation, a comparison, …",
         "Of a run: step, losses, speed, ETA, restarts and the last error. Of a conversion, also by a job array:\n"
-        "files, steps, damage, ETA and what is not converted. Works on any machine that can read the folder.",
+        "files, steps, damage, ETA and what is not converted. Of an evaluation (offline or online), a comparison,\n"
+        "features and an annotation: parts done, of how many, ETA, and the command that comes next. Works on any\n"
+        "machine that can read the folder.",
     )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the output folder of a recipe, or of `convert`")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="the output folder of a command")
 
 
 def run(options: argparse.Namespace) -> int:
+    from vlm_agent.cli.job_status import kind_of
     from vlm_agent.datasets.convert.plan import WORK
 
     folder, now = options.folder, datetime.now(UTC)
-    state, lines = (_of_conversion if (folder / WORK).is_dir() else _of_run)(folder, now)
+    kind = None if (folder / WORK).is_dir() else kind_of(folder)
+    if kind is not None:
+        progress = kind.progress(folder)
+        state, lines = kind.state(folder, progress), _job_lines(progress, now)
+    else:
+        state, lines = (_of_conversion if (folder / WORK).is_dir() else _of_run)(folder, now)
     console = make_console()
     console.print(f"{folder}: {state}", highlight=False, markup=False, soft_wrap=True)
     for name, text in lines:
@@ -39,6 +48,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 Lines = Iterator[tuple[str, str]]
+
+
+def _job_lines(progress: "Progress", now: datetime) -> Lines:
+    done = len(progress.done)
+    yield "done", f"{done:,} {_of(progress.total)}{progress.unit}"
+    if len(progress.groups) > 1:
+        yield (
+            "of these",
+            ", ".join(f"{name} {count:,}{f' of {total:,}' if total else ''}" for name, count, total in progress.groups),
+        )
+    for line in progress.failed:
+        yield "failed", line
+    if progress.eta is not None:
+        yield "ETA", f"{clock_time(progress.eta.total_seconds())}, at the average speed since the first of them"
+    if progress.last is not None:
+        yield "last write", f"{_short(now - progress.last)} ago"
+
+
+def _of(total: int | None) -> str:
+    return "" if total is None else f"of {total:,} "
 
 
 def _of_run(folder: Path, now: datetime) -> tuple[str, Lines]:

@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import textwrap
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from vlm_agent.cli.parser import OK, Commands, add_command, refuse, shipped_file, without_garbage_collection
@@ -12,6 +13,7 @@ from vlm_agent.console import make_console, quiet_libraries
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from vlm_agent.cli.check import Earlier
     from vlm_agent.recipe.run import Recipe
 
 
@@ -25,6 +27,7 @@ def add(commands: Commands) -> None:
         "Run the same command again to resume a stopped run.",
         takes_keys=True,
         check=_check,
+        verify=_verify,
         more_help=_keys,
     )
     parser.add_argument(
@@ -84,10 +87,23 @@ def _check(options: argparse.Namespace) -> None:
         options.parser.error("--gpus must be 1 or greater; --mfu must be greater than 0 and at most 1")
 
 
+def _verify(options: argparse.Namespace, earlier: "Earlier") -> None:
+    from vlm_agent.recipe.run import read_recipe
+    from vlm_agent.training.dry_run.start import check_recipe
+
+    recipe = read_recipe(options.config, _overrides(options))
+    earlier.outputs.append(Path(recipe.output))
+    earlier.runs[Path(recipe.output)] = recipe
+    if recipe.data.shards is not None:
+        earlier.check_subsets(recipe.data.mixture, Path(recipe.data.shards), "data.mixture")
+    check_recipe(recipe, earlier.writes)
+
+
 def _dry_run(recipe: "Recipe", options: argparse.Namespace, console: "Console") -> None:
     from vlm_agent.training.data.shard_data import ShardDataModule, data_module_of
     from vlm_agent.training.dry_run.hardware import find_gpu
-    from vlm_agent.training.dry_run.report import Target, check_start, dry_run
+    from vlm_agent.training.dry_run.report import Target, dry_run
+    from vlm_agent.training.dry_run.start import check_start
     from vlm_agent.training.dry_run.tables import print_dry_run
 
     data_module = cast(ShardDataModule, data_module_of(recipe))  # `dry_run` rejects recipes that draw their data

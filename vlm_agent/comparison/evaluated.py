@@ -82,12 +82,16 @@ class _Online:
 class _Figures:
     parameters: dict[str, int] = field(default_factory=dict)
     hardware: str | None = None
+    reads: str | None = None
+    seconds: float | None = None
 
 
 @dataclass
 class _Trained:
     figures: _Figures
     commit: str | None = None
+    shards: str | None = None
+    manifest_sha256: str | None = None
 
 
 def read_metrics(folder: Path) -> dict[str, dict[str, Any]]:
@@ -106,6 +110,19 @@ def read_parameters(run: Path) -> int | None:
     """Of the model of a run, an adapter with its base; None for a run of an earlier version, which counted none."""
     counts = _read_run(run)["figures"].get("parameters")
     return None if counts is None else sum(counts.values())
+
+
+def read_seconds(run: Path) -> float | None:
+    """Of its training, over all starts."""
+    seconds: float | None = _read_run(run)["figures"].get("seconds")
+    return seconds
+
+
+def read_data(run: Path) -> tuple[str, str | None]:
+    """What a run was trained on, in words, and the sha256 of the manifest of its shards; None without shards."""
+    record = _read_run(run)
+    parts = [record["figures"].get("reads"), None if record.get("shards") is None else f"shards {record['shards']}"]
+    return " of ".join(part for part in parts if part), record.get("manifest_sha256")
 
 
 def read_origin(run: Path) -> str:

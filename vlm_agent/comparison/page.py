@@ -39,6 +39,7 @@ _COST_FORMS = {
 }
 _BLOCKS = {
     "trained": "Trained on the demonstrations",
+    "elsewhere": "Trained on other data",
     "prompted": "Prompted: the model sees prompts of the paper's kind",
 }
 
@@ -48,13 +49,12 @@ Cell = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. `label`: of an agent, or of its control. `kind`: what its evaluation calls the agent."""
+    """A line of the table. `label`: of an agent, or of its control."""
 
     label: str
     figures: Mapping[str, Cell]
     costs: Mapping[str, str]
     agent: Mapping[str, Any] | None = None
-    kind: str = ""
 
 
 def rows_of(content: Mapping[str, Any], block: str) -> Iterator[Row]:
@@ -64,7 +64,7 @@ def rows_of(content: Mapping[str, Any], block: str) -> Iterator[Row]:
         if about["block"] != block or not rows:
             continue
         costs = {name: _mean([row["costs"].get(name) for row in rows], form) for name, form in _COST_FORMS.items()}
-        yield Row(about["name"], _cells(rows), costs, about, about["kind"])
+        yield Row(about["name"], _cells(rows), costs, about)
         for name in rows[0]["controls"]:
             yield Row(words(name), _cells([row["controls"][name] for row in rows if name in row["controls"]]), {})
 
@@ -100,7 +100,7 @@ def print_table(content: Mapping[str, Any], console: Console) -> None:
     table = new_table(f"{content['name']}{about}: %", columns)
     for block in _BLOCKS:
         for row in rows_of(content, block):
-            label = Text(f"  {row.label}", "dim") if row.agent is None else _with_kind(row)
+            label = Text(f"  {row.label}", "dim") if row.agent is None else Text(row.label).append(f"\n{block}", "dim")
             table.add_row(label, *map(_text, row.figures.values()), row.costs.get("seconds a step", ""), _tokens(row))
     for row in baseline_rows(content):
         table.add_row(Text(row.label, "dim"), *map(_text, row.figures.values()), "", "")
@@ -125,10 +125,6 @@ def _tokens(row: Row) -> str:
     """Read + written; empty for a control, "–" where the agent does not report them."""
     found = [row.costs[name] for name in ("tokens read", "tokens written") if name in row.costs]
     return "–" if set(found) == {"–"} else " + ".join(found)
-
-
-def _with_kind(row: Row) -> Text:
-    return Text(row.label).append(f"\n{row.kind}" if row.kind else "", "dim")
 
 
 def _text(cell: Cell, form: str = ".1f") -> Text:
@@ -288,7 +284,8 @@ def _first_seeds(content: Mapping[str, Any]) -> str:
 
 def _gestures(gold: Action, rows: Mapping[str, Prediction], height: int) -> tuple[Mark, ...]:
     actions = [("gold", gold), *((f"agent-{number}", row.predicted) for number, row in enumerate(rows.values()))]
-    return tuple(mark for mark in marks(actions, height) if mark.path)
+    elements = next(iter(rows.values())).elements
+    return tuple(mark for mark in marks(actions, height, elements) if mark.path)
 
 
 def _words(row: Prediction) -> str:

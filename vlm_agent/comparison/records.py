@@ -1,5 +1,6 @@
 """What ran: a record and a lock of each stage, so that stages can run at the same time, also on several machines.
 
+OUT/stages/names.json    the result of each stage
 OUT/stages/STAGE.jsonl   a line for each start (command) and each end (status, seconds, peak memory)
 OUT/stages/STAGE.lock    held while the stage runs
 OUT/logs/STAGE.log       its output
@@ -17,7 +18,34 @@ from typing import Any, BinaryIO, cast
 from vlm_agent.checked_json import kind_problem
 from vlm_agent.comparison.settings import ComparisonError
 from vlm_agent.comparison.stages import Stage
-from vlm_agent.files import file_lock
+from vlm_agent.files import file_lock, read_json, write_json
+
+_NAMES = "names.json"
+"""In OUT/stages: the outputs of all stages, by their name."""
+
+
+def read_progress(output: Path) -> tuple[list[Path], list[str], int | None]:
+    """Of the comparison in a folder: the records of the stages that are done, a line for each that failed, and the
+    number of all stages; None if no command has recorded it yet."""
+    folder = output / "stages"
+    names = read_json(folder / _NAMES, "remove it") if (folder / _NAMES).is_file() else None
+    done, failed = [], []
+    for path in sorted(folder.glob("*.jsonl")):
+        ends = [end for line in path.read_text("utf-8", "replace").splitlines() if (end := _status(line)) is not None]
+        is_there = names is None or Path(names.get(path.stem, output)).exists()
+        if 0 in ends and is_there:
+            done.append(path)
+        elif ends:
+            failed.append(f"{path.stem} with status {ends[-1]}; see {output / 'logs' / path.stem}.log")
+    return done, failed, None if names is None else len(names)
+
+
+def _status(line: str) -> int | None:
+    try:
+        content = json.loads(line)
+    except ValueError:
+        return None
+    return content.get("status") if isinstance(content, dict) else None
 
 
 @dataclass(frozen=True)
@@ -25,6 +53,12 @@ class Records:
     """Of a comparison in `output`. Files are read at each call, because other processes write them."""
 
     output: Path
+
+    def note(self, stages: Iterable[Stage]) -> None:
+        """Records which stages there are, for `vlm-agent status`."""
+        path = self.output / "stages" / _NAMES
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, {stage.name: str(stage.result) for stage in stages})
 
     def log(self, stage: Stage) -> Path:
         return self.output / "logs" / f"{stage.name}.log"

@@ -7,11 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.comparison.evaluated import read_metrics, read_online, read_origin, read_parameters
+from vlm_agent.comparison.evaluated import (
+    read_data,
+    read_metrics,
+    read_online,
+    read_origin,
+    read_parameters,
+    read_seconds,
+)
 from vlm_agent.comparison.settings import SERVED, Contestant
 from vlm_agent.comparison.stages import OFFLINE, ONLINE, TRAIN, Stages, name_of
+from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.evaluation.identity import AGENT
-from vlm_agent.evaluation.offline.plan import TEXTS, predictions_name, recorded_name
+from vlm_agent.evaluation.offline.plan import TEXTS
 from vlm_agent.evaluation.offline.run import CEILING, MOST_FREQUENT
 from vlm_agent.evaluation.online.evaluate import EXPERT
 from vlm_agent.evaluation.scoring.comparison import compare as compare_runs
@@ -32,11 +40,11 @@ def results_of(
 ) -> dict[str, Any]:
     """The content of `comparison.json`.
 
-    `agents`: by key, who it is, the `origin` of its settings with their `overrides`, its `kind` (`run_label` of its
-    settings) and its `rows` by seed: `figures` and `intervals` in percent, `controls`, `costs`, the hardware and commit
-    that the model was `trained on`, and where the `texts` come from that it reads offline. `baselines`: figures without
-    a model. `pairs`: differences of every two agents with the same seed, with 95 % intervals of a bootstrap over
-    episodes. `dividing`: steps about which most agents disagree, with the verdicts; steps count from 0.
+    `agents`: by key, who it is, the `origin` of its settings with their `overrides`, and its `rows` by seed: `figures`
+    and `intervals` in percent, `controls`, `costs`, the data that the model was `trained on`, with which `hardware` and
+    commit, and where the `texts` come from that it reads offline. `baselines`: figures without a model. `pairs`:
+    differences of every two agents with the same seed, with 95 % intervals of a bootstrap over episodes. `dividing`:
+    steps about which most agents disagree, with the verdicts; steps count from 0.
     """
     agents = {key: _agent(stages, key, agent, ran, failed) for key, agent in stages.comparison.agents.items()}
     finished = {
@@ -83,8 +91,7 @@ def _agent(
     return {
         "name": agent.name,
         "paper": agent.paper,
-        "block": "prompted" if agent.is_prompted else "trained",
-        "kind": _kind(stages, key, finished),
+        "block": block_of(stages, key, agent, finished),
         "origin": str(agent.run or agent.recipe or agent.agent),
         "overrides": dict(agent.overrides),
         "note": agent.note,
@@ -94,11 +101,15 @@ def _agent(
     }
 
 
-def _kind(stages: Stages, key: str, finished: list[int]) -> str:
-    """What the tables of its evaluation call the agent: "trained", "served model", "agent". "" without a result."""
-    if not finished:
-        return ""
-    return recorded_name(stages.layout.of(OFFLINE, key, finished[0]) / predictions_name(AGENT)) or ""
+def block_of(stages: Stages, key: str, agent: Contestant, finished: list[int]) -> str:
+    """Of the table: `trained` on the comparison's shards, or `elsewhere` (a finished run of other data), `prompted`."""
+    if agent.is_prompted:
+        return "prompted"
+    if agent.run is None or not finished:
+        return "trained"
+    _, shards = read_data(stages.layout.run(key, agent, finished[0]))
+    here = {manifest_digest(folder) for folder in {stages.layout.shards, stages.layout.shards_at(agent.scale)}}
+    return "trained" if shards in here else "elsewhere"
 
 
 def _row(
@@ -122,11 +133,18 @@ def _row(
         | {
             "peak memory, GB": ran.get(name_of(OFFLINE, key, seed), {}).get("peak_gb"),
             "parameters": None if run is None else read_parameters(run),
-            "training, s": training.get("seconds"),
+            "training, s": _training_seconds(run, training),
         },
-        "trained on": "" if run is None else read_origin(run),
+        "trained on": "" if run is None else read_data(run)[0],
+        "hardware": "" if run is None else read_origin(run),
         "texts": metrics[AGENT]["about"].get(TEXTS, {}),
     }
+
+
+def _training_seconds(run: Path | None, stage: Mapping[str, Any]) -> float | None:
+    """As the run records them; else those of its stage, which include the start of its process."""
+    recorded = None if run is None else read_seconds(run)
+    return stage.get("seconds") if recorded is None else recorded
 
 
 def _figures(scores: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

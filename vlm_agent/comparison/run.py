@@ -35,6 +35,7 @@ def compare(stages: Stages, console: Console) -> dict[str, Any]:
     all_stages = stages.with_needs()  # reads the recipes: a mistake in one must not become part of the plan
     plan.write_or_verify(stages)
     job, records = plan.job_of(stages), Records(stages.layout.output)
+    records.note(stage for stage, _ in all_stages)
     with job.locked(), Runner(stages, records, console) as runner:
         for number, (stage, needs) in enumerate(all_stages, 1):
             if records.is_done(stage) or not all(map(records.is_done, needs)):
@@ -58,6 +59,7 @@ def run_stage(stages: Stages, name: str, console: Console) -> int:
     job, records = plan.job_of(stages), Records(stages.layout.output)
     say = partial(console.print, markup=False, highlight=False, soft_wrap=True)
     plan.write_or_verify(stages)
+    records.note(one for one, _ in all_stages.values())
     with job.locked(shared=True), Runner(stages, records, console) as runner, records.locked(stage, say):
         if records.is_done(stage):
             say(f"{name} is done; nothing to do")

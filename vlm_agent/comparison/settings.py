@@ -32,11 +32,12 @@ class Endpoint:
 
 
 class Sizes(Section):
-    """`simulated`: demonstrations to simulate where no shards are named. `episodes`: test episodes to score. `tasks`:
-    on simulated phones. `chats`: demonstrations from which the served model learns. `training`: keys of every recipe.
+    """`simulated`: demonstrations to simulate, needed where no shards are named. `episodes`: test episodes to score.
+    `tasks`: on simulated phones. `chats`: demonstrations from which the served model learns. `training`: keys of every
+    recipe.
     """
 
-    simulated: PositiveInt
+    simulated: PositiveInt | None = None
     episodes: PositiveInt
     tasks: PositiveInt
     chats: PositiveInt = 1
@@ -93,15 +94,16 @@ class Served(Section):
 
 
 class Comparison(Section):
-    """`agents`: by key, a name for files. `quick`: sizes that only show that every stage runs."""
+    """`agents`: by key, a name for files. `quick`: sizes that only show that every stage runs. `benchmark`: that of
+    simulated demonstrations; None: all episodes of their split test."""
 
     name: str
     about: str = ""
-    benchmark: Path
+    benchmark: Path | None = None
     seeds: list[int] = [0]  # noqa: RUF012 (pydantic copies it)
     online_seed: int = 0
     sizes: Sizes
-    quick: Sizes
+    quick: Sizes | None = None
     served: Served | None = None
     agents: dict[str, Contestant]
 

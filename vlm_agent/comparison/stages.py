@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vlm_agent.comparison.settings import SERVED, Comparison, Contestant, Endpoint, Sizes
+from vlm_agent.comparison.settings import SERVED, Comparison, ComparisonError, Contestant, Endpoint, Sizes
 from vlm_agent.evaluation.offline.plan import METRICS
 from vlm_agent.evaluation.online.evaluate import ONLINE as ONLINE_FILE
 from vlm_agent.recipe.run import read_recipe
@@ -102,7 +102,7 @@ class Layout:
     def groups(self) -> Path | None:
         return self.simulated("aitw", 1) / "groups.json" if self.user_shards is None else None
 
-    def benchmark(self, simulated: Path) -> Path | None:
+    def benchmark(self, simulated: Path | None) -> Path | None:
         """The benchmark file; `simulated`: that of simulated demonstrations."""
         return simulated if self.user_shards is None else self.user_benchmark
 
@@ -130,7 +130,12 @@ class Stages:
 
     @property
     def sizes(self) -> Sizes:
-        return self.comparison.quick if self.quick else self.comparison.sizes
+        """Raises ComparisonError for `--quick` with a file that has no such sizes."""
+        if not self.quick:
+            return self.comparison.sizes
+        if self.comparison.quick is None:
+            raise ComparisonError("the comparison file has no section quick, the sizes of --quick; add it")
+        return self.comparison.quick
 
     def with_needs(self) -> list[tuple[Stage, list[Stage]]]:
         """Each stage with those whose results it reads."""
@@ -178,6 +183,10 @@ class Stages:
             yield from self._simulated(scale)
 
     def _simulated(self, scale: int) -> Iterator[Stage]:
+        if self.sizes.simulated is None:
+            raise ComparisonError(
+                "sizes.simulated is missing: the number of demonstrations to simulate; or add --shards"
+            )
         aitw, shards = self.layout.simulated("aitw", scale), self.layout.shards_at(scale)
         words: tuple[Any, ...] = ("simulate", "--thoughts", "--output", aitw, "--episodes", self.sizes.simulated)
         words += ("--seed", 0, *(() if scale == 1 else ("--scale", scale)))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from vlm_agent.console import Progress
+from vlm_agent.console import Progress, make_console
 from vlm_agent.datasets.sources.aitw import write_episodes
 from vlm_agent.devices.simulated_phone import SPLITS, SUBSETS, SimulatedPhone, Task, sample_task
 from vlm_agent.episodes import Episode
@@ -53,8 +53,20 @@ def simulate_episode(
     phone = SimulatedPhone(number, size, scale=scale)
     task.set_up(phone)
     steps = task.solve(phone, thoughts=thoughts)
-    device = f"simulated_{size[1]}x{size[0]}"
-    return Episode(str(number), task.subset, task.goal, steps, device, phone.theme.api_level), task
+    return Episode(str(number), task.subset, task.goal, steps, device_type(size), phone.theme.api_level), task
+
+
+_DEVICE = "simulated_"
+
+
+def device_type(size: tuple[int, int]) -> str:
+    """The device of episodes on a phone whose screen is `size` (height, width) pixels."""
+    return f"{_DEVICE}{size[1]}x{size[0]}"
+
+
+def is_simulated(device: str) -> bool:
+    """Whether a `device_type` is that of a simulated phone."""
+    return device.startswith(_DEVICE)
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ def simulate(
     Raises DatasetError if `output` exists and is not an empty folder, and for invalid numbers or splits.
     """
     _check(output, episodes, splits)
-    console = Console() if console is None else console
+    console = make_console() if console is None else console
     start = time.monotonic()
     plan = list(_plan(episodes, seed, splits, tuple(sizes)))
     with atomic_folder(output) as folder:
@@ -114,7 +126,7 @@ def simulate(
 
 def _check(output: Path, episodes: int, splits: Mapping[str, float]) -> None:
     if not is_free(output):
-        raise DatasetError(f"{output} exists and is not an empty folder; choose another folder, or remove it first")
+        raise DatasetError(f"{output} exists and is not an empty folder; choose another folder")
     if episodes < 1:
         raise DatasetError(f"the number of episodes is {episodes}; it must be 1 or greater")
     if unknown := set(splits) - set(SPLITS):

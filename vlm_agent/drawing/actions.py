@@ -17,13 +17,20 @@ _TEXT_BOX, _ICON_BOX = (0, 110, 200), (200, 30, 130)
 
 
 def draw_action(
-    image: Image.Image, action: Action, colour: Colour, label: str | None = None, row: int = 0
+    image: Image.Image,
+    action: Action,
+    colour: Colour,
+    label: str | None = None,
+    row: int = 0,
+    elements: Sequence[UiElement] = (),
 ) -> Image.Image:
     """A copy of `image`, in RGB, with the action on it. Marks scale with the screen.
 
-    A tap or long press is a cross in a ring (long presses have a label), a swipe is an arrow. Every other action is a
-    pill with its description at the lower edge. `label` precedes the description; for gestures it is drawn in a small
-    pill next to them. For a second action on the same screen use `row` 1: its pill is drawn above that of the first.
+    A tap or long press is a frame around the one of `elements` that it touches, with ticks above and left of the point,
+    or an open ring where `framed_element` has none: the reader looks for the text under it. A swipe is an arrow. Every
+    other action is a pill with its description at the lower edge. `label` precedes the description; for gestures it is
+    drawn in a small pill next to them, for a long press always. For a second action on the same screen use `row` 1: its
+    pill is drawn above that of the first.
     """
     if action.kind not in KINDS_WITH_TOUCH:
         words = describe(action)
@@ -31,16 +38,41 @@ def draw_action(
     drawn = _copy(image)
     unit = min(drawn.size) / 100
     touch = _pixel(drawn, action.touch_yx)
+    top = bottom = touch[1]
     if action.is_swipe:
         shapes.arrow(drawn, touch, _pixel(drawn, action.lift_yx), colour, unit)
     else:
-        shapes.tap(drawn, touch, colour, unit)
+        top, bottom = _draw_touch(drawn, action, elements, colour, True)
     if action.kind is ActionKind.LONG_PRESS:
         label = f"{label}: {describe(action)}" if label else describe(action)
     if label:
-        side = 1 if touch[1] < drawn.height / 2 else -1
-        shapes.pill(drawn, label, colour, (touch[0], touch[1] + side * (13 + 10 * row) * unit), 4.5 * unit)
+        away = (13 + 10 * row) * unit
+        y = bottom + away if touch[1] < drawn.height / 2 else top - away
+        shapes.pill(drawn, label, colour, (touch[0], y), 4.5 * unit)
     return drawn
+
+
+def framed_element(action: Action, elements: Sequence[UiElement]) -> UiElement | None:
+    """The smallest element under the finger, which a mark frames. None where no element is annotated, and where that
+    element covers more than `_LARGE` of the screen."""
+    element = element_at(elements, action.touch_yx)
+    return None if element is None or element.box[2] * element.box[3] > _LARGE else element
+
+
+def _draw_touch(
+    image: Image.Image, action: Action, elements: Sequence[UiElement], colour: Colour, ticks: bool
+) -> tuple[float, float]:
+    """Marks what is touched, and returns the top and bottom of the element, or of the point, in pixels. `ticks`: beside
+    the frame, where the point is."""
+    unit, point = min(image.size) / 100, _pixel(image, action.touch_yx)
+    element = framed_element(action, elements)
+    if element is None:
+        shapes.ring(image, point, colour, unit)
+        return point[1], point[1]
+    y, x, height, width = element.box
+    first, second = _pixel(image, (y, x)), _pixel(image, (y + height, x + width))
+    shapes.frame(image, first, second, colour, unit, point if ticks else None)
+    return min(first[1], second[1]), max(first[1], second[1])
 
 
 def draw_words(image: Image.Image, words: str, colour: Colour, row: int = 0) -> Image.Image:
@@ -54,15 +86,17 @@ def draw_words(image: Image.Image, words: str, colour: Colour, row: int = 0) -> 
 def describe_with_place(action: Action, elements: Sequence[UiElement] = ()) -> str:
     """`describe` with the place of a gesture in fractions of the screen: `tap "Buy" at x 0.52, y 0.91`.
 
-    The name is that of the smallest of the `elements` under the touch point, its text or else its type.
+    The name is that of the smallest of the `elements` under the touch point, its text or else its type. A swipe has
+    none: where it begins says nothing about what it brings into view.
     """
     words = describe(action)
     if action.kind not in KINDS_WITH_TOUCH:
         return words
+    if action.is_swipe:
+        return f"{words} at {_in_fractions(action.touch_yx)} to {_in_fractions(action.lift_yx)}"
     touched = element_at(elements, action.touch_yx)
     name = "" if touched is None else f" {json.dumps(touched.text or touched.type, ensure_ascii=False)}"
-    place = f"{words}{name} at {_in_fractions(action.touch_yx)}"
-    return f"{place} to {_in_fractions(action.lift_yx)}" if action.is_swipe else place
+    return f"{words}{name} at {_in_fractions(action.touch_yx)}"
 
 
 def _in_fractions(point_yx: tuple[float, float]) -> str:
@@ -90,19 +124,13 @@ def draw_elements(image: Image.Image, elements: Sequence[UiElement]) -> Image.Im
 def draw_touched(image: Image.Image, action: Action, elements: Sequence[UiElement]) -> Image.Image:
     """A copy of `image`, in RGB, with what a tap or long press touches marked in `PREDICTED` and still visible.
 
-    The mark is a box around the smallest element under the finger, or a ring where no element is annotated, or where
-    that element covers more than `_LARGE` of the screen. Raises ValueError for an action without a touch point.
+    The mark is a box around `framed_element`, or a ring without one. Raises ValueError for an action without a touch
+    point.
     """
     if action.kind not in KINDS_WITH_TOUCH:
         raise ValueError(f"{describe(action)} touches no element")
     drawn = _copy(image)
-    unit = min(drawn.size) / 100
-    element = element_at(elements, action.touch_yx)
-    if element is None or element.box[2] * element.box[3] > _LARGE:
-        shapes.ring(drawn, _pixel(drawn, action.touch_yx), PREDICTED, unit)
-    else:
-        y, x, height, width = element.box
-        shapes.frame(drawn, _pixel(drawn, (y, x)), _pixel(drawn, (y + height, x + width)), PREDICTED, unit)
+    _draw_touch(drawn, action, elements, PREDICTED, False)
     return drawn
 
 

@@ -74,7 +74,7 @@ def _marked_screen(step: Step, height: int) -> Image.Image:
     screen = Image.fromarray(step.screenshot)
     width = max(1, round(screen.width * height / screen.height))
     screen = screen.resize((width, height), Image.Resampling.LANCZOS)
-    return draw_action(screen, step.action, EXPERT)
+    return draw_action(screen, step.action, EXPERT, elements=step.elements)
 
 
 def _columns(count: int, cell_width: int) -> int:

@@ -76,36 +76,30 @@ def stamp(image: Image.Image, around: Box, colour: Colour, halo: float, shape: C
         image.paste(fill, (left, top), mask.resize(size, Image.Resampling.BOX))
 
 
-def tap(image: Image.Image, centre: Point, colour: Colour, unit: float) -> None:
-    """A cross in a ring."""
-    (x, y), arm, stroke = centre, 3.2 * unit, 1.2 * unit
-
-    def shape(pen: Pen) -> None:
-        pen.ring(centre, 6 * unit, 1.4 * unit)
-        pen.line((x - arm, y), (x + arm, y), stroke)
-        pen.line((x, y - arm), (x, y + arm), stroke)
-
-    stamp(image, _around([centre], 9 * unit), colour, 0.8 * unit, shape)
-
-
 def ring(image: Image.Image, centre: Point, colour: Colour, unit: float) -> None:
     """An open ring, wide enough for a small icon and narrow enough to leave the label below an app's icon visible."""
     stamp(image, _around([centre], 9 * unit), colour, 0.4 * unit, lambda pen: pen.ring(centre, 6.6 * unit, 0.8 * unit))
 
 
-def frame(image: Image.Image, first: Point, second: Point, colour: Colour, unit: float) -> None:
-    """A rectangle between two opposite corners, drawn just outside so that its content stays visible."""
+def frame(
+    image: Image.Image, first: Point, second: Point, colour: Colour, unit: float, point: Point | None = None
+) -> None:
+    """A rectangle between two opposite corners, drawn just outside so that its content stays visible. A side on the
+    edge of the image is not drawn. With a `point` inside, a tick above and one to the left show where it is: the label
+    of an icon is below it."""
     (left, right), (top, bottom) = sorted((first[0], second[0])), sorted((first[1], second[1]))
-    gap = 1.2 * unit
-    left, top = max(left - gap, unit), max(top - gap, unit)
-    right, bottom = min(right + gap, image.width - unit), min(bottom + gap, image.height - unit)
+    gap, tick = 1.2 * unit, 2.4 * unit
+    left, top, right, bottom = left - gap, top - gap, right + gap, bottom + gap
     corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
+    lines = list(zip(corners, [*corners[1:], corners[0]], strict=True))
+    if point is not None:
+        lines += [((point[0], top), (point[0], top - tick)), ((left, point[1]), (left - tick, point[1]))]
 
     def shape(pen: Pen) -> None:
-        for start, end in zip(corners, [*corners[1:], corners[0]], strict=True):
-            pen.line(start, end, 0.7 * unit)
+        for start, end in lines:
+            pen.line(start, end, 0.9 * unit)
 
-    stamp(image, _around(corners, 2 * unit), colour, 0.4 * unit, shape)
+    stamp(image, _around(corners, tick + 2 * unit), colour, 0.4 * unit, shape)
 
 
 def arrow(image: Image.Image, start: Point, end: Point, colour: Colour, unit: float) -> None:

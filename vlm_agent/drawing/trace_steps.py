@@ -22,12 +22,13 @@ def draw_step(trace: Trace, step: TraceStep, height: int) -> Image.Image:
     screen = Image.fromarray(trace.screen(step))
     width = max(1, round(screen.width * height / screen.height))
     screen = screen.resize((width, height), Image.Resampling.LANCZOS)
+    elements = step.elements or ()
     if step.outcome == DONE and step.action is not None:
-        return draw_action(screen, step.action, PREDICTED)
+        return draw_action(screen, step.action, PREDICTED, elements=elements)
     label, colour = OUTCOME_WORDS[step.outcome], DOUBTFUL if step.outcome == IN_DOUBT else NOT_PERFORMED
     if step.action is None:
         return draw_words(screen, label, colour)
-    return draw_action(screen, step.action, colour, label)
+    return draw_action(screen, step.action, colour, label, elements=elements)
 
 
 def caption(step: TraceStep, letters: ImageFont.FreeTypeFont, width: float, lines: int) -> list[str]:

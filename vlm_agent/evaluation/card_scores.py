@@ -15,9 +15,8 @@ from vlm_agent.evaluation.offline.trained_on import trained_on_fact
 from vlm_agent.evaluation.online.evaluate import ONLINE
 from vlm_agent.evaluation.scoring.dialects import SCORERS
 from vlm_agent.evaluation.scoring.metrics import OVERALL
-from vlm_agent.files import sha256_of
 from vlm_agent.models.card.scores import Scores, Share
-from vlm_agent.models.run_layout import trained
+from vlm_agent.models.run_layout import checked
 
 _DAMAGED = "run the same evaluate command again"
 _MEASURES = {"partial_match": "partial match", "complete_match": "complete match"}
@@ -29,7 +28,7 @@ def card_scores(run: Path, folders: Sequence[Path]) -> list[Scores]:
     Raises DatasetError for a folder that is not a finished evaluation, and for one of another model, whose agent has
     other files than `run` now.
     """
-    digest = sha256_of(trained(run).files)
+    digest = checked(run, weights=True).digest
     return [_online(run, folder, digest) if _is_online(folder) else _offline(run, folder, digest) for folder in folders]
 
 

@@ -1,6 +1,6 @@
 """The identity of an evaluation: the settings that decide its results. An output folder holds one identity only."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from vlm_agent.action_languages import language_settings
@@ -9,6 +9,7 @@ from vlm_agent.agents.agent import GREY_PIXELS
 from vlm_agent.agents.read_screens.reader import in_words, readers_identity, readers_of
 from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import differences
+from vlm_agent.pages import words
 from vlm_agent.screens.understand import Readers
 
 READ_ELEMENTS = "elements_read_by"
@@ -18,13 +19,15 @@ GREY = "grey_screens"
 """The key of what this control hides (`AgentSettings.grey_screens`), and the run under it."""
 
 AGENT = "trained"
-"""The run of the agent itself, beside its variants, its controls and the baselines."""
+"""The key in files of the run of the agent itself, beside its variants, its controls and the baselines."""
 
 
-def name_in_tables(run: str, label: str) -> str:
-    """The name of a run on the terminal and in reports. In files the agent's own run is always `AGENT`; `label` is the
-    `run_label` of its settings."""
-    return label if run == AGENT else run
+def names_in_tables(runs: Iterable[str], label: str) -> dict[str, str]:
+    """What the terminal and reports call each of the `runs`. The agent's own has the name `label`, the `run_label` of
+    its settings, and "(agent)" behind it where another run has this name; the others are in words."""
+    names = {run: words(run) for run in runs}
+    taken = {*names, *names.values()} - {AGENT}
+    return names | ({AGENT: f"{label} (agent)" if label in taken else label} if AGENT in names else {})
 
 
 def agent_identity(
@@ -59,7 +62,7 @@ def with_current_keys(identity: Mapping[str, Any]) -> dict[str, Any]:
     try:
         settings = language_settings(identity["language"])
     except (ValueError, KeyError, TypeError) as error:
-        raise DatasetError(f"the plan is damaged ({error}); remove the folder and evaluate again") from None
+        raise DatasetError(f"the plan is damaged ({error}); evaluate into another folder") from None
     return dict(identity) | {"language": settings.model_dump(mode="json")}
 
 

@@ -17,19 +17,18 @@ from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
 from vlm_agent.parquet import ParquetReader, ParquetWriter, check_columns, open_parquet
 
-SCHEMA_VERSION = "3"
-_USAGE = [field.name for field in fields(Usage)]
-_LATER = {"1": ["box", *_USAGE], "2": ["box"], "3": []}
-"""The columns that a version lacks."""
+SCHEMA_VERSION = "4"
+REMEDY = "move it away and run its evaluate command again, or pass the predictions.parquet of another one"
+"""Never to remove it: the file may be the user's own."""
 
-_READABLE = tuple(_LATER)
-REMEDY = "remove it and run its evaluate command again, or pass the predictions.parquet of another evaluation"
 _VERSION_KEY = b"vlm_agent_predictions"
 
-_POINT = pa.list_(pa.float64(), 2)
-_BOX = pa.list_(pa.float64(), 4)
-_ACTION = pa.struct({"kind": pa.int8(), "touch_yx": _POINT, "lift_yx": _POINT, "text": pa.string()})
-_ELEMENT = pa.struct({"box": _BOX, "text": pa.string(), "type": pa.string()})
+# Points and boxes have a column for each number: Arrow before 26 cannot read a null over a list of fixed size, and a
+# failed parse has null points.
+POINT = pa.struct(dict.fromkeys(("y", "x"), pa.float64()))
+BOX = pa.struct(dict.fromkeys(("y", "x", "height", "width"), pa.float64()))
+_ACTION = pa.struct({"kind": pa.int8(), "touch": POINT, "lift": POINT, "text": pa.string()})
+_ELEMENT = pa.struct({"box": BOX, "text": pa.string(), "type": pa.string()})
 SCHEMA = pa.schema(
     {
         "episode_id": pa.string(),
@@ -46,7 +45,7 @@ SCHEMA = pa.schema(
         "calls": pa.int32(),
         "seconds": pa.float64(),
         "from_prefill": pa.bool_(),
-        "box": _BOX,
+        "box": BOX,
     },
     metadata={_VERSION_KEY: SCHEMA_VERSION.encode()},
 )
@@ -58,7 +57,7 @@ WRITING = {
         *("episode_id", "subset", "goal", "text", "gold.text", "predicted.text"),
         *("elements.list.element.text", "elements.list.element.type"),
     ],
-    "use_byte_stream_split": ["elements.list.element.box.list.element"],
+    "use_byte_stream_split": [f"elements.list.element.box.{field.name}" for field in BOX],
 }
 """Options of the Parquet writer."""
 
@@ -128,7 +127,7 @@ def read_predictions(path: Path) -> list[Prediction]:
         table = file.read()
     try:
         return [_prediction(row) for batch in table.to_batches(_ROWS_PER_GROUP) for row in batch.to_pylist()]
-    except (TypeError, ValueError) as error:  # only without checksums: a value is missing or out of its range
+    except (AttributeError, TypeError, ValueError) as error:  # in a file without checksums
         raise DatasetError(f"{path} is damaged ({error}); {REMEDY}") from None
 
 
@@ -141,40 +140,50 @@ def open_predictions(path: Path) -> Iterator[ParquetReader]:
     with open_parquet(path, REMEDY) as file:
         found = file.schema
         version = (found.metadata or {}).get(_VERSION_KEY, b"").decode(errors="replace")
-        if version not in _READABLE:
+        if version != SCHEMA_VERSION:
             raise DatasetError(
-                f"{path} is not a predictions file of version {' or '.join(_READABLE)} "
-                f"(found {version or 'none'}); {REMEDY}"
+                f"{path} is not a predictions file of version {SCHEMA_VERSION} (found {version or 'none'}); {REMEDY}"
             )
-        check_columns(path, found, SCHEMA, [name for name in SCHEMA.names if name not in _LATER[version]], REMEDY)
+        check_columns(path, found, SCHEMA, SCHEMA.names, REMEDY)
         yield file
+
+
+def is_predictions_file(path: Path) -> bool:
+    """Whether `write_predictions` of any version wrote this Parquet file. Raises DatasetError if it is damaged."""
+    with open_parquet(path, REMEDY) as file:
+        return _VERSION_KEY in (file.schema.metadata or {})
 
 
 def _row(prediction: Prediction) -> dict:
     return {
         **{name: getattr(prediction, name) for name in ("episode_id", "subset", "goal", "step", "episode_length")},
         "gold": _action_row(prediction.gold),
-        "elements": [{"box": e.box, "text": e.text, "type": e.type} for e in prediction.elements],
+        "elements": [{"box": _struct(BOX, e.box), "text": e.text, "type": e.type} for e in prediction.elements],
         # A lone surrogate cannot be stored; it is escaped rather than failing an evaluation at its last step.
         "text": prediction.text.encode("utf-8", "backslashreplace").decode(),
         "predicted": None if prediction.predicted is None else _action_row(prediction.predicted),
         **asdict(prediction.usage),
-        "box": prediction.box,
+        "box": _struct(BOX, prediction.box),
     }
 
 
 def _action_row(action: Action) -> dict:
-    return {"kind": int(action.kind), "touch_yx": action.touch_yx, "lift_yx": action.lift_yx, "text": action.text}
+    touch, lift = _struct(POINT, action.touch_yx), _struct(POINT, action.lift_yx)
+    return {"kind": int(action.kind), "touch": touch, "lift": lift, "text": action.text}
+
+
+def _struct(type_: pa.StructType, values: Sequence[float] | None) -> dict[str, float] | None:
+    return None if values is None else dict(zip(type_.names, values, strict=True))
 
 
 def _prediction(row: dict) -> Prediction:
     row["gold"] = _action(row["gold"])
     row["predicted"] = None if row["predicted"] is None else _action(row["predicted"])
-    row["usage"] = Usage(**{field.name: row.pop(field.name, None) for field in fields(Usage)})
-    row["box"] = None if row.get("box") is None else tuple(row["box"])
-    row["elements"] = tuple(UiElement(tuple(e["box"]), e["text"], e["type"]) for e in row["elements"])
+    row["usage"] = Usage(**{field.name: row.pop(field.name) for field in fields(Usage)})
+    row["box"] = None if row["box"] is None else tuple(row["box"].values())
+    row["elements"] = tuple(UiElement(tuple(e["box"].values()), e["text"], e["type"]) for e in row["elements"])
     return Prediction(**row)
 
 
 def _action(row: dict) -> Action:
-    return Action(row["kind"], tuple(row["touch_yx"]), tuple(row["lift_yx"]), row["text"])
+    return Action(row["kind"], tuple(row["touch"].values()), tuple(row["lift"].values()), row["text"])

@@ -10,7 +10,19 @@ from typing import Annotated, Any, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from vlm_agent.datasets.shards.dataset import ShardDataset
+from vlm_agent.datasets.simulate import is_simulated
+from vlm_agent.datasets.sources.registry import SOURCES
 from vlm_agent.settings import Section
+
+
+def is_published_data(dataset: ShardDataset) -> bool:
+    """Whether papers print numbers on the data set of these episodes. A simulated phone's episodes have AITW's format,
+    and are known by their device."""
+    source = SOURCES.get(dataset.manifest.get("source", ""))
+    if source is None or not source.is_published:
+        return False
+    return not any(map(is_simulated, dataset.table(["device_type"])["device_type"].unique().to_pylist()))
+
 
 _NOT_STATED = "the benchmark file does not state its published test episodes"
 

@@ -9,16 +9,23 @@ import torch
 import yaml
 from peft import PeftModel
 from torch import nn
-from transformers import AutoTokenizer, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.family import family_of, family_of_recipe, processor_of, saved_configuration, saved_family
-from vlm_agent.models.pretrained import explain_load_errors, hub_options
-from vlm_agent.models.run_layout import FEATURES_FILE, MODEL_FOLDER, TOKENIZER_FOLDER, Trained, base_folder, trained
+from vlm_agent.models.pretrained import explain_load_errors, hub_options, load_tokenizer
+from vlm_agent.models.run_layout import (
+    FEATURES_FILE,
+    MODEL_FOLDER,
+    TOKENIZER_FOLDER,
+    Trained,
+    base_folder,
+    checked,
+)
 from vlm_agent.models.weights.adapters import load_adapter, merge_adapter, save_trained_weights, without_adapter
-from vlm_agent.models.weights.origin import check_sources
+from vlm_agent.models.weights.origin import check_sources, with_bases_elsewhere
 from vlm_agent.models.weights.precision import cast
 from vlm_agent.models.weights.quantisation import quantise
 from vlm_agent.models.word_tokenizer import build_word_tokenizer
@@ -67,15 +74,17 @@ def configuration_of(recipe: ModelRecipe, tokenizer: PreTrainedTokenizerBase) ->
     if recipe.base is None:
         return family_of_recipe(recipe).configure(recipe, tokenizer)
     folder = base_folder(recipe.base)
-    base = trained(folder)
+    base = checked(folder)
     if not base.adapted:  # the sources of its recipe may no longer exist
         return saved_configuration(base.weights)
     return _with_features(configuration_of(read_model_recipe(folder), tokenizer), base)
 
 
 def read_model_recipe(path: Path) -> ModelRecipe:
-    """The model section of the recipe of a run or of a checkpoint in it."""
-    return ModelRecipe(**yaml.safe_load(trained(path).recipe.read_text(encoding="utf-8"))["model"])
+    """The model section of the recipe of a run or of a checkpoint in it, with the places of its bases here."""
+    parts = checked(path)
+    recipe = ModelRecipe(**yaml.safe_load(parts.recipe.read_text(encoding="utf-8"))["model"])
+    return with_bases_elsewhere(parts.run, recipe)
 
 
 def load_sentences(
@@ -85,31 +94,30 @@ def load_sentences(
     past: Past | None = None,
 ) -> TrajectorySentences:
     """The sentences of a run or of a checkpoint in it, as its training built them, without reading weights."""
-    tokenizer = AutoTokenizer.from_pretrained(trained(path).tokenizer)
+    tokenizer = saved_tokenizer(checked(path))
     config = configuration_of(ModelRecipe(base=str(path)), tokenizer)
     return processor_of(config).sentences(tokenizer, language, thoughts, past)
+
+
+def saved_tokenizer(parts: Trained) -> PreTrainedTokenizerBase:
+    """The tokenizer of a run. Raises CheckpointError where its files are damaged."""
+    return load_tokenizer(parts.tokenizer, str(parts.tokenizer))
 
 
 def build_tokenizer(recipe: ModelRecipe, vocabulary: Vocabulary) -> PreTrainedTokenizerBase:
     """The tokenizer, without reading weights. Raises CheckpointError if it cannot be loaded."""
     if recipe.base is not None:
-        return AutoTokenizer.from_pretrained(trained(base_folder(recipe.base)).tokenizer)
+        return saved_tokenizer(checked(base_folder(recipe.base)))
     if recipe.word_tokenizer:
         size, leading_spaces = recipe.word_tokenizer.vocabulary, recipe.word_tokenizer.leading_spaces
         words = build_word_tokenizer(vocabulary.texts, vocabulary.language, size, leading_spaces)
         words.add_special_tokens({"additional_special_tokens": [*family_of_recipe(recipe).special_tokens]})
         return words
     source = recipe.sources[recipe.origin]
-    _check_tokenizer_files(source, recipe.origin)
-    try:
-        with explain_load_errors(source, recipe.origin):
-            return AutoTokenizer.from_pretrained(source.location, **hub_options(source))
-    except ValueError as error:  # damaged files, or files of another kind than config.json names
-        reason = str(error).strip().partition("\n")[0]
-        raise CheckpointError(
-            f"model.{recipe.origin}.checkpoint {source.checkpoint!r}: its tokenizer cannot be loaded: {reason} "
-            "Copy the files of the tokenizer that the model was trained with into the folder"
-        ) from None
+    with explain_load_errors(source, recipe.origin):
+        _check_tokenizer_files(source, recipe.origin)
+        name = f"model.{recipe.origin}.checkpoint {source.checkpoint!r}"
+        return load_tokenizer(source.location, name, **hub_options(source))
 
 
 def _check_tokenizer_files(source: Source, key: str) -> None:
@@ -179,10 +187,10 @@ def load(
 
     An adapter is loaded onto the base that its recipe names, or, for a run that started from random weights, onto the
     base saved with the run. Raises FileNotFoundError if the folder holds no model, CheckpointError if the base has
-    changed since the run was started.
+    changed since the run was started, or a file of the run since it was written.
     """
-    parts = trained(path)
-    tokenizer = AutoTokenizer.from_pretrained(parts.tokenizer)
+    parts = checked(path, weights=True)
+    tokenizer = saved_tokenizer(parts)
     device = torch.device("cpu") if device is None else device
     if not parts.adapted:
         return _on(saved_family(parts.weights).load(parts.weights).eval(), device), tokenizer

@@ -6,14 +6,18 @@ writes a decoded token into spare room behind the history, and copies nothing el
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from vlm_agent.sentences import IGNORED, Sentence
 from vlm_agent.sentences.packing import pad
+
+CACHE = "cache" if "cache" in {field.name for field in fields(BaseModelOutputWithPast)} else "past_key_values"
+"""The name under which transformers' models take the cache: `cache` from 5.24 on."""
 
 LOGITS_AT_ONCE = 512
 """Positions whose logits a decoder computes at a time; with a vocabulary of 152 k tokens, 300 MB in float32."""
@@ -66,12 +70,16 @@ class Decoder(Protocol):
 class CausalDecoder(Decoder):
     """Greedy decoding of a causal language model whose positions count its tokens.
 
-    Needs an attention implementation that accepts masks: "sdpa", not flash-attn. The model's forward takes a token's
-    mask, position and cache, and returns `logits`.
+    Needs an attention implementation that accepts masks: "sdpa", not flash-attn.
     """
 
     def __init__(self, model: Any) -> None:
         self._model = model
+
+    @property
+    @abstractmethod
+    def transformer(self) -> Any:
+        """The language model without its head: `last_hidden_state` of tokens, their mask, positions and cache."""
 
     @abstractmethod
     def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
@@ -95,13 +103,14 @@ class CausalDecoder(Decoder):
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
         device = self._model.device
-        return self._model(
+        decoded = self.transformer(
             input_ids=ids.to(device),
             attention_mask=mask[:, None].to(device),
             position_ids=positions.to(device),
-            past_key_values=cache,
             use_cache=True,
-        ).logits
+            **{CACHE: cache},
+        )
+        return self.logits(decoded.last_hidden_state)
 
 
 class SourceBatch(Protocol):

@@ -6,11 +6,10 @@ A family is a folder with a subclass of `ModelFamily` and a line in `FAMILIES`. 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any, Protocol, cast
 
 from peft import PeftModel
-from transformers import AutoConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.action_languages import ActionLanguage, LanguageVocabulary
@@ -22,6 +21,7 @@ from vlm_agent.models.pretrained import (
     explain_load_errors,
     hub_options,
     language_configuration,
+    load_configuration,
     nearest,
     whole_configuration,
     whole_model,
@@ -29,6 +29,7 @@ from vlm_agent.models.pretrained import (
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.adapters import without_adapter
 from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.registry import Registry
 from vlm_agent.sentences import Sentence
 from vlm_agent.sentences.image_sizes import ScreenRule
 from vlm_agent.sentences.templates import ChatTemplate
@@ -36,6 +37,7 @@ from vlm_agent.sentences.thoughts import LineThoughts
 from vlm_agent.sentences.thoughts.lines import NO_THOUGHTS
 from vlm_agent.sentences.trajectory import TrajectorySentences
 from vlm_agent.sentences.windows import Past
+from vlm_agent.weight_files import check_folder
 
 
 @dataclass(frozen=True)
@@ -154,17 +156,21 @@ TEXT_FAMILIES = {
     "qwen2": "vlm_agent.models.text.family:QWEN2",
     "qwen3": "vlm_agent.models.text.family:QWEN3",
 }
-"""Those of language models without vision, as `FAMILIES`."""
+"""Families of language models without vision: `model_type` of a configuration → module:object."""
 
-FAMILIES = {
-    "auto_ui": "vlm_agent.models.auto_ui.family:AUTO_UI",
-    "llama_vit": "vlm_agent.models.llama_vit.family:LLAMA_VIT",
-    "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
-    "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
-    "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
-    **TEXT_FAMILIES,
-}
-"""`model_type` of a configuration → module:object of its family. The published Qwen-VL (2023) is converted to a
+FAMILIES: Registry[ModelFamily] = Registry(
+    "vlm_agent.model_families",
+    {
+        "auto_ui": "vlm_agent.models.auto_ui.family:AUTO_UI",
+        "llama_vit": "vlm_agent.models.llama_vit.family:LLAMA_VIT",
+        "qwen2_vl": "vlm_agent.models.qwen_vl.family:QWEN2_VL",
+        "qwen2_5_vl": "vlm_agent.models.qwen_vl.family:QWEN2_5_VL",
+        "qwen3_vl": "vlm_agent.models.qwen_vl.family:QWEN3_VL",
+        **TEXT_FAMILIES,
+    },
+    instance_of=ModelFamily,
+)
+"""`model_type` of a configuration → its family. The published Qwen-VL (2023) is converted to a
 llama_vit."""
 
 FAMILY_OF_ORIGIN = {"language_model": "llama_vit", "encoder_decoder": "auto_ui"}
@@ -180,7 +186,7 @@ def family(model_type: Any, key: str = "") -> ModelFamily:
             f"{', '.join(FAMILIES)}. The published "
             "Qwen-VL of 2023 is converted first: vlm-agent convert-checkpoint"
         )
-    return resolve_name(FAMILIES[model_type])
+    return FAMILIES[model_type]
 
 
 def family_of(config: PretrainedConfig) -> ModelFamily:
@@ -232,7 +238,7 @@ def saved_family(folder: Path) -> ModelFamily:
 def saved_configuration(folder: Path) -> PretrainedConfig:
     """The configuration in a folder written by `save_pretrained`. Importing the family registers its classes."""
     saved_family(folder)
-    return AutoConfig.from_pretrained(folder)
+    return load_configuration(folder, str(folder))
 
 
 def processor_of(config: PretrainedConfig) -> Processor:
@@ -252,6 +258,8 @@ def saved_model_type(source: Source, key: str) -> str | None:
 
 
 def _saved_model_type(checkpoint: str | Path, **options: str) -> str | None:
+    if Path(checkpoint).is_dir() and "gguf_file" not in options:
+        check_folder(Path(checkpoint), weights=False)
     content, _ = PretrainedConfig.get_config_dict(checkpoint, **options)
     return content.get("model_type")
 

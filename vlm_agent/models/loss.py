@@ -34,7 +34,6 @@ class SupervisedOutput(ModelOutput):
 
     loss: torch.Tensor | None = None
     logits: torch.Tensor | None = None
-    past_key_values: object | None = None
     share: torch.Tensor | float | None = None
     token_losses: torch.Tensor | None = None
     action_loss: torch.Tensor | None = None

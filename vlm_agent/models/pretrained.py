@@ -1,19 +1,32 @@
 """Loads whole models and parts from the sources of a recipe: a checkpoint, or a configuration with random weights."""
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from safetensors import SafetensorError
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.installation import install_line
 from vlm_agent.models.hub import settle_connection
 from vlm_agent.recipe.model import Source
+from vlm_agent.weight_files import check_file, check_folder, refuse_missing_folder
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -23,8 +36,46 @@ def whole_configuration(source: Source, key: str = "vlm", **overrides: Any) -> P
     of a source with random weights."""
     if source.config is not None:
         return configuration(source, key, **overrides)
+    return _configuration_of(source, key)
+
+
+def _configuration_of(source: Source, key: str) -> PretrainedConfig:
+    """Of a checkpoint, without reading weights."""
     with explain_load_errors(source, key):
-        return AutoConfig.from_pretrained(source.location, **hub_options(source))
+        return load_configuration(source.location, _name(source, key), **hub_options(source))
+
+
+def load_configuration(checkpoint: str | Path, name: str, **options: str) -> PretrainedConfig:
+    """The configuration of a checkpoint. Raises CheckpointError, which names the checkpoint by `name`, where
+    transformers cannot read config.json."""
+    try:
+        return AutoConfig.from_pretrained(checkpoint, **options)
+    except (StrictDataclassError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
+
+
+def load_tokenizer(checkpoint: str | Path, name: str, **options: Any) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checkpoint. Raises CheckpointError, which names the checkpoint by `name`, where its files are
+    damaged, or of another kind than config.json names."""
+    try:
+        if Path(checkpoint).is_dir():
+            check_folder(Path(checkpoint), weights=False)
+        return AutoTokenizer.from_pretrained(checkpoint, **options)
+    except (OSError, CheckpointError):
+        raise
+    except StrictDataclassError as error:
+        raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
+    except Exception as error:  # noqa: BLE001 (tokenizers raises Exception itself)
+        raise CheckpointError(
+            f"{name}: its tokenizer cannot be loaded: {reason_of(error)} Copy the files of the tokenizer that the "
+            "model was trained with into the folder"
+        ) from None
+
+
+def reason_of(error: Exception) -> str:
+    """One line of a library's error; the kind of one without a text."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1 if isinstance(error, StrictDataclassError) else 0].strip()
 
 
 def whole_model(
@@ -37,7 +88,7 @@ def whole_model(
         return complete_model(
             model_class,
             source.location,
-            f"model.{key}.checkpoint {source.checkpoint!r}",
+            _name(source, key),
             config=config,
             dtype=getattr(torch, dtype),
             use_safetensors=True,
@@ -51,22 +102,47 @@ def complete_model(
     """The model of `from_pretrained` with `options`. `model_class`: also an auto class. Raises CheckpointError, which
     names the checkpoint by `name`, if it lacks weights: transformers leaves them random and warns. `unused`: words in
     the names of weights that may be missing."""
-    model, report = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
+    if Path(checkpoint).is_dir() and "gguf_file" not in options:
+        check_folder(Path(checkpoint))
+    try:
+        model, report = model_class.from_pretrained(checkpoint, output_loading_info=True, **options)
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        raise CheckpointError(f"{name} has weights of other shapes: it is damaged, or {_OTHER}") from None
     missing = sorted(key for key in report["missing_keys"] if not any(word in key for word in unused))
     if missing:
         raise CheckpointError(
-            f"{name} lacks {len(missing)} of the model's weights, {missing[0]} "
-            "first: it is incomplete, or of another model than its config.json says; download it again"
+            f"{name} lacks {len(missing)} of the model's weights, {missing[0]} first: it is incomplete, or {_OTHER}"
+        )
+    if surplus := _surplus(sorted(report["unexpected_keys"]), model, whole=not unused):
+        raise CheckpointError(
+            f"{name} has {len(surplus)} weights that the model of its config.json does not read, {surplus[0]} first: "
+            f"it is damaged, or {_OTHER}"
         )
     return model
+
+
+_OTHER = "of another model than its config.json says; download it again"
+
+
+def _surplus(unexpected: Sequence[str], model: PreTrainedModel, whole: bool) -> list[str]:
+    """Of the weights that no part of the model reads, those that a damaged config.json would leave out. Of a model that
+    is part of a checkpoint, such as a vision tower without its classifier, only further layers of its own kind are."""
+    if whole:
+        return list(unexpected)
+    own = {_DIGITS.sub("#", key) for key in model.state_dict()}
+    return [key for key in unexpected if _DIGITS.sub("#", key) in own]
+
+
+_DIGITS = re.compile(r"\d+")
 
 
 def language_configuration(source: Source) -> PretrainedConfig:
     """A language model's configuration, without reading weights. Raises CheckpointError if it cannot be loaded."""
     if source.config is not None:
         return configuration(source, "language_model")
-    with explain_load_errors(source, "language_model"):
-        return AutoConfig.from_pretrained(source.location, **hub_options(source))
+    return _configuration_of(source, "language_model")
 
 
 def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTrainedModel:
@@ -77,7 +153,7 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTr
         loaded = complete_model(
             AutoModelForCausalLM,
             source.location,
-            f"model.language_model.checkpoint {source.checkpoint!r}",
+            _name(source, "language_model"),
             dtype=dtype if source.gguf_file is None else torch.float32,
             use_safetensors=source.gguf_file is None,
             **hub_options(source),
@@ -94,20 +170,20 @@ def language_model(source: Source, vocabulary: int, dtype: torch.dtype) -> PreTr
 def vision_configuration(source: Source) -> PretrainedConfig:
     if source.config is not None:
         return configuration(source, "vision")
-    with explain_load_errors(source, "vision"):
-        config = AutoConfig.from_pretrained(source.location, **hub_options(source))
+    config = _configuration_of(source, "vision")
     return getattr(config, "vision_config", config)
 
 
 def vision_tower(source: Source) -> PreTrainedModel:
     """Float32."""
     if source.config is not None:
-        return AutoModel.from_config(configuration(source, "vision"))
+        with explain_missing_extras("vision"):
+            return AutoModel.from_config(configuration(source, "vision"))
     with explain_load_errors(source, "vision"):
         model = complete_model(
             AutoModel,
             source.location,
-            f"model.vision.checkpoint {source.checkpoint!r}",
+            _name(source, "vision"),
             unused=("pooler.",),  # which a classifier of pictures does not have
             dtype=torch.float32,
             use_safetensors=True,
@@ -180,23 +256,82 @@ def hub_options(source: Source) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
 
 
+_EXTRAS = {"timm": "vision-towers", "torchvision": "vision-towers", "gguf": "gguf"}
+"""The extra with each library that transformers asks for when it loads a checkpoint."""
+
+
 @contextmanager
-def explain_load_errors(source: Source, key: str) -> Iterator[None]:
-    """Raises CheckpointError in place of transformers' OSError, for a missing folder, an unknown or gated name, a lost
-    connection or a folder without safetensors. A lost connection fails at the first request."""
-    settle_connection(source)
+def explain_missing_extras(key: str) -> Iterator[None]:
+    """Raises CheckpointError where transformers lacks a library of an extra for the part `key`."""
     try:
         yield
-    except OSError as error:
-        reason = str(error).strip().partition("\n")[0]
-        if "safetensors" in reason:
-            loader = "AutoModelForCausalLM" if key == "language_model" else "AutoModel"
-            reason += (
-                " Weights are read from safetensors only; transformers converts .bin files: "
-                f"{loader}.from_pretrained({source.checkpoint!r}).save_pretrained(FOLDER)"
-            )
-        raise CheckpointError(
-            f"model.{key}.checkpoint {source.checkpoint!r} cannot be loaded: {reason}\n"
-            "Give the path of a folder that holds it, or a name on huggingface.co. A gated one, such as Llama 2, also "
-            "needs its licence accepted on its page there and `hf auth login` here."
-        ) from error
+    except ImportError as error:
+        missing = next((name for name in _EXTRAS if name in str(error)), None)
+        if missing is None:
+            raise
+        raise CheckpointError(f"model.{key} needs {missing}; {install_line(_EXTRAS[missing])}") from None
+
+
+@contextmanager
+def explain_load_errors(source: Source, key: str) -> Iterator[None]:
+    """Raises CheckpointError in place of transformers' errors, for a missing folder, a damaged file, an unknown or
+    gated name, a lost connection or a folder without safetensors.
+
+    A lost connection fails at the first request, and the files of a folder are checked before the block.
+    """
+    name = _name(source, key)
+    refuse_missing_folder(source.location, name)
+    if (folder := Path(source.location)).is_dir():
+        _check(source, folder, name)
+    settle_connection(source)
+    try:
+        with explain_missing_extras(key):
+            yield
+    except (OSError, SafetensorError) as error:
+        if (cached := _cached_folder(source)) is not None:
+            _check(source, cached, name)
+        raise CheckpointError(f"{name} cannot be loaded: {reason_of(error)}{_advice(source, key)}") from error
+
+
+def _name(source: Source, key: str) -> str:
+    return f"model.{key}.checkpoint {source.checkpoint!r}"
+
+
+def _check(source: Source, folder: Path, name: str) -> None:
+    """Raises CheckpointError for a damaged file of the source in `folder`."""
+    try:
+        if source.gguf_file is None:
+            check_folder(folder)
+        elif (folder / source.gguf_file).exists():
+            check_file(folder / source.gguf_file)
+    except CheckpointError as error:
+        raise CheckpointError(f"{name}: {error}") from None
+
+
+def _cached_folder(source: Source) -> Path | None:
+    """The files of a name on the hub that were downloaded."""
+    if Path(source.location).is_dir():
+        return None
+    try:
+        cached = try_to_load_from_cache(source.location, "config.json", revision=source.revision)
+    except ValueError:  # no name that the hub could have
+        return None
+    return Path(cached).parent if isinstance(cached, str) else None
+
+
+def _advice(source: Source, key: str) -> str:
+    """What to do about a checkpoint that cannot be loaded and has no damaged file."""
+    folder = Path(source.location)
+    if not folder.is_dir():
+        return (
+            f"\nThere is no folder {source.location} here. Give the path of a folder that holds it, or a name on "
+            "huggingface.co. A gated one, such as Llama 2, also needs its licence accepted on its page there and "
+            "`hf auth login` here."
+        )
+    if source.gguf_file is None and any(folder.glob("*.bin")) and not any(folder.glob("*.safetensors")):
+        loader = "AutoModelForCausalLM" if key == "language_model" else "AutoModel"
+        return (
+            " Weights are read from safetensors only; transformers converts .bin files: "
+            f"{loader}.from_pretrained({source.checkpoint!r}).save_pretrained(FOLDER)"
+        )
+    return "\nDownload or copy the whole checkpoint again."

@@ -7,17 +7,26 @@ RUN/checkpoints/checkpoint-N/ holds what RUN/model/ would hold after N steps.
 
 Pretrained models that come with the package: a recipe says `base: phone_vlm_tiny` and nothing is downloaded.
 
-Each is a run's folder without its training state: model/, tokenizer/, recipe.yaml, and README.md, its model card,
-with the card's pictures.
+Each is a run's folder without its training state: model/, tokenizer/, recipe.yaml, run.json with their digests, and
+README.md, its model card, with the card's pictures.
+
+Every file that decides an answer has a SHA-256, which is compared before the file is used (`Trained.check`): of a
+finished run and of an embedded base in run.json, of a merged one in merge.json, of a checkpoint in its whole.json. A
+run that was interrupted before run.json has none for its recipe and tokenizer.
 """
 
 import hashlib
-from dataclasses import dataclass
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS
+from vlm_agent.weight_files import check_file
 
 MODEL_FOLDER = "model"
 BASE_FOLDER = "base"
@@ -27,7 +36,16 @@ FEATURES_FILE = "features.json"
 REFERENCES_FILE = "references.parquet"
 CARD = "README.md"
 CHECKPOINTS = "checkpoints"
-FINISHED = "run.json"
+FINISHED, MERGED = "run.json", "merge.json"
+"""The record of a finished run, and that of a merged checkpoint."""
+
+CHECKPOINT_RECORD = "whole.json"
+"""The record of a complete checkpoint (`training/run_folder/checkpoint_record.py`)."""
+
+DIGESTS = "files"
+"""The key of a record: relative path → SHA-256."""
+
+_THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -64,10 +82,65 @@ class Trained:
     def files(self) -> list[Path]:
         """Every file that the output of the model depends on, in a fixed order."""
         weights = [path for path in self.weights.glob("*") if path.suffix in (".safetensors", ".json")]
-        decisive = [path for path in weights if path.name.removesuffix(".index.json").endswith(_DECISIVE)]
+        decisive = [path for path in weights if _is_decisive(path.name)]
         others = [path for part in (self.base, self.tokenizer) for path in part.rglob("*") if path.is_file()]
         optional = [path for path in (self.features, self.references) if path.is_file()]
         return [self.recipe, *optional, *sorted(decisive), *sorted(others)]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Path of each of `files`, relative to `run` → its SHA-256. A file is read once by a process, unless it
+        changes: 14 GB of weights take seconds to tens of seconds."""
+        with ThreadPoolExecutor(_THREADS) as pool:  # hashing releases the GIL
+            digests = list(pool.map(_digest, self.files))
+        return {path.relative_to(self.run).as_posix(): digest for path, digest in zip(self.files, digests, strict=True)}
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 of names and content of all `files`: what identifies the trained model."""
+        return hashlib.sha256(json.dumps(self.digests).encode()).hexdigest()
+
+    def check(self, weights: bool = True) -> None:
+        """Raises CheckpointError where one of `files` differs from its recorded SHA-256, is cut, or is missing.
+
+        `weights`: false compares all but the weights, in milliseconds.
+        """
+        for name, digest in self._recorded().items():
+            path = self.run / name
+            if not weights and path.suffix == ".safetensors":
+                continue
+            if not path.is_file():
+                raise CheckpointError(f"{path} is missing; {self._remedy}")
+            if _digest(path) != digest:
+                check_file(path)
+                raise CheckpointError(
+                    f"{path} differs from the SHA-256 that was recorded when it was written: it is damaged, or was "
+                    f"edited; {self._remedy}{_OF_RECIPE if path == self.recipe else ''}"
+                )
+
+    def _recorded(self) -> dict[str, str]:
+        """Of a checkpoint the files of its own record, and those of the run without its final weights."""
+        recorded: dict[str, str] = {}
+        for record in (self.run / FINISHED, self.run / MERGED):
+            if record.is_file():
+                recorded |= read_checked(record, self._remedy, _Record).get(DIGESTS, {})
+        if self.weights == self.run / MODEL_FOLDER:
+            return recorded
+        own = self.weights.relative_to(self.run).as_posix()
+        others = {name: digest for name, digest in recorded.items() if not name.startswith(f"{MODEL_FOLDER}/")}
+        return others | {f"{own}/{name}": digest for name, digest in _of_checkpoint(self.weights).items()}
+
+    @property
+    def _remedy(self) -> str:
+        if self.run == _embedded_folder(self.run.name):
+            return "the installation is damaged: install the package again"
+        if self.weights != self.run / MODEL_FOLDER:
+            return "use another checkpoint, or restore the file from a copy of the run"
+        return "restore it from a copy of the run, or train again"
+
+
+def _is_decisive(name: str) -> bool:
+    return name.removesuffix(".index.json").endswith(_DECISIVE)
 
 
 _DECISIVE = (".safetensors", "config.json")
@@ -89,6 +162,55 @@ def trained(path: Path) -> Trained:
     return Trained(run, weights, adapted)
 
 
+_OF_RECIPE = (
+    ". To name another place of a base, use --model.KEY.checkpoint PATH of evaluate, act and merge; to train with "
+    "other settings, use another output"
+)
+
+
+@dataclass
+class _Record:
+    """What a record must hold, among more."""
+
+    files: dict[str, str] = field(default_factory=dict)
+
+
+@cache
+def _digest_of_version(path: Path, version: tuple[int, ...]) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _digest(path: Path) -> str:
+    status = path.stat()
+    return _digest_of_version(path.absolute(), (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+
+
+def _of_checkpoint(folder: Path) -> dict[str, str]:
+    """The SHA-256 of the model's own files in a complete checkpoint, by its record; its training state is left out."""
+    path = folder / CHECKPOINT_RECORD
+    remedy = "the checkpoint is damaged; use another one"
+    if not path.is_file():
+        raise CheckpointError(f"{path} is missing: the checkpoint is incomplete; use another one")
+    with parsing(path, remedy):
+        record = json.loads(path.read_bytes())
+        checksum = record.pop("checksum")
+        if checksum != hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest():
+            raise ValueError("its checksum differs")
+        found = {name: str(of_file["sha256"]) for name, of_file in record["files"].items()}
+    return {name: found[name] for name in found if _is_decisive(name)}
+
+
+def checked(path: Path, weights: bool = False) -> Trained:
+    """The model at `path`, whose files have their recorded SHA-256; `weights`: also those of the weights.
+
+    Raises what `trained` and `Trained.check` raise.
+    """
+    found = trained(path)
+    found.check(weights)
+    return found
+
+
 EMBEDDED = {"phone_vlm_tiny": "e84cf2ba5fe4f3fe388443d9c5892fcb684698353bfe5aa1475535b9666511cb"}
 """Name → sha256 of the weights that the model card and all published results refer to."""
 
@@ -98,16 +220,21 @@ WEIGHTS = "model.safetensors"
 def base_folder(base: str) -> Path:
     """The folder of a recipe's `base`: the name of an embedded model, else the path of a run.
 
-    Raises CheckpointError if the sha256 of an embedded model's weights differs, FileNotFoundError if the installation
-    lacks them.
+    Raises CheckpointError if a file of an embedded model is missing or damaged, or its weights are others.
     """
     if base not in EMBEDDED:
         return Path(base)
-    folder = Path(str(files("vlm_agent.models") / "bases" / base))
-    found = hashlib.sha256((folder / MODEL_FOLDER / WEIGHTS).read_bytes()).hexdigest()
-    if found != EMBEDDED[base]:
+    folder = _embedded_folder(base)
+    found = Trained(folder, folder / MODEL_FOLDER, adapted=False)
+    found.check()
+    weights = found.weights / WEIGHTS
+    if (digest := _digest(weights)) != EMBEDDED[base]:
         raise CheckpointError(
-            f"{folder / MODEL_FOLDER / WEIGHTS} is not the {base} of this version (sha256 {found[:12]}…, expected "
-            f"{EMBEDDED[base][:12]}…): the installation is damaged; install vlm-agent again"
+            f"{weights} is not the {base} of this version (sha256 {digest[:12]}…, expected {EMBEDDED[base][:12]}…); "
+            f"{found._remedy}"
         )
     return folder
+
+
+def _embedded_folder(base: str) -> Path:
+    return Path(str(files("vlm_agent.models") / "bases" / base))

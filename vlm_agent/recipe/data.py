@@ -18,7 +18,7 @@ from pydantic import (
 from vlm_agent.recipe.drawn import DrawnRecipe
 from vlm_agent.recipe.plan import PlanRecipe
 from vlm_agent.recipe.references import ReferencesRecipe
-from vlm_agent.settings import Section
+from vlm_agent.settings import Section, either
 
 _WITH_DRAWN = ("drawn", "workers")
 
@@ -137,6 +137,8 @@ class DataRecipe(Section):
     padding; screen descriptions do not count.
     """
 
+    REPLACES = either("shards", "drawn")
+
     shards: str | None = None
     chats: str | None = None
     prompt_weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
@@ -186,8 +188,10 @@ class DataRecipe(Section):
             raise ValueError(
                 f"chats has an effect only with sentences: chat, not {self.sentences}; set it, or remove chats"
             )
-        if (self.shards is None) == (self.drawn is None):
-            raise ValueError("set either shards or drawn")
+        if self.shards is not None and self.drawn is not None:
+            raise ValueError("shards and drawn exclude each other; remove one of them")
+        if self.shards is None and self.drawn is None:
+            raise ValueError("the source is missing; set shards or drawn")
         if self.control is not None and not self.sentence_options.controls:
             allowed = " or ".join(name for name, options in SENTENCES.items() if options.controls)
             raise ValueError(f"control needs sentences: {allowed}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveInt, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from vlm_agent.settings import Section
+from vlm_agent.settings import Section, either
 
 Training = Literal["frozen", "lora", "full"]
 Quantisation = Literal["nf4", "int8"]
@@ -24,6 +24,8 @@ class Source(Section):
     including `model_type`, for random weights.
     """
 
+    REPLACES = either("checkpoint", "config")
+
     checkpoint: str | None = None
     revision: str | None = None
     published_as: Annotated[str, Field(pattern=HUB_NAME)] | None = None
@@ -39,7 +41,7 @@ class Source(Section):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.checkpoint is None) == (self.config is None):
-            raise ValueError("set either checkpoint or config")
+            raise ValueError("set checkpoint or config, not both")
         if self.gguf_file is not None and self.checkpoint is None:
             raise ValueError("gguf_file is a file inside checkpoint; set checkpoint to its folder")
         if self.revision is not None and self.checkpoint is None:
@@ -128,6 +130,13 @@ _KEYS_WITH_VISION = {
 }
 """The keys that `language_model` allows with `vision` only."""
 
+
+def _excluded_by(origin: str) -> set[str]:
+    """The keys that no recipe of this origin may have."""
+    allowed = _KEYS_WITH[origin] | (_KEYS_WITH_VISION if origin == "language_model" else set())
+    return set().union(*_KEYS_WITH.values(), _KEYS_WITH_VISION) - allowed
+
+
 _TRAINED_BY_DEFAULT = {
     "vlm": {"projector": "frozen"},
     "encoder_decoder": dict.fromkeys(("projector", "embeddings", "language_model", "norm", "head"), "full"),
@@ -152,6 +161,8 @@ class ModelRecipe(Section):
     `base`: a finished run, or an embedded model by name (models/run_layout.py), with its weights, tokenizer and screen
     format. Keys that describe the model are not allowed with it.
     """
+
+    REPLACES = {origin: _excluded_by(origin) for origin in _KEYS_WITH}  # noqa: RUF012
 
     base: str | None = None
     vlm: Source | None = None

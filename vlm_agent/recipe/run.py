@@ -14,7 +14,7 @@ from vlm_agent.errors import RecipeError
 from vlm_agent.recipe.data import DataRecipe
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.training import TrainingRecipe, ValidationRecipe
-from vlm_agent.recipe.yaml_file import read_mapping, read_value, validated
+from vlm_agent.recipe.yaml_file import override, read_mapping, validated
 from vlm_agent.settings import Section
 
 
@@ -57,21 +57,9 @@ class Recipe(Section):
 def read_recipe(path: Path, overrides: dict[str, str] | None = None) -> Recipe:
     """The recipe in a YAML file, with dotted `overrides` such as {"training.steps": "10"} applied.
 
+    An override removes the keys of the file that it excludes, such as `training.epochs`.
     Raises RecipeError naming the file and every key that is unknown, missing or of the wrong kind.
     """
     content = read_mapping(path, RecipeError)
-    for key, value in (overrides or {}).items():
-        _override(content, key, value)
+    override(Recipe, content, overrides or {}, RecipeError)
     return validated(Recipe, content, str(path), RecipeError)
-
-
-def _override(content: dict, key: str, value: str) -> None:
-    *sections, last = key.split(".")
-    for section in sections:
-        content = content.setdefault(section, {})
-        if not isinstance(content, dict):
-            raise RecipeError(f"--{key}: {section} is a value, not a section")
-    try:
-        content[last] = read_value(value)
-    except yaml.YAMLError:
-        raise RecipeError(f"--{key}: {value!r} is not valid YAML") from None

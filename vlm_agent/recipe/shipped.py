@@ -4,10 +4,11 @@ In a checkout they lie at the top of the repository, where people edit them. A w
 inside the package (`setup.py`), so an installed `vlm-agent` has them wherever it runs.
 """
 
+import difflib
 import json
 from pathlib import Path
 
-import vlm_agent
+from vlm_agent.installation import ROOT
 
 FOLDERS = {
     "recipes": "*.yaml",
@@ -20,13 +21,10 @@ FOLDERS = {
 }
 """The folders, and the names of the files in them that count."""
 
-_PACKAGE = Path(vlm_agent.__file__).parent
-_IN_A_WHEEL = _PACKAGE / "_shipped"
-
 
 def shipped_files() -> list[Path]:
     """All of them, folder by folder, by name."""
-    return [path for folder, pattern in FOLDERS.items() for path in sorted((_root() / folder).glob(pattern))]
+    return [path for folder, pattern in FOLDERS.items() for path in sorted((ROOT / folder).glob(pattern))]
 
 
 def find_shipped(path: Path) -> Path:
@@ -34,13 +32,27 @@ def find_shipped(path: Path) -> Path:
 
     So `recipes/forkme.yaml` works in any working directory, and a file of the user's with that name comes first.
     """
-    shipped = _root() / path
+    shipped = ROOT / path
     return shipped if not path.exists() and shipped in shipped_files() else path
+
+
+def by_name() -> dict[str, Path]:
+    """The shipped files by their relative path, and by their name without folder and ending."""
+    files = shipped_files()
+    return {path.stem: path for path in files} | {label(path): path for path in files}
+
+
+def suggestion(name: str) -> str:
+    """The end of an error about a file that does not exist: the shipped file with a name like it, and where all are."""
+    files = by_name()
+    nearest = [name] if name in files else difflib.get_close_matches(name, files, n=1)
+    meant = "".join(f"did you mean {label(files[one])}? " for one in nearest)
+    return f"{meant}`vlm-agent recipes` lists the shipped files"
 
 
 def label(path: Path) -> str:
     """A shipped file's relative path, as a command takes it."""
-    return path.relative_to(_root()).as_posix()
+    return path.relative_to(ROOT).as_posix()
 
 
 def summary(path: Path) -> str:
@@ -52,7 +64,3 @@ def summary(path: Path) -> str:
     offload = ", weights and optimizer state in CPU memory" if "offload_param" in zero else ""
     ranks = "CPU ranks" if path.stem.startswith("cpu_") else "GPUs"
     return f"DeepSpeed ZeRO stage {zero['stage']} on {ranks}{offload}."
-
-
-def _root() -> Path:
-    return _IN_A_WHEEL if _IN_A_WHEEL.is_dir() else _PACKAGE.parent

@@ -15,7 +15,7 @@ from pydantic import (
 )
 
 from vlm_agent.recipe.shipped import find_shipped
-from vlm_agent.settings import BARE_OFF, Section
+from vlm_agent.settings import BARE_OFF, Section, either
 
 NEWEST_KEPT = 2
 """The fewest checkpoints that a run keeps: one may be damaged on disk."""
@@ -83,6 +83,8 @@ class TrainingRecipe(Section):
     `deepspeed`: a file of `deepspeed_configs/`, for several ranks.
     """
 
+    REPLACES = either("epochs", "steps") | either("batch_size", "batch_tokens")
+
     epochs: PositiveFloat | None = None
     steps: PositiveInt | None = None
     batch_size: PositiveInt | None = None
@@ -110,9 +112,11 @@ class TrainingRecipe(Section):
     @model_validator(mode="after")
     def _one_length(self) -> "TrainingRecipe":
         if self.batch_tokens is not None and self.batch_size is not None:
-            raise ValueError("give either batch_size or batch_tokens")
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError("give either epochs or steps")
+            raise ValueError("batch_size and batch_tokens exclude each other; remove one of them")
+        if self.epochs is not None and self.steps is not None:
+            raise ValueError("epochs and steps exclude each other; remove one of them")
+        if self.epochs is None and self.steps is None:
+            raise ValueError("the length is missing; set epochs or steps")
         return self
 
     @model_validator(mode="after")

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from vlm_agent.errors import UserError
+from vlm_agent.recipe.shipped import FOLDERS, suggestion
 from vlm_agent.settings import Section, chosen_from, naming_file
 
 SectionT = TypeVar("SectionT", bound=Section)
@@ -40,12 +41,66 @@ def read_mapping(path: Path, error: type[UserError]) -> dict[str, Any]:
     try:
         content = read_value(path.read_text(encoding="utf-8"))
     except OSError as problem:
-        raise error(f"{path} cannot be read: {problem.strerror}") from None
+        raise error(f"{path} cannot be read: {problem.strerror}{_hint(path, problem)}") from None
     except (UnicodeDecodeError, yaml.YAMLError) as problem:
         raise error(f"{path} is not valid YAML: {_in_one_line(problem)}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise error(f"{path} must hold keys and values at its top level")
     return content
+
+
+def _hint(path: Path, problem: OSError) -> str:
+    """For a file that does not exist and is named as shipped ones are: which one may be meant."""
+    is_missing = isinstance(problem, FileNotFoundError)
+    return f"; {suggestion(str(path))}" if is_missing and str(path.parent) in (".", *FOLDERS) else ""
+
+
+def override(
+    section: type[Section], content: dict[str, Any], overrides: Mapping[str, str], error: type[UserError]
+) -> None:
+    """Sets dotted keys of `content`, from which settings of class `section` are read, to YAML texts.
+
+    A key that is set removes those that it excludes (`Section.REPLACES`), except other overrides. Raises `error` naming
+    the key.
+    """
+    values = {key: _override_value(key, text, error) for key, text in overrides.items()}
+    kept = {key for key, value in values.items() if value is not None}
+    for key, value in values.items():
+        *sections, last = key.split(".")
+        place, kind, name = content, section, ""
+        for part in sections:
+            if place.get(part) is None:
+                _remove_excluded(kind, place, part, name, kept)
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise error(f"--{key}: {part} is a value, not a section")
+            kind, name = _section_at(kind, part), f"{name}{part}."
+        if value is not None:
+            _remove_excluded(kind, place, last, name, kept)
+        place[last] = value
+
+
+def _override_value(key: str, text: str, error: type[UserError]) -> Any:
+    try:
+        return read_value(text)
+    except yaml.YAMLError:
+        raise error(f"--{key}: {text!r} is not valid YAML") from None
+
+
+def _section_at(section: type[Section], key: str) -> type[Section]:
+    """The settings of a key; those of a key without settings exclude nothing."""
+    field = section.model_fields.get(key)
+    return next(iter([] if field is None else _sections(field)), Section)
+
+
+def _remove_excluded(
+    section: type[Section], content: dict[str, Any], key: str, prefix: str, kept: Collection[str]
+) -> None:
+    """`kept`: dotted keys, which stay; `prefix`: that of `content`, ending in a dot."""
+    for other in section.REPLACES.get(key, ()):
+        name = f"{prefix}{other}"
+        if name not in kept and not any(one.startswith(f"{name}.") for one in kept):
+            content.pop(other, None)
 
 
 def _in_one_line(problem: Exception) -> str:

@@ -20,6 +20,7 @@ from pydantic import Field
 
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import DatasetError, UserError
+from vlm_agent.installation import install_line
 from vlm_agent.screens.layout import reading_order
 from vlm_agent.screens.seen import Box, Text, TextReader
 from vlm_agent.settings import Section
@@ -150,10 +151,8 @@ class RapidOcrReader:
         if self._engine is None:
             try:
                 from rapidocr import RapidOCR
-            except (
-                ImportError
-            ) as error:  # a package that is there but cannot be loaded, as OpenCV without a system library
-                raise UserError(f"RapidOCR cannot be imported: {error}; pip install 'vlm-agent[screens]'") from None
+            except ImportError as error:  # there, but not loadable: OpenCV without a system library
+                raise UserError(f"RapidOCR cannot be imported: {error}; {install_line('screens')}") from None
             self._engine = RapidOCR(params=self._parameters())
         return self._engine
 
@@ -203,7 +202,7 @@ def _overlap(small: Box, large: Box) -> float:
 
 
 def missing_extra(what: str) -> UserError:
-    return UserError(f"reading screens from pixels needs {what}; install it by: pip install 'vlm-agent[screens]'")
+    return UserError(f"reading screens from pixels needs {what}; install it by: {install_line('screens')}")
 
 
 def _box(corners: np.ndarray, pixels: np.ndarray) -> Box:
@@ -238,7 +237,7 @@ class CachedReader:
 def _read_cached(path: Path) -> tuple[Text, ...] | None:
     """What a file of the cache holds; None where it is missing or damaged, so that the screen is read again."""
     try:
-        rows = read_checked(path, "remove it")["texts"]
+        rows = read_checked(path, "move it away")["texts"]
         return tuple(Text((y, x, height, width), text, score) for (y, x, height, width), text, score in rows)
     except (DatasetError, ValueError, TypeError, KeyError):
         return None

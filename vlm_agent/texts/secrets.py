@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from vlm_agent.episodes import Action, ActionKind, UiElement, element_at
 from vlm_agent.texts.word_list import WordList
@@ -85,32 +86,46 @@ def has_card(text: str) -> bool:
     return mask_cards(text) != text
 
 
-def passes_luhn(digits: str) -> bool:
-    """The check of ISO/IEC 7812-1: every second digit from the right is doubled, and the sum ends with 0."""
-    numbers = [int(digit) for digit in reversed(digits)]
-    return (sum(numbers[::2]) + sum(sum(divmod(2 * number, 10)) for number in numbers[1::2])) % 10 == 0
-
-
 def _without_cards(found: re.Match[str]) -> str:
     """A row of groups of digits; the longest card number from each place is masked, from left to right."""
-    row, groups = found[0], [group.span() for group in _GROUP.finditer(found[0])]
-    text, written, first = "", 0, 0
+    row, groups = found[0], list(_GROUP.finditer(found[0]))
+    places = [0, *accumulate(group.end() - group.start() for group in groups)]
+    """Of each group: the digits before it."""
+    sums = _LuhnSums("".join(group[0] for group in groups))
+    parts, written, first = [], 0, 0
     while first < len(groups):
-        start = groups[first][0]
-        last = next(
-            (last for last in range(len(groups) - 1, first - 1, -1) if _is_card(row, start, groups[last][1])), None
-        )
-        if last is None:
-            first += 1
-            continue
-        text += row[written:start] + MASK
-        written, first = groups[last][1], last + 1
-    return text + row[written:]
+        last = _last_of_card(places, first, sums)
+        if last is not None:
+            parts += [row[written : groups[first].start()], MASK]
+            written, first = groups[last].end(), last
+        first += 1
+    return "".join([*parts, row[written:]])
 
 
-def _is_card(row: str, start: int, end: int) -> bool:
-    digits = "".join(letter for letter in row[start:end] if letter.isdecimal())
-    return len(digits) in CARD_DIGITS and passes_luhn(digits)
+def _last_of_card(places: Sequence[int], first: int, sums: "_LuhnSums") -> int | None:
+    """The last group of the longest card number that begins with group `first`, which has at most 19 groups."""
+    start = places[first]
+    for last in range(min(first + CARD_DIGITS[-1], len(places) - 1) - 1, first - 1, -1):
+        if places[last + 1] - start in CARD_DIGITS and sums.passes(start, places[last + 1]):
+            return last
+    return None
+
+
+class _LuhnSums:
+    """The Luhn check (ISO/IEC 7812-1) of any part of a row of digits: every second digit from the right is doubled, and
+    the sum ends with 0. The sums up to each place, with the even or the odd places doubled, answer it in one step."""
+
+    def __init__(self, digits: str) -> None:
+        plain = [int(digit) for digit in digits]
+        double = [sum(divmod(2 * digit, 10)) for digit in plain]
+        self._sums = [
+            [0, *accumulate((double if place % 2 == doubled else plain)[place] for place in range(len(plain)))]
+            for doubled in (0, 1)
+        ]
+
+    def passes(self, start: int, end: int) -> bool:
+        sums = self._sums[end % 2]  # the last digit, at place end - 1, is not doubled
+        return (sums[end] - sums[start]) % 10 == 0
 
 
 def names_secret(text: str) -> bool:

@@ -115,6 +115,15 @@ _TRACKERS = {
 }
 
 
+def check_tracker(recipe: Recipe) -> None:
+    """Raises RecipeError where the tracker of the recipe is not installed."""
+    name = recipe.training.track
+    if name != OFF and not _TRACKERS[name].is_available():
+        raise RecipeError(
+            f"training.track: {name} is not installed; pip install {TRACKERS[name]}, or set training.track: {OFF}"
+        )
+
+
 def tracking_of(recipe: Recipe) -> "Tracking | None":
     """The callback that tracks this run; None where the recipe has `track: off`.
 
@@ -123,10 +132,7 @@ def tracking_of(recipe: Recipe) -> "Tracking | None":
     name = recipe.training.track
     if name == OFF:
         return None
-    if not _TRACKERS[name].is_available():
-        raise RecipeError(
-            f"training.track: {name} is not installed; pip install {TRACKERS[name]}, or set training.track: {OFF}"
-        )
+    check_tracker(recipe)
     with _environment(_WITHOUT_WEIGHTS):
         (integration,) = get_reporting_integration_callbacks([name])
         return Tracking(integration(), name, recipe)

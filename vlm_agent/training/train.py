@@ -1,7 +1,6 @@
 """A training run, from a recipe to a run folder (`run_folder/layout.py` lists its files): read `_train` first."""
 
 import os
-import time
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -34,8 +33,16 @@ from vlm_agent.training.loop.preemption import Preemption, forget_stop
 from vlm_agent.training.loop.trainer import AgentTrainer, ConsoleProgress, ProgressFile
 from vlm_agent.training.loop.validation import Validation
 from vlm_agent.training.run_folder.checkpoints import Checkpoints, identity_of, resume_point
-from vlm_agent.training.run_folder.layout import claim, is_finished, mark_finished, refuse_other_runs, with_precision
+from vlm_agent.training.run_folder.layout import (
+    claim,
+    is_finished,
+    mark_finished,
+    refuse_other_runs,
+    with_absolute_paths,
+    with_precision,
+)
 from vlm_agent.training.run_folder.progress import PROGRESS
+from vlm_agent.training.run_folder.room import explained_full_disk
 from vlm_agent.training.run_folder.run_lock import run_lock
 from vlm_agent.training.tracking import tracking_of
 
@@ -45,18 +52,18 @@ def train(recipe: Recipe, console: Console) -> Path:
     finished one nothing changes.
 
     Under torchrun every rank calls this. Raises RecipeError where the folder holds a run of another recipe,
-    DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite,
-    Stopped after SIGTERM or SIGUSR1 and a checkpoint.
+    DatasetError where another process trains into it, TrainingError where the loss or a gradient is not finite or the
+    disk is full, Stopped after SIGTERM or SIGUSR1 and a checkpoint.
     """
     run = Path(recipe.output)
-    recipe = with_precision(recipe, run)
+    recipe = with_absolute_paths(with_precision(recipe, run))
     if is_finished(run):
         refuse_other_runs(run, recipe)
         if is_first_rank():
             console.print(f"{run} is finished; nothing to do", highlight=False, markup=False, soft_wrap=True)
         return run
     lock = run_lock(run, console.print) if is_first_rank() else nullcontext()
-    with Preemption() as preemption, lock:
+    with Preemption() as preemption, lock, explained_full_disk(run):
         _train(recipe, run, console, preemption)
         stopped = None if preemption.stopped_after is None else Stopped(preemption.report(run))
         ranks.leave()  # here, where nothing refers to the Trainer any more
@@ -99,12 +106,13 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
         recipe.training.keep_checkpoints,
         recipe.training.save_seconds,
     )
+    progress = ProgressFile(run / PROGRESS)
     trainer = AgentTrainer(
         model=model,
         args=training_args,
         train_dataset=stream,
         validation=validation,
-        callbacks=[ConsoleProgress(console), ProgressFile(run / PROGRESS), preemption, checkpoints],
+        callbacks=[ConsoleProgress(console), progress, preemption, checkpoints],
         optimizer_recipe=recipe.training.optimizer,
         flops=known_flops(data),
     )
@@ -112,13 +120,12 @@ def _train(recipe: Recipe, run: Path, console: Console, preemption: Preemption) 
         trainer.add_callback(tracking)
     trainer.remove_callback(PrinterCallback)
     torch.manual_seed(recipe.seed + ranks.number())
-    started = time.monotonic()
     newest = resume_point(run / CHECKPOINTS, identity, console.print, recipe)
     if is_first_rank():
         record_features(model, run)  # after the checkpoints are known to be of the same features
     trainer.train(resume_from_checkpoint=None if newest is None else str(newest))
     if preemption.stopped_after is None:
-        finish(run, recipe, data, trainer, time.monotonic() - started, parameters, hardware, console)
+        finish(run, recipe, data, trainer, progress.total_seconds(), parameters, hardware, console)
 
 
 def is_first_rank() -> bool:
@@ -209,7 +216,7 @@ def finish(
     hardware: str,
     console: Console,
 ) -> None:
-    """Writes the trained weights and their card, then run.json.
+    """Writes the trained weights and their card, then run.json. `seconds`: of training, over all starts.
 
     Every rank calls it: ZeRO-3 gathers the weights from all of them.
     """
@@ -222,14 +229,14 @@ def finish(
             "reads": data.reads,
             "hardware": hardware,
             "steps": steps,
-            "seconds_since_last_start": seconds,
+            "seconds": seconds,
             "last_losses": last_losses(trainer),
         }
         if (unwritable := data.unwritable_actions).count:
             figures["unwritable_actions"] = asdict(unwritable)
         figures |= {note.name: note.figures for note in data.notes}
         mark_finished(run, recipe, data.manifest, figures)
-        console.print(f"{run}: {steps} steps, {seconds:.0f} s since the last start")
+        console.print(f"{run}: {steps} steps, {seconds:,.0f} s of training over all starts")
 
 
 def last_losses(trainer: AgentTrainer) -> dict[str, float]:

@@ -5,20 +5,24 @@ with the reason instead of its figures.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.sources.traces import HEADING, read_trace
 from vlm_agent.drawing.trace_steps import outcomes_in_words
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import AGENT, name_in_tables
+from vlm_agent.evaluation.identity import names_in_tables
 from vlm_agent.evaluation.offline.plan import predictions_name, recorded_name
+from vlm_agent.evaluation.online.runs import BASELINES, RESULT
 from vlm_agent.evaluation.report.unread import failed_steps
 from vlm_agent.models.run_layout import RECIPE_FILE as RECIPE
 from vlm_agent.models.run_layout import trained
+from vlm_agent.pages import words
 from vlm_agent.training.run_folder.status import read_status
 
 MOST_ENTRIES = 500
@@ -26,34 +30,51 @@ MOST_ENTRIES = 500
 
 _DEPTH = 6
 _REMEDY = "run the command that wrote it again"
-_PAGES = (".html", ".svg", ".gif", ".png")
+_PAGES, _PICTURES = (".html",), (".svg", ".gif", ".png")
+
+MOST_PICTURES = 6
+"""Of an entry; a folder of screens has thousands."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """A folder with something to see. `path`: relative to the viewed folder, `.` for itself. `figures`: the headline,
-    of one or several lines. `pages`: names of its pages and pictures."""
+    of one or several lines. `pages`: names of its pages. `pictures`: names of its first pictures, of a trace its last
+    screen. `success`: of a task that a trace is of; None if that is not recorded."""
 
     path: str
     kind: str
     figures: str
-    pages: tuple[str, ...]
+    pages: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()
+    success: bool | None = None
+
+    @property
+    def parent(self) -> str:
+        return Path(self.path).parent.as_posix()
 
 
 def entries_in(root: Path) -> list[Entry]:
-    """The first `MOST_ENTRIES` entries, by path."""
-    entries = []
-    for folder, names in _folders(root):
-        kinds = [(kind, figures) for name, kind, figures in KINDS if name in names]
-        pages = () if any(kind == TRACE for kind, _ in kinds) else tuple(n for n in names if n.endswith(_PAGES))
-        if not kinds and any(name.endswith(".html") for name in pages):
-            kinds = [("page", lambda _: "")]
-        for number, (kind, figures) in enumerate(kinds):
-            path = folder.relative_to(root).as_posix()
-            entries.append(Entry(path, kind, _read(figures, folder), () if number else pages))
-            if len(entries) == MOST_ENTRIES:
-                return entries
-    return entries
+    """The first `MOST_ENTRIES` entries, by path; the traces of an agent come before those of its controls, and these
+    before those of the baselines."""
+    return list(
+        islice((entry for folder, names in _folders(root) for entry in _entries(root, folder, names)), MOST_ENTRIES)
+    )
+
+
+def _entries(root: Path, folder: Path, names: Sequence[str]) -> Iterator[Entry]:
+    path = folder.relative_to(root).as_posix()
+    kinds = [(kind, figures) for name, kind, figures in KINDS if name in names]
+    pictures = [name for name in names if name.endswith(_PICTURES)]
+    if any(kind == TRACE for kind, _ in kinds):
+        yield Entry(path, TRACE, _read(_trace, folder), (), tuple(pictures[-1:]), success_of(folder))
+        return
+    pages = tuple(name for name in names if name.endswith(_PAGES))
+    if not kinds and (pages or pictures):
+        kinds = [("page" if pages else "pictures", lambda _: "")]
+    for number, (kind, figures) in enumerate(kinds):
+        shown = () if number else (pages, tuple(pictures[:MOST_PICTURES]))
+        yield Entry(path, kind, _read(figures, folder), *shown)
 
 
 def trained_runs(root: Path) -> list[Path]:
@@ -74,8 +95,13 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
     for place, folders, names in os.walk(root, followlinks=False):
         folder = Path(place)
         is_deepest = len(folder.relative_to(root).parts) >= _DEPTH
-        folders[:] = [] if is_deepest else sorted(name for name in folders if not name.startswith("."))
+        folders[:] = [] if is_deepest else sorted((name for name in folders if not name.startswith(".")), key=_rank)
         yield folder, sorted(name for name in names if not (folder / name).is_symlink())
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Runs of an online evaluation are folders beside each other."""
+    return (name in CONTROLS) + 2 * (name in BASELINES), name
 
 
 def _read(figures: Callable[[Path], str], folder: Path) -> str:
@@ -93,10 +119,10 @@ def _evaluation(folder: Path) -> str:
     for run, scores in runs.items():
         scorers = [scores[scorer]["overall"] for scorer in ("official", "strict") if scorer in scores]
         if scorers:
-            name = recorded_name(folder / predictions_name(run)) or run
+            name = recorded_name(folder / predictions_name(run)) or words(run)
             failed = len(failed_steps(scores))
             note = f" ({failed:,} failed step(s), counted as wrong)" if failed else ""
-            lines.append(f"{_words(name)}: " + ", ".join(map(_share, scorers)) + note)
+            lines.append(f"{name}: " + ", ".join(map(_share, scorers)) + note)
     return "\n".join(lines)
 
 
@@ -110,15 +136,11 @@ def _share(overall: Mapping[str, Any]) -> str:
 
 def _online(folder: Path) -> str:
     content = read_checked(folder / "online.json", _REMEDY)
-    label = content.get("about", {}).get("label", AGENT)  # earlier versions did not record it
-    overall = {name_in_tables(run, label): scores["overall"] for run, scores in content["runs"].items()}
+    names = names_in_tables(content["runs"], content["about"]["label"])
+    overall = {name: content["runs"][run]["overall"] for run, name in names.items()}
     return "\n".join(
-        ["success", *(f"{_words(run)}: {score['successes']} of {score['tasks']}" for run, score in overall.items())]
+        ["success", *(f"{name}: {score['successes']} of {score['tasks']}" for name, score in overall.items())]
     )
-
-
-def _words(run: str) -> str:
-    return run.replace("_", " ")
 
 
 def _comparison(folder: Path) -> str:
@@ -138,7 +160,19 @@ def _run(folder: Path) -> str:
 
 def _trace(folder: Path) -> str:
     trace = read_trace(folder)
-    return f"{trace.heading.goal} ({outcomes_in_words(trace)})"
+    return f"{trace.heading.goal}\n{trace.ending}\n{outcomes_in_words(trace)}\n{trace.heading.agent}"
+
+
+def success_of(folder: Path) -> bool | None:
+    """Whether the task of a trace succeeded; None without a result, and where it is damaged, which `evaluate`
+    reports."""
+    path = folder / RESULT
+    if not path.is_file() or path.is_symlink():
+        return None
+    try:
+        return bool(read_checked(path, _REMEDY, dict[str, Any])["success"])
+    except (UserError, KeyError):
+        return None
 
 
 TRACE = "trace"

@@ -28,10 +28,11 @@ from vlm_agent.datasets.sources.traces import OUTCOME_WORDS, is_trace, read_trac
 from vlm_agent.drawing.animation import animate
 from vlm_agent.drawing.contact_sheet import trace_sheet
 from vlm_agent.errors import UserError
+from vlm_agent.evaluation.report.page import page_style
 from vlm_agent.pages import page_environment
 from vlm_agent.pages.loopback import LoopbackHandler, LoopbackServer, Refusal
 from vlm_agent.viewing.asking import MOST_BYTES, Asking
-from vlm_agent.viewing.catalogue import MOST_ENTRIES, entries_in, trained_runs
+from vlm_agent.viewing.catalogue import MOST_ENTRIES, entries_in, success_of, trained_runs
 
 _PAGE = Path(__file__).with_name("page")
 _OWN = {"/view.css": "text/css; charset=utf-8", "/view.js": "text/javascript; charset=utf-8"}
@@ -88,7 +89,9 @@ class _Handler(LoopbackHandler):
 
     def read(self, path: str, query: Mapping[str, list[str]]) -> None:
         asking = self.server.asking
-        if path in _OWN:
+        if path == "/report.css":
+            self.send(HTTPStatus.OK, _OWN["/view.css"], page_style().encode())
+        elif path in _OWN:
             self.send(HTTPStatus.OK, _OWN[path], (_PAGE / path[1:]).read_bytes())
         elif path == "/":
             entries = entries_in(self.server.output)
@@ -140,7 +143,8 @@ class _Handler(LoopbackHandler):
                 self.send(HTTPStatus.OK, "image/gif", (Path(temporary) / "trace.gif").read_bytes())
         else:
             path = folder.relative_to(self.server.output).as_posix()
-            self.html("trace.html.jinja", trace=trace, path=path, outcomes=OUTCOME_WORDS)
+            success = success_of(folder)
+            self.html("trace.html.jinja", trace=trace, path=path, outcomes=OUTCOME_WORDS, success=success)
 
 
 def inside(root: Path, name: str) -> Path | None:

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from helpers.cards import passes_luhn
 from helpers.understood import as_parts
 
 from vlm_agent.acting.demonstrating.lines import lines_of
@@ -17,7 +18,7 @@ from vlm_agent.acting.demonstrating.observed import (
 from vlm_agent.acting.demonstrating.traced import of_episode
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action, Episode, UiElement, element_at
-from vlm_agent.texts.secrets import MASK, passes_luhn
+from vlm_agent.texts.secrets import MASK
 
 
 def row(number: int, text: str, kind: str = "TEXT") -> UiElement:

@@ -14,7 +14,7 @@ from vlm_agent.action_languages.auto_ui import AutoUiLanguage
 from vlm_agent.action_languages.binned import BinnedLanguage
 from vlm_agent.action_languages.named import NamedLanguage
 from vlm_agent.agents.auto_ui.agent import CONSTRAINED_TOKENS
-from vlm_agent.agents.decoding.constrained import Constrained
+from vlm_agent.agents.decoding.constrained import Constrained, _bytes_missing
 from vlm_agent.agents.decoding.greedy import Limits
 from vlm_agent.agents.decoding.token_bytes import token_bytes
 from vlm_agent.episodes import Action
@@ -110,6 +110,13 @@ def test_a_plan_and_its_action_are_within_the_limit(kind, prefix, seed, likely_e
     assert written[-1] == tokenizer.eos_token_id
     assert sentences.language.decode(text) is not None
     assert 1 <= len(sentences.plan_of(text)) <= sentences.future
+
+
+@pytest.mark.parametrize("letter", ["\x7f", "\x80", "\u07ff", "\u0800", "\u0e01", "\u0905", "\uffff", "\U00010000"])
+def test_the_missing_bytes_of_a_started_character_are_counted(letter):
+    """First and last letters of each length in UTF-8; Thai and Devanagari begin with 0xE0, the first of three bytes."""
+    spelt = letter.encode()
+    assert [_bytes_missing(spelt[:count]) for count in range(1, len(spelt))] == [*range(len(spelt) - 1, 0, -1)]
 
 
 @every_kind

@@ -18,6 +18,7 @@ from vlm_agent.agents.llm import calls as calls_module
 from vlm_agent.agents.llm.calls import CallLimits, Calls, CostLimitError, Pace
 from vlm_agent.agents.llm.client import CallError, ChatEndpoint, EndpointError
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens
+from vlm_agent.agents.llm.parameters import AcceptedForm
 
 LONG = "sk-0123456789abcdef"
 
@@ -122,7 +123,7 @@ def test_the_cost_never_exceeds_the_limit_and_a_higher_limit_continues(tmp_path)
 
 IN_PARTS = json.dumps(
     {
-        "choices": [{"message": {"content": [{"type": "text", "text": "tap"}]}}],
+        "choices": [{"message": {"content": {"type": "text", "text": "tap"}}}],
         "usage": {"prompt_tokens": 100, "completion_tokens": 10},
     }
 ).encode()
@@ -188,7 +189,7 @@ def test_concurrent_calls_reserve_their_cost(tmp_path):
                 meeting.wait()
                 return post(*arguments)
 
-        calls.chat = Meeting(url, "vlm")
+        calls.chat = Meeting(url, "vlm", accepted=AcceptedForm(is_known=True))
         errors: list[Exception] = []
 
         def run(number: int) -> None:
@@ -265,15 +266,82 @@ def test_a_reply_that_utf8_cannot_hold_is_kept(tmp_path):
 
 def test_an_endpoint_that_keeps_failing_counts_as_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(calls_module, "MOST_FAILURES", 3)
-    with serving(lambda n, body: Reply(b"bad picture", 400)) as (url, requests):
+    with serving(lambda n, body: Reply(b"bad picture", 400) if n else reply()) as (url, requests):
         calls = calls_to(url, tmp_path)
+        calls.completion(ask("one that is answered"), 16)
         for number in range(2):
             with pytest.raises(CallError):
                 calls.completion(ask(str(number)), 16)
         with pytest.raises(EndpointError, match=r"3 calls failed one after the other.*bad picture") as caught:
             calls.completion(ask("2"), 16)
     assert not isinstance(caught.value, CallError)
-    assert len(requests) == 3
+    assert len(requests) == 4
+
+
+def lost(calls: Calls, failures: int) -> str:
+    """The error of the first call after which no other is sent; `failures` fail before it."""
+    for number in range(failures):
+        with pytest.raises(CallError):
+            calls.completion(ask(str(number)), 16)
+    with pytest.raises(EndpointError) as caught:
+        calls.completion(ask(str(failures)), 16)
+    assert not isinstance(caught.value, CallError)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        Reply(b"<html>a login page</html>"),
+        Reply(b"oh", 500),
+        Reply(b'{"choices": []}'),
+        Reply(b"[1"),
+        Reply(cut=True),
+        Reply({"type": "text"}),
+    ],
+    ids=str,
+)
+def test_an_endpoint_that_has_answered_nothing_is_lost_after_five_failed_calls(tmp_path, rubbish):
+    with serving(lambda n, body: rubbish) as (url, requests):
+        assert "each of the first 5 calls failed, the last one with:" in lost(calls_to(url, tmp_path, attempts=2), 4)
+    assert len(requests) == 10
+
+
+def test_one_reply_now_or_in_an_earlier_command_is_enough_to_go_on(tmp_path):
+    with serving(lambda n, body: Reply(b"oh", 500) if n else reply()) as (url, _):
+        calls = calls_to(url, tmp_path, attempts=1)
+        calls.completion(ask("first"), 16)
+        later = calls_to(url, tmp_path, attempts=1)
+        for number in range(7):
+            for each in (calls, later):
+                with pytest.raises(CallError):
+                    each.completion(ask(str(number)), 16)
+
+
+def test_an_endpoint_that_refuses_every_call_with_the_same_words_is_lost_after_the_second(tmp_path):
+    words = "no pictures (request {:08x}{:04d})"
+    with serving(lambda n, body: Reply(words.format(n, n).encode(), 400)) as (url, requests):
+        error = lost(calls_to(url, tmp_path), 1)
+    assert "status 400: no pictures (request 000000010001); so it did with each of the first 2 calls" in error
+    assert len(requests) == 2
+
+
+def test_refusals_for_different_reasons_are_failed_calls(tmp_path):
+    reasons = (b"too many pictures", b"a person is shown", b"too many pictures", b"too long")
+    with serving(lambda n, body: Reply(reasons[n], 400) if n < 4 else reply()) as (url, _):
+        calls = calls_to(url, tmp_path)
+        for number in range(4):
+            with pytest.raises(CallError):
+                calls.completion(ask(str(number)), 16)
+        assert calls.completion(ask("4"), 16).text == "tap"
+
+
+def test_notes_on_a_reply_are_read_from_disk(tmp_path):
+    body = json.dumps({"choices": [{"message": {"content": None}, "finish_reason": "length"}]}).encode()
+    with serving(lambda n, request: Reply(body)) as (url, _):
+        fresh, stored = (calls_to(url, tmp_path).completion(ask("a"), 16) for _ in range(2))
+    assert fresh.notes == stored.notes == ("empty, cut off by the limit of 16 tokens",)
+    assert stored.from_disk
 
 
 def test_a_server_that_has_answered_and_cannot_be_reached_is_a_failed_call(tmp_path):

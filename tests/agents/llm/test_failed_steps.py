@@ -4,7 +4,8 @@ from pathlib import Path
 
 from vlm_agent.agents.agent import Answer, Usage
 from vlm_agent.agents.llm.calls import Calls
-from vlm_agent.agents.llm.client import CallError, ChatEndpoint, Completion
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint
+from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.llm.prompted import PromptedAgent, Replies
 
 

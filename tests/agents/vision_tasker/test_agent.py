@@ -250,10 +250,11 @@ def test_entering_text_taps_types_and_presses_enter_with_one_call(step):
     assert model.paragraphs()[1] == 'Actions so far:\n1. enter "pizza hut" in text field "Search", then press enter'
 
 
-def test_after_a_touch_in_doubt_no_text_is_typed_unasked(step):
+@pytest.mark.parametrize("fault", ["in_doubt", "failed"])
+def test_after_a_touch_in_doubt_or_refused_no_text_is_typed_unasked(step, fault):
     reply = json.dumps({"action": "enter_text", "element": 1, "text": "pizza"})
     _, first = step(reply)
-    model, answer = step(tap(0), history=[replace(turn(first), in_doubt=True)], screen=Screen(pixels(1)))
+    model, answer = step(tap(0), history=[replace(turn(first), **{fault: True})], screen=Screen(pixels(1)))
     assert (len(model.asked), answer.action.is_tap) == (1, True)
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from matching.made_steps import BOXES, make_arrays
 from vlm_agent.datasets.sources.aitw import SUBSETS
-from vlm_agent.evaluation.predictions import SCHEMA, WRITING
+from vlm_agent.evaluation.predictions import BOX, POINT, SCHEMA, WRITING
 from vlm_agent.parquet import ParquetWriter
 
 _AT_ONCE = 4096
@@ -54,9 +54,9 @@ def _rows(rng: np.random.Generator, episode: np.ndarray, length: np.ndarray, ste
 
 def _actions(rng: np.random.Generator, arrays: dict, which: str, failures: np.ndarray | None = None) -> pa.StructArray:
     kind = arrays[f"type_{which}"].astype(np.int8)
-    points = [_fixed(arrays[f"{end}_{which}"], 2) for end in ("touch", "lift")]
+    points = [_struct(arrays[f"{end}_{which}"], POINT) for end in ("touch", "lift")]
     text = pa.array(np.where(kind == 3, _TYPED[rng.integers(0, len(_TYPED), len(kind))], ""))
-    names = ["kind", "touch_yx", "lift_yx", "text"]
+    names = ["kind", "touch", "lift", "text"]
     mask = None if failures is None else pa.array(failures)
     return pa.StructArray.from_arrays([pa.array(kind), *points, text], names=names, mask=mask)
 
@@ -65,10 +65,11 @@ def _elements(rng: np.random.Generator, boxes: np.ndarray) -> pa.ListArray:
     counts = np.minimum(rng.poisson(_MEAN_ELEMENTS, len(boxes)), BOXES)
     kept = boxes[np.arange(BOXES) < counts[:, None]]
     text = _WORDS.take(pa.array(rng.integers(0, len(_WORDS), len(kept))))
-    fields = [_fixed(kept, 4), text, pa.array(["TEXT"] * len(kept))]
+    fields = [_struct(kept, BOX), text, pa.array(["TEXT"] * len(kept))]
     elements = pa.StructArray.from_arrays(fields, names=["box", "text", "type"])
     return pa.ListArray.from_arrays(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32), elements)
 
 
-def _fixed(values: np.ndarray, size: int) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.float64).ravel()), size)
+def _struct(values: np.ndarray, type_: pa.StructType) -> pa.StructArray:
+    columns = [pa.array(np.ascontiguousarray(column), pa.float64()) for column in values.astype(np.float64).T]
+    return pa.StructArray.from_arrays(columns, names=type_.names)

@@ -158,7 +158,7 @@ def test_groups_are_written_before_the_manifest_and_not_replaced(inputs, tmp_pat
     assert (output / "groups.json").stat().st_mtime_ns < (output / "manifest.json").stat().st_mtime_ns
     groups.write_text(json.dumps({"memory": ["b"]}))
     assert main(words) == FAILED
-    assert "holds other groups; remove it to replace them" in capsys.readouterr().err
+    assert "holds other groups; move it away to replace them" in capsys.readouterr().err
 
 
 def test_an_error_while_a_shard_is_written_names_the_shard(inputs, tmp_path, monkeypatch):

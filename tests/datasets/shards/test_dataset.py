@@ -269,7 +269,7 @@ def test_a_shard_that_was_replaced_is_read_anew_and_refused_where_the_index_know
         for id_ in ("5", "2", "7"):
             writer.write(made_episode(id_, "general"), "test")
     assert dataset[1].id == "2"
-    with pytest.raises(DatasetError, match="has episode 5, the index 1; remove it and run"):
+    with pytest.raises(DatasetError, match="has episode 5, the index 1; move it away and run"):
         dataset[0]
 
 

@@ -70,7 +70,7 @@ def test_a_missing_or_damaged_index_is_named_with_the_remedy(folder):
     with pytest.raises(DatasetError, match=r"index\.parquet is missing.*--finish"):
         ShardDataset(folder)
     (folder / INDEX).write_bytes(data[: len(data) // 2])
-    with pytest.raises(DatasetError, match=r"index\.parquet.*cannot be read.*remove it"):
+    with pytest.raises(DatasetError, match=r"index\.parquet.*cannot be read.*move it away"):
         ShardDataset(folder)
 
 
@@ -92,5 +92,5 @@ def test_a_flipped_bit_in_the_index_is_noticed_or_without_effect(folder):
 
 def test_another_parquet_file_in_place_of_the_index_is_named_with_the_remedy(folder):
     pq.write_table(pa.table({"episode_id": ["1"]}), folder / INDEX)
-    with pytest.raises(DatasetError, match=r"index\.parquet.*remove it"):
+    with pytest.raises(DatasetError, match=r"index\.parquet.*move it away"):
         read_index(folder / INDEX, ["episode_id"])

@@ -15,7 +15,7 @@ from vlm_agent.datasets.formats.json_list import MAX_JSON_BYTES
 from vlm_agent.datasets.formats.tfrecord import read_records
 from vlm_agent.datasets.records import BadRecord, EpisodeStep
 from vlm_agent.datasets.sources.aitw import parse_step
-from vlm_agent.datasets.sources.aitz import is_data, read_steps, split_of, subset_of
+from vlm_agent.datasets.sources.aitz import SOURCE, is_data, read_steps, split_of, subset_of
 from vlm_agent.datasets.sources.checks import MAX_SIDE
 from vlm_agent.episodes import CoatTexts, Episode
 from vlm_agent.errors import DatasetError
@@ -169,6 +169,15 @@ def test_an_episode_is_known_by_its_name(name, is_one):
     if not is_one:
         with pytest.raises(DatasetError, match="<SUBSET>-<episode>"):
             subset_of(Path(name))
+
+
+def test_the_digest_of_an_input_does_not_depend_on_the_order_of_the_file_system(tmp_path, monkeypatch):
+    path = _write(tmp_path, _steps_of(_episode()))
+    listed = sorted(path.parent.glob("*_*.png"))
+    for order in (listed, listed[::-1]):
+        monkeypatch.setattr(Path, "glob", lambda folder, pattern, order=order: iter(order))
+        (input_,) = SOURCE.inputs([path])
+        assert input_.files == (path, *listed)
 
 
 def test_the_subset_is_in_the_name():

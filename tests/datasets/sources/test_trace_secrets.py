@@ -173,9 +173,9 @@ def test_a_short_piece_of_a_password_is_masked_in_the_reason_of_its_failure(tmp_
             super().perform(action)
 
     pieces = [Action.type_text(piece) for piece in ("abc", "def", "gh")]
-    with pytest.raises(RefusedError):
-        run(tmp_path / "t", Refusing("Email", "Password"), tap(1), *pieces, goal="log in")
-    assert read_trace(tmp_path / "t").steps[-1].message == f"the phone does not type '{MASK}'"
+    run(tmp_path / "t", Refusing("Email", "Password"), tap(1), *pieces, goal="log in")
+    messages = [step.message for step in read_trace(tmp_path / "t").steps if step.outcome == "failed"]
+    assert set(messages) == {f"the phone does not type '{MASK}'"}
 
 
 def test_a_field_that_shows_its_password_is_still_one_after_another_tap(tmp_path):

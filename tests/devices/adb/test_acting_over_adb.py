@@ -2,14 +2,18 @@
 
 import io
 
+import numpy as np
 import pytest
 from helpers.prepared_agent import Prepared
 
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.cli import FAILED, OK, act, main
-from vlm_agent.datasets.sources.traces import read_trace
+from vlm_agent.datasets.sources.traces import read_steps, read_trace
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
+from vlm_agent.devices.adb_daemon.shell.session import Result
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
+from vlm_agent.episodes import Action
+from vlm_agent.png import encode_png
 
 
 def phone_at(task):
@@ -60,3 +64,55 @@ def test_a_checkout_is_recognised_by_the_texts_of_the_screen(run):
     assert not task.reached(phone)
     assert trace.end["end"] == "purchase"
     assert trace.steps[-1].outcome == "withheld"
+
+
+def acted(served, monkeypatch, tmp_path, *actions):
+    """The exit status of `act` with these actions on a served phone, and the trace."""
+    monkeypatch.setattr(act, "chosen_agent", lambda _: Prepared(prepared=ScriptedAgent(list(actions))))
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    command = ["act", "--agent", "RUN", "--device", f"adb:{served.serial}", "--goal", "go"]
+    return main([*command, "--trace", str(tmp_path / "trace")]), read_trace(tmp_path / "trace")
+
+
+REFUSALS = {
+    "am": (Action.open_app("Clock"), Result(b"Starting: Intent { }\n", b"Error type 3\nError: no such class\n")),
+    "input": (Action.tap(0.5, 0.5), Result(err=b"java.lang.SecurityException: INJECT_EVENTS permission\n", status=255)),
+}
+
+
+@pytest.mark.parametrize("command", REFUSALS)
+def test_a_refused_action_is_failed_and_shown_and_no_training_step_and_the_run_continues(
+    one_adb, served, monkeypatch, tmp_path, capsys, command
+):
+    action, result = REFUSALS[command]
+    served._shell._commands[command] = lambda _: result
+    status, trace = acted(served, monkeypatch, tmp_path, action, Action.wait(), Action.complete())
+    assert status == OK
+    assert [step.outcome for step in trace.steps] == ["failed", "done", "done"]
+    said = result.err.decode().split("\n")[0]
+    assert said in trace.steps[0].message
+    printed = capsys.readouterr().out
+    assert f"Step 1 failed, the phone did not perform it: the phone failed at `{command}" in printed
+    assert "complete (3 steps, 1 of them failed, " in printed
+    *steps, rest = read_steps(tmp_path / "trace")
+    assert [step.step.action for step in steps] == [Action.wait(), Action.complete()]
+    assert (rest.reason, rest.steps) == ("failed", 1)
+
+
+def test_black_pictures_are_shown_once_and_converted_to_no_step(one_adb, served, monkeypatch, tmp_path, capsys):
+    height, width = served.handset.phone.size
+    black = encode_png(np.zeros((height, width, 3), np.uint8))
+    served._shell._commands["screencap"] = lambda _: Result(black)
+    status, trace = acted(served, monkeypatch, tmp_path, Action.tap(0.5, 0.5), Action.complete())
+    assert status == OK
+    assert [step.black for step in trace.steps] == [True, True]
+    printed = capsys.readouterr().out
+    assert printed.count("the picture of the screen is black") == 1
+    assert "complete (2 steps, 2 black pictures, " in printed
+    command = ["convert", "--source", "trace", "--input", str(tmp_path / "trace"), "--output", str(tmp_path / "shards")]
+    assert main(command) == FAILED
+    printed = capsys.readouterr().out
+    assert "2 step(s) excluded: black picture" in printed
+    assert "1 episode(s) excluded: every screen with a performed action is black" in printed
+    assert main(["inspect", str(tmp_path / "trace")]) == OK
+    assert capsys.readouterr().out.count("performed, black picture") == 2

@@ -1,16 +1,19 @@
 """A phone over ADB is a Device with the same screens and effects as the simulated phone that it serves."""
 
+import re
+from itertools import product
+
 import numpy as np
 import pytest
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
 from vlm_agent.devices.adb import phone as adb_phone
-from vlm_agent.devices.adb.apps import find_component, is_start_refused, read_components
+from vlm_agent.devices.adb.apps import find_component, read_components
 from vlm_agent.devices.adb.commands import command_line, type_by_keys
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.adb_daemon.handset import USUAL_KEYBOARD
-from vlm_agent.devices.adb_daemon.shell.session import failure
+from vlm_agent.devices.adb_daemon.shell.session import Result, failure
 from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import RefusedError, UnknownAppError, UntypableTextError
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
@@ -230,8 +233,99 @@ def test_a_failure_on_the_phone_is_an_error_with_its_output(phone, served, statu
     """Some phones report a failure as an exception with status 0."""
     phone.screenshot()
     served._shell._commands["input"] = lambda _: failure("java.lang.SecurityException: INJECT_EVENTS", status)
-    with pytest.raises(RefusedError, match="INJECT_EVENTS"):
+    with pytest.raises(RefusedError, match=r"INJECT_EVENTS; .*USB debugging \(Security settings\)"):
         phone.perform(Action.tap(0.5, 0.5))
+
+
+INPUTS = [
+    Action.tap(0.5, 0.5),
+    Action.long_press(0.5, 0.5),
+    Action.swipe((0.8, 0.5), (0.2, 0.5)),
+    Action.press("back"),
+    Action.press("home"),
+    Action.press("enter"),
+    Action.recents(),
+]
+
+
+COMPLAINTS = (
+    "Error: Permission denied",
+    "Error: Invalid arguments for command: tap",
+    "java.lang.SecurityException: Injecting to another application requires INJECT_EVENTS permission",
+    "Usage: input [<source>] [-d DISPLAY_ID] <command> [<arg>...]",
+    "Killed",
+    "/system/bin/input: Operation not permitted",
+)
+
+
+def test_no_input_is_done_of_which_the_phone_prints_anything(phone, served):
+    phone.screenshot()
+    for action, stream, said in product(INPUTS, ("out", "err"), COMPLAINTS):
+        served._shell._commands["input"] = lambda _, stream=stream, said=said: Result(**{stream: f"{said}\n".encode()})
+        with pytest.raises(RefusedError, match=re.escape(said)):
+            phone.perform(action)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "WARNING: linker: libhook.so: unsupported flags DT_FLAGS_1=0x8",
+        "[Warning] deprecated",
+        "cutils-trace: Error opening trace file: Permission denied (13)",
+    ],
+)
+def test_a_note_that_android_prints_anyway_is_no_failure(phone, served, note):
+    usual = {name: served._shell._commands[name] for name in ("input", "am")}
+    for name, run in usual.items():
+        served._shell._commands[name] = lambda call, run=run: Result(run(call).out, f"{note}\n".encode())
+    phone.perform(Action.tap(0.5, 0.5))
+    phone.perform(Action.type_text("ñ"))
+    phone.perform(Action.open_app("Clock"))
+    assert [action.name for action in served.handset.actions] == ["tap", "type", "open_app"]
+
+
+INTENT = "Starting: Intent { act=android.intent.action.MAIN cmp=com.some.errors/.ErrorLogActivity }"
+NOT_STARTED = [
+    "Error type 3\nError: Activity class {org.clock/.Home} does not exist.",
+    "Error: Activity not started, you do not have permission to access it.",
+    "Error: Activity not started, unable to resolve Intent { }",
+    "Error: Not allowed to start background user activity that shouldn't be displayed for all users.",
+    "Warning: Activity not started because the  current activity is being kept for the user.",
+    "Warning: Activity not started because intent should be handled by the caller",
+    "java.lang.SecurityException: Permission Denial: starting Intent { } from null (pid=1, uid=2000) not exported",
+    "Exception occurred while executing 'start':",
+]
+STARTED_ALL_THE_SAME = [
+    "",
+    "Warning: Activity not started, its current task has been brought to the front",
+    "Warning: Activity not started, intent has been delivered to currently running top-most instance.",
+    "WARNING: linker: libhook.so: unsupported flags",
+]
+
+
+@pytest.mark.parametrize("stream", ["out", "err"])
+@pytest.mark.parametrize("said", NOT_STARTED)
+def test_an_app_that_does_not_start_is_refused_with_the_reason(phone, served, stream, said):
+    written = {"out": f"{INTENT}\n".encode()}
+    written[stream] = written.get(stream, b"") + f"{said}\n".encode()
+    served._shell._commands["am"] = lambda _: Result(**written)
+    with pytest.raises(RefusedError, match=re.escape(said.splitlines()[0])):
+        phone.perform(Action.open_app("Clock"))
+
+
+@pytest.mark.parametrize("stream", ["out", "err"])
+@pytest.mark.parametrize("said", STARTED_ALL_THE_SAME)
+def test_an_app_that_was_running_is_opened(phone, served, stream, said):
+    written = {"out": f"{INTENT}\n".encode()}
+    written[stream] = written.get(stream, b"") + f"{said}\n".encode()
+    served._shell._commands["am"] = lambda _: Result(**written)
+    phone.perform(Action.open_app("Clock"))
+
+
+def test_an_app_is_not_open_of_which_the_phone_says_nothing(phone, served):
+    served._shell._commands["am"] = lambda _: Result()
+    with pytest.raises(RefusedError, match="`am start` with status 0: no output"):
+        phone.perform(Action.open_app("Clock"))
 
 
 def test_a_typed_text_is_not_in_the_message_of_a_failure(phone, served):
@@ -269,9 +363,3 @@ def test_a_screen_that_never_stops_is_taken_at_the_limit(one_adb, served):
     with AdbPhone(served.serial, settle_interval=0.0, settle_limit=0.0) as phone:
         phone.screenshot()
     assert changing.taken == 2
-
-
-def test_the_name_of_a_component_is_no_error_of_am_start():
-    started = "Starting: Intent { act=android.intent.action.MAIN cmp=com.some.errors/.ErrorLogActivity }\n"
-    assert not is_start_refused(started)
-    assert is_start_refused(f"{started}Error type 3\nError: Activity class does not exist.\n")

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from vlm_agent.devices import device_address
+from vlm_agent.devices.adb.discovery import server_address
 from vlm_agent.devices.adb.phone import AdbPhone
 from vlm_agent.devices.adb_daemon import Handset, PhoneServer
 from vlm_agent.devices.adb_daemon.shell.session import output
@@ -20,6 +21,7 @@ from vlm_agent.devices.errors import (
     UnauthorisedError,
 )
 from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.doctor.checks.adb import ADB
 
 
 @pytest.fixture
@@ -122,10 +124,79 @@ def test_a_serial_may_have_spaces(pretended):
     assert device_address(f"adb:{serial}")
 
 
-def test_a_port_of_adbs_server_that_is_no_number(monkeypatch):
-    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", "abc")
-    with pytest.raises(NoAdbError, match="ANDROID_ADB_SERVER_PORT"):
+@pytest.mark.parametrize("port", ["abc", "0", "-1", "65536", "5037.0", "٥٠٣٧", " 5037"])
+def test_a_port_of_adbs_server_that_is_no_number(port):
+    with pytest.raises(NoAdbError, match=f"ANDROID_ADB_SERVER_PORT is {port!r}"):
+        server_address({"ANDROID_ADB_SERVER_PORT": port})
+
+
+ADDRESS, PORT, SOCKET = "ANDROID_ADB_SERVER_ADDRESS", "ANDROID_ADB_SERVER_PORT", "ADB_SERVER_SOCKET"
+
+
+@pytest.mark.parametrize(
+    ("environment", "host", "port"),
+    [
+        ({}, "127.0.0.1", 5037),
+        ({PORT: "5099"}, "127.0.0.1", 5099),
+        ({PORT: ""}, "127.0.0.1", 5037),
+        ({ADDRESS: "10.0.0.9"}, "10.0.0.9", 5037),
+        ({ADDRESS: "10.0.0.9", PORT: "5099"}, "10.0.0.9", 5099),
+        ({SOCKET: "tcp:5098"}, "127.0.0.1", 5098),
+        ({SOCKET: "tcp:localhost:5098"}, "localhost", 5098),
+        ({SOCKET: "tcp:172.17.0.1:5037", ADDRESS: "10.0.0.9", PORT: "5099"}, "172.17.0.1", 5037),
+    ],
+)
+def test_the_server_is_that_of_adb(environment, host, port):
+    address = server_address(environment)
+    assert (address.host, address.port) == (host, port)
+
+
+@pytest.mark.parametrize(
+    "socket_address",
+    [
+        *("", "127.0.0.1:5037", "local:/tmp/adb", "localabstract:adb", "localfilesystem:/tmp/adb", "vsock:2:5037"),
+        *("acceptfd:3", "tcp:", "tcp:host", "tcp:host:", "tcp::5037", "tcp:[::1]:5037", "tcp:host:0", "tcp:host:65536"),
+        *("tcp:host:5037\n", "unix:/tmp/adb", "TCP:host:5037"),
+    ],
+)
+def test_another_form_of_adbs_socket_is_refused_by_name(monkeypatch, socket_address):
+    monkeypatch.setenv(SOCKET, socket_address)
+    with pytest.raises(NoAdbError, match="ADB_SERVER_SOCKET"):
         AdbPhone()
+
+
+@pytest.mark.parametrize("host", ["", "::1", "[::1]", "10.0.0.9:5037"])
+def test_another_form_of_adbs_address_is_refused_by_name(monkeypatch, host):
+    monkeypatch.setenv(ADDRESS, host)
+    with pytest.raises(NoAdbError, match="ANDROID_ADB_SERVER_ADDRESS"):
+        AdbPhone()
+
+
+@pytest.mark.parametrize("variables", [{SOCKET: "tcp:127.0.0.1:{port}"}, {ADDRESS: "127.0.0.1", PORT: "{port}"}])
+def test_a_phone_of_the_server_that_a_variable_names_is_used(one_adb, served, monkeypatch, variables):
+    monkeypatch.delenv(PORT)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(port=one_adb.port))
+    with AdbPhone(served.serial, settle_interval=0.0) as phone:
+        assert phone.screenshot().shape == (448, 208, 3)
+
+
+def test_the_check_of_adb_leaves_a_named_server_running(one_adb, monkeypatch):
+    monkeypatch.setenv(SOCKET, f"tcp:127.0.0.1:{one_adb.port}")
+    monkeypatch.setenv(PORT, "1")
+    assert "phone(s)" in ADB.run()
+    assert one_adb.run("devices").stdout.startswith(b"List of devices")
+    assert one_adb.is_running
+
+
+def test_a_named_server_that_does_not_answer_is_named_with_its_variable(monkeypatch, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv(SOCKET, f"tcp:127.0.0.1:{port}")
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "adb"))
+    with pytest.raises(NoAdbError, match=rf"127\.0\.0\.1:{port} \(ADB_SERVER_SOCKET\) does not answer") as error:
+        AdbPhone()
+    assert "apt-get" not in str(error.value)
 
 
 def test_an_android_without_shell_v2(pretended):

@@ -16,7 +16,7 @@ from vlm_agent.errors import UserError
 
 def test_the_error_without_playwright_names_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
-    with pytest.raises(NoBrowserError, match=r"pip install 'vlm-agent\[browser\]'"):
+    with pytest.raises(NoBrowserError, match=r"pip install .*\[browser\]'"):
         BrowserPhone()
 
 

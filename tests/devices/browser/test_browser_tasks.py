@@ -1,5 +1,8 @@
 """The browser phone's worlds and tasks, without a browser."""
 
+import hashlib
+import json
+
 import pytest
 
 from vlm_agent.datasets.sources.aitw import SUBSETS
@@ -21,6 +24,17 @@ def test_a_seed_determines_world_and_task():
     for site in SITES:
         assert browser_task(site, 5) == browser_task(site, 5)
         assert len({browser_task(site, seed).goal for seed in range(40)}) > 20
+
+
+def test_worlds_and_tasks_keep_their_content():
+    """Scores on the browser phone are comparable only on the same worlds."""
+    state = hashlib.sha256()
+    for seed in range(20):
+        state.update(json.dumps(make_world(seed), sort_keys=True).encode())
+        for site in SITES:
+            task = browser_task(site, seed)
+            state.update(json.dumps([task.goal, task.subset, task.expected], sort_keys=True).encode())
+    assert state.hexdigest()[:16] == "c7833b66d3b55663"
 
 
 def test_names_and_prices_of_products_are_unique():

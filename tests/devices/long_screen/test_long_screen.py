@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.long_pages import page_of_lines
 
-from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError
+from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError, RefusedError
 from vlm_agent.devices.long_screen import LongScreen
 from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.episodes import Action, UiElement
@@ -213,6 +213,18 @@ def test_a_page_that_must_not_be_scrolled_is_the_screen_alone():
     picture, _, warnings = shown(phone, permit=lambda own: "it could spend money")
     assert np.array_equal(picture, phone.page[:HEIGHT])
     assert (phone.done, warnings) == ([], [])
+
+
+def test_a_page_that_the_phone_refuses_to_scroll_is_the_screen_alone():
+    class Refusing(PagePhone):
+        def perform(self, action):
+            raise RefusedError("no permission for touches")
+
+    phone = Refusing(lines(800))
+    picture, device, _ = shown(phone)
+    assert np.array_equal(picture, phone.page[:HEIGHT])
+    with pytest.raises(RefusedError, match="no permission"):
+        device.perform(Action.tap(0.5, 0.5))
 
 
 def test_a_touch_beyond_the_screen_that_is_not_permitted_is_not_made():

@@ -1,6 +1,6 @@
-"""Screens of the simulated phone and collages of pretraining keep their pixels and elements.
+"""Screens and demonstrations of the simulated phone, and collages of pretraining, do not change.
 
-The published weights were trained on exactly these screens. Another release of Pillow may draw other pixels; a change
+The published weights were trained on exactly these. Another release of Pillow may draw other pixels; a change
 of these digests for any other reason needs new weights.
 """
 
@@ -10,7 +10,8 @@ import random
 import numpy as np
 import pytest
 
-from vlm_agent.devices.simulated_phone import SimulatedPhone
+from vlm_agent.datasets.simulate import simulate_episode
+from vlm_agent.devices.simulated_phone import SPLITS, SimulatedPhone
 from vlm_agent.devices.simulated_phone.drawing.canvas import Canvas
 from vlm_agent.pretraining.collage import collage
 from vlm_agent.pretraining.screens import draw_screen
@@ -58,6 +59,19 @@ WALKS = ("55a3a9c6d17ec418", "a7fd25c843fbd07d", "b0d708b58035be9a")
 @pytest.mark.parametrize("seed", range(3))
 def test_simulated_screens_keep_their_bytes(seed):
     assert total(walk(seed, SIZES[seed])) == WALKS[seed]
+
+
+def test_demonstrations_keep_their_goals_actions_and_texts():
+    """Points are rounded, because the tangent of another C library may differ in its last bit."""
+    state = hashlib.sha256()
+    for seed in range(60):
+        episode, task = simulate_episode(seed, SPLITS[seed % len(SPLITS)], (208, 96), thoughts=True)
+        state.update(repr((episode.goal, episode.subset, task.instance, task.memory)).encode())
+        for step in episode.steps:
+            action = step.action
+            points = [round(value, 6) for point in (action.touch_yx, action.lift_yx) for value in point]
+            state.update(repr((action.kind.name, action.text, points, step.coat, step.plan, step.activity)).encode())
+    assert state.hexdigest()[:16] == "b51aabd2420d3132"
 
 
 def test_collages_and_screens_of_pretraining_keep_their_bytes():

@@ -6,12 +6,10 @@ from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from helpers.knowing_agent import Knowing, write_shards
 from rich.console import Console
 
-from vlm_agent.agents import Usage
 from vlm_agent.checked_json import read_checked
 from vlm_agent.errors import DatasetError, UserError
 from vlm_agent.evaluation.benchmark import Benchmark
@@ -247,7 +245,7 @@ def test_a_task_outside_its_job_array_is_refused(index, count):
 
 
 def test_an_evaluation_of_an_older_version_is_resumed(world, tmp_path):
-    """Older plans name a key of the action language otherwise, and older predictions hold no usage."""
+    """Older plans name a key of the action language otherwise."""
     output = tmp_path / "out"
     _evaluate(world, output)
     asked = Knowing(folder=tmp_path).knower.asked()
@@ -255,18 +253,7 @@ def test_an_evaluation_of_an_older_version_is_resumed(world, tmp_path):
     assert plan["described"]["language"] == {"name": "binned", "bins": 100, "all_action_kinds": False}
     plan["described"]["language"] = {"name": "binned", "bins": 100, "sought": False}
     write_json(output / "plan.json", plan)
-    for path in output.glob("predictions*.parquet"):
-        _as_version_1(path)
     metrics = (output / "metrics.json").read_bytes()
     _evaluate(world, output)
     assert Knowing(folder=tmp_path).knower.asked() == asked
     assert (output / "metrics.json").read_bytes() == metrics
-
-
-def _as_version_1(path: Path) -> None:
-    table = pq.read_table(path)
-    usage = ["tokens_read", "tokens_written", "calls", "seconds", "from_prefill"]
-    assert table.column_names[-6:] == [*usage, "box"]
-    old = table.drop_columns([*usage, "box"]).replace_schema_metadata({b"vlm_agent_predictions": b"1"})
-    pq.write_table(old, path)
-    assert {row.usage for row in read_predictions(path)} == {Usage()}

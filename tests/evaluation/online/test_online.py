@@ -145,6 +145,7 @@ def test_with_long_screens_the_agent_sees_pages_whole_and_the_baselines_do_not(t
         trace = read_trace(tmp_path / "out" / run / "00000")
         assert any(trace.screen(step).shape[0] > 448 for step in trace.steps) == rows
         assert (trace.heading.task is None) == rows
+        assert trace.heading.reached is content["tasks"][0]["runs"][run]["reached"]
     with pytest.raises(DatasetError, match="long_screens"):
         evaluate(tmp_path / "out", Reader(), tasks=2)
 

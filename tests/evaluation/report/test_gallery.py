@@ -1,5 +1,7 @@
 """Which episodes and steps are shown."""
 
+import re
+
 import numpy as np
 import pytest
 from helpers.gold_steps import answered, episode
@@ -50,9 +52,33 @@ def test_a_tap_is_a_ring_where_it_was_a_swipe_ends_where_it_lifts_and_the_rest_i
     first, second, third = marks(
         [("gold", Action.tap(0.25, 0.5)), ("before", swipe), ("agent", Action.complete())], 720
     )
-    assert first.path.startswith("M167 180a13 13")
+    assert first.path.startswith("M158 180a22 22") and "M158" not in first.path[1:], "nothing inside of the ring"
     assert "M180 576L180 144" in second.path
     assert (third.words, third.path) == ("complete", "")
+
+
+def test_a_tap_on_an_element_is_a_frame_outside_of_it_and_each_next_one_is_wider():
+    element = UiElement((0.25, 0.25, 0.05, 0.5), "Karen")
+    taps = [(name, Action.tap(0.26, 0.5)) for name in ("gold", "before", "agent")]
+    all_marks = list(marks(taps, 720, (UiElement((0, 0, 1, 1), "all"), element)))
+    lefts = []
+    for mark in all_marks:
+        left, top, width, height = map(int, re.match(r"M(\d+) (\d+)h(\d+)v(\d+)h-\d+z", mark.path).groups())
+        assert left <= 90 - 6 and left + width >= 270 + 6 and top <= 180 - 6 and top + height >= 216 + 6
+        assert mark.path.endswith(f"M180 {top}v-9M{left} 187h-9")
+        lefts.append(left)
+    assert lefts[0] > lefts[1] > lefts[2]
+
+
+def test_words_move_to_the_top_where_something_at_the_bottom_is_touched():
+    for y, lies in ((0.3, lambda at: at > 600), (0.95, lambda at: at < 120)):
+        _, words = marks([("gold", Action.tap(y, 0.5)), ("agent", Action.complete())], 720)
+        assert lies(words.y)
+
+
+def test_a_long_press_has_a_place_and_words():
+    place, words = sorted(marks([("agent", Action.long_press(0.5, 0.5))], 720), key=lambda mark: mark.words)
+    assert place.path and words.words == "long press"
 
 
 def test_an_unparsed_answer_has_no_mark_and_long_words_are_truncated():

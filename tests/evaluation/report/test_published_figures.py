@@ -1,6 +1,7 @@
 """Published numbers: as printed, never two splits in one table, and marked only where a run is on the same split."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_run_on_the_test_episodes_of_some_subsets_is_next_to_tables_of_subsets
     assert "AITW, Auto-UI's split, by kind of action" not in marked
     same, reasons = split_sentences(TABLES, about)
     assert same.startswith("On the split of this run in general: AITW, Auto-UI's split;")
-    assert reasons == "Not known to be: install: 2 episodes here, 3 published."
+    assert reasons == "Subsets that differ or are not known: install (2 episodes here, 3 published)."
 
 
 @pytest.mark.parametrize(
@@ -98,13 +99,14 @@ def test_a_run_on_the_test_episodes_of_some_subsets_is_next_to_tables_of_subsets
 )
 def test_a_run_on_other_data_is_not_compared_with_published_results(about):
     assert on_the_same_split(TABLES, about) == {}
-    assert split_sentences(TABLES, about)[0] == "None of them is known to be on the split of this run."
+    assert split_sentences(TABLES, about)[0] == "No table is known to be on the split of this run."
 
 
-def reported(tmp_path, about):
+def reported(tmp_path, about, shards=None):
     episodes = made_episodes(2)
+    shards = Shards(episodes) if shards is None else shards
     gold = [row for e in episodes for row in predictions_for(e, ["x"] * len(e), [s.action for s in e.steps])]
-    write_report(tmp_path / "r.html", {"a": score(gold) | {"about": about}}, gold, Shards(episodes), FACTS)
+    write_report(tmp_path / "r.html", {"a": score(gold) | {"about": about}}, gold, shards, FACTS)
     return Page((tmp_path / "r.html").read_text(encoding="utf-8"))
 
 
@@ -118,7 +120,25 @@ def test_the_report_has_every_table_as_printed(tmp_path):
 
 
 def test_the_report_marks_published_results_on_the_split_of_the_run(tmp_path):
-    assert "None of them is known to be on the split of this run" in reported(tmp_path, {}).text
+    assert "No table is known to be on the split of this run" in reported(tmp_path, {}).text
     page = reported(tmp_path, {"benchmark": "AITW standard", **AGREES})
     assert "On the split of this run: AITW, standard split." in " ".join(page.text.split())
     assert page.text.count("the split of this run") == 2
+
+
+@pytest.mark.parametrize(("source", "device"), [("aitw", "simulated_208x448"), ("trace", "pixel"), ("other", "pixel")])
+def test_data_that_are_neither_aitw_nor_aitz_have_no_published_numbers(tmp_path, source, device):
+    episodes = [replace(episode, device_type=device) for episode in made_episodes(2)]
+    html = reported(tmp_path, {"benchmark": "AITW standard", **AGREES}, Shards(episodes, source)).text
+    assert "ublished numbers" not in html and "Auto-UI" not in html
+
+
+@pytest.mark.parametrize("source", ["aitw", "aitz"])
+def test_published_numbers_come_last_and_folded(tmp_path, source):
+    page = reported(tmp_path, {}, Shards(made_episodes(2), source))
+    html = (tmp_path / "r.html").read_text(encoding="utf-8")
+    places = [html.index(f'id="{name}"') for name in ("score", "worst", "scores", "confusion", "published")]
+    assert places == sorted(places)
+    folded = html[places[-1] :].partition("<details>")[2].partition("</section>")[0]
+    assert folded.count('data-kind="published"') == len(TABLES)
+    assert "No table is known to be" in page.text

@@ -22,7 +22,7 @@ from vlm_agent.evaluation.scoring.judged import judge_steps
 from vlm_agent.evaluation.scoring.metrics import SHARES, score
 
 SCORERS = ("official", "strict", "official_text")
-RUNS = {"trained": "trained", "grey_screens": "grey screens", "blind_ceiling": "blind ceiling"}
+RUNS = ("my_run", "grey screens", "blind ceiling")
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +54,9 @@ def before(predictions):
 def runs(predictions):
     groups = {"memory_goals": {"e0001"}}
     return {
-        "trained": score(predictions, groups, scorers=SCORERS),
-        "grey_screens": score(constant_predictions(predictions, Action.complete()), groups, scorers=SCORERS),
-        "blind_ceiling": blind_ceiling(predictions, groups),
+        "my_run": score(predictions, groups, scorers=SCORERS),
+        "grey screens": score(constant_predictions(predictions, Action.complete()), groups, scorers=SCORERS),
+        "blind ceiling": blind_ceiling(predictions, groups),
     }
 
 
@@ -128,7 +128,7 @@ def test_a_large_screen_becomes_a_thumbnail_and_many_episodes_smaller_ones(episo
 
 def test_every_number_is_that_of_the_scores(page, runs):
     """What metrics.json holds, read back from the page."""
-    for run, title in RUNS.items():
+    for run in RUNS:
         for scorer in set(SCORERS) & set(runs[run]):
             rows = runs[run][scorer]
             shown = page.table(kind="by-run", scorer=scorer, run=run)
@@ -139,26 +139,26 @@ def test_every_number_is_that_of_the_scores(page, runs):
                 for share in SHARES:
                     cell = shown[share.replace("_", " ")][name.replace("_", " ")]
                     assert cell == as_shown(rows[name][share], rows[name]["intervals"][share])
-                partial = page.table(kind="by-set", scorer=scorer)[title][name.replace("_", " ")]
+                partial = page.table(kind="by-set", scorer=scorer)[run][name.replace("_", " ")]
                 assert partial == as_shown(rows[name]["partial_match"], rows[name]["interval"])
             assert list(shown["tap"]) == [name.replace("_", " ") for name in sets]
             for share in SHARES:
-                cell = page.table(kind="by-share", scorer=scorer)[title][share.replace("_", " ")]
+                cell = page.table(kind="by-share", scorer=scorer)[run][share.replace("_", " ")]
                 assert cell == as_shown(rows["overall"][share], rows["overall"]["intervals"][share])
 
 
 def test_the_metrics_of_aitz_are_those_of_the_scores(episodes, predictions, tmp_path):
     runs = {
-        "trained": score(predictions, scorers=["official", "strict", "coat_box"]),
+        "my_run": score(predictions, scorers=["official", "strict", "coat_box"]),
         "silent": score(answered(predictions, [None] * len(predictions)), scorers=["official", "strict", "coat_box"]),
         "blind_ceiling": blind_ceiling(predictions),
     }
     write_report(tmp_path / "r.html", runs, predictions, Shards(episodes), FACTS, episodes=1)
     shown = Page((tmp_path / "r.html").read_text(encoding="utf-8")).table(kind="aitz", scorer="coat_box")
-    for run in ("trained", "silent"):
+    for run in ("my_run", "silent"):
         for name, cell in runs[run]["aitz"]["coat_box"].items():
             assert shown[run][name.replace("_", " ")] == as_shown(cell["value"], cell["interval"])
-    assert set(shown) == {"trained", "silent"}
+    assert set(shown) == {"my_run", "silent"}
 
 
 def test_a_run_not_judged_by_a_scorer_has_no_row_for_it(page):
@@ -168,7 +168,7 @@ def test_a_run_not_judged_by_a_scorer_has_no_row_for_it(page):
 
 def test_every_scorer_is_named_with_its_rule_and_its_source(page, runs):
     words = " ".join(page.text.split())
-    for about in runs["trained"]["scorers"].values():
+    for about in runs["my_run"]["scorers"].values():
         assert about["rule"] in words
         assert about["source"] in words
 
@@ -184,7 +184,7 @@ def test_the_differences_are_those_of_the_comparison(page, comparison):
 def test_confusion_counts_every_step(page, runs):
     (heat,) = [table for table in page.tables if table[0].get("class") == "heat"]
     counts = [int(cell[0]) for row in heat[2].values() for cell in row[1:] if cell != ["·"]]
-    assert sum(counts) == runs["trained"]["official"]["overall"]["steps"]
+    assert sum(counts) == runs["my_run"]["official"]["overall"]["steps"]
 
 
 def test_flips_show_the_answers_of_both_runs(page):
@@ -253,7 +253,7 @@ def test_an_episode_missing_from_the_shards_is_named_and_no_incomplete_report_is
     episodes, predictions, tmp_path
 ):
     with pytest.raises(UserError, match="episode e0001 is in the predictions but not in shards"):
-        write_report(tmp_path / "r.html", {"trained": score(predictions)}, predictions, Shards(episodes[:1]), FACTS)
+        write_report(tmp_path / "r.html", {"my_run": score(predictions)}, predictions, Shards(episodes[:1]), FACTS)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -62,10 +62,10 @@ def choose(browser, field, value):
     )
 
 
-def test_all_is_there_and_nothing_is_drawn_before_it_is_near(browser):
+def test_all_is_there_and_only_what_is_near_is_drawn(browser):
     assert browser.run("document.querySelectorAll('.whole .episode').length") == EPISODES
     assert browser.run(f"{SHOWN}.length") == EPISODES * STEPS + FLIPS
-    assert pictures(browser) == (0, 0)
+    assert 0 < pictures(browser)[0] < 50
     assert browser.log == []
 
 
@@ -168,4 +168,43 @@ def test_printing_draws_what_is_shown(browser):
     assert pictures(browser)[0] == shown
     browser.run("dispatchEvent(new Event('afterprint'))")
     browser.run("window.scrollTo(0, 0)")
-    browser.wait_for("document.querySelectorAll('.screen img').length === 0")
+    browser.wait_for(f"document.querySelectorAll('.screen img').length < {shown}")
+
+
+TOP_OF_PICTURE = "document.querySelector('.screen').getBoundingClientRect().top + scrollY"
+COVERED = """[...document.querySelectorAll('nav a')].map((link) => {
+  link.click();
+  const heading = document.querySelector(link.getAttribute('href')).querySelector('h2, h3');
+  const bar = document.getElementById('filters');
+  const edge = getComputedStyle(bar).position === 'sticky' ? Math.max(0, bar.getBoundingClientRect().bottom) : 0;
+  const top = heading.getBoundingClientRect().top;
+  const last = scrollY + innerHeight >= document.documentElement.scrollHeight - 1;
+  return top < Math.min(edge, 200) || (top > innerHeight / 2 && !last) ? link.textContent : '';
+}).filter((name) => name)"""
+
+
+@pytest.fixture(scope="module", params=[1, 60])
+def small_report(request, tmp_path_factory):
+    """One with every run and many facts, of this number of episodes; its runs differ."""
+    episodes = made_episodes(request.param)
+    now, before = answers(episodes, 0.7, seed=0), answers(episodes, 0.5, seed=1)
+    path = tmp_path_factory.mktemp("report") / "flips.html"
+    earlier = Earlier("before", before, compare(before, now))
+    facts = {f"fact {number}": "words " * 30 for number in range(8)}
+    runs = {name: score(now) for name in ("now", "grey screens", "no history", "most frequent", "blind ceiling")}
+    write_report(path, runs, now, Shards(episodes), facts, earlier=earlier)
+    return path
+
+
+@pytest.mark.parametrize(("width", "most"), [(1280, 1500), (420, 2600)])
+def test_the_first_picture_is_on_the_first_screens(small_report, tmp_path, width, most):
+    with Browser(tmp_path / "profile", (width, 900)) as browser:
+        browser.open(small_report.as_uri())
+        assert 0 < browser.run(TOP_OF_PICTURE) < most
+
+
+@pytest.mark.parametrize("width", [1280, 1000, 700])
+def test_a_link_leads_to_a_heading_that_the_filters_do_not_cover(small_report, tmp_path, width):
+    with Browser(tmp_path / "profile", (width, 900)) as browser:
+        browser.open(small_report.as_uri())
+        assert browser.run(COVERED) == []

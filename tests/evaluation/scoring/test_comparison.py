@@ -23,7 +23,7 @@ SECOND = answered(GOLD, [HOME, DONE, DONE, DONE, HOME, HOME])
 def test_differences_by_hand():
     rows = compare(FIRST, SECOND, {"both": {"a", "b"}})["official"]
     general = rows["general"]["partial_match"]
-    assert (general["first"], general["second"], general["difference"]) == (50, 75, 25)
+    assert (general["before"], general["now"], general["difference"]) == (50, 75, 25)
     assert general["interval"] is None  # one episode: nothing to draw
     assert rows["single"]["partial_match"]["difference"] == 0
     assert rows[OVERALL]["partial_match"]["difference"] == pytest.approx(12.5)
@@ -48,8 +48,8 @@ def test_each_side_has_the_scores_of_score(world):
     for scorer in ("official", "strict"):
         for name, row in rows[scorer].items():
             for share in SHARES:
-                assert row[share]["first"] == first[scorer][name][share]
-                assert row[share]["second"] == second[scorer][name][share]
+                assert row[share]["before"] == first[scorer][name][share]
+                assert row[share]["now"] == second[scorer][name][share]
     low, high = rows["official"][OVERALL]["partial_match"]["interval"]
     assert 0 < low < rows["official"][OVERALL]["partial_match"]["difference"] < high
 
@@ -113,8 +113,8 @@ def test_pairing_narrows_the_interval():
 def test_a_run_does_not_differ_from_itself():
     rows = compare(SECOND, SECOND)
     assert rows["official"][OVERALL]["partial_match"] == {
-        "first": 62.5,
-        "second": 62.5,
+        "before": 62.5,
+        "now": 62.5,
         "difference": 0,
         "interval": None,
     }

@@ -62,13 +62,13 @@ def test_a_step_predicted_twice_is_named():
 
 def test_a_missing_episode_is_named():
     judge_steps(GOLD).check_episodes(["e1"], FILE)
-    with pytest.raises(DatasetError, match=r"p\.parquet: no prediction of 2 episodes, the first e2; remove the file"):
+    with pytest.raises(DatasetError, match=r"p\.parquet: no prediction of 2 episodes, the first e2; move the file"):
         judge_steps(GOLD).check_episodes(["e1", "e2", "e3"], FILE)
 
 
 def test_a_surplus_episode_is_named():
     more = [*GOLD, *(replace(row, episode_id="e2") for row in GOLD)]
-    with pytest.raises(DatasetError, match=r"p\.parquet: surplus predictions of 1 episodes, the first e2; remove the"):
+    with pytest.raises(DatasetError, match=r"p\.parquet: surplus predictions of 1 episodes, the first e2; move the"):
         judge_steps(more).check_episodes(["e1"], FILE)
 
 

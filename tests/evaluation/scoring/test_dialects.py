@@ -89,7 +89,8 @@ def test_official_on_a_table_is_the_matcher(triples):
 def test_official_on_a_table_gives_all_golden_verdicts(shared):
     with gzip.open(shared / "data/golden/aitw_matcher.jsonl.gz", "rt") as lines:
         cases = [json.loads(line) for line in lines]
-    table = StepTable(None, None, np.zeros(len(cases)), None, *(columns(cases, n) for n in "12"), golden_boxes(cases))
+    actions, no_box = (columns(cases, n) for n in "12"), np.full((len(cases), 4), np.nan)
+    table = StepTable(None, None, np.zeros(len(cases)), None, *actions, golden_boxes(cases), no_box)
     assert judge(table, "official").tolist() == [case["match"] for case in cases]
 
 

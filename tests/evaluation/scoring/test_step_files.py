@@ -75,17 +75,6 @@ def test_verdicts_of_a_file_are_those_of_the_objects(path, rows):
         assert from_file[name].tolist() == from_objects[name].tolist()
 
 
-def test_a_file_of_version_2_has_no_box_and_other_verdicts_are_the_same(path, rows, tmp_path):
-    old = pq.read_table(path).drop_columns("box").replace_schema_metadata({b"vlm_agent_predictions": b"2"})
-    pq.write_table(old, tmp_path / "old.parquet")
-    (table,) = step_tables(tmp_path / "old.parquet")
-    assert table.predicted_box is None
-    assert read_predictions(tmp_path / "old.parquet") == [replace(row, box=None) for row in rows]
-    without = verdicts([replace(row, box=None) for row in rows], list(DIALECTS))
-    for name, verdict in verdicts(table, list(DIALECTS)).items():
-        assert verdict.tolist() == without[name].tolist()
-
-
 def test_a_file_has_the_scores_of_its_objects(path):
     assert score(path, {"some": {"001"}}) == score(read_predictions(path), {"some": {"001"}})
 
@@ -119,7 +108,8 @@ def spoiled(tmp_path, **cells):
 
 
 def action(kind=4, touch=(0.1, 0.2), lift=(0.1, 0.2), text=""):
-    return {"kind": kind, "touch_yx": touch, "lift_yx": lift, "text": text}
+    touch, lift = (None if point is None else dict(zip("yx", point, strict=True)) for point in (touch, lift))
+    return {"kind": kind, "touch": touch, "lift": lift, "text": text}
 
 
 @pytest.mark.parametrize(
@@ -139,8 +129,8 @@ def action(kind=4, touch=(0.1, 0.2), lift=(0.1, 0.2), text=""):
         ({"predicted": action(touch=None)}, "predicted is not an action"),
         ({"predicted": action(kind=6)}, "predicted is not an action"),
         ({"predicted": action(text="tap")}, "predicted is not an action"),
-        ({"elements": [{"box": None, "text": "", "type": ""}]}, "box is missing or not finite"),
-        ({"elements": [{"box": [0, 0, float("inf"), 1], "text": "", "type": ""}]}, "box is missing or not finite"),
+        ({"elements": [{"box": None}]}, "box is missing or not finite"),
+        ({"elements": [{"box": {"y": 0, "x": 0, "height": float("inf"), "width": 1}}]}, "box is missing or not finite"),
     ],
 )
 def test_an_invalid_row_is_named(tmp_path, cells, message):

@@ -18,7 +18,7 @@ HOSTILE = "x'\"\n---\nlicense: mit\n---\n## Scores\n| a | <!-- b --> `c` : {d}\n
 
 def record(**figures):
     return {
-        "figures": {"steps": 5, "hardware": "device: CPU", "seconds_since_last_start": 2.0, "reads": "4 ep"} | figures,
+        "figures": {"steps": 5, "hardware": "device: CPU", "seconds": 2.0, "reads": "4 ep"} | figures,
         "versions": {"torch": "2"},
         "commit": None,
         "command": ["/home/ann/bin/vlm-agent", "train", "--config", "/home/ann/r.yaml", "--data.shards=/home/ann/s"],

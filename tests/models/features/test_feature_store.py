@@ -268,7 +268,7 @@ def test_half_a_file_is_refused_by_name(copy, settings, ending, kept):
     path.write_bytes(content[: int(len(content) * kept)])
     complaint = _complaint(copy, ShardDataset(copy / "shards"), settings)
     assert f"{path} is damaged" in complaint
-    assert "remove it and run the same `vlm-agent features` again" in complaint
+    assert "move it away and run the same `vlm-agent features` again" in complaint
 
 
 def test_half_a_file_is_written_again_by_the_same_command(copy, settings, checkpoint, made):
@@ -291,7 +291,7 @@ def test_a_missing_step_is_refused_by_name(copy, settings):
     path = copy / "features" / f"{FIRST}.npy"
     np.save(path, np.load(path)[:-1])
     complaint = _complaint(copy, ShardDataset(copy / "shards"), settings)
-    assert f"{path} holds float16 (9, 16, 32), and float16 (10, 16, 32) is expected; remove it" in complaint
+    assert f"{path} holds float16 (9, 16, 32), and float16 (10, 16, 32) is expected; move it" in complaint
 
 
 def test_a_shard_with_another_number_of_steps_is_refused_by_name(copy, settings):
@@ -320,7 +320,7 @@ def test_a_flipped_bit_in_features_is_noticed_when_the_step_is_read(copy):
     last = [index for index in range(len(dataset)) if dataset.place(index)[0].startswith(FIRST)][-1]
     features = store.steps(dataset, last)
     assert all(len(features[step]) for step in range(len(features) - 1))
-    with pytest.raises(DatasetError, match=r"npy is damaged \(the checksum of step 9 differs\); remove it and run"):
+    with pytest.raises(DatasetError, match=r"npy is damaged \(the checksum of step 9 differs\); move it away and run"):
         features[len(features) - 1]
     with pytest.raises(DatasetError, match="the checksum of step 9 differs"):
         store.find(dataset[last].steps[-1].screenshot)

@@ -13,11 +13,11 @@ from vlm_agent.models.build import build_model, configuration_of, load
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.loss import NOT_FOR_MODELS
-from vlm_agent.models.run_layout import MODEL_FOLDER
+from vlm_agent.models.run_layout import MERGED, MODEL_FOLDER
 from vlm_agent.models.weights import adapters, merge
 from vlm_agent.models.weights.adapters import ADAPTER_WEIGHTS, SHARD_SIZE, merge_adapter
 from vlm_agent.models.weights.agreement import compare, divergence
-from vlm_agent.models.weights.merge import MERGE_FILE, TOLERANCE, MergeError, merge_run
+from vlm_agent.models.weights.merge import TOLERANCE, MergeError, merge_run
 from vlm_agent.models.weights.quantisation import is_quantised
 from vlm_agent.recipe.model import ModelRecipe
 
@@ -71,7 +71,7 @@ def test_a_merged_model_computes_the_logits_of_base_and_adapter(model, tmp_path)
     assert found.max_relative <= (TOLERANCE if result.dtype == "float32" else 0.01)
     assert found.positions == sum(int((batch["labels"] != -100).sum()) for batch in samples(merged, tokenizer))
     assert found.same_choice >= 0.95 * found.positions
-    assert json.loads((tmp_path / "merged" / MERGE_FILE).read_text())["agreement"]["positions"] == found.positions
+    assert json.loads((tmp_path / "merged" / MERGED).read_text())["agreement"]["positions"] == found.positions
 
 
 def test_a_quantised_run_is_evaluated_as_it_was_trained_and_gone_on_from_as_merged(tmp_path):
@@ -151,7 +151,7 @@ def test_a_merge_with_other_logits_is_kept_under_another_name(dtype, wrong, tmp_
     with pytest.raises(MergeError, match=rf"computes something else: .*{found[dtype]}.*merged\.refused keeps"):
         merge_run(run, tmp_path / "merged", samples)
     assert left(run) == {"merged.refused"}
-    assert json.loads((tmp_path / "merged.refused" / MERGE_FILE).read_text())["dtype"] == dtype
+    assert json.loads((tmp_path / "merged.refused" / MERGED).read_text())["dtype"] == dtype
     load(tmp_path / "merged.refused")
     with pytest.raises(MergeError, match=r"merged\.refused holds something already"):
         merge_run(run, tmp_path / "merged", samples)

@@ -24,7 +24,8 @@ from vlm_agent.sentences import IGNORED
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import find_gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS
-from vlm_agent.training.dry_run.report import Target, check_start, count_parameters, dry_run, empty_model
+from vlm_agent.training.dry_run.report import Target, count_parameters, dry_run, empty_model
+from vlm_agent.training.dry_run.start import check_start
 from vlm_agent.training.dry_run.tables import checkpointing_advice, print_dry_run, run_rows
 
 QWEN = {

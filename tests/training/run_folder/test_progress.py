@@ -2,7 +2,7 @@
 
 import json
 
-from vlm_agent.training.run_folder.progress import append_progress, keep_steps, read_progress
+from vlm_agent.training.run_folder.progress import append_progress, keep_steps, read_progress, total_seconds
 
 
 def steps(path) -> list[int]:
@@ -22,12 +22,12 @@ def test_lines_come_back_in_order_with_every_digit(tmp_path):
 def test_a_resumed_run_has_each_step_once(tmp_path):
     path = tmp_path / "progress.jsonl"
     for step in (1, 2, 3, 4):
-        append_progress(path, {"step": step})
+        append_progress(path, {"step": step, "loss": 1.0})
     with path.open("a") as file:
         file.write('{"step": 5, "lo')
     assert steps(path) == [1, 2, 3, 4]
     keep_steps(path, 2)
-    append_progress(path, {"step": 3})
+    append_progress(path, {"step": 3, "loss": 1.0})
     assert steps(path) == [1, 2, 3]
     assert path.read_bytes().endswith(b"\n")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
@@ -37,7 +37,7 @@ def test_a_run_that_starts_over_starts_an_empty_file(tmp_path):
     path = tmp_path / "progress.jsonl"
     keep_steps(path, 0)
     assert not path.exists()
-    append_progress(path, {"step": 1})
+    append_progress(path, {"step": 1, "loss": 1.0})
     keep_steps(path, 0)
     assert read_progress(path) == []
 
@@ -46,3 +46,13 @@ def test_lines_without_progress_are_skipped(tmp_path):
     path = tmp_path / "progress.jsonl"
     path.write_bytes(b'[1]\n{"loss": 1}\n\xff\n{"step": 1}\n')
     assert steps(path) == [1]
+
+
+def test_the_seconds_of_all_starts_are_counted_and_a_stopped_one_leaves_no_second_line_of_a_step(tmp_path):
+    path = tmp_path / "progress.jsonl"
+    assert total_seconds(path) == 0
+    append_progress(path, {"step": 4, "loss": 1.0, "total_seconds": 3.5})
+    append_progress(path, {"step": 6, "total_seconds": 5.25})  # stopped by a signal between two log steps
+    assert total_seconds(path) == 5.25
+    keep_steps(path, 6)
+    assert [line["step"] for line in read_progress(path)] == [4]

@@ -22,7 +22,9 @@ def of_trace(folder: Path, keeps_pixels: bool = False) -> tuple[Trace, Observed]
         if reason is not None:
             observed.leave_out(reason)
     if not observed.actions:
-        raise DatasetError(f"no action of the trace {folder} was performed; name another trace")
+        raise DatasetError(
+            f"no action of the trace {folder} was performed on a screen that is not black; name another trace"
+        )
     return trace, observed
 
 

@@ -20,6 +20,7 @@ from vlm_agent.agents.llm.references import ReferenceSettings
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
 from vlm_agent.files import sha256_of
+from vlm_agent.installation import DOCS
 
 if TYPE_CHECKING:
     from vlm_agent.agents.dynamic_planning.agent import DynamicPlanningAgent
@@ -68,7 +69,7 @@ class DynamicPlanningSettings(PromptedSettings):
             if getattr(self, name) is not None and not fits:
                 raise ValueError(f"{name} is not a setting of mode {self.mode}; remove it")
         if mode.feedback and self.feedback is None:
-            raise ValueError(f"mode {self.mode} needs feedback: gold, own or screen (docs/d_pot.md)")
+            raise ValueError(f"mode {self.mode} needs feedback: gold, own or screen ({DOCS / 'd_pot.md'})")
         for name in ("plans", "references"):
             if getattr(self, name) is not None and mode.first not in ("plan", "plan_and_step"):
                 raise ValueError(f"{name} need a mode that plans, and mode {self.mode} does not")

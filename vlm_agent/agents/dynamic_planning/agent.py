@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from vlm_agent.action_languages import ActionLanguage
-from vlm_agent.agents.agent import Answer, Judge, Turn
+from vlm_agent.agents.agent import NOT_PERFORMED, Answer, Judge, Turn
 from vlm_agent.agents.dynamic_planning.modes import Mode
 from vlm_agent.agents.dynamic_planning.past import Past, action_lines, answer_recorded, shown_turns, step_lines
 from vlm_agent.agents.dynamic_planning.plans import Plans, PlansError
@@ -52,6 +52,8 @@ _TYPICAL = {
     "caption": "The home screen of the phone, with a search bar, the clock, and rows of apps. No app is open.",
     "verdict": '{"right": false, "reason": "another app is needed"}',
 }
+_FAILED = f"(Last action: {NOT_PERFORMED}.)"
+
 Messages = list[dict[str, Any]]
 
 
@@ -304,7 +306,7 @@ class DynamicPlanningAgent(PromptedAgent):
         paragraphs = self._memory(situation.history) if self.mode.first == "nothing" else {}
         if self.feedback == "screen":
             paragraphs |= {"unchanged": _actions_without_effect(situation.history)}
-        question = self.prompts.action_question
+        question = self._question_after(situation.history)
         return [
             *messages,
             self._screen_turn(situation.goal, paragraphs | dict(guide.paragraphs), situation.screen, question),
@@ -315,10 +317,16 @@ class DynamicPlanningAgent(PromptedAgent):
         if self.rounds is not None:
             turns = turns[len(turns) - min(self.rounds, len(turns)) :]
         messages: Messages = []
-        for turn in turns:
-            messages.append(self._screen_turn(goal, {}, turn.screen, self.prompts.action_question))
+        for number, turn in enumerate(turns):
+            question = self._question_after(turns[:number])
+            messages.append(self._screen_turn(goal, {}, turn.screen, question))
             messages.append(assistant(self._written(turn)))
         return messages
+
+    def _question_after(self, turns: Sequence[Turn]) -> str:
+        """The question for an action. After a round whose action failed it says so."""
+        failed = self.mode.memory == "rounds" and bool(turns) and turns[-1].failed
+        return f"{_FAILED}\n\n{self.prompts.action_question}" if failed else self.prompts.action_question
 
     def _written(self, turn: Turn) -> str:
         """An earlier answer: the agent's own, or the demonstrated action as the language writes it."""

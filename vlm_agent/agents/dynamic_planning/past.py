@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from vlm_agent.agents.agent import Answer, Turn, demonstrated
-from vlm_agent.agents.llm.prompts import turn_in_words
+from vlm_agent.agents.llm.prompts import turn_in_words, with_failure
 from vlm_agent.episodes import Action, Episode, recorded_screen
 from vlm_agent.texts.actions import action_in_words
 from vlm_agent.threads import stoppable_pool
@@ -65,11 +65,16 @@ def action_lines(history: Sequence[Turn]) -> str:
 
 def step_lines(history: Sequence[Turn]) -> str:
     """A line for each earlier step: the agent's own words for it, or else the action's."""
-    return "\n".join(f"{number}. {_own_step(turn) or _action_line(turn)}" for number, turn in shown_turns(history))
+    return "\n".join(f"{number}. {_step_line(turn)}" for number, turn in shown_turns(history))
 
 
 def _action_line(turn: Turn) -> str:
-    return turn_in_words(turn) if turn.answer is None else action_in_words(turn.action, turn.screen)
+    return turn_in_words(turn) if turn.answer is None else with_failure(action_in_words(turn.action, turn.screen), turn)
+
+
+def _step_line(turn: Turn) -> str:
+    own = _own_step(turn)
+    return with_failure(own, turn) if own else _action_line(turn)
 
 
 def _own_step(turn: Turn) -> str:

@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,8 @@ from typing import Any, TextIO
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, Completion, EndpointError, Tokens
+from vlm_agent.agents.llm.client import KEY, CallError, ChatEndpoint, EndpointError, RefusedError
+from vlm_agent.agents.llm.completion import Completion, Tokens
 from vlm_agent.agents.llm.cost import Expense, Price, amount, estimated_tokens, text_tokens
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import UserError
@@ -36,8 +38,16 @@ from vlm_agent.settings import Section
 
 MARKER = ".asked"
 
-MOST_FAILURES = 50
-"""Calls that may fail one after the other before the endpoint counts as lost."""
+FIRST_FAILURES, MOST_FAILURES = 5, 50
+"""Calls that may fail one after the other before the endpoint counts as lost: as long as it has answered none, and
+later."""
+
+SAME_REFUSALS = 2
+"""Calls that an endpoint which has answered none may refuse with the same words, before it counts as one that refuses
+every call."""
+
+_NUMBERS = re.compile(r"[0-9a-fA-F-]*[0-9][0-9a-fA-F-]*")
+"""Numbers and ids, by which the words of two refusals may differ."""
 
 _SHORTEST_KEY = 12  # A shorter one, such as EMPTY for a local server, is no secret, and may be part of a reply.
 
@@ -89,7 +99,8 @@ class _Totals:
     first of a call. `unusable`: requests that may be billed, and whose replies were refused or did not arrive.
     `estimated`: requests whose tokens the server did not report. `lost`: replies that a killed process received or
     waited for, and did not write, and those that were of no use to earlier commands. `failed`: calls; `failures` of
-    them since the last reply."""
+    them since the last reply. `has_answered`: the model, now or in an earlier command. `refusal`: the words of the last
+    refused call, and `refusals` of them one after the other."""
 
     before: Expense = field(default=Expense())
     spent: Expense = field(default=Expense())
@@ -101,6 +112,32 @@ class _Totals:
     lost: int = 0
     failed: int = 0
     failures: int = 0
+    has_answered: bool = False
+    refusal: str = ""
+    refusals: int = 0
+
+    def count_failure(self, error: CallError) -> None:
+        self.failed += 1
+        self.failures += 1
+        refusal = _NUMBERS.sub("", str(error)) if isinstance(error, RefusedError) else ""
+        self.refusals = self.refusals + 1 if refusal and refusal == self.refusal else 1
+        self.refusal = refusal
+
+    def lost_because_of(self, error: CallError) -> str | None:
+        """Why no further call is sent after this one failed; None if another one may be answered."""
+        if not self.has_answered and self.refusal and self.refusals >= SAME_REFUSALS:
+            return f"{error}; so it did with each of the first {self.refusals} calls, so no other is sent"
+        if not self.has_answered and self.failures >= FIRST_FAILURES:
+            return (
+                f"each of the first {self.failures} calls failed, the last one with: {error}; is this the address of a "
+                "chat endpoint, and does the model answer?"
+            )
+        if self.failures >= MOST_FAILURES:
+            return (
+                f"{self.failures} calls failed one after the other, the last one with: {error}; every reply so far is "
+                "on disk: run the same command again to continue"
+            )
+        return None
 
 
 class Calls:
@@ -108,7 +145,8 @@ class Calls:
     counts the money of the others as it was at its own start.
 
     `weights`: the SHA-256 of the served model, where it is known. Replies of other weights under the same name are then
-    not reused.
+    not reused. `is_patient`: calls may fail from the first on, as for a caller that does without their replies;
+    `FIRST_FAILURES` and `SAME_REFUSALS` then do not apply.
     """
 
     def __init__(
@@ -117,6 +155,7 @@ class Calls:
         folder: Path,
         limits: CallLimits = CallLimits(),  # noqa: B008
         weights: str | None = None,
+        is_patient: bool = False,
     ) -> None:
         rate, self._stopped = limits.requests_per_minute, threading.Event()
         self.pace = chat.pace if rate is None else Pace(rate, sleep=self._wait)
@@ -124,7 +163,8 @@ class Calls:
         self.chat = replace(chat, pace=self._before_request, sleep=sleep)
         self.folder, self.limits, self.weights = folder, limits, weights
         self._lock = threading.Lock()
-        self._totals = _Totals(before=_paid_before(folder, chat.model))
+        before = _paid_before(folder, chat.model)
+        self._totals = _Totals(before=before, has_answered=is_patient or before.calls > 0)
 
     def completion(self, messages: Sequence[Mapping[str, Any]], max_tokens: int) -> Completion:
         """The model's reply, from disk if the same was asked before.
@@ -139,6 +179,7 @@ class Calls:
                     return self._ask(path, marker, messages, max_tokens)
         with self._lock:
             self._totals.reused += 1
+            self._totals.has_answered = True
         return replace(reply, from_disk=True)
 
     def stop(self) -> None:
@@ -235,6 +276,7 @@ class Calls:
             self._totals.estimated += reply.tokens is None
             self._totals.lost += earlier.calls
             self._totals.failures = 0
+            self._totals.has_answered = True
         return reply
 
     def _reserve(self, expected: Expense) -> None:
@@ -262,15 +304,11 @@ class Calls:
             return _without_key(self.chat.completion(messages, max_tokens, is_running, unusable))
         except CallError as error:
             with self._lock:
-                self._totals.failed += 1
-                self._totals.failures += 1
-                failures = self._totals.failures
-            if failures < MOST_FAILURES:
+                self._totals.count_failure(error)
+                lost = self._totals.lost_because_of(error)
+            if lost is None:
                 raise
-            raise EndpointError(
-                f"{failures} calls failed one after the other, the last one with: {error}; every reply so far is on "
-                "disk: run the same command again to continue"
-            ) from None
+            raise EndpointError(lost) from None
 
 
 @dataclass(frozen=True)
@@ -297,6 +335,7 @@ class _Reply:
     tokens: tuple[int, int] | None
     requests: int
     seconds: float
+    notes: list[str]
     paid: Expense
 
 
@@ -338,6 +377,7 @@ def _write_reply(path: Path, model: str, reply: Completion, paid: Expense, lost:
         "tokens": reply.tokens,
         "requests": reply.calls,
         "seconds": reply.seconds,
+        "notes": reply.notes,
         "paid": {"calls": total.calls, "read": total.read, "written": total.written},
     }
     write_checked(path, content)
@@ -349,7 +389,11 @@ def _stored(path: Path) -> Completion | None:
     content = _read(path)
     tokens = content["tokens"]
     return Completion(
-        content["text"], None if tokens is None else (tokens[0], tokens[1]), content["requests"], content["seconds"]
+        content["text"],
+        None if tokens is None else (tokens[0], tokens[1]),
+        content["requests"],
+        content["seconds"],
+        notes=tuple(content["notes"]),
     )
 
 

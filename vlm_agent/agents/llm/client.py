@@ -7,12 +7,14 @@ The API key is read only from the environment variable `OPENAI_API_KEY`. It is s
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from vlm_agent.agents.llm.completion import Completion, NoCompletionError, Tokens, read_completion
+from vlm_agent.agents.llm.parameters import AcceptedForm, Form, refused_parameters
 from vlm_agent.agents.llm.retries import name_of, report_retry
 from vlm_agent.errors import UserError
 
@@ -25,8 +27,9 @@ _TRANSIENT = {408, 409, 425, 429, *range(500, 600)} - {501, 505}
 """Statuses of a server that is busy or failed. 520 to 530 are those of proxies, 529 is an overloaded model; only with
 501 and 505 does a server state that it will never answer such a request."""
 
+_REFUSED = "refused the request with status"
+
 _LONGEST_WAIT = 60.0
-_MOST_TOKENS = 1 << 32  # A larger count cannot be one, and sums of such counts do not fit into a file of predictions.
 _MESSAGE_CHARACTERS = 300  # of a server's error message
 
 
@@ -38,8 +41,8 @@ class CallError(EndpointError):
     """The endpoint refused or failed this request; another request may succeed."""
 
 
-Tokens = tuple[int, int]
-"""(prompt, completion), as the server counts them."""
+class RefusedError(CallError):
+    """The endpoint refused this request, and refuses it again: a picture too many, a content that it does not read."""
 
 
 class _TransientError(Exception):
@@ -55,23 +58,11 @@ class _TransientError(Exception):
         self.wait, self.billed, self.tokens = wait, billed, tokens
 
 
-@dataclass(frozen=True)
-class Completion:
-    """`text`: "" if the model returned none. `tokens`: (prompt, completion), None if the server does not report them.
-
-    `calls`: the number of requests, retries included. `seconds`: wall time, with the waits between them. `from_disk`:
-    the reply was on disk (`Calls`), so that nothing waited for it.
-    """
-
-    text: str
-    tokens: Tokens | None = None
-    calls: int = 1
-    seconds: float | None = field(default=None, compare=False)
-    from_disk: bool = field(default=False, compare=False)
-
-    @property
-    def seconds_on_disk(self) -> float:
-        return self.seconds if self.from_disk and self.seconds is not None else 0.0
+def retry_advice(failures: Iterable[str], again: str) -> str:
+    """What to do about messages of failed calls: `again`, if one of them is no refusal of its request."""
+    if all(_REFUSED in failure for failure in failures):
+        return "the server refuses the same request again unless it, or the agent's settings, are changed"
+    return again
 
 
 def _at_once() -> None:
@@ -89,7 +80,8 @@ class ChatEndpoint:
     A request is repeated if the server is busy or fails, if the connection breaks, or if nothing arrives for `timeout`
     seconds: up to `attempts` times, after 1, 2, 4 … seconds or as long as the server asks (`Retry-After`, at most 60).
     Each repetition is reported on the terminal (`retries.RetryLines`). `pace` is called before each request, also a
-    repeated one, and may wait (`calls.Pace`).
+    repeated one, and may wait (`calls.Pace`). A request whose `max_tokens` or `temperature` the model refuses is sent
+    once more without it, and so are all later ones; `accepted` remembers it.
     Raises EndpointError if `url` is not the URL of an endpoint.
     """
 
@@ -99,6 +91,7 @@ class ChatEndpoint:
     attempts: int = 6
     sleep: Callable[[float], None] = time.sleep
     pace: Callable[[], None] = _at_once
+    accepted: AcceptedForm = field(default_factory=AcceptedForm, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -118,21 +111,20 @@ class ChatEndpoint:
         is_running: bool = False,
         unusable: Callable[[Tokens | None], None] = _uncounted,
     ) -> Completion:
-        """The model's reply at temperature 0.
+        """The model's reply at temperature 0, if it takes one.
 
         `is_running`: the server has answered before, so that one that cannot be reached may be restarting, and the
         request is repeated. `unusable` is called after each request that the server may bill and whose reply was
         refused, broke off, or came too late, with the tokens that this reply states, else None.
 
-        Raises CallError if the endpoint refuses this request or keeps failing, EndpointError if it cannot be reached,
-        has no such model, or rejects the key.
+        Raises RefusedError if the endpoint refuses this request, CallError if it keeps failing, EndpointError if it
+        cannot be reached, has no such model, or rejects the key.
         """
-        start = time.perf_counter()
+        start, requests = time.perf_counter(), _Count()
         for attempt in range(1, self.attempts + 1):
-            self.pace()
             try:
-                completion = _completion(self._post(messages, max_tokens, is_running), attempt)
-                return replace(completion, seconds=time.perf_counter() - start)
+                completion = self._answered(messages, max_tokens, is_running, requests)
+                return replace(completion, calls=requests.total, seconds=time.perf_counter() - start)
             except _TransientError as error:
                 if error.billed:
                     unusable(error.tokens)
@@ -193,7 +185,7 @@ class ChatEndpoint:
         try:
             response = request(path, cast_to=response_type(), options=options, **arguments)
         except APIConnectionError as error:
-            raise EndpointError(f"{error.request.url} cannot be reached ({error.__cause__})") from None
+            raise EndpointError(self._unreachable(str(error.request.url), error.__cause__)) from None
         return json.loads(response.content)
 
     @property
@@ -208,12 +200,45 @@ class ChatEndpoint:
     @cached_property
     def _client(self) -> "OpenAI":
         from vlm_agent.agents.llm.http import openai_client
+        from vlm_agent.models.proxies import ProxyError
 
-        return openai_client(self._base, os.environ.get(KEY), self.timeout)
+        try:
+            return openai_client(self._base, os.environ.get(KEY), self.timeout)
+        except ProxyError as error:
+            raise EndpointError(str(error)) from None
 
-    def _post(self, messages: Sequence[Mapping[str, Any]], max_tokens: int, is_running: bool) -> bytes:
-        """The body of the response. Raises _TransientError or EndpointError."""
-        from openai import APIConnectionError, APIStatusError, APITimeoutError
+    def _unreachable(self, address: str, cause: object) -> str:
+        from vlm_agent.models.proxies import proxy_in_words
+
+        proxy = proxy_in_words(self._base)
+        return f"{address} cannot be reached{f' through {proxy}' if proxy else ''} ({cause})"
+
+    def _answered(
+        self, messages: Sequence[Mapping[str, Any]], max_tokens: int, is_running: bool, requests: "_Count"
+    ) -> Completion:
+        """The reply to one request, which is sent again without the parameters that the model refuses."""
+        from openai import APIStatusError
+
+        with self.accepted.turn():
+            form = self.accepted.form
+            while True:
+                self.pace()
+                requests.total += 1
+                try:
+                    completion = _completion(self._post(messages, form, max_tokens, is_running), max_tokens)
+                except APIStatusError as error:
+                    other = _other_form(form, error)
+                    if other == form:
+                        raise self._refused(error) from None
+                    form = other
+                    continue
+                if form != self.accepted.form:
+                    self.accepted.form = form
+                return replace(completion, notes=(*form.notes, *completion.notes))
+
+    def _post(self, messages: Sequence[Mapping[str, Any]], form: Form, max_tokens: int, is_running: bool) -> bytes:
+        """The body of the response. Raises _TransientError, EndpointError, or openai's APIStatusError."""
+        from openai import APIConnectionError, APITimeoutError
 
         from vlm_agent.agents.llm.http import headers, is_broken_connection, was_sent
 
@@ -222,12 +247,9 @@ class ChatEndpoint:
             response = self._client.chat.completions.with_raw_response.create(
                 model=self.model,
                 messages=cast(Any, list(messages)),
-                temperature=0,
-                max_tokens=max_tokens,
                 extra_headers=headers(os.environ.get(KEY)),
+                **form.parameters(max_tokens),
             )
-        except APIStatusError as error:
-            raise self._refused(error) from None
         except APITimeoutError as error:
             raise _TransientError("no response in time", billed=was_sent(error)) from None
         except APIConnectionError as error:
@@ -237,7 +259,7 @@ class ChatEndpoint:
             if is_running:
                 raise _TransientError(f"the server cannot be reached any more ({error.__cause__})") from None
             raise EndpointError(
-                f"{self._address} cannot be reached ({error.__cause__}); is the server running, and the address right?"
+                f"{self._unreachable(self._address, error.__cause__)}; is the server running, and the address right?"
             ) from None
         return response.content
 
@@ -253,32 +275,27 @@ class ChatEndpoint:
             )
         if error.status_code == 404:
             return EndpointError(f"{self._address} has no model {self.model!r}, or does not exist: {message}")
-        return CallError(f"{self._address} refused the request with status {error.status_code}: {message}")
+        return RefusedError(f"{self._address} {_REFUSED} {error.status_code}: {message}")
 
 
-def _completion(body: bytes, calls: int) -> Completion:
-    tokens = None
+@dataclass
+class _Count:
+    """Requests of a call."""
+
+    total: int = 0
+
+
+def _other_form(form: Form, error: "APIStatusError") -> Form:
+    """`form` without the parameters that the model refuses."""
+    return form.without(refused_parameters(error.response.content)) if error.status_code in (400, 422) else form
+
+
+def _completion(body: bytes, max_tokens: int) -> Completion:
     try:
-        content = json.loads(body)
-        tokens = _tokens(content.get("usage"))
-        text = content["choices"][0]["message"].get("content")
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
-        message = f"the response is not a chat completion: {_shown(body)}"
-        raise _TransientError(message, billed=tokens is not None, tokens=tokens) from None
-    if text is not None and not isinstance(text, str):
-        raise _TransientError("the content of the completion is not text", billed=True, tokens=tokens)
-    return Completion("" if text is None else text, tokens, calls)
-
-
-def _tokens(usage: object) -> Tokens | None:
-    if not isinstance(usage, dict):
-        return None
-    prompt, completion = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))
-    return None if prompt is None or completion is None else (prompt, completion)
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+        return read_completion(body, max_tokens)
+    except NoCompletionError as error:
+        message = f"{error}: {_shown(body)}"
+        raise _TransientError(message, billed=error.is_billed, tokens=error.tokens) from None
 
 
 def _shown(body: bytes) -> str:

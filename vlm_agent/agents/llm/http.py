@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 import httpx2  # the HTTP library of the openai client
 from openai import DefaultHttpxClient, Omit, OpenAI
 
+from vlm_agent.models.proxies import proxy_of, usable_proxy
+
 MAX_BYTES = 1 << 24
 """The largest response in bytes; the rest is not read. Compressed responses, which may become any size, are refused."""
 
@@ -13,16 +15,20 @@ MAX_BYTES = 1 << 24
 def openai_client(base_url: str, key: str | None, timeout: float) -> OpenAI:
     """A client without retries and redirects that sends `key` only to the host of `base_url`.
 
-    Proxies from the environment are not used for localhost. `timeout`: seconds.
+    Proxies from the environment are not used for localhost. `timeout`: seconds. Raises ProxyError.
     """
     is_local = urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
-    http_client = DefaultHttpxClient(
-        timeout=timeout,
-        follow_redirects=False,  # a redirect would take the key to another host
-        trust_env=not is_local,
-        headers={"Accept-Encoding": _PLAIN},
-        event_hooks={"response": [_bound]},
-    )
+    with usable_proxy(base_url):
+        http_client = DefaultHttpxClient(
+            timeout=timeout,
+            follow_redirects=False,  # a redirect would take the key to another host
+            # httpx2 refuses to start where any variable names a proxy that it cannot use, also one for other hosts.
+            trust_env=False,
+            proxy=None if is_local else proxy_of(base_url),
+            verify=httpx2.create_ssl_context(),  # certificates that the environment names
+            headers={"Accept-Encoding": _PLAIN},
+            event_hooks={"response": [_bound]},
+        )
     return OpenAI(api_key=key or "unused", base_url=base_url, max_retries=0, timeout=timeout, http_client=http_client)
 
 

@@ -11,7 +11,8 @@ from pydantic import PositiveFloat, PositiveInt, model_validator
 from vlm_agent.agents.agent import AgentSettings, Answer, Turn, Usage, answer_step_by_step
 from vlm_agent.agents.controls import hidden
 from vlm_agent.agents.llm.calls import CallLimits, Calls
-from vlm_agent.agents.llm.client import CallError, ChatEndpoint, Completion
+from vlm_agent.agents.llm.client import CallError, ChatEndpoint
+from vlm_agent.agents.llm.completion import Completion
 from vlm_agent.agents.llm.cost import Expense, estimated_tokens
 from vlm_agent.episodes import Episode, Screen
 from vlm_agent.errors import UserError
@@ -46,6 +47,10 @@ class PromptedSettings(AgentSettings, CallLimits):
     def _usable(self) -> Self:
         self._chat()
         return self
+
+    @property
+    def run_label(self) -> str:
+        return f"{self.model} ({self.agent})"
 
     @property
     def grey_screens(self) -> str:
@@ -85,8 +90,9 @@ class Replies:
         counts: bool = True,
         kind: str = "",
     ) -> str:
-        """The text of the reply. `typical`: a reply for an estimate, of about `tokens` tokens. `counts`: False for a
-        call that another step counts. `kind`: what the agent asks for, in its own names, for replies that are known."""
+        """The reply without the reasoning before it. `typical`: a reply for an estimate, of about `tokens` tokens.
+        `counts`: False for a call that another step counts. `kind`: what the agent asks for, in its own names, for
+        replies that are known."""
         if self.rehearsed is None:
             completion = self.calls.completion(messages, max_tokens)
         else:
@@ -95,7 +101,7 @@ class Replies:
                 self.rehearsed.append(Expense(1, estimated_tokens(messages), tokens))
         if counts:
             self.counted.append(completion)
-        return completion.text
+        return completion.answer
 
     def usage(self) -> Usage:
         """The sum over all calls of a step; tokens and seconds are None where they are unknown for one of them."""
@@ -109,6 +115,9 @@ class Replies:
             sum(reply.calls for reply in replies),
             sum(seconds) if replies and len(seconds) == len(replies) else None,
         )
+
+    def notes(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(reply.notes for reply in self.counted)
 
     def seconds_on_disk(self) -> float:
         return sum(reply.seconds_on_disk for reply in self.counted)
@@ -151,7 +160,12 @@ class PromptedAgent:
         """`answer(replies)` with its usage, or the failed answer of a step whose call failed."""
         replies = Replies(self.calls, self.rehearsed)
         try:
-            return replace(answer(replies), usage=replies.usage(), seconds_on_disk=replies.seconds_on_disk())
+            return replace(
+                answer(replies),
+                usage=replies.usage(),
+                seconds_on_disk=replies.seconds_on_disk(),
+                replies=replies.notes(),
+            )
         except CallError as error:
             return Answer("", None, failed=str(error))  # the cost of a whole step is unknown
 

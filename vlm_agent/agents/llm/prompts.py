@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, get_args, get_origin
 import numpy as np
 from pydantic import model_validator
 
-from vlm_agent.agents.agent import Turn
+from vlm_agent.agents.agent import NOT_PERFORMED, Turn
 from vlm_agent.agents.as_trained import image_part
 from vlm_agent.episodes import Screen
 from vlm_agent.errors import UserError
@@ -101,6 +101,11 @@ def numbered_lines(lines: Sequence[str]) -> str:
 
 
 def turn_in_words(turn: Turn) -> str:
-    """The description of an earlier action: recorded, or by the agent, else by a template."""
+    """The description of an earlier action: recorded, or by the agent, else by a template. One that failed says so."""
     described = "" if turn.thoughts is None else printable(turn.thoughts.action)
-    return without_tags(described) or action_in_words(turn.action, turn.screen)
+    return with_failure(without_tags(described) or action_in_words(turn.action, turn.screen), turn)
+
+
+def with_failure(line: str, turn: Turn) -> str:
+    """The line on an earlier action, and whether the phone refused it."""
+    return f"{line} ({NOT_PERFORMED})" if turn.failed else line

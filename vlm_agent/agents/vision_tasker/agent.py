@@ -101,8 +101,8 @@ class VisionTaskerAgent(PromptedAgent):
 
     def _following(self, history: Sequence[Turn], screen: Screen) -> Answer | None:
         """The next action of the last answer, if it takes one more; None if the model is to be asked, as after an
-        action that may not have been executed."""
-        last = history[-1].answer if history and not history[-1].in_doubt else None
+        action that was not, or may not have been, executed."""
+        last = history[-1].answer if history and not (history[-1].in_doubt or history[-1].failed) else None
         if last is None:
             return None
         try:

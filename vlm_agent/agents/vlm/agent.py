@@ -263,7 +263,8 @@ class PreparedEpisode:
 
     def part(self, first: int, last: int | None) -> "PreparedEpisode":
         """Steps `first` … `last`-1, of an episode with a sentence a step."""
-        episode = replace(self.episode, steps=self.episode.steps[first:last])
+        steps, start = self.episode.steps[first:last], self.episode.first_step + first
+        episode = replace(self.episode, steps=steps, first_step=start)
         return replace(self, episode=episode, sentences=self.sentences[first:last])
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from vlm_agent.annotation.annotator import CHOICES, TEXTS
-from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_digest
+from vlm_agent.datasets.shards.dataset import WORK_FOLDERS, ShardDataset, manifest_digest
 from vlm_agent.errors import DatasetError
 from vlm_agent.jobs import Job
 
-WORK = ".annotation"
+WORK = WORK_FOLDERS["annotate"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.agents.llm.calls import CallLimits, Calls
-from vlm_agent.agents.llm.client import ChatEndpoint
+from vlm_agent.agents.llm.client import ChatEndpoint, retry_advice
 from vlm_agent.annotation.annotator import Annotator, clean_text
 from vlm_agent.annotation.edits import EditStore
 from vlm_agent.annotation.job.estimate import estimate
@@ -62,10 +62,10 @@ def annotate(
     chat = ChatEndpoint(service.endpoint, settings.model)
     with job(output).locked(shared=task is not None):
         job(output).write_or_verify_plan(plan.content())
-        calls = Calls(chat, output / WORK / "calls", service.limits)
+        calls = Calls(chat, output / WORK / "calls", service.limits, is_patient=service.accept_missing)
         annotator = Annotator(
             prompts,
-            lambda _, messages: calls.completion(messages, settings.max_tokens).text,
+            lambda _, messages: calls.completion(messages, settings.max_tokens).answer,
             settings.texts,
             settings.replace,
             service.accept_missing,
@@ -172,8 +172,9 @@ def _write_failures(path: Path, failures: Sequence[Failure]) -> None:
 def _incomplete(failures: Sequence[Failure], listed: Path) -> DatasetError:
     first = failures[0]
     steps = len({(failure.episode, failure.step) for failure in failures})
+    advice = retry_advice((failure.reason for failure in failures), "run the same command again to ask for them")
     return DatasetError(
         f"{len(failures)} text(s) of {steps} step(s) are missing, and the rest is on disk ({listed} lists them; the "
-        f"first: episode {first.episode}, step {first.step}, {first.text}: {clean_text(first.reason)}); run the same "
-        "command again to ask for them, or add --accept-missing to leave them empty"
+        f"first: episode {first.episode}, step {first.step}, {first.text}: {clean_text(first.reason)}); "
+        f"{advice}, or add --accept-missing to leave them empty"
     )

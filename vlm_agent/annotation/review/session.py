@@ -239,7 +239,7 @@ def _drawn(step: Step, action: bool, boxes: bool) -> Image.Image:
     screen = screen.resize(size, Image.Resampling.LANCZOS)
     if boxes:
         screen = draw_elements(screen, step.elements)
-    return draw_action(screen, step.action, EXPERT) if action else screen
+    return draw_action(screen, step.action, EXPERT, elements=step.elements) if action else screen
 
 
 def _lines(text: str) -> str:

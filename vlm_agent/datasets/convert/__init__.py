@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.console import make_console
 from vlm_agent.datasets.convert.changes import without_changed
 from vlm_agent.datasets.convert.finish import (
     complete_entries,
@@ -71,11 +72,9 @@ def convert(
     other `groups`. Raises it later if more than `max_bad_fraction` of the steps are bad or a file cannot be read or
     written.
     """
-    console = Console(stderr=True) if console is None else console
+    console = make_console(stderr=True) if console is None else console
     options = Options(tuple(splits), dict(mixture or {}), screens or ScreenFormat())
-    found = find_inputs(find_source(source), inputs)
-    check_subsets(options.mixture, (input_.subset for input_ in found), "the mixture")
-    plan = Plan(source, options, tuple(found))
+    plan = _plan(source, inputs, options)
     run = _Run(plan, output, console, workers, max_bad_fraction, update)
     job(output).check_folder()
     with job(output).locked(shared=task is not None):
@@ -92,6 +91,24 @@ def convert(
     return summary
 
 
+def check_conversion(
+    source: str, inputs: Sequence[Path], output: Path, options: Options, update: bool = False
+) -> Sequence[Input]:
+    """The inputs. Raises the errors that `convert` raises before anything is written."""
+    plan = _plan(source, inputs, options)
+    read_splits(options.splits)
+    job(output).check_folder()
+    if job(output).plan_path.exists() and not update:
+        write_or_verify_plan(output, plan)
+    return plan.inputs
+
+
+def _plan(source: str, inputs: Sequence[Path], options: Options) -> Plan:
+    found = find_inputs(find_source(source), inputs)
+    check_subsets(options.mixture, (input_.subset for input_ in found), "the mixture")
+    return Plan(source, options, tuple(found))
+
+
 def finish(
     output: Path, console: Console | None = None, workers: int | None = None, max_bad_fraction: float | None = None
 ) -> ConversionSummary:
@@ -104,7 +121,7 @@ def finish(
     Raises DatasetError if the folder has no conversion, an input is not converted yet, an input or split file has
     changed, another run is active, or a shard does not match its entry.
     """
-    console = Console(stderr=True) if console is None else console
+    console = make_console(stderr=True) if console is None else console
     plan = read_plan(output)
     run = _Run(plan, output, console, workers, max_bad_fraction)
     with job(output).locked():
@@ -121,7 +138,7 @@ def _write_groups(output: Path, groups: Mapping[str, Collection[str]] | None) ->
         return
     content = {name: list(ids) for name, ids in groups.items()}
     if path.exists() and read_checked(path, f"remove {path}") != content:
-        raise DatasetError(f"{path} holds other groups; remove it to replace them")
+        raise DatasetError(f"{path} holds other groups; move it away to replace them")
     write_checked(path, content)
 
 

@@ -50,8 +50,10 @@ from vlm_agent.parquet import Footer, ParquetWriter, open_parquet, read_footer
 
 MANIFEST = "manifest.json"
 
-_REMEDY = "remove it and run the same `vlm-agent convert` again to restore it"
-_REMEDY_OF_MANIFEST = "remove it and run the same `vlm-agent convert` or `annotate` again to restore it"
+_REMEDY = "move it away and run the same `vlm-agent convert` again to restore it"
+_REMEDY_OF_MANIFEST = "move it away and run the same `vlm-agent convert` or `annotate` again to restore it"
+WORK_FOLDERS = {"convert": ".conversion", "annotate": ".annotation"}
+"""Commands that write shards, and the folder of each that holds its plan."""
 
 
 class ShardWriter:
@@ -291,14 +293,21 @@ def _where(index: pa.Table, **wanted: str | None) -> pa.Array:
     return pa.array(np.flatnonzero(kept))
 
 
+def _why_none(directory: Path) -> str:
+    for command in ("convert", "annotate"):
+        if (directory / WORK_FOLDERS[command]).is_dir():
+            return (
+                f"it is incomplete; run the same `vlm-agent {command}` again to resume, or `vlm-agent "
+                f"{command} --finish` after a job array"
+            )
+    return "it is not a folder of shards; name the output of a finished `vlm-agent convert`"
+
+
 def read_manifest(directory: Path) -> dict:
     """The manifest of a complete conversion. Raises DatasetError without one, and for an unknown schema version."""
     path = directory / MANIFEST
     if not path.is_file():
-        raise DatasetError(
-            f"{directory} has no {MANIFEST}: it is not a folder of shards, or its conversion is incomplete; run the "
-            "same `vlm-agent convert` again to resume, or `vlm-agent convert --finish` after a job array"
-        )
+        raise DatasetError(f"{directory} has no {MANIFEST}: {_why_none(directory)}")
     manifest = read_checked(path, _REMEDY_OF_MANIFEST, _Manifest)
     if (version := manifest["schema_version"]) not in READABLE_VERSIONS:
         readable = ", ".join(map(str, READABLE_VERSIONS))

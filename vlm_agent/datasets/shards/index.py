@@ -25,8 +25,8 @@ INDEXED = (
 """Columns of the shards that are in the index. It also has `shard` and `row_group`, the place of the episode."""
 
 _ROWS_A_GROUP = 8192
-_REMEDY = "remove it and run `vlm-agent convert --finish --output` with this folder to write it again"
-_REMEDY_OF_SHARD = "remove it and run the same `vlm-agent convert` again"
+_REMEDY = "move it away and run `vlm-agent convert --finish --output` with this folder to write it again"
+_REMEDY_OF_SHARD = "move it away and run the same `vlm-agent convert` again"
 
 
 def write_index(directory: Path, episodes: Iterable[tuple[str, int]]) -> int:

@@ -230,6 +230,7 @@ def from_row(row: dict, first: int = 0) -> Episode:
         steps=tuple(_from_struct(struct, f"{where} {number}") for number, struct in enumerate(row["steps"], first)),
         device_type=row["device_type"],
         android_api_level=row["android_api_level"],
+        first_step=first,
     )
 
 

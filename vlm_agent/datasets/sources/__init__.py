@@ -45,6 +45,7 @@ class Source:
     name: the value of `--source`.
     about: a few words for the help of `--source`.
     subsets: the names of its subsets, if the data set has fixed ones.
+    is_published: whether papers print scores on it (`evaluation/report/published.yaml`).
     example: an example of a file name, for the error about a folder without such files.
     is_data: whether a file in a folder belongs to this source, decided by its name.
     inputs: groups the files into inputs. An input has one subset: any name that a folder can have. Raises DatasetError
@@ -62,6 +63,7 @@ class Source:
     inputs: Callable[[Sequence[Path]], list[Input]]
     read: Callable[[Input, HashedFiles], Iterator[EpisodeStep | BadRecord | Exclusion]]
     subsets: tuple[str, ...] = ()
+    is_published: bool = False
 
 
 def inputs_of_episodes(

@@ -68,6 +68,7 @@ SOURCE = Source(
     inputs=_inputs,
     read=_read,
     subsets=SUBSETS,
+    is_published=True,
 )
 
 

@@ -131,6 +131,7 @@ SOURCE = Source(
     inputs=_inputs,
     read=_read,
     subsets=SUBSETS,
+    is_published=True,
 )
 
 

@@ -6,15 +6,20 @@ from pathlib import Path
 
 from vlm_agent.datasets.sources import Input, Source, aitw, aitz, checks, traces
 from vlm_agent.errors import DatasetError
+from vlm_agent.registry import Registry
 
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        aitw.SOURCE,
-        aitz.SOURCE,
-        traces.SOURCE,
-    )
-}
+SOURCES: Registry[Source] = Registry(
+    "vlm_agent.sources",
+    {
+        source.name: source
+        for source in (
+            aitw.SOURCE,
+            aitz.SOURCE,
+            traces.SOURCE,
+        )
+    },
+    instance_of=Source,
+)
 """Source by name, the value of `--source`."""
 
 

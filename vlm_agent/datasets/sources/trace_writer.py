@@ -45,7 +45,7 @@ class TraceWriter:
         self._secrets, self._focus = Secrets(), Focus()
         self._pieces: dict[int, str] = {}
         self._hidden: dict[int, str] = {}
-        _write_heading(folder, replace(heading, goal=self._secrets.mask(heading.goal)))
+        self._write_heading()
         self._file = (folder / STEPS).open("w", encoding="utf-8")
         self._has_ended = False
 
@@ -90,6 +90,17 @@ class TraceWriter:
         self._has_ended = True
         self._mask_files()  # also the last reply, if its step was not written
         self._write({"end": reason, "message": message, **more})
+
+    def judged(self, reached: bool | None) -> None:
+        """Writes into the heading whether the goal was reached; None if it is not known."""
+        self.heading = replace(self.heading, reached=reached)
+        self._write_heading()
+
+    def _write_heading(self) -> None:
+        heading = replace(self.heading, goal=self._secrets.mask(self.heading.goal))
+        text = json.dumps({"version": VERSION, **asdict(heading)}, indent=1, ensure_ascii=False)
+        with atomic_write(self.folder / HEADING) as part:
+            part.write_text(text + "\n", encoding="utf-8")
 
     def _write(self, content: dict) -> None:
         line = _masked_line(content, self._secrets, self._hidden)
@@ -204,11 +215,6 @@ def _end_by(error: BaseException | None) -> tuple[str, str]:
     return "error", "the run ended without a reason" if error is None else f"{type(error).__name__}: {error}"
 
 
-def _write_heading(folder: Path, heading: Heading) -> None:
-    text = json.dumps({"version": VERSION, **asdict(heading)}, indent=1, ensure_ascii=False)
-    (folder / HEADING).write_text(text + "\n", encoding="utf-8")
-
-
 def _step_line(step: TraceStep) -> dict:
     """The line of a step as JSON, without its outcome."""
     elements = None if step.elements is None else [[*one.box, one.text, one.type] for one in step.elements]
@@ -225,6 +231,7 @@ def _step_line(step: TraceStep) -> dict:
         "seconds": step.seconds,
         **{key: text for key, text in words.items() if text},
         **({"plan": plan} if plan else {}),
+        **({"black": True} if step.black else {}),
     }
 
 

@@ -7,7 +7,8 @@
     {"step": 0, "screen": "screen_000.png", "activity": "…", "elements": [[y, x, height, width, text, type], …] or null,
      "said": "tap at 7 90", "action": {"kind": 4, "touch_yx": [y, x], "lift_yx": [y, x]} or null,
      "tokens": [read, written] or null, "seconds": {"screen": …, "agent": …},
-     "thought": "…", "intent": "the action in the agent's words", "plan": ["…"]}, the last three only where they exist
+     "thought": "…", "intent": "the action in the agent's words", "plan": ["…"], "black": true},
+        the last four only where they exist: "black" marks a screen that shows nothing
     {"of": 0, "outcome": "done", "seconds": …, "message": "why", only of a failure}
     {"device": {"kind": 4, …}}, an action that the device performs by itself (`vlm_agent/acting/long_screens.py`)
     {"end": "complete", "message": "", …}
@@ -16,8 +17,11 @@ The line of a step (with the agent's answer as `said`) is written before its act
 afterwards. A last line without a line break was interrupted by a kill and is ignored. A step with an action and without
 an outcome may or may not have been performed.
 
-As an episode, a trace has its performed actions, up to the first one in doubt: a model must not learn a transition that
-may never have happened. The other steps are counted by reason.
+As an episode, a trace has its performed actions, up to the first one in doubt or on a black screen: a model must not
+learn a transition that may never have happened, or that nothing shows. The other steps are counted by reason.
+
+`reached` of the heading, null at first, is written after the end by a command that can check the goal (`act`,
+`evaluate --online`).
 
 The content of these files is untrusted when it is read.
 """
@@ -63,7 +67,8 @@ OUTCOME_WORDS = {
 }
 """Outcomes for a reader."""
 
-AFTER_DOUBT, NONE_PERFORMED = "after an action in doubt", "no action was performed"
+BLACK, AFTER_BLACK, AFTER_DOUBT = "black picture", "after a black picture", "after an action in doubt"
+NONE_PERFORMED, NONE_SHOWN = "no action was performed", "every screen with a performed action is black"
 """Reasons to exclude a performed step, and a trace. Other steps are excluded by their outcome."""
 
 _ACTION = checks.ActionKeys("kind", "text", "touch_yx", "lift_yx")
@@ -75,7 +80,8 @@ class TraceStep:
 
     `screen` is the name of its file. `elements` is None if the phone did not provide them. `answer` is the agent's
     answer as text, `tokens` the numbers of tokens (read, written). `thought`, `intent` (the action in the agent's own
-    words) and `plan` are empty where the agent has none. `message` states why the action failed, or is empty.
+    words) and `plan` are empty where the agent has none. `message` states why the action failed, or is empty. `black`:
+    the screen shows nothing, because its window forbids pictures of itself or the display is off.
     `moved_points`: see `checks.ReadAction`.
     """
 
@@ -92,7 +98,13 @@ class TraceStep:
     intent: str = ""
     plan: tuple[str, ...] = ()
     message: str = ""
+    black: bool = False
     moved_points: int = 0
+
+    @property
+    def outcome_words(self) -> str:
+        """The outcome for a reader, and the mark of a black screen."""
+        return OUTCOME_WORDS[self.outcome] + (f", {BLACK}" if self.black else "")
 
     @property
     def plan_texts(self) -> PlanTexts | None:
@@ -106,7 +118,7 @@ class Heading:
 
     `task` is the task of a simulated phone, `subset/split/seed`, and `size` the (height, width) of its screen; with
     both, a trace can be replayed. Screenshots may be rendered at a multiple of the size. `subset` is the subset of the
-    episode in a conversion.
+    episode in a conversion. `reached`: whether the phone was in the goal's state at the end; None if it is not known.
     """
 
     id: str
@@ -116,6 +128,7 @@ class Heading:
     subset: str = DEFAULT_SUBSET
     task: str | None = None
     size: tuple[int, int] | None = None
+    reached: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -129,11 +142,12 @@ class Trace:
 
     @property
     def ending(self) -> str:
-        """How the run ended, in one line. Whether its goal was reached is not in a trace."""
+        """How the run ended, in one line, and whether its goal was reached if that is known."""
         if self.end is None:
             return "No end is recorded: the run was killed."
         message = repr(self.end.get("message", ""))[1:-1]
-        return f"Ended: {self.end['end']}" + (f", {message}" if message else "")
+        verdict = {None: "", True: ". The goal was reached", False: ". The goal was not reached"}
+        return f"Ended: {self.end['end']}" + (f", {message}" if message else "") + verdict[self.heading.reached]
 
     def screen(self, step: TraceStep) -> np.ndarray:
         """uint8 (height, width, 3) RGB. Raises DatasetError if the file is missing or damaged."""
@@ -145,7 +159,8 @@ class Trace:
         return {outcome: found[outcome] for outcome in OUTCOMES if found[outcome]}
 
     def performed(self) -> list[tuple[TraceStep, Action]]:
-        """The steps of the episode with their actions: those that were performed before the first one in doubt."""
+        """The steps of the episode with their actions: those that were performed before the first one in doubt or on a
+        black screen."""
         reasons = reasons_to_exclude(self.steps)
         return [
             (step, step.action)
@@ -163,15 +178,19 @@ class Trace:
 
 
 def reasons_to_exclude(steps: Iterable[TraceStep]) -> list[str | None]:
-    """Why each step is no step of the episode: its outcome in words, or AFTER_DOUBT. None for steps of the episode."""
+    """Why each step is no step of the episode: its outcome in words, BLACK, AFTER_BLACK or AFTER_DOUBT. None for steps
+    of the episode."""
     reasons: list[str | None] = []
-    is_certain = True
+    after: str | None = None
     for step in steps:
         if step.outcome != DONE:
             reasons.append(OUTCOME_WORDS[step.outcome])
         else:
-            reasons.append(None if is_certain else AFTER_DOUBT)
-        is_certain = is_certain and step.outcome != IN_DOUBT
+            reasons.append(BLACK if step.black else after)
+        if after is None and step.outcome == IN_DOUBT:
+            after = AFTER_DOUBT
+        elif after is None and step.outcome == DONE and step.black:
+            after = AFTER_BLACK
     return reasons
 
 
@@ -258,7 +277,7 @@ def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
             yield BadRecord(path, line.number, line.offset, str(error))
     yield from rest
     if not lines:
-        yield Exclusion(NONE_PERFORMED, episodes=1)
+        yield Exclusion(NONE_SHOWN if any(one.reason == BLACK for one in rest) else NONE_PERFORMED, episodes=1)
 
 
 @dataclass(frozen=True)
@@ -336,8 +355,15 @@ def _step_of(content: dict) -> TraceStep:
         thought=checks.text_of(content.get("thought", ""), "thought"),
         intent=checks.text_of(content.get("intent", ""), "intent"),
         plan=tuple(checks.text_of(line, "plan") for line in content.get("plan", ())),
+        black=_flag(content.get("black", False), "black"),
         moved_points=moved_points,
     )
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise DatasetError(f"{name} is {value!r}, expected true or false")
+    return value
 
 
 def _action_of(content: dict) -> checks.ReadAction:
@@ -434,6 +460,8 @@ def _read_heading(folder: Path) -> Heading:
         for name in ("id", "goal", "agent", "device", "subset"):
             checks.text_of(getattr(heading, name), name)
         checks.check_subset(heading.subset, "subset")
+        if heading.reached is not None:
+            _flag(heading.reached, "reached")
     except FileNotFoundError:
         raise DatasetError(f"{folder} is not the folder of a trace: {path} does not exist") from None
     except DatasetError as error:

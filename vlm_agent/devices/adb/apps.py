@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 
-from vlm_agent.devices.adb.commands import Words
+from vlm_agent.devices.adb.commands import Success, Words
 from vlm_agent.devices.errors import RefusedError, UnknownAppError
 
 _LAUNCHER = ("-a", "android.intent.action.MAIN", "-c", "android.intent.category.LAUNCHER")
@@ -46,15 +46,20 @@ _PACKAGES = {
 """Normalised name (`_plain`) → packages, the preferred one first, of apps that their package does not identify."""
 
 
+STARTED = Success(
+    "Starting: ",
+    re.compile(
+        r"Starting: |Warning: Activity not started, ("
+        r"its current task has been brought to the front|"
+        r"intent has been delivered to currently running top-most instance)"
+    ),
+)
+"""What `am start` prints for an app that is in front afterwards, also one that was running."""
+
+
 def start_command(component: str) -> Words:
     """`component`: `package/activity`."""
     return ("am", "start", *_LAUNCHER, "-n", component)
-
-
-def is_start_refused(output: str) -> bool:
-    """Whether `am start` reports an error, with which it may exit with 0. It also prints the component's name, which
-    may have any words."""
-    return any(line.startswith("Error") for line in output.splitlines())
 
 
 def read_components(listing: str) -> tuple[str, ...]:

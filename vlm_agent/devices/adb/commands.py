@@ -5,19 +5,51 @@ text to type comes from a model and is untrusted.
 """
 
 import base64
+import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from vlm_agent.devices.android import KEYBOARD_BROADCAST, UNICODE_KEYBOARD
 from vlm_agent.devices.errors import UntypableTextError
 
 Words = Sequence[str]
 
+_NOTE = re.compile(r"\s*$|\[?warning\b(?!: activity not started)|cutils-trace:", re.IGNORECASE)
+"""A line that Android's programs print whether or not they succeed."""
+
+
+@dataclass(frozen=True)
+class Success:
+    """What a command prints if it succeeds: only lines that `lines` matches at their beginning, and `sign`.
+
+    Android's programs report failures in words of their own, and often with status 0. Any other line is one.
+    """
+
+    sign: str = ""
+    lines: re.Pattern[str] = re.compile("(?!)")
+
+    def is_reported_by(self, output: str) -> bool:
+        unexpected = (line for line in output.splitlines() if not _NOTE.match(line) and not self.lines.match(line))
+        return self.sign in output and next(unexpected, None) is None
+
+
+SILENT = Success()
+"""`input` prints nothing."""
+
+SENT = Success("Broadcast completed: ", re.compile("Broadcast(ing| completed): "))
+"""Whether or not anything received the broadcast."""
+
 SWIPE_MILLISECONDS = 300
 """Fast enough to be a swipe for Android, slow enough not to fling a list to its end."""
 
 LONG_PRESS_MILLISECONDS = 1000
 """Android's long-press timeout is 400 to 500 ms by default; accessibility settings raise it to at most 1,500."""
+
+INSTALL = (
+    "install ADBKeyBoard on the phone (https://github.com/senzhk/ADBKeyBoard, or F-Droid: com.android.adbkeyboard), "
+    "which types any text, and connect again"
+)
 
 KEYS = {"back": "4", "home": "3", "enter": "66", "recents": "187"}
 """Button → key code of Android's `KeyEvent`."""
@@ -68,19 +100,17 @@ def type_by_broadcast(text: str) -> list[Words]:
     return _check_size([words] if text else [], text)
 
 
-def type_by_keys(text: str) -> list[Words]:
+def type_by_keys(text: str, remedy: str = INSTALL) -> list[Words]:
     """Types with Android's `input text`: printable ASCII only. A line break would press enter, so it is an error.
+
+    `remedy`: what the user can do to type any text.
 
     `input text` replaces %s by a space and has no escape for it, so a literal %s is split over two commands. Raises
     UntypableTextError for other characters, and for text that does not fit into a shell line.
     """
     untypable = next((letter for letter in text if not " " <= letter <= "~"), None)
     if untypable is not None:
-        raise UntypableTextError(
-            f"{untypable!r} cannot be typed with `adb shell input text`; install ADBKeyBoard on the phone "
-            "(https://github.com/senzhk/ADBKeyBoard, or F-Droid: com.android.adbkeyboard), which types any text, and "
-            "connect again"
-        )
+        raise UntypableTextError(f"{untypable!r} cannot be typed with `adb shell input text`; {remedy}")
     parts = text.replace("%s", "%\0s").split("\0")
     return _check_size([("input", "text", part.replace(" ", "%s")) for part in parts if part], text)
 

@@ -1,8 +1,11 @@
 """Device selection: starts adb's server, chooses one of its phones, and checks that it is usable."""
 
 import os
+import re
 import subprocess
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import adbutils
 
@@ -23,18 +26,64 @@ CONNECTION_ERRORS = (adbutils.AdbError, OSError, EOFError, ValueError)
 _TRANSIENT_STATES = ("authorizing", "connecting")
 
 
+_TCP = re.compile(r"tcp:(?:(?P<host>[^:\[\]]+):)?(?P<port>[0-9]{1,5})")
+
+_LOOPBACK, _PORT = "127.0.0.1", 5037
+
+
+@dataclass(frozen=True)
+class ServerAddress:
+    """Where adb's server listens. `variable`: the environment variable that names another host, or empty."""
+
+    host: str = _LOOPBACK
+    port: int = _PORT
+    variable: str = ""
+
+
+def server_address(environment: Mapping[str, str]) -> ServerAddress:
+    """The server that `adb` itself would use: ADB_SERVER_SOCKET, else ANDROID_ADB_SERVER_ADDRESS and _PORT.
+
+    Raises NoAdbError for a value that names no host and port.
+    """
+    socket = environment.get("ADB_SERVER_SOCKET")
+    if socket is not None:
+        match = _TCP.fullmatch(socket)
+        if match is None:
+            raise NoAdbError(f"ADB_SERVER_SOCKET is {socket!r}; write tcp:HOST:PORT or tcp:PORT, or unset it")
+        return ServerAddress(
+            match["host"] or _LOOPBACK, _checked_port("ADB_SERVER_SOCKET", match["port"]), "ADB_SERVER_SOCKET"
+        )
+    # An empty port counts as none for adb.
+    port = _checked_port("ANDROID_ADB_SERVER_PORT", environment.get("ANDROID_ADB_SERVER_PORT") or str(_PORT))
+    host = environment.get("ANDROID_ADB_SERVER_ADDRESS")
+    if host is None:
+        return ServerAddress(port=port)
+    if not host or set(host) & set(":[]"):
+        raise NoAdbError(f"ANDROID_ADB_SERVER_ADDRESS is {host!r}; write a name or an IPv4 address, or unset it")
+    return ServerAddress(host, port, "ANDROID_ADB_SERVER_ADDRESS")
+
+
+def _checked_port(variable: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 1 << 16):
+        raise NoAdbError(f"the port in {variable} is {text!r}, not a number from 1 to 65535; correct it, or unset it")
+    return int(text)
+
+
 def start_server(answer_seconds: float) -> adbutils.AdbClient:
-    """A client of the server that `adb` itself would use (ANDROID_ADB_SERVER_PORT). Starts the server if necessary.
+    """A client of the server that `adb` itself would use. Starts the server if necessary.
 
     `answer_seconds`: the socket timeout. Raises NoAdbError if the server does not answer and cannot be started.
     """
-    try:
-        client = adbutils.AdbClient(socket_timeout=answer_seconds)
-    except ValueError as error:
-        raise NoAdbError(f"ANDROID_ADB_SERVER_PORT is not a number ({error}); correct it, or unset it") from None
+    address = server_address(os.environ)
+    client = adbutils.AdbClient(address.host, address.port, socket_timeout=answer_seconds)
     try:
         client.server_version()
     except (*CONNECTION_ERRORS, subprocess.SubprocessError) as error:
+        if address.variable:
+            raise NoAdbError(
+                f"adb's server at {address.host}:{address.port} ({address.variable}) does not answer "
+                f"({reason(error)}); start it there (`adb -a nodaemon server`), or unset {address.variable}"
+            ) from error
         raise NoAdbError(
             f"adb's server at port {client.port} does not answer and cannot be started ({reason(error)}); install "
             "Android's platform tools (Debian: apt-get install adb) and try `adb devices`"

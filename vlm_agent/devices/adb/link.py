@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import adbutils
 
-from vlm_agent.devices.adb.commands import Words, command_line
+from vlm_agent.devices.adb.commands import SILENT, Success, Words, command_line
 from vlm_agent.devices.adb.discovery import (
     CONNECT_SECONDS,
     CONNECTION_ERRORS,
@@ -32,6 +32,11 @@ ANSWER_SECONDS = 30.0
 CHARACTERS_PER_SECOND = 20
 """The slowest speed of Android's `input text`, in characters per second; it has no output while it types."""
 
+_REMEDIES = {
+    "INJECT_EVENTS": '; where the developer options have "USB debugging (Security settings)", turn it on',
+}
+"""Part of a failure's output → what the user can do about it."""
+
 _STDOUT, _STDERR, _EXIT = 1, 2, 3
 
 _TIMEOUTS = (TimeoutError, adbutils.AdbTimeout)
@@ -43,6 +48,11 @@ class Answer(NamedTuple):
     out: bytes
     err: bytes
     status: int
+
+    @property
+    def text(self) -> str:
+        """All output. Android's programs report failures in either stream."""
+        return (self.err + b"\n" + self.out).decode(errors="replace")
 
 
 class AdbLink:
@@ -69,23 +79,25 @@ class AdbLink:
         Raises RefusedError if they fail, and with `may_hang` if they have no output for `ANSWER_SECONDS`, which
         otherwise counts as a broken connection; DeviceLostError if the connection is not restored.
         """
+        return _output_of(command_line(*commands), self.query(*commands, may_hang=may_hang))
+
+    def query(self, *commands: Words, may_hang: bool = False) -> Answer:
+        """As `ask`, with the status and all output of commands that may fail."""
         line = command_line(*commands)
         deadline = None
         while True:
             try:
-                answer = self._finish(self._transport(), line)
-                break
+                return self._finish(self._transport(), line)
             except CONNECTION_ERRORS as error:
                 if may_hang and isinstance(error, _TIMEOUTS):
                     raise RefusedError(f"`{_short(line)}` gave no output for {ANSWER_SECONDS:g} s") from error
                 deadline = time.monotonic() + self._patience if deadline is None else deadline
                 self._reconnect(deadline, error)
-        return _output_of(line, answer)
 
-    def do(self, *commands: Words) -> bytes:
-        """The output of commands with side effects, which are sent at most once.
+    def do(self, *commands: Words, success: Success = SILENT) -> None:
+        """Runs commands with side effects, which are sent at most once. `success`: what they print if they succeed.
 
-        Raises ActionInDoubtError if the connection breaks after sending, RefusedError if the commands fail, and
+        Raises ActionInDoubtError if the connection breaks after sending, RefusedError unless the commands succeed, and
         DeviceLostError if the connection was not restored and nothing was sent.
         """
         line = command_line(*commands)
@@ -97,7 +109,9 @@ class AdbLink:
                 f"the connection to {self.serial} was cut during `{_short(line)}` ({reason(error)}); it is unknown "
                 "whether the command took effect, and it is not repeated: look at the screen"
             ) from error
-        return _output_of(line, answer)
+        _output_of(line, answer)
+        if not success.is_reported_by(answer.text):
+            raise _refusal(line, answer)
 
     @contextmanager
     def stream(self, *commands: Words) -> Iterator[Iterator[bytes]]:
@@ -201,11 +215,17 @@ class AdbLink:
 
 
 def _output_of(line: str, answer: Answer) -> bytes:
-    # Android's `input` reports some failures as a Java exception but exits with 0.
+    # Android's programs report some failures as a Java exception but exit with 0.
     if answer.status == 0 and b"Exception" not in answer.err:
         return answer.out
-    output = (answer.err + answer.out).decode(errors="replace").strip()
-    raise RefusedError(f"the phone failed at `{_short(line)}` with status {answer.status}: {output[:400]}")
+    raise _refusal(line, answer)
+
+
+def _refusal(line: str, answer: Answer) -> RefusedError:
+    output = "; ".join(filter(None, map(str.strip, answer.text.splitlines())))
+    message = f"the phone failed at `{_short(line)}` with status {answer.status}: {output[:400] or 'no output'}"
+    remedy = next((words for sign, words in _REMEDIES.items() if sign in output), "")
+    return RefusedError(f"{message}{remedy}")
 
 
 def _short(line: str) -> str:

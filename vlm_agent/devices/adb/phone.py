@@ -4,11 +4,11 @@ with AdbPhone("127.0.0.1:5600") as phone:
     screen = phone.screenshot()
     phone.perform(Action.tap(0.5, 0.5))
 
-Requires Android 7 or later with USB debugging. If ADBKeyBoard is installed, it is the phone's keyboard until `close()`
-restores the previous one: it types any text, but screens with a keyboard show only its thin bar.
+Requires Android 7 or later with USB debugging. If ADBKeyBoard is installed and the phone selects it, it is the phone's
+keyboard until `close()` restores the previous one: it types any text, but screens with a keyboard show only its thin
+bar.
 """
 
-import io
 import re
 import time
 from collections.abc import Iterator
@@ -16,30 +16,28 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 
 import numpy as np
-from PIL import Image
 
 from vlm_agent.devices.adb.apps import (
     LIST_COMMAND,
     PACKAGES_COMMAND,
+    STARTED,
     find_component,
-    is_start_refused,
     read_components,
     read_packages,
     start_command,
 )
-from vlm_agent.devices.adb.commands import Words, long_press, press, swipe, tap, type_by_broadcast, type_by_keys
-from vlm_agent.devices.adb.display import SIZE_COMMAND, Override, logical_size, read_override
+from vlm_agent.devices.adb.commands import Words, long_press, press, swipe, tap
+from vlm_agent.devices.adb.display import Display, read_picture
 from vlm_agent.devices.adb.elements import COMMANDS, read_elements
 from vlm_agent.devices.adb.foreground import HOME_COMMAND, read_activity, read_launcher
+from vlm_agent.devices.adb.keyboard import Keyboard
 from vlm_agent.devices.adb.link import AdbLink
-from vlm_agent.devices.android import UNICODE_KEYBOARD
 from vlm_agent.devices.errors import DeviceError, DeviceLostError, LockedError, RefusedError, ScreenOffError
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 WAIT_SECONDS = 1.0
 """The duration of a WAIT action; the next screenshot also waits until the screen is stable."""
 
-_PNG = b"\x89PNG"
 _WAKEFULNESS = re.compile(r"mWakefulness=(\w+)")
 _KEYGUARD = re.compile(r"KeyguardStateMonitor\s+mIsShowing=true")
 
@@ -67,13 +65,12 @@ class AdbPhone:
         self.activity = ""
         self.status: ActionKind | None = None
         self.answer: str | None = None
-        self._types_any_text = False
-        self._keyboard_before: str | None = None
+        self._keyboard = Keyboard(self._link)
         try:
             self._check_screen()
-            self._override = self._read_override()
+            self._display = Display(self._link)
             if selects_keyboard:
-                self._select_keyboard()
+                self._keyboard.select()
         except DeviceError:
             self._link.close()
             raise
@@ -85,16 +82,14 @@ class AdbPhone:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(error, DeviceLostError):
-            self._keyboard_before = None  # restoring it would wait for the lost phone again
+            self._keyboard.leave()  # restoring it would wait for the lost phone again
         self.close()
 
     def close(self) -> None:
         """Restores the phone's previous keyboard and disconnects."""
         try:
-            if self._keyboard_before is not None:
-                self._link.ask(("ime", "set", self._keyboard_before))
+            self._keyboard.restore()
         finally:
-            self._keyboard_before = None
             self._link.close()
 
     @property
@@ -109,14 +104,16 @@ class AdbPhone:
     @property
     def logical_size(self) -> tuple[int, int]:
         """(height, width) of the screen in the units of taps and elements, turned as the last screenshot is."""
-        return logical_size(self.size, self._override)
+        return self._display.logical_size(self.size)
 
     def screenshot(self) -> np.ndarray:
         """The screen once it is stable: uint8 (height, width, 3), RGB. Also updates `activity` and `size`.
 
-        Raises ScreenOffError and LockedError, and DeviceLostError if the connection is lost and not restored.
+        Raises ScreenOffError and LockedError, DeviceLostError if the connection is lost and not restored, and
+        DeviceError if the phone returns no picture of this screen.
         """
         self._check_screen()
+        self._display.refresh()
         end = time.monotonic() + self._limit
         while True:
             before, picture = self.activity, self._stable_capture()
@@ -124,8 +121,10 @@ class AdbPhone:
             # An app that opens meanwhile is judged by its own name, not by that of the app before.
             if self.activity == before or time.monotonic() >= end:
                 break
-        with Image.open(io.BytesIO(picture)) as image:
-            pixels = np.array(image.convert("RGB"))
+        try:
+            pixels = read_picture(picture)
+        except (OSError, SyntaxError, ValueError) as error:
+            raise DeviceError(f"the picture of {self.serial} cannot be read: {error}") from error
         self._size = pixels.shape[:2]
         return pixels
 
@@ -166,7 +165,7 @@ class AdbPhone:
         elif action.kind is ActionKind.WAIT:
             time.sleep(WAIT_SECONDS)
         elif action.kind is ActionKind.TYPE:
-            self._type(action.text)
+            self._keyboard.type(action.text)
         elif action.kind is ActionKind.OPEN_APP:
             self._open_app(action.text)
         else:
@@ -196,38 +195,12 @@ class AdbPhone:
     def _open_app(self, name: str) -> None:
         listing = self._link.ask(LIST_COMMAND).decode(errors="replace")
         component = find_component(name, read_components(listing))
-        output = self._link.do(start_command(component)).decode(errors="replace")
-        if is_start_refused(output):
-            raise RefusedError(f"{self.serial} did not start {component}: {output.strip()[:400]}")
+        self._link.do(start_command(component), success=STARTED)
 
     def _pixel(self, point_yx: tuple[float, float]) -> tuple[int, int]:
         """The pixel (y, x) at a point (y, x) in screen fractions, limited to the screen."""
         (y, x), (height, width) = point_yx, self.logical_size
         return min(int(y * height), height - 1), min(int(x * width), width - 1)
-
-    def _type(self, text: str) -> None:
-        commands = type_by_broadcast(text) if self._types_any_text else type_by_keys(text)
-        if commands:
-            output = self._link.do(*commands)
-            if self._types_any_text and b"Broadcast completed" not in output:
-                raise RefusedError(f"{self.serial} did not accept the text: {output.decode(errors='replace').strip()}")
-
-    def _read_override(self) -> Override | None:
-        try:
-            return read_override(self.ask(*SIZE_COMMAND))
-        except RefusedError:
-            return None
-
-    def _select_keyboard(self) -> None:
-        """Selects ADBKeyBoard as the keyboard if it is installed."""
-        keyboards = self._link.ask(("ime", "list", "-s", "-a")).decode().split()
-        if UNICODE_KEYBOARD not in keyboards:
-            return
-        before = self._link.ask(("settings", "get", "secure", "default_input_method")).decode().strip()
-        # Selecting a keyboard is idempotent, so it may be repeated if the connection breaks.
-        self._link.ask(("ime", "enable", UNICODE_KEYBOARD), ("ime", "set", UNICODE_KEYBOARD))
-        self._types_any_text = True
-        self._keyboard_before = before if before in keyboards else None
 
     def _check_screen(self) -> None:
         state = self._link.ask(("dumpsys", "power"), ("dumpsys", "window")).decode(errors="replace")
@@ -246,16 +219,10 @@ class AdbPhone:
     def _stable_capture(self) -> bytes:
         """PNG of the screen once it is stable, or at the time limit."""
         end = time.monotonic() + self._limit
-        before = self._capture()
+        before = self._display.capture()
         while True:
             time.sleep(self._interval)
-            now = self._capture()
+            now = self._display.capture()
             if now == before or time.monotonic() >= end:
                 return now
             before = now
-
-    def _capture(self) -> bytes:
-        picture = self._link.ask(("screencap", "-p"))
-        if not picture.startswith(_PNG):
-            raise DeviceError(f"{self.serial} did not return a PNG of its screen: {picture[:200]!r}")
-        return picture

@@ -12,6 +12,7 @@ import font_roboto
 
 from vlm_agent.devices.browser.world import PAGES
 from vlm_agent.devices.errors import DeviceError
+from vlm_agent.installation import install_line
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route, WebSocketRoute
@@ -68,9 +69,7 @@ def chromium() -> Iterator["Browser"]:
     try:
         from playwright.sync_api import Error, sync_playwright
     except ImportError as error:
-        raise NoBrowserError(
-            f"the browser phone needs Playwright ({error}); pip install 'vlm-agent[browser]'"
-        ) from error
+        raise NoBrowserError(f"the browser phone needs Playwright ({error}); {install_line('browser')}") from error
     program = find_chromium()
     driver = sync_playwright()
     try:

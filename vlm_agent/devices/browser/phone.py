@@ -4,7 +4,7 @@ with BrowserPhone("shop", seed=7) as phone:
     screen = phone.screenshot()
     phone.perform(Action.tap(0.5, 0.5))
 
-Requires `pip install vlm-agent[browser]` and Chromium. Pages come from `browser/pages/`; every other request is blocked
+Requires the extra `browser` and Chromium. Pages come from `browser/pages/`; every other request is blocked
 and recorded. The phone has no keyboard and no system bars; typed text goes into the focused field. Characters that
 Roboto lacks are drawn with the computer's fonts, so such screens may differ between computers.
 """

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vlm_agent.devices.device import Device
-from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError
+from vlm_agent.devices.errors import ActionInDoubtError, NotPermittedError, RefusedError
 from vlm_agent.devices.long_screen.matching import Scroll, measure_scroll, profile
 from vlm_agent.devices.long_screen.stitching import join
 from vlm_agent.devices.long_screen.tall import TallScreen, is_on_picture, tall_elements
@@ -236,7 +236,7 @@ class LongScreen:
                 break
             try:
                 scroll = self._scroll(rows, looks=True)
-            except NotPermittedError:
+            except (NotPermittedError, RefusedError):
                 break
             if scroll is None:
                 self._give_up(first)
@@ -255,7 +255,7 @@ class LongScreen:
         self._unscrollable.add(first.digest)
         now = self._shown
         if now.activity == first.activity and now.pixels.shape == first.pixels.shape:
-            with suppress(NotPermittedError):
+            with suppress(NotPermittedError, RefusedError):
                 self._scroll(-_LONGEST * len(first.pixels), looks=True)
         if not _is_same(first, self._shown):
             self._warn(f"a swipe up did not scroll {_name(first)} but changed it; the screen is shown as it is now")
@@ -269,7 +269,7 @@ class LongScreen:
                 return True
             try:
                 scroll = self._scroll(self._rows_back(height, is_stuck=stuck > 0), looks=True)
-            except NotPermittedError:
+            except (NotPermittedError, RefusedError):
                 break
             stuck = stuck + 1 if scroll is not None and not scroll.rows else 0
             if scroll is None or stuck == 2:

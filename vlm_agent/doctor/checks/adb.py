@@ -1,5 +1,6 @@
 """adb: the program, its server and its phones."""
 
+import os
 import re
 import socket
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 from vlm_agent.doctor.check import BrokenError, Check, one_line, output_of
 
 if TYPE_CHECKING:
-    import adbutils
+    from vlm_agent.devices.adb.discovery import ServerAddress
 
 _ANSWER_SECONDS = 10.0
 
@@ -15,14 +16,14 @@ _ANSWER_SECONDS = 10.0
 def _adb() -> str:
     import adbutils
 
-    from vlm_agent.devices.adb.discovery import start_server, states
+    from vlm_agent.devices.adb.discovery import server_address, start_server, states
 
     program = adbutils.adb_path()
     printed = output_of([program, "version"])
     version = re.search(r"^Android Debug Bridge version (\S+)", printed, re.MULTILINE)
     if version is None:
         raise BrokenError(f"`{program} version` prints no version of adb, but {one_line(printed)!r}")
-    was_running = _listens(adbutils.AdbClient())
+    was_running = _listens(server_address(os.environ))
     client = start_server(_ANSWER_SECONDS)
     try:
         phones = states(client)
@@ -33,9 +34,9 @@ def _adb() -> str:
     return f"adb {version[1]} ({program}), {len(phones)} phone(s){': ' if phones else ''}{listed}"
 
 
-def _listens(client: "adbutils.AdbClient") -> bool:
+def _listens(server: "ServerAddress") -> bool:
     try:
-        socket.create_connection((client.host, client.port), timeout=_ANSWER_SECONDS).close()
+        socket.create_connection((server.host, server.port), timeout=_ANSWER_SECONDS).close()
     except OSError:
         return False
     return True

@@ -3,6 +3,7 @@
 import io
 
 from vlm_agent.doctor.check import AbsentError, BrokenError, Check, require_package
+from vlm_agent.installation import install_line
 
 _COLOUR = (18, 52, 86)
 
@@ -31,5 +32,5 @@ CHROMIUM = Check(
     _chromium,
     "renders a page and compares a pixel",
     ("act --device browser:…",),
-    "pip install 'vlm-agent[browser]' and apt-get install chromium; `chromium --version` must work",
+    f"{install_line('browser')} and apt-get install chromium; `chromium --version` must work",
 )

@@ -6,6 +6,7 @@ import socket
 from importlib.metadata import version
 
 from vlm_agent.doctor.check import BrokenError, Check, require_package
+from vlm_agent.installation import install_line
 
 _LEARNING_RATE = 0.1
 _TOLERANCE = 1e-5
@@ -56,5 +57,5 @@ DEEPSPEED = Check(
     _deepspeed,
     "a step of ZeRO-2 on one process against PyTorch's",
     ("train with training.deepspeed",),
-    "pip install 'vlm-agent[deepspeed]'",
+    install_line("deepspeed"),
 )

@@ -1,6 +1,7 @@
 """Texts from pixels: reads a word that was drawn."""
 
 from vlm_agent.doctor.check import BrokenError, Check, require_package
+from vlm_agent.installation import install_line
 
 _WORD = "Settings"
 
@@ -29,5 +30,5 @@ OCR = Check(
     _ocr,
     "reads a drawn word",
     ("inspect --screen", "act and evaluate with --elements read", "VisionTasker"),
-    "pip install 'vlm-agent[screens]'",
+    install_line("screens"),
 )

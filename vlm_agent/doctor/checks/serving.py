@@ -5,10 +5,10 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 
 from vlm_agent.doctor.check import BrokenError, Check, require_package
+from vlm_agent.installation import install_line
+from vlm_agent.serving import is_ready
 
 # torchvision's wheel for CUDA cannot be imported beside PyTorch for CPUs without the operators that this declares.
 _SERVER = "import vlm_agent.models; from transformers.cli.transformers import main; main()"
@@ -25,7 +25,7 @@ def _serving() -> str:
     command = [sys.executable, "-c", _SERVER, "serve", "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     server = subprocess.Popen(command, env=os.environ | {"HF_HUB_OFFLINE": "1"})  # noqa: S603 (our own interpreter)
     try:
-        while not _is_ready(f"http://127.0.0.1:{port}/health"):
+        while not is_ready(f"http://127.0.0.1:{port}/health"):
             if server.poll() is not None:
                 raise BrokenError(f"`transformers serve` ends with status {server.returncode}")
             time.sleep(_RETRY_SECONDS)
@@ -35,17 +35,9 @@ def _serving() -> str:
     return f"transformers {version('transformers')} with FastAPI {version('fastapi')}"
 
 
-def _is_ready(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5) as reply:  # noqa: S310 (our own address)
-            return reply.status == 200
-    except (urllib.error.URLError, OSError):
-        return False
-
-
 SERVING = Check(
     _serving,
     "starts `transformers serve` on loopback until it is ready",
     ("`transformers serve RUN/model` for evaluate, act and annotate with --endpoint",),
-    "pip install 'vlm-agent[serving]'",
+    install_line("serving"),
 )

@@ -1,12 +1,13 @@
 """What an evaluation counts about the answers of a run, beside their scores."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vlm_agent.agents import Answer
+from vlm_agent.agents.llm.completion import CUT_OFF, DURING_REASONING, EMPTY, REASONING_ALONE, TOOL_CALL
 from vlm_agent.checked_json import parsing, read_checked
 from vlm_agent.episodes import Episode
 from vlm_agent.evaluation.identity import context_fact
@@ -14,6 +15,16 @@ from vlm_agent.sentences.trajectory import unwritable_line
 
 LISTED = 20
 """Unwritable actions in metrics.json; all are counted."""
+
+ALL = "all"
+"""The number of replies, among those with a note."""
+
+_REMEDIES = {
+    "raise max_tokens in the agent file": (CUT_OFF,),
+    "turn the model's thinking off in its server": (DURING_REASONING, REASONING_ALONE),
+    "serve the model without a parser of tool calls": (TOOL_CALL,),
+}
+"""What to do, with the words of notes for which it helps."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +36,8 @@ class AnswerCounts:
     agent failed to answer; its prediction is a wrong answer. `unread`: a line for each step whose replies could not be
     read. `references`: counts of steps and episodes, and of those whose nearest reference has their goal; empty for an
     agent without references. `fenced`: actions that were read from a code fence. `repaired`: replies that were
-    requested once more. `beyond_context`: answers beyond the context of the agent's model.
+    requested once more. `beyond_context`: answers beyond the context of the agent's model. `replies`: those of a served
+    model by note (`agents/llm/completion.py`), and `ALL` of them; empty of any other agent.
     """
 
     steps: int
@@ -37,6 +49,7 @@ class AnswerCounts:
     fenced: int = 0
     repaired: int = 0
     beyond_context: int = 0
+    replies: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, episodes: Sequence[Episode], answers_by_episode: Sequence[Sequence[Answer]]) -> "AnswerCounts":
@@ -69,6 +82,7 @@ class AnswerCounts:
             fenced=sum(answer.fenced for _, _, answer in answered),
             repaired=sum(answer.repaired for _, _, answer in answered),
             beyond_context=sum(answer.beyond_context for _, _, answer in answered),
+            replies=_replies(answer for _, _, answer in answered),
         )
 
     def __add__(self, other: "AnswerCounts") -> "AnswerCounts":
@@ -82,6 +96,7 @@ class AnswerCounts:
             fenced=self.fenced + other.fenced,
             repaired=self.repaired + other.repaired,
             beyond_context=self.beyond_context + other.beyond_context,
+            replies=dict(Counter(self.replies) + Counter(other.replies)),
         )
 
     @property
@@ -104,6 +119,7 @@ class AnswerCounts:
             "fenced_answers": self.fenced,
             "beyond_context": self.beyond_context,
             "references": self.references,
+            "replies": self.replies if len(self.replies) > 1 else {},
         }
         return {"settled_by_prefill": self.share_from_prefill} | {key: one for key, one in counted.items() if one}
 
@@ -113,7 +129,24 @@ class AnswerCounts:
 
     def printed_facts(self) -> dict[str, str]:
         """Those of `facts` that the terminal shows too."""
-        return context_fact(self.beyond_context, self.steps) | self._references_fact()
+        return context_fact(self.beyond_context, self.steps) | self._references_fact() | self._replies_fact()
+
+    def _replies_fact(self) -> dict[str, str]:
+        """Empty if every reply has a text, and was requested as usual."""
+        notes = {note: count for note, count in self.replies.items() if note != ALL}
+        if not notes:
+            return {}
+        total = self.replies[ALL]
+        empty = {note.removeprefix(f"{EMPTY}, "): count for note, count in notes.items() if note.startswith(EMPTY)}
+        parts = [f"{count:,} of {total:,} {note}" for note, count in notes.items() if not note.startswith(EMPTY)]
+        if empty:
+            causes = ", ".join(f"{count:,} {cause}" for cause, count in empty.items())
+            parts.insert(0, f"{sum(empty.values()):,} of {total:,} are empty: {causes}")
+        remedies = [
+            remedy for remedy, kinds in _REMEDIES.items() if any(words in note for note in notes for words in kinds)
+        ]
+        advice = [" or ".join(remedies)] if remedies else []
+        return {"replies of the served model": "; ".join([*parts, *advice])}
 
     def _references_fact(self) -> dict[str, str]:
         """Empty for an agent without references."""
@@ -142,6 +175,12 @@ def read_counts(path: Path, remedy: str) -> AnswerCounts:
     content = read_checked(path, remedy, AnswerCounts)
     with parsing(path, remedy):
         return AnswerCounts(**content)
+
+
+def _replies(answers: Iterable[Answer]) -> dict[str, int]:
+    """How many replies have each note, and how many there are."""
+    notes = [reply for answer in answers for reply in answer.replies]
+    return {ALL: len(notes)} | Counter(note for reply in notes for note in reply) if notes else {}
 
 
 def _references(answers_by_episode: Sequence[Sequence[Answer]]) -> dict[str, int]:

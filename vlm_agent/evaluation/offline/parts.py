@@ -47,6 +47,12 @@ class Parts:
         """Parts of this task that are missing, or have a failed step, for any of `runs`."""
         return self._those(runs, task, self._is_incomplete)
 
+    def written(self, run: str) -> list[Path]:
+        """The file of each part that is predicted; that of all parts once they are merged."""
+        if self._is_merged(run):
+            return [self.merged_path(run)] * len(self.numbers)
+        return [path for number in self.numbers if (path := self._path(run, number)).exists()]
+
     def write(self, run: str, number: int, predictions: Sequence[Prediction], counts: AnswerCounts) -> None:
         """`counts`: of the answers in `predictions`."""
         path = self._path(run, number)

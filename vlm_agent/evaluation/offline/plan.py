@@ -16,7 +16,7 @@ from vlm_agent.evaluation.identity import (
     GREY,
     READ_ELEMENTS,
     identity_differences,
-    name_in_tables,
+    names_in_tables,
     with_current_keys,
 )
 from vlm_agent.evaluation.published_split import PublishedSplit
@@ -142,15 +142,15 @@ def recorded_settings(predictions: Path) -> RecordedSettings | None:
 def recorded_name(predictions: Path) -> str | None:
     """What the evaluation that wrote a predictions file calls its run in tables, by the plan beside the file.
 
-    None without a plan, for a file that is not of one of its runs, and for the agent's own run in a plan of a version
-    that did not record its label. Raises DatasetError naming the plan if it is damaged.
+    None without a plan, and for a file that is not of one of its runs. Raises DatasetError naming the plan if it is
+    damaged.
     """
     found = _recorded(predictions)
     if found is None:
         return None
-    _, others, run = found
-    label = others.get("label")
-    return None if run == AGENT and label is None else name_in_tables(run, label)
+    identity, others, run = found
+    with parsing(predictions.parent / PLAN, _NAMES_REMEDY):
+        return names_in_tables(identity["runs"], others["label"])[run]
 
 
 def _recorded(predictions: Path) -> tuple[dict[str, Any], Any, str] | None:
@@ -180,8 +180,8 @@ class RecordedAbout:
         """Raises DatasetError if the file has another number of episodes than its evaluation scored."""
         if self.episodes not in (None, found):
             raise DatasetError(
-                f"{predictions} has {found:,} episodes, but {METRICS} beside it is of {self.episodes:,}; remove the "
-                "predictions and run their evaluate command again"
+                f"{predictions} has {found:,} episodes, but {METRICS} beside it is of {self.episodes:,}; move the "
+                "predictions to another folder and run their evaluate command again"
             )
 
     def facts(self) -> dict[str, str]:
@@ -233,7 +233,7 @@ def read_plan(output: Path) -> Plan:
             published_split=others.get("published_split"),
         )
         agent: dict[str, Any] = {key: identity[key] for key in _OF_AGENT if key in identity}
-        notes, label = others.get("text_notes", {}), others.get("label", AGENT)
+        notes, label = others.get("text_notes", {}), others["label"]
         counted = others.get("trained_on", {})
         plan = Plan(agent, others["place"], benchmark, others["passes"], notes, label, counted)
     if changed := differences(identity, plan.identity()):

@@ -14,7 +14,7 @@ from vlm_agent.console import Progress
 from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import Episode
 from vlm_agent.errors import UserError
-from vlm_agent.evaluation.identity import AGENT, name_in_tables
+from vlm_agent.evaluation.identity import AGENT, names_in_tables
 from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
 from vlm_agent.evaluation.offline.loading import LoadedPart, PartWork, default_workers, loaded_parts
 from vlm_agent.evaluation.offline.parts import Parts
@@ -72,7 +72,7 @@ def predict(
         for part in loaded:
             for runs in todo[part.number]:
                 _predict_part(by_pass[runs[0]], runs, parts, part)
-                progress.advance(sum(map(len, part.episodes)), name_in_tables(runs[0], label).replace("_", " "))
+                progress.advance(sum(map(len, part.episodes)), names_in_tables(runs, label)[runs[0]])
 
 
 def _workers(chosen: int | None, preparations: Mapping[str, Preparation | None]) -> int:

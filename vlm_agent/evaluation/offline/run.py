@@ -17,6 +17,7 @@ from rich.console import Console
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents import AgentSettings, NoAnswerError
 from vlm_agent.agents.controls import controls_of
+from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent
 from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.shards.dataset import ShardDataset
@@ -24,7 +25,7 @@ from vlm_agent.episodes import Action
 from vlm_agent.errors import DatasetError
 from vlm_agent.evaluation.benchmark import Benchmark
 from vlm_agent.evaluation.costs import cost_per_episode
-from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, name_in_tables
+from vlm_agent.evaluation.identity import AGENT, agent_identity, controls_fact, elements_fact, names_in_tables
 from vlm_agent.evaluation.offline.answer_counts import LISTED
 from vlm_agent.evaluation.offline.baselines import (
     blind_ceiling,
@@ -34,19 +35,19 @@ from vlm_agent.evaluation.offline.baselines import (
     written_in,
 )
 from vlm_agent.evaluation.offline.parts import Parts, lock_output
-from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, read_plan, update_plan, write_or_verify_plan
+from vlm_agent.evaluation.offline.plan import METRICS, TEXTS, Plan, job, read_plan, update_plan, write_or_verify_plan
 from vlm_agent.evaluation.offline.predict import passes_of, predict
 from vlm_agent.evaluation.offline.text_origins import text_origins
 from vlm_agent.evaluation.offline.trained_on import trained_on, trained_on_fact
 from vlm_agent.evaluation.predictions import Prediction, read_predictions
-from vlm_agent.evaluation.published_split import compare_split
+from vlm_agent.evaluation.published_split import compare_split, is_published_data
 from vlm_agent.evaluation.report import write_report
 from vlm_agent.evaluation.report.published import has_published_numbers, published_tables, split_sentences
 from vlm_agent.evaluation.report.terminal import aitz_tables, comparison_table, cost_tables
 from vlm_agent.evaluation.report.unread import example_line, parse_failure_table
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.evaluation.scoring.metrics import check_group_names, score
-from vlm_agent.jobs import ArrayTask
+from vlm_agent.jobs import ArrayTask, free_after_errors
 from vlm_agent.screens.understand import Readers
 
 __all__ = ["AGENT", "CEILING", "MOST_FREQUENT", "NEAREST_ELEMENT", "evaluate", "finish"]
@@ -82,7 +83,7 @@ def evaluate(
     requests them again.
     """
     benchmark = benchmark.model_copy(update={"groups": benchmark.episode_groups()})
-    dataset, chosen = _episodes(benchmark)
+    dataset, chosen = episodes_of(benchmark)
     check_group_names(benchmark.episode_groups(), dataset.subsets)
     chosen_controls = controls_of(settings.text_inputs, controls)
     passes = passes_of(chosen_controls, variants)
@@ -97,7 +98,7 @@ def evaluate(
     )
     write_or_verify_plan(output, plan)
     parts = Parts(output, chosen)
-    with lock_output(output, task):
+    with free_after_errors(job(output)), lock_output(output, task):
         update_plan(output, plan)
         predict(
             partial(load_agent, settings.in_output(output), console, readers),
@@ -127,7 +128,7 @@ def evaluate(
 def finish(output: Path, console: Console) -> dict[str, dict]:
     """Merges and scores the predictions of a job array. Raises DatasetError if some are missing."""
     plan = read_plan(output)
-    dataset, chosen = _episodes(plan.benchmark)
+    dataset, chosen = episodes_of(plan.benchmark)
     parts = Parts(output, chosen)
     with lock_output(output, ArrayTask()):
         if missing := _count_missing(plan, parts):
@@ -138,7 +139,8 @@ def finish(output: Path, console: Console) -> dict[str, dict]:
         return _score(plan, dataset, parts, console)
 
 
-def _episodes(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
+def episodes_of(benchmark: Benchmark) -> tuple[ShardDataset, list[int]]:
+    """The split of a benchmark, and the indices of the scored episodes. Raises DatasetError without one."""
     dataset = ShardDataset(benchmark.shards, split=benchmark.split)
     chosen = benchmark.episode_indices(dataset.ids, dataset.subsets)
     if not chosen:
@@ -156,13 +158,7 @@ def _count_missing(plan: Plan, parts: Parts) -> int:
 def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) -> dict[str, dict]:
     benchmark, output = plan.benchmark, parts.output
     scorers = benchmark.scorers
-    about = {
-        "benchmark": benchmark.name,
-        "split": benchmark.split,
-        "episodes": len(parts.chosen),
-        "episodes_in_split": len(dataset),
-        **_published_split(benchmark, dataset, parts.chosen),
-    }
+    about = about_episodes(benchmark, dataset, parts.chosen)
     scores: dict[str, dict] = {}
     agent_steps: JudgedSteps | None = None
     for run in plan.runs:
@@ -181,7 +177,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     reach = _reach(gold, plan.language(), benchmark, bool(elements_fact(plan.agent)))
     scores |= {run: row | {"about": about | row["about"]} for run, row in reach.items()}
     write_checked(output / METRICS, scores, indent=2)
-    shown = {name_in_tables(run, plan.label): row for run, row in scores.items()}
+    shown = {name: scores[run] for run, name in names_in_tables(scores, plan.label).items()}
     write_report(
         output / "report.html",
         shown,
@@ -194,6 +190,7 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
             **counts.facts(),
             **_reach_fact(reach),
         },
+        title=_title(plan),
         judged=agent_steps,
         language=plan.language(),
     )
@@ -213,11 +210,18 @@ def _score(plan: Plan, dataset: ShardDataset, parts: Parts, console: Console) ->
     return scores
 
 
-def _published_split(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
-    """Only for a benchmark with published numbers."""
-    if not has_published_numbers(benchmark.name):
-        return {}
-    return {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
+def about_episodes(benchmark: Benchmark, dataset: ShardDataset, chosen: Sequence[int]) -> dict[str, Any]:
+    """What metrics record of the scored episodes; `published_split` only for a benchmark with published numbers,
+    and data of that kind."""
+    about = {
+        "benchmark": benchmark.name,
+        "split": benchmark.split,
+        "episodes": len(chosen),
+        "episodes_in_split": len(dataset),
+    }
+    if not has_published_numbers(benchmark.name) or not is_published_data(dataset):
+        return about
+    return about | {"published_split": compare_split(benchmark.published_split, dataset, chosen)}
 
 
 def _report_published_split(about: dict[str, Any], console: Console) -> None:
@@ -231,7 +235,8 @@ def _about_training(plan: Plan) -> dict[str, Any]:
 
 
 def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Prediction], console: Console) -> None:
-    console.print(parse_failure_table({name_in_tables(run, plan.label): scores[run] for run in plan.runs}))
+    names = names_in_tables(plan.runs, plan.label)
+    console.print(parse_failure_table({name: scores[run] for run, name in names.items()}))
     if line := example_line(plan.label, scores[AGENT], gold, plan.language()):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
@@ -239,9 +244,10 @@ def _report_parse_failures(plan: Plan, scores: dict[str, dict], gold: list[Predi
 def _raise_for_failed(lines: dict[str, list[str]]) -> None:
     failed = [line for of_run in lines.values() for line in of_run]
     if failed:
+        advice = retry_advice(failed, "run the same command again to request these answers")
         raise NoAnswerError(
             f"the agent could not answer {len(failed)} step(s); first error: {failed[0]}; they count as wrong and are "
-            "listed in metrics.json (failed_steps); run the same command again to request these answers"
+            f"listed in metrics.json (failed_steps); {advice}"
         )
 
 
@@ -254,6 +260,13 @@ def _report_unwritable(lines: Sequence[str], console: Console) -> None:
 
 def _origins_of_texts(plan: Plan, dataset: ShardDataset, parts: Parts) -> dict[str, str]:
     return text_origins(dataset, parts.chosen, plan.agent.get("text_inputs", ())) | plan.text_notes
+
+
+def _title(plan: Plan) -> str:
+    """The page's, by which tabs of a browser are told apart."""
+    benchmark = plan.benchmark
+    place = f" – {plan.place}" if plan.place != plan.label else ""
+    return f"{plan.label} on {benchmark.name or f'{benchmark.shards.name} {benchmark.split}'}{place}"
 
 
 def _facts(plan: Plan, about: dict) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Online evaluation: an agent does tasks on simulated phones, and the score is its success rate.
 
 OUT/online_plan.json   settings; run the same command again to resume, also with more tasks
+OUT/online_tasks.json  how many tasks the newest command asked for
 OUT/<run>/00012/       trace and result of a task (see `runs.py`)
 OUT/online.json        every score of every run, and every task
 """
@@ -17,6 +18,7 @@ from rich.console import Console
 from vlm_agent.agents import Agent, AgentSettings, NoAnswerError
 from vlm_agent.agents.agent import StoppableAgent
 from vlm_agent.agents.controls import CONTROLS, controlled, controls_of
+from vlm_agent.agents.llm.client import retry_advice
 from vlm_agent.agents.loading import load_agent, reported_spending
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.checked_json import write_checked
@@ -31,7 +33,7 @@ from vlm_agent.evaluation.identity import (
     controls_fact,
     elements_fact,
     identity_differences,
-    name_in_tables,
+    names_in_tables,
 )
 from vlm_agent.evaluation.online.runs import (
     AT_ONCE,
@@ -46,26 +48,35 @@ from vlm_agent.evaluation.online.runs import (
 from vlm_agent.evaluation.online.scores import OVERALL, online_scores
 from vlm_agent.evaluation.online.tasks import SPLIT, OnlineTask, address_of, online_tasks
 from vlm_agent.evaluation.report.online_table import online_tables
-from vlm_agent.jobs import Job
+from vlm_agent.files import read_json, write_json
+from vlm_agent.jobs import Job, free_after_errors
 from vlm_agent.screens.understand import Readers
 from vlm_agent.threads import stoppable_pool
 
 __all__ = ["AGENT", "AT_ONCE", "EXPERT", "ONLINE", "evaluate_online"]
 
-ONLINE, PLAN = "online.json", "online_plan.json"
+ONLINE, PLAN, TASKS = "online.json", "online_plan.json", "online_tasks.json"
 VERSION = 1
 SAMPLE = 3
 """Tasks whose solutions an estimate of the cost is computed from."""
 
 
+def read_tasks(output: Path) -> tuple[list[str], int | None]:
+    """The runs of an online evaluation, and the number of tasks of each; None for one that did not record it."""
+    runs = Job(output, "an online evaluation", PLAN).read_plan()["runs"]
+    path = output / TASKS
+    return runs, read_json(path, "remove it")["tasks"] if path.is_file() else None
+
+
 @dataclass(frozen=True)
 class _Attempt:
-    """One task of one run."""
+    """One task of one run; `name`: of the run in tables and traces."""
 
     run: str
     task: OnlineTask
     output: Path
     long_screens: bool
+    name: str
     reader: ScreenReader | None = None
 
     @property
@@ -113,10 +124,12 @@ def evaluate_online(
     }
     job = Job(output, "an online evaluation", PLAN)
     job.write_or_verify_plan(identity, identity_differences)
+    write_json(output / TASKS, {"tasks": tasks})
     reader = None if readers is None else ScreenReader.of(readers)
     played = online_tasks(tasks, seed, size, scale)
-    attempts = [_Attempt(run, task, output, long_screens, reader) for run in runs for task in played]
-    with job.locked():
+    names = names_in_tables(runs, settings.run_label)
+    attempts = [_Attempt(run, task, output, long_screens, names[run], reader) for run in runs for task in played]
+    with free_after_errors(job), job.locked():
         _play(
             settings.in_output(output),
             [attempt for attempt in attempts if not is_done(attempt.folder)],
@@ -126,7 +139,7 @@ def evaluate_online(
         )
         content = _content(attempts, runs, {"label": settings.run_label, **identity, "tasks": tasks})
         write_checked(output / ONLINE, content)
-    shown = {name_in_tables(run, settings.run_label): rows for run, rows in content["runs"].items()}
+    shown = {name: content["runs"][run] for run, name in names.items()}
     console.print(*online_tables(shown))
     facts = elements_fact(identity) | controls_fact(identity, runs) | _context_fact(content["runs"][AGENT])
     for fact, text in facts.items():
@@ -178,7 +191,7 @@ def _play_all(
     failed: list[NoAnswerError] = []
     with stoppable_pool(workers, stop) as pool, Progress(console, len(attempts), "tasks").shown() as progress:
         pending = [
-            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader)
+            pool.submit(play, one.run, players[one.run], one.task, one.folder, one.long_screens, one.reader, one.name)
             for one in attempts
         ]
         for attempt in as_completed(pending):
@@ -189,8 +202,8 @@ def _play_all(
             progress.advance(1, "acting")
     if failed:
         raise NoAnswerError(
-            f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; run the same command "
-            "again to repeat these tasks"
+            f"the agent could not answer in {len(failed)} task(s); first error: {failed[0]}; "
+            + retry_advice(map(str, failed), "run the same command again to repeat these tasks")
         )
 
 

@@ -17,6 +17,7 @@ from vlm_agent.agents import Agent
 from vlm_agent.agents.read_screens import ScreenReader
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.checked_json import read_checked, write_checked
+from vlm_agent.datasets.simulate import device_type
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading
 from vlm_agent.devices import Device
@@ -50,11 +51,13 @@ def play(
     folder: Path,
     long_screens: bool = False,
     reader: ScreenReader | None = None,
+    name: str | None = None,
 ) -> dict:
     """Runs the agent on the task and returns the content of `result.json`. Empties `folder` first.
 
     `long_screens`: the agent sees each page as one tall picture. The baselines never do: their actions are those on
-    the phone's screen. `reader`: the elements of screens, but for baselines, are read from pixels.
+    the phone's screen. `reader`: the elements of screens, but for baselines, are read from pixels. `name`: of the agent
+    in the trace, by default the run.
 
     `reached`: the phone was in the goal's state when the run ended. `success`: in addition, the agent declared the same
     end as the expert (complete or impossible). `expert_steps`: length of the expert's solution.
@@ -67,15 +70,17 @@ def play(
     long_screens = long_screens and run not in BASELINES
     # Without address and size, a trace cannot be replayed: actions on a tall picture are not actions on the screen.
     replay = (None, None) if long_screens else (address, phone.size)
-    name = f"simulated_{phone.size[1]}x{phone.size[0]}"
-    heading = Heading(f"{run} {address}", goal.goal, run, name, goal.subset, *replay)
+    heading = Heading(
+        f"{run} {address}", goal.goal, run if name is None else name, device_type(phone.size), goal.subset, *replay
+    )
     limits = Limits(allowed_steps(len(actions)))
     with TraceWriter(folder, heading) as trace:
         guard = Guard(allow_purchases=True, launcher=LAUNCHER)  # nothing can be bought on a simulated phone
         device: Device = phone if reader is None or run in BASELINES else ReadElements(phone, reader)
         device = long_screen(device, goal.goal, trace, guard) if long_screens else device
         ending = act(player(actions), device, goal.goal, trace, guard, limits)
-    reached = goal.reached(phone)
+        reached = goal.reached(phone)
+        trace.judged(reached)
     result = {
         "task": address,
         "subset": goal.subset,

@@ -169,7 +169,7 @@ class Gallery:
             index=row.step,
             picture=thumbnail(screen, self._width),
             height=height,
-            marks=tuple(marks(actions, height)),
+            marks=tuple(marks(actions, height, row.elements)),
             text_boxes=text_boxes,
             icon_boxes=icon_boxes,
             gold_name=row.gold.name,

@@ -19,10 +19,10 @@ def online_tables(runs: Mapping[str, Mapping]) -> tuple[Table, Table]:
     headers = [column.replace("_", "\n") for column in columns]
     success = new_table(f"Success on {first[OVERALL]['tasks']} tasks, % (95 % interval below)", ["", *headers])
     for name, rows in runs.items():
-        success.add_row(words(name), *(_success(rows[column]) for column in columns))
+        success.add_row(Text(name), *(_success(rows[column]) for column in columns))
     cost = new_table("Cost", _COSTS, left=("ends",))
     for name, rows in runs.items():
-        cost.add_row(words(name), *_cost_cells(rows[OVERALL]))
+        cost.add_row(Text(name), *_cost_cells(rows[OVERALL]))
     return success, cost
 
 

@@ -8,14 +8,18 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from vlm_agent.drawing.actions import describe
+from vlm_agent.drawing.actions import describe, framed_element
 from vlm_agent.episodes import Action, ActionKind, UiElement
 
 VIEW_WIDTH = 360
-_RADIUS, _RADIUS_OF_NEXT = 13, 5
-"""Radius of the first tap's ring, and how much wider each next one is: taps on one point are all visible."""
+_RADIUS, _GAP, _NEXT = 22, 6, 8
+"""Radius of the first tap's ring, distance of its frame from the element, and how much wider those of each next action
+are: taps on one element are all visible. What is inside stays free of marks."""
 
-_HEAD, _LETTERS = 18, 26
+_TICK = 9
+"""Length of the ticks above and left of a frame, which show where the point is: the label of an icon is below it."""
+
+_HEAD, _LETTERS, _LINE = 18, 26, 32
 
 
 @dataclass(frozen=True)
@@ -28,19 +32,27 @@ class Mark:
     y: int = 0
 
 
-def marks(actions: Sequence[tuple[str, Action | None]], height: int) -> Iterator[Mark]:
-    """A mark for each (class name, action) whose action is not None, in a view box of this `height`."""
+def marks(
+    actions: Sequence[tuple[str, Action | None]], height: int, elements: Sequence[UiElement] = ()
+) -> Iterator[Mark]:
+    """A mark for each (class name, action) whose action is not None, in a view box of this `height`.
+
+    A tap is a frame around the one of `elements` that it touches, or a ring (`framed_element`); a long press has words
+    as well. Words are at the bottom, or at the top where something at the bottom is touched.
+    """
+    lowest = max((_at(one.touch_yx, height)[1] for _, one in actions if one is not None and one.is_touch), default=0)
+    below = lowest < height - _LINE * (len(actions) + 1)
     for row, (name, action) in enumerate(actions):
         if action is None:
             continue
         if action.kind is not ActionKind.DUAL_POINT:
             words = describe(action)
             short = words if len(words) <= _LETTERS else words[: _LETTERS - 1] + "…"
-            yield Mark(name, words=short, y=height - 40 - 32 * row)
-        elif action.is_tap:
-            yield Mark(name, path=_tap(*_at(action.touch_yx, height), _RADIUS + _RADIUS_OF_NEXT * row))
-        else:
+            yield Mark(name, words=short, y=height - 40 - _LINE * row if below else 60 + _LINE * row)
+        if action.is_swipe:
             yield Mark(name, path=_arrow(_at(action.touch_yx, height), _at(action.lift_yx, height)))
+        elif action.is_touch:
+            yield Mark(name, path=_touch(action, elements, height, _NEXT * row))
 
 
 def boxes(elements: Sequence[UiElement], height: int) -> tuple[str, str]:
@@ -57,10 +69,20 @@ def _at(point_yx: tuple[float, float], height: int) -> tuple[int, int]:
     return round(point_yx[1] * VIEW_WIDTH), round(point_yx[0] * height)
 
 
-def _tap(x: int, y: int, radius: int) -> str:
-    """A cross in a ring."""
-    ring = f"M{x - radius} {y}a{radius} {radius} 0 1 0 {2 * radius} 0a{radius} {radius} 0 1 0 {-2 * radius} 0"
-    return f"{ring}M{x - 6} {y}h12M{x} {y - 6}v12"
+def _touch(action: Action, elements: Sequence[UiElement], height: int, wider: int) -> str:
+    """A frame with ticks, or a ring; `wider`: than those of a first action."""
+    x, y = _at(action.touch_yx, height)
+    element = framed_element(action, elements)
+    if element is None:
+        radius = _RADIUS + wider
+        return f"M{x - radius} {y}a{radius} {radius} 0 1 0 {2 * radius} 0a{radius} {radius} 0 1 0 {-2 * radius} 0"
+    box_y, box_x, box_height, box_width = element.box
+    first, second = _at((box_y, box_x), height), _at((box_y + box_height, box_x + box_width), height)
+    (left, right), (top, bottom) = sorted((first[0], second[0])), sorted((first[1], second[1]))
+    gap = _GAP + wider
+    left, top, right, bottom = left - gap, top - gap, right + gap, bottom + gap
+    ticks = f"M{x} {top}v{-_TICK}M{left} {y}h{-_TICK}"
+    return f"M{left} {top}h{right - left}v{bottom - top}h{left - right}z{ticks}"
 
 
 def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:

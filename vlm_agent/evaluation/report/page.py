@@ -1,4 +1,4 @@
-"""`report.html`: one self-contained file with tables, published numbers, errors by kind and step, and pictures.
+"""`report.html`: one self-contained file with the score, pictures of errors, all tables and published numbers.
 
 The page loads nothing from elsewhere; its content security policy enforces this. Every goal and model output is
 escaped. Pictures are text in a `noscript`; a script turns those near the visible part of the page into elements.
@@ -18,6 +18,7 @@ from vlm_agent.datasets.shards.dataset import ShardDataset
 from vlm_agent.episodes import ACTION_NAMES
 from vlm_agent.evaluation.costs import COST_FORMS
 from vlm_agent.evaluation.predictions import Prediction
+from vlm_agent.evaluation.published_split import is_published_data
 from vlm_agent.evaluation.report.curves import curve
 from vlm_agent.evaluation.report.gallery import (
     RIGHT_TO_WRONG,
@@ -31,7 +32,13 @@ from vlm_agent.evaluation.report.gallery import (
 )
 from vlm_agent.evaluation.report.overlay import VIEW_WIDTH
 from vlm_agent.evaluation.report.published import in_subsets, on_the_same_split, published_tables, split_sentences
-from vlm_agent.evaluation.report.tables import comparison_tables, confusion_table, scorer_tables
+from vlm_agent.evaluation.report.tables import (
+    comparison_tables,
+    confusion_table,
+    scorer_tables,
+    summary_of_comparison,
+    summary_table,
+)
 from vlm_agent.evaluation.scoring.judged import JudgedSteps, judge_steps
 from vlm_agent.files import atomic_write
 from vlm_agent.pages import page_environment
@@ -105,6 +112,7 @@ def write_report(
     dataset: ShardDataset,
     facts: Mapping[str, str],
     *,
+    title: str = "",
     judged: JudgedSteps | None = None,
     language: ActionLanguage | None = None,
     earlier: Earlier | None = None,
@@ -116,11 +124,12 @@ def write_report(
     `runs` maps names to results of `metrics.score` or `baselines.blind_ceiling`. The first one is the run of
     `predictions`, the others are its controls and baselines. `judged` holds the same predictions with verdicts by all
     scorers of that run; if None, they are judged here. `facts` are shown at the top: the agent, the data, the split.
+    `title`: of the page, by default the name of the run. Names are shown as they are.
 
-    `dataset` holds the screens. The report shows `episodes` of its episodes, half the worst and half drawn at random,
-    and at most `flips` steps that became right since an `earlier` run by the official scorer, as many that became
-    wrong, and as many of each by the strict scorer alone. Gold actions are written in `language`, by default the
-    default action language of recipes.
+    `dataset` holds the screens. Published numbers are shown where it is of a data set that has some. The report shows
+    `episodes` of its episodes, half the worst and half drawn at random, and at most `flips` steps that became right
+    since an `earlier` run by the official scorer, as many that became wrong, and as many of each by the strict scorer
+    alone. Gold actions are written in `language`, by default the default action language of recipes.
 
     Raises DatasetError if an episode that the report shows is not in `dataset`.
     """
@@ -129,11 +138,13 @@ def write_report(
     steps = judge_steps(predictions if judged is None else judged, scorers)
     width = _WIDTH_OF_FEW if episodes <= _FEW else _WIDTH_OF_MANY
     gallery = Gallery(dataset, default_language() if language is None else language, scorers, width)
-    published, about = published_tables(), scores.get("about", {})
+    published, about = published_tables() if is_published_data(dataset) else [], scores.get("about", {})
     _render(
         output,
+        title=title or main,
         main=main,
         facts=facts,
+        summary=summary_table(runs),
         runs=runs,
         scores=scores,
         scorers=scorers,
@@ -142,6 +153,7 @@ def write_report(
         same_split={title: in_subsets(subsets) for title, subsets in on_the_same_split(published, about).items()},
         split_sentences=split_sentences(published, about),
         earlier=earlier,
+        difference=None if earlier is None else summary_of_comparison(earlier.comparison),
         comparison=None if earlier is None else list(comparison_tables(earlier.comparison)),
         confusion=confusion_table(scores["confusion"]),
         costs=_costs(runs),

@@ -84,9 +84,9 @@ def split_sentences(tables: Sequence[PublishedTable], about: Mapping[str, Any]) 
     by_reason: dict[str, list[str]] = {}
     for subset, reason in about.get("published_split", {}).get("differs", {}).items():
         by_reason.setdefault(reason, []).append(subset)
-    reasons = "; ".join(f"{', '.join(subsets)}: {reason}" for reason, subsets in by_reason.items())
-    none = "None of them is known to be on the split of this run."
-    return same or none, f"Not known to be: {reasons}." if reasons else ""
+    reasons = "; ".join(f"{', '.join(subsets)} ({reason})" for reason, subsets in by_reason.items())
+    none = "No table is known to be on the split of this run."
+    return same or none, f"Subsets that differ or are not known: {reasons}." if reasons else ""
 
 
 def in_subsets(subsets: Sequence[str]) -> str:

@@ -67,6 +67,27 @@ def scorer_tables(runs: Mapping[str, Mapping]) -> Iterator[ScorerTables]:
         )
 
 
+def summary_table(runs: Mapping[str, Mapping]) -> Numbers:
+    """The overall partial match of every run by every scorer of the first run; undefined where a run has none by it."""
+    scorers = tuple(next(iter(runs.values()))["scorers"])
+    rows = (
+        (
+            name,
+            tuple(_cell(run[one][OVERALL], "partial_match") if one in run else Cell(None, None) for one in scorers),
+        )
+        for name, run in runs.items()
+    )
+    return Numbers("partial match overall, %", scorers, tuple(rows))
+
+
+def summary_of_comparison(comparison: Mapping) -> Numbers:
+    """The difference of the overall partial match by every scorer of a `comparison.compare` result."""
+    scorers = tuple(comparison["scorers"])
+    of_scorers = (comparison[scorer][OVERALL]["partial_match"] for scorer in scorers)
+    cells = tuple(Cell(of_one["difference"], of_one["interval"]) for of_one in of_scorers)
+    return Numbers("difference, points", scorers, (("partial match", cells),))
+
+
 def _aitz(runs: Mapping[str, Mapping], scorer: str) -> Numbers | None:
     rows = {name: run["aitz"][scorer] for name, run in runs.items() if scorer in run.get("aitz", {})}
     if not rows:

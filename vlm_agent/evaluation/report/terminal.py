@@ -29,8 +29,11 @@ def comparison_table(runs: Mapping[str, Mapping], title: str = "") -> Table:
     columns = shown_sets(rows)
     table = _table_of_sets(title or "Partial match, %: official, strict below", rows)
     for name, by_scorer in shares.items():
-        cells = [f"{_cell(by_scorer['official'], c)}\n[dim]{_cell(by_scorer['strict'], c)}[/dim]" for c in columns]
-        table.add_row(words(name), *cells)
+        cells = [
+            Text.assemble(f"{_cell(by_scorer['official'], c)}\n", (_cell(by_scorer["strict"], c), "dim"))
+            for c in columns
+        ]
+        table.add_row(Text(name), *cells)
     _add_episodes(table, rows)
     return table
 
@@ -40,17 +43,17 @@ def aitz_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
     scored = {name: scores["aitz"] for name, scores in runs.items() if "aitz" in scores}
     for scorer in dict.fromkeys(scorer for by_scorer in scored.values() for scorer in by_scorer):
         named = {name: by_scorer[scorer] for name, by_scorer in scored.items() if scorer in by_scorer}
-        yield _aitz_table(f"AitZ, %, by {words(scorer)}", named)
+        yield _aitz_table(f"AitZ, %, by {scorer}", named)
 
 
 def cost_tables(runs: Mapping[str, Mapping]) -> Iterator[Table]:
     """Tokens, calls and seconds an episode (`costs.cost_per_episode`) of the runs that report them; none without."""
     costs = {name: scores["cost"] for name, scores in runs.items() if "cost" in scores}
     if costs:
-        table = _table("Cost an episode, mean", list(COST_FORMS))
+        table = _table("Cost an episode, mean", [_on_lines(name) for name in COST_FORMS])
         for name, cost in costs.items():
             cells = [_number(cost[of], form) for of, form in COST_FORMS.items()]
-            table.add_row(words(name), *cells)
+            table.add_row(Text(name), *cells)
         yield table
 
 
@@ -82,7 +85,7 @@ def print_scores(console: Console, scores: Mapping, title: str) -> None:
     for scorer in scorers:
         rows = scores[scorer]
         parts.add_row(
-            words(scorer), *(_with_interval(rows[name]["partial_match"], rows[name]["interval"]) for name in columns)
+            scorer, *(_with_interval(rows[name]["partial_match"], rows[name]["interval"]) for name in columns)
         )
     _add_episodes(parts, scores[scorers[0]])
     console.print(parts)
@@ -103,12 +106,12 @@ def print_comparison(console: Console, comparison: Mapping, first: str, second: 
     table = _table_of_sets(title, comparison[scorers[0]])
     for scorer in scorers:
         cells = (comparison[scorer][name]["partial_match"] for name in columns)
-        table.add_row(words(scorer), *(_with_interval(cell["difference"], cell["interval"], "+.1f") for cell in cells))
+        table.add_row(scorer, *(_with_interval(cell["difference"], cell["interval"], "+.1f") for cell in cells))
     _add_episodes(table, comparison[scorers[0]])
     console.print(table)
     changes = _table("Steps that changed", list(_WORDS.values()))
     for scorer in scorers:
-        changes.add_row(words(scorer), *(_count(comparison["changed"][scorer][way]) for way in _WORDS))
+        changes.add_row(scorer, *(_count(comparison["changed"][scorer][way]) for way in _WORDS))
     console.print(changes)
 
 
@@ -119,17 +122,18 @@ def print_rules(console: Console, scorers: Mapping[str, Mapping[str, str]]) -> N
 
 
 def _table(title: str, columns: Sequence[str]) -> Table:
-    return new_table(
-        title, ("", *(column.replace("_", "\n") if column.isidentifier() else column for column in columns))
-    )
+    return new_table(title, ("", *columns))
+
+
+def _on_lines(name: str) -> str:
+    """A name of ours as a head, one word a line."""
+    return name.replace("_", "\n")
 
 
 def _table_of_sets(title: str, rows: Mapping[str, Mapping]) -> Table:
     """A table with a column for each of `shown_sets`; a group without episodes says so."""
     names = shown_sets(rows)
-    return _table(
-        title, [name if rows[name]["episodes"] else name.replace("_", "\n") + "\n(0\nepisodes)" for name in names]
-    )
+    return _table(title, [_on_lines(name) + ("" if rows[name]["episodes"] else "\n(0\nepisodes)") for name in names])
 
 
 def _add_episodes(table: Table, rows: Mapping[str, Mapping]) -> None:

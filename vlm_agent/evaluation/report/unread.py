@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from rich.table import Table
+from rich.text import Text
 
 from vlm_agent.action_languages import ActionLanguage
 from vlm_agent.agents.fences import in_fence
@@ -28,13 +29,13 @@ def parse_failure_table(runs: Mapping[str, Mapping]) -> Table:
     table = new_table("Answers that are not an action", ("", "parse failures, %", *shown))
     for number, (name, row) in enumerate(runs.items()):
         cells = (f"{of_runs[number]:,}" for of_runs in shown.values())
-        table.add_row(name.replace("_", " "), f"{_percent(row):.1f}", *cells)
+        table.add_row(Text(name), f"{percent_unread(row):.1f}", *cells)
     return table
 
 
 def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], language: ActionLanguage) -> str | None:
     """One answer that is not an action, with the expected one; None up to `MOST_PERCENT`, and if no answer has text."""
-    if _percent(scores) <= MOST_PERCENT:
+    if percent_unread(scores) <= MOST_PERCENT:
         return None
     row = next((row for row in predictions if row.predicted is None and row.text.strip()), None)
     if row is None:
@@ -42,12 +43,12 @@ def example_line(name: str, scores: Mapping, predictions: Iterable[Prediction], 
     expected = language.encode(row.gold, Screen(None, row.elements))
     hint = "; agent endpoint accepts code fences with code_fences: true" if in_fence(row.text) is not None else ""
     return (
-        f"{name.replace('_', ' ')}: {_percent(scores):.1f} % of the answers are not an action. Example: episode "
+        f"{name}: {percent_unread(scores):.1f} % of the answers are not an action. Example: episode "
         f"{_quoted(row.episode_id)}, step {row.step}: answer {_quoted(row.text)}, expected {_quoted(expected)}{hint}"
     )
 
 
-def _percent(scores: Mapping) -> float:
+def percent_unread(scores: Mapping) -> float:
     """Of all steps; the `parse_failures` of metrics are a mean over subsets, and count failed steps too."""
     unparsed = sum(row[UNPARSED] for row in scores["confusion"].values())
     return 100 * (unparsed - len(failed_steps(scores))) / scores["official"][OVERALL]["steps"]

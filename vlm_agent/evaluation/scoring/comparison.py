@@ -42,7 +42,7 @@ def compare(
     The result is `{scorer: {"overall": row, subset: row …, group: row …}, …, "changed": {scorer: {"right_to_wrong":
     {episode id: [step, …]}, "wrong_to_right": {the same}}}, "scorers": …}`. A row maps each of `metrics.SHARES` to
 
-    - `first` and `second`, percent, and `difference`, second - first in points;
+    - `before` (the first run) and `now` (the second), percent, and `difference`, now - before in points;
     - `interval`, 95 % of the difference, by a bootstrap over episodes that resamples both runs together; of complete
       match by `measures.paired_proportions`. None where `metrics.score` has none.
 
@@ -194,7 +194,7 @@ def _mean_cell(cells: list[_Cell], share: str) -> _Cell:
 def _row(cells: dict[str, _Cell], mask: np.ndarray, steps: JudgedSteps) -> dict:
     counts = {"episodes": int(mask.sum()), "steps": int(steps.lengths[mask].sum())}
     return {
-        share: {"first": cell.first, "second": cell.second, "difference": cell.difference, "interval": cell.interval}
+        share: {"before": cell.first, "now": cell.second, "difference": cell.difference, "interval": cell.interval}
         for share, cell in cells.items()
     } | counts
 

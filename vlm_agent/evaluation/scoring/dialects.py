@@ -141,8 +141,6 @@ def _answered_boxes(table: StepTable, rows: np.ndarray) -> np.ndarray:
     found = boxes_at(predicted, elements, place)
     box = np.column_stack([predicted, np.zeros_like(predicted)])
     box[found >= 0] = elements[found[found >= 0]]
-    if table.predicted_box is None:
-        return box
     named = table.predicted_box[rows]
     return np.where(np.isnan(named).any(axis=1, keepdims=True), box, named)
 

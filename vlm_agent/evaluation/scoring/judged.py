@@ -53,8 +53,8 @@ class JudgedSteps:
             known = set(other)
             if wrong := [episode_id for episode_id in one if episode_id not in known]:
                 raise DatasetError(
-                    f"{source}: {problem} of {len(wrong)} episodes, the first {wrong[0]}; remove the file and run the "
-                    "same evaluate command again"
+                    f"{source}: {problem} of {len(wrong)} episodes, the first {wrong[0]}; move the file to another "
+                    "folder and run the same evaluate command again"
                 )
 
     def row_of(self, episode_id: str, step: int) -> int:
@@ -139,7 +139,7 @@ def _gap(found: list[int], length: int) -> str:
     missing = list(islice((step for step in range(length) if step not in known), _MAX_LISTED_STEPS + 1))
     if missing:
         steps = ", ".join(map(str, missing[:_MAX_LISTED_STEPS])) + (" …" if len(missing) > _MAX_LISTED_STEPS else "")
-        return f"no prediction of step {steps}; remove the file and run its evaluate command again"
+        return f"no prediction of step {steps}; move the file away and run its evaluate command again"
     surplus = next(step for step in sorted(found) if found.count(step) > 1 or not 0 <= step < length)
     return f"step {surplus} is predicted twice or does not exist; were two runs written into one file?"
 

@@ -92,7 +92,7 @@ class StepTable:
     int (N,). Further columns are the gold and predicted actions and the elements on each screen.
 
     `predicted_box` float64 (N, 4) holds the box that each answer names, as (y, x, height, width); NaN where it names
-    none. None if the source has no such column.
+    none.
     """
 
     episode_id: pa.Array
@@ -102,7 +102,7 @@ class StepTable:
     gold: Actions
     predicted: Actions
     boxes: Boxes
-    predicted_box: np.ndarray | None = None
+    predicted_box: np.ndarray
 
     def __len__(self) -> int:
         return len(self.step)
@@ -154,9 +154,8 @@ Steps = Path | StepTable | Sequence[Prediction]
 """Steps to score: a predictions file, a table, or a list."""
 
 _STEPS_AT_ONCE = 4096
-_PREDICTED_BOX = "box"  # files of versions 1 and 2 lack it
 _NEVER_NULL = ("episode_id", "subset", "goal", "step", "episode_length", "gold", "elements", "text")
-_COLUMNS = (*(name for name in _NEVER_NULL if name != "elements"), "predicted", "elements.list.element.box")
+_COLUMNS = (*(name for name in _NEVER_NULL if name != "elements"), "predicted", "elements.list.element.box", "box")
 """`goal` and `text` are read only to find rows without them before a page shows them."""
 
 
@@ -177,8 +176,7 @@ def step_tables(source: Steps) -> Iterator[StepTable]:
 def _read(path: Path) -> Iterator[StepTable]:
     row = 0
     with open_predictions(path) as file:
-        columns = [*_COLUMNS, *({_PREDICTED_BOX} & set(file.schema.names))]
-        for batch in file.batches(_STEPS_AT_ONCE, columns):
+        for batch in file.batches(_STEPS_AT_ONCE, _COLUMNS):
             try:
                 yield _table(batch)
             except _WrongRowError as error:
@@ -208,19 +206,13 @@ def _table(batch: pa.RecordBatch) -> StepTable:
         gold=gold,
         predicted=predicted,
         boxes=_boxes(batch["elements"]),
-        predicted_box=_predicted_boxes(batch[_PREDICTED_BOX]) if _PREDICTED_BOX in batch.schema.names else None,
+        predicted_box=_columns(batch["box"]),
     )
-
-
-def _predicted_boxes(column: pa.FixedSizeListArray) -> np.ndarray:
-    boxes = _fixed(column, 4)
-    boxes[_mask(column.is_null())] = _NO_BOX
-    return boxes
 
 
 def _actions(column: pa.StructArray) -> Actions:
     kind = column.field("kind").fill_null(NO_ACTION).to_numpy()
-    touch, lift = (_fixed(column.field(name), 2) for name in ("touch_yx", "lift_yx"))
+    touch, lift = (_columns(column.field(name)) for name in ("touch", "lift"))
     absent = kind == NO_ACTION
     touch[absent], lift[absent] = NO_POINT, NO_POINT
     return Actions(kind, touch, lift, column.field("text").fill_null(""))
@@ -228,7 +220,7 @@ def _actions(column: pa.StructArray) -> Actions:
 
 def _boxes(column: pa.ListArray) -> Boxes:
     offsets = column.offsets.to_numpy().astype(np.int64)
-    values = _fixed(column.values.field("box"), 4)
+    values = _columns(column.values.field("box"))
     counts = np.diff(offsets)
     if not np.isfinite(values[offsets[0] : offsets[-1]]).all():
         finite = np.append(np.isfinite(values).all(axis=1), True)
@@ -237,10 +229,9 @@ def _boxes(column: pa.ListArray) -> Boxes:
     return Boxes(values, offsets[:-1], counts)
 
 
-def _fixed(column: pa.FixedSizeListArray, size: int) -> np.ndarray:
-    """Float64 (N, size); NaN for missing values."""
-    values = column.values.slice(column.offset * size, len(column) * size)
-    return np.array(values.fill_null(np.nan), np.float64).reshape(-1, size)
+def _columns(column: pa.StructArray) -> np.ndarray:
+    """A column of float64 for each field, (N, fields); NaN for missing values."""
+    return np.column_stack([field.fill_null(np.nan).to_numpy() for field in column.flatten()])
 
 
 def _check(actions: Actions, what: str, absent: np.ndarray | None = None) -> None:

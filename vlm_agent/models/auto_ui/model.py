@@ -17,6 +17,7 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.t5.modeling_t5 import T5ForConditionalGeneration, T5Stack
 
 from vlm_agent.errors import CheckpointError
+from vlm_agent.models.decoding import CACHE
 from vlm_agent.models.loss import SupervisedOutput, supervise
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED
@@ -259,8 +260,8 @@ class AutoUi(PreTrainedModel):
             inputs_embeds=self.t5.shared(ids),
             encoder_hidden_states=encoded,
             encoder_attention_mask=attention_mask,
-            past_key_values=cache,
             use_cache=cache is not None,
+            **{CACHE: cache},
         ).last_hidden_state
 
     def shifted(self, labels: torch.Tensor) -> torch.Tensor:

@@ -8,13 +8,13 @@ added to its visual tokens.
 from typing import cast
 
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from vlm_agent.action_languages import LanguageVocabulary
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.auto_ui.model import AutoUi
-from vlm_agent.models.build import build_model
-from vlm_agent.models.run_layout import base_folder, trained
+from vlm_agent.models.build import build_model, saved_tokenizer
+from vlm_agent.models.run_layout import base_folder, checked
 from vlm_agent.models.word_tokenizer import coordinate_ids
 from vlm_agent.recipe.model import ModelRecipe
 from vlm_agent.recipe.run import read_recipe
@@ -29,8 +29,8 @@ def copy_coordinates(
     Coordinates that the base's vocabulary contains keep the embedding of that token. Call it after
     `copy_word_embeddings`, which checks the base.
     """
-    layout = trained(base_folder(base))
-    own = AutoTokenizer.from_pretrained(layout.tokenizer)
+    layout = checked(base_folder(base))
+    own = saved_tokenizer(layout)
     theirs = read_recipe(layout.recipe).action_language.build().vocabulary()
     shared = {one.piece for one in theirs.coordinates}
     table = cast("torch.Tensor", build_model(ModelRecipe(base=base), own).get_input_embeddings().weight)
@@ -53,7 +53,7 @@ def copy_word_embeddings(base: str, model: AutoUi, tokenizer: PreTrainedTokenize
     `base`: the name of an embedded model, or the path of a run. Raises CheckpointError if its embeddings have another
     width, or no token is shared, and what `build_model` raises.
     """
-    own = AutoTokenizer.from_pretrained(trained(base_folder(base)).tokenizer)
+    own = saved_tokenizer(checked(base_folder(base)))
     table = cast("torch.Tensor", build_model(ModelRecipe(base=base), own).get_input_embeddings().weight)
     embeddings = model.t5.shared.weight
     if table.shape[1] != embeddings.shape[1]:

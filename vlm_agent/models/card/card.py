@@ -128,7 +128,9 @@ def _read(folder: Path) -> tuple[str, ModelCardData]:
         data = cast("ModelCardData", card.data)
         data.model_name = data.model_name or folder.absolute().name
     except (ValueError, AttributeError, yaml.YAMLError) as error:
-        raise CheckpointError(f"{path}: its metadata cannot be read ({error}); correct or remove the card") from None
+        raise CheckpointError(
+            f"{path}: its metadata cannot be read ({error}); correct the card, or move it away"
+        ) from None
     return card.text, data
 
 
@@ -167,8 +169,7 @@ def _facts(
     rate = f"{training.optimizer.name}, learning rate {training.optimizer.learning_rate:g}"
     rows.append(("training", f"{'' if steps is None else f'{steps:,} steps, '}{rate}, seed {recipe.seed}"))
     if "hardware" in figures:
-        seconds = figures["seconds_since_last_start"]
-        rows.append(("hardware", f"{figures['hardware']}; {seconds:,.0f} s since the last start"))
+        rows.append(("hardware", f"{figures['hardware']}; {figures['seconds']:,.0f} s of training"))
     if record:
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
         rows.append(("code", f"commit {record['commit'] or 'unknown'}; {versions}"))

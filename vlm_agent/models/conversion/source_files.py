@@ -5,9 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from vlm_agent.errors import UserError
+from vlm_agent.installation import DOCS
+from vlm_agent.weight_files import check_file, check_folder
 
 BYTES = {"BF16": 2, "F16": 2, "F32": 4}
 """Of a number, by the dtypes that are read."""
@@ -49,18 +51,17 @@ def refuse(source: Path, name: str, wrong: Sequence[str]) -> None:
 def stored_weights(source: Path) -> Iterator[Stored]:
     """In the order of the files; only headers are read.
 
-    Raises CheckpointFormatError for a folder without safetensors, and for a damaged file.
+    Raises CheckpointFormatError for a folder without safetensors, CheckpointError for a damaged file.
     """
+    check_folder(source)
     files = sorted(source.glob("*.safetensors"))
     if not files:
         raise CheckpointFormatError(_without_safetensors(source))
     for file in files:
-        try:
-            with safe_open(file, framework="pt") as content:
-                slices = {name: content.get_slice(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
-                yield from (Stored(name, file, tuple(at.get_shape()), at.get_dtype()) for name, at in slices.items())
-        except SafetensorError as error:
-            raise CheckpointFormatError(f"{file} is damaged or half a file ({error}); download it again") from None
+        check_file(file)
+        with safe_open(file, framework="pt") as content:
+            slices = {name: content.get_slice(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+            yield from (Stored(name, file, tuple(at.get_shape()), at.get_dtype()) for name, at in slices.items())
 
 
 def _without_safetensors(source: Path) -> str:
@@ -69,6 +70,7 @@ def _without_safetensors(source: Path) -> str:
         return f"{source} holds no *.safetensors file; give the folder that the whole checkpoint was downloaded to"
     return (
         f"{source} holds {pickles[0].name} and no *.safetensors file. A .bin file is a pickle, which may run any code "
-        "when it is read, so it is not read here. Rewrite it as safetensors first: docs/qwen_vl_2023.md, under "
+        "when it is read, so it is not read here. Rewrite it as safetensors first: "
+        f"{DOCS / 'qwen_vl_2023.md'}, under "
         '"If the weights are .bin files", has the lines'
     )

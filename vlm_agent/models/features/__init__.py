@@ -26,7 +26,8 @@ import torch
 
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.models.features.extractor import Extractor, ExtractorKind
-from vlm_agent.recipe.model import FeatureSettings
+from vlm_agent.models.hub import check_files
+from vlm_agent.recipe.model import FeatureSettings, Source
 
 EXTRACTORS = {
     "blip2": "vlm_agent.models.features.towers:BLIP2",
@@ -52,6 +53,13 @@ def feature_shape(settings: FeatureSettings) -> tuple[int, int]:
     whose configuration cannot be read or is of another model.
     """
     return extractor_kind(settings).shape(settings)
+
+
+def check_extractor(settings: FeatureSettings) -> None:
+    """Raises what `feature_shape` raises, and CheckpointError where the weights are missing (`hub.check_files`)."""
+    feature_shape(settings)
+    if (checkpoint := extractor_kind(settings).checkpoint(settings)) is not None:
+        check_files(Source(checkpoint=checkpoint), f"extractor {settings.extractor}: checkpoint")
 
 
 def load_extractor(

@@ -5,16 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, PretrainedConfig
+from safetensors import safe_open
+from transformers import PretrainedConfig
 from transformers.utils.hub import cached_file
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import read_json
-from vlm_agent.models.pretrained import explain_load_errors
+from vlm_agent.models.pretrained import explain_load_errors, load_configuration
 from vlm_agent.recipe.model import Source
-
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+from vlm_agent.weight_files import INDEX, WEIGHTS, check_file
 
 
 class CheckpointFiles:
@@ -28,12 +27,8 @@ class CheckpointFiles:
         self.name = checkpoint
 
     def configuration(self) -> PretrainedConfig:
-        try:
-            with explain_load_errors(self._source, "features"):
-                return AutoConfig.from_pretrained(self.name)
-        except ValueError as error:  # no model_type, or one that is unknown
-            reason = str(error).partition("\n")[0]
-            raise CheckpointError(f"checkpoint {self.name!r}: config.json cannot be read: {reason}") from None
+        with explain_load_errors(self._source, "features"):
+            return load_configuration(self.name, f"checkpoint {self.name!r}")
 
     def optional(self, name: str) -> Path | None:
         """A file, or None if the checkpoint does not have it."""
@@ -75,7 +70,5 @@ class CheckpointFiles:
 
     @staticmethod
     def _opened(path: Path) -> Any:
-        try:
-            return safe_open(path, "pt")
-        except (SafetensorError, OSError) as error:
-            raise CheckpointError(f"{path} is damaged ({error}); download it again") from None
+        check_file(path)
+        return safe_open(path, "pt")

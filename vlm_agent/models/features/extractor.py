@@ -89,6 +89,10 @@ class ExtractorKind(Protocol):
         """(T, D), without reading weights."""
         ...
 
+    def checkpoint(self, settings: FeatureSettings) -> str | None:
+        """The folder or name on the hub of the weights; None for weights of this package."""
+        ...
+
     def digest(self, settings: FeatureSettings) -> str:
         """`Extractor.digest`, without building the model."""
         ...

@@ -89,7 +89,7 @@ class Tower:
         shape = self._shape(settings, config, preprocessing)
         return Extractor(settings, digest, shape, preprocessing, forward, device, precision)
 
-    def _checkpoint(self, settings: FeatureSettings) -> str:
+    def checkpoint(self, settings: FeatureSettings) -> str:
         return self.published.checkpoint if settings.checkpoint is None else settings.checkpoint
 
     def _configuration(self, settings: FeatureSettings, reads_files: bool = False) -> Any:
@@ -99,10 +99,10 @@ class Tower:
             return SimpleNamespace(
                 image_size=published.image_size, patch_size=published.patch_size, hidden_size=published.width
             )
-        config = CheckpointFiles(self._checkpoint(settings)).configuration()
+        config = CheckpointFiles(self.checkpoint(settings)).configuration()
         if config.model_type not in self.model_types:
             raise CheckpointError(
-                f"checkpoint {self._checkpoint(settings)!r} is a {config.model_type}; extractor "
+                f"checkpoint {self.checkpoint(settings)!r} is a {config.model_type}; extractor "
                 f"{settings.extractor} reads {', '.join(self.model_types)}"
             )
         return getattr(config, "vision_config", config)
@@ -111,7 +111,7 @@ class Tower:
         default = self._published_preprocessing(config.image_size)
         if settings.checkpoint is None and not reads_files:
             return default
-        files = CheckpointFiles(self._checkpoint(settings))
+        files = CheckpointFiles(self.checkpoint(settings))
         content = processor_content(files.optional(PREPROCESSOR), files.optional(PROCESSOR))
         return read_preprocessing(content, default, f"{PREPROCESSOR} of {files.name}")
 
@@ -130,7 +130,7 @@ class Tower:
 
     def _tensors(self, settings: FeatureSettings) -> dict[str, torch.Tensor]:
         """Without those of the pooler, a layer that only pre-training used."""
-        tensors = CheckpointFiles(self._checkpoint(settings)).tensors(self.prefixes)
+        tensors = CheckpointFiles(self.checkpoint(settings)).tensors(self.prefixes)
         return {name: tensor for name, tensor in tensors.items() if not name.startswith("pooler.")}
 
     def _digest(
@@ -151,7 +151,7 @@ class Tower:
         model, report = loaded
         if missing := sorted(report["missing_keys"]):
             raise CheckpointError(
-                f"checkpoint {self._checkpoint(settings)!r} lacks {len(missing)} of the weights of "
+                f"checkpoint {self.checkpoint(settings)!r} lacks {len(missing)} of the weights of "
                 f"{self.model.__name__}, {missing[0]} first; it is incomplete, or of another model than its "
                 "config.json says"
             )

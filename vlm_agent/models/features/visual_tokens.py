@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from peft import PeftModel
-from transformers import AutoTokenizer, PretrainedConfig
+from transformers import PretrainedConfig
 
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.build import configuration_of, load
+from vlm_agent.models.build import configuration_of, load, saved_tokenizer
 from vlm_agent.models.family import processor_of
 from vlm_agent.models.features.extractor import Extractor, digest_of
-from vlm_agent.models.run_layout import base_folder, trained
+from vlm_agent.models.run_layout import base_folder, checked
 from vlm_agent.models.weights.adapters import merge_adapter
 from vlm_agent.recipe.model import FeatureSettings, ModelRecipe
 from vlm_agent.sentences.image_sizes import ScreenRule
@@ -32,6 +32,9 @@ class VisualTokens:
     def shape(self, settings: FeatureSettings) -> tuple[int, int]:
         config = _configuration(settings)
         return (1 if settings.form == "pooled" else config.tokens_per_screen), config.text_config.hidden_size
+
+    def checkpoint(self, settings: FeatureSettings) -> None:
+        return None
 
     def digest(self, settings: FeatureSettings) -> str:
         return _digest(settings, _model(settings))
@@ -73,7 +76,7 @@ def _configuration(settings: FeatureSettings) -> Any:
     """A LlamaViTConfig. Raises CheckpointError for another model, and for a folder without one."""
     try:
         folder = _folder(settings)
-        tokenizer = AutoTokenizer.from_pretrained(trained(folder).tokenizer)
+        tokenizer = saved_tokenizer(checked(folder))
     except FileNotFoundError as error:
         raise CheckpointError(
             f"checkpoint {settings.checkpoint!r}: {error.strerror}; extractor {BASE} reads {BASE} or a "

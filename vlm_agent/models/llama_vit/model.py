@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, Cache, PretrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from vlm_agent.errors import CheckpointError
 from vlm_agent.models.attention import packed_options
 from vlm_agent.models.llama_vit.projectors import merged, projector_kind
 from vlm_agent.models.loss import SupervisedOutput, supervise
+from vlm_agent.models.pretrained import explain_missing_extras
 from vlm_agent.models.transfer import filled, to_device
 from vlm_agent.models.weights import zero3
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN
@@ -117,7 +118,8 @@ class LlamaViT(PreTrainedModel):
         language_model: PreTrainedModel | None = None,
     ) -> None:
         super().__init__(config)
-        self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
+        with explain_missing_extras("vision"):
+            self.vision = vision if vision is not None else AutoModel.from_config(config.vision_config)
         self.language_model = (
             language_model if language_model is not None else AutoModelForCausalLM.from_config(config.text_config)
         )
@@ -220,8 +222,6 @@ class LlamaViT(PreTrainedModel):
         element_labels: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
-        past_key_values: Cache | None = None,
-        use_cache: bool = False,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: torch.Tensor | int | None = None,
         cu_seqlens: np.ndarray | None = None,
@@ -245,15 +245,14 @@ class LlamaViT(PreTrainedModel):
         decoded = self.language_model.model(
             inputs_embeds=embeddings,
             position_ids=position_ids,
-            past_key_values=past_key_values,
-            use_cache=use_cache,
+            use_cache=False,
             **{"attention_mask": attention_mask} | packed,
         )
         hidden = decoded.last_hidden_state
         if labels is None:
             kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
             kept = slice(None) if isinstance(kept, slice) and logits_to_keep == 0 else kept
-            return SupervisedOutput(logits=self.logits(hidden[:, kept]), past_key_values=decoded.past_key_values)
+            return SupervisedOutput(logits=self.logits(hidden[:, kept]))
         output = supervise(hidden, labels, self.logits, num_items_in_batch, loss_weights, places=target_places)
         if self.config.element_loss and self.training and element_labels is not None and seen is not None:
             element_loss = self.name_elements(seen, element_labels, element_places)

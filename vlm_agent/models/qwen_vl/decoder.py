@@ -8,7 +8,7 @@ from accelerate.utils import send_to_device
 from torch.nn import functional
 from transformers import Cache
 
-from vlm_agent.models.decoding import LOGITS_AT_ONCE, Prefill, PrefilledSequence, growing_cache
+from vlm_agent.models.decoding import CACHE, LOGITS_AT_ONCE, Prefill, PrefilledSequence, growing_cache
 from vlm_agent.models.qwen_vl.model import ReadsScreens
 from vlm_agent.models.qwen_vl.processor import QwenVLCollator
 from vlm_agent.sentences import IGNORED, SCREEN_TOKEN, Sentence
@@ -46,8 +46,8 @@ class QwenVLDecoder:
             "position_ids": _padded(positions, ids.shape[1]),
             "screen_places": places(ids == SCREEN_TOKEN),
         }
-        batch = send_to_device(batch, model.language_model.device)
-        decoded = model.read(**batch, past_key_values=cache, use_cache=True)
+        batch = send_to_device(batch, model.language_model.device) | {"use_cache": True, CACHE: cache}
+        decoded = model.read(**batch)
         return cache, decoded.last_hidden_state, positions
 
     def step(self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: Cache) -> torch.Tensor:
@@ -57,8 +57,8 @@ class QwenVLDecoder:
             inputs_embeds=language_model.get_input_embeddings()(ids.to(device)),
             attention_mask=mask[:, None].to(device),
             position_ids=positions.to(device).expand(3, -1, -1),
-            past_key_values=cache,
             use_cache=True,
+            **{CACHE: cache},
         )
         return self._model.lm_head(decoded.last_hidden_state)
 

@@ -1,18 +1,23 @@
 """Greedy decoding of text models."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from transformers import Cache
 
-from vlm_agent.models.decoding import CausalDecoder, growing_cache
+from vlm_agent.models.decoding import CACHE, CausalDecoder, growing_cache
 from vlm_agent.sentences import Sentence
 
 
 class TextDecoder(CausalDecoder):
+    @property
+    def transformer(self) -> Any:
+        return self._model.model
+
     def forward(self, sentences: Sequence[Sentence], ids: torch.Tensor) -> tuple[Cache, torch.Tensor]:
-        model, cache = self._model, growing_cache()
-        decoded = model.model(input_ids=ids.to(model.device), past_key_values=cache, use_cache=True)
+        cache = growing_cache()
+        decoded = self.transformer(input_ids=ids.to(self._model.device), use_cache=True, **{CACHE: cache})
         return cache, decoded.last_hidden_state
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:

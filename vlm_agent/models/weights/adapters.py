@@ -17,9 +17,9 @@ from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.quantisation import dequantise, is_quantised, weight_count
 from vlm_agent.recipe.model import Lora, TrainedParts
+from vlm_agent.weight_files import check_folder
 
-ADAPTER_WEIGHTS = "adapter_model.safetensors"
-ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 SHARD_SIZE = "4GB"
 
 
@@ -150,13 +150,14 @@ def name_base(folder: Path, base: str | None) -> None:
 def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = False) -> PeftModel:
     """The base with a frozen adapter. `projector_in_base`: the projector of the base is trained.
 
-    Raises CheckpointError if the adapter lacks a part that its configuration lists, or the projector: peft would leave
-    that part at its random initial weights without a warning.
+    Raises CheckpointError if a file is damaged, or the adapter lacks a part that its configuration lists, or the
+    projector: peft would leave that part at its random initial weights without a warning.
     """
     path = folder / ADAPTER_WEIGHTS
+    check_folder(folder)
     with safe_open(path, framework="pt") as weights:
         present = set(weights.keys())
-    saved = LoraConfig.from_pretrained(str(folder)).modules_to_save or []
+    saved = _adapter_config(folder).modules_to_save or []
     for module in saved:
         for name in base.get_submodule(module).state_dict():
             if f"base_model.model.{module}.{name}" not in present:
@@ -166,9 +167,32 @@ def load_adapter(base: PreTrainedModel, folder: Path, projector_in_base: bool = 
         raise CheckpointError(f"{path} has no projector; its language model could not read a screen")
     for module in saved:
         base.get_submodule(module).float()  # the dtype it was trained in; peft would round it to the base's
-    model = PeftModel.from_pretrained(base, folder)
+    model = _with_adapter(base, folder)
+    expected = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+    if other := sorted(expected ^ present):
+        state = "lacks" if other[0] in expected else "has a weight that the model does not read,"
+        raise CheckpointError(
+            f"{path} {state} {other[0]}: it does not fit {ADAPTER_CONFIG} beside it, or this base; copy the run again"
+        )
     leave_input_dtype_to_autocast(model)
     return model
+
+
+def _with_adapter(base: PreTrainedModel, folder: Path) -> PeftModel:
+    try:
+        return PeftModel.from_pretrained(base, folder)
+    except (RuntimeError, ValueError) as error:
+        if isinstance(error, RuntimeError) and "size mismatch" not in str(error):
+            raise
+        reason = str(error).strip().splitlines()[-1].strip()
+        raise CheckpointError(f"the adapter in {folder} does not fit its base: {reason}") from None
+
+
+def _adapter_config(folder: Path) -> LoraConfig:
+    try:
+        return LoraConfig.from_pretrained(str(folder))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{folder / ADAPTER_CONFIG} is damaged ({error}); copy the run again") from None
 
 
 def leave_input_dtype_to_autocast(model: PeftModel) -> None:

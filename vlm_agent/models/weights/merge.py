@@ -2,7 +2,7 @@
 
 OUT/model/        a checkpoint with tokenizer; of a Qwen-VL also with a processor, for transformers and servers
 OUT/tokenizer/    and OUT/recipe.yaml: with them, evaluation and `base` accept OUT as a run folder
-OUT/merge.json    the comparison
+OUT/merge.json    the comparison, and the SHA-256 of every file that decides an answer
 OUT/episodes.parquet  the episodes that the run learned from
 OUT/README.md     the model card, also in OUT/model/
 
@@ -34,7 +34,7 @@ from vlm_agent.files import atomic_folder, is_free
 from vlm_agent.models.build import load, read_model_recipe, save
 from vlm_agent.models.card.card import write_card
 from vlm_agent.models.family import family_of
-from vlm_agent.models.run_layout import FINISHED, MODEL_FOLDER, RECIPE_FILE, trained
+from vlm_agent.models.run_layout import DIGESTS, FINISHED, MERGED, MODEL_FOLDER, RECIPE_FILE, trained
 from vlm_agent.models.weights.adapters import merge_adapter, without_adapter
 from vlm_agent.models.weights.agreement import Agreement, compare, divergence
 from vlm_agent.models.weights.device import model_device
@@ -43,7 +43,6 @@ from vlm_agent.models.weights.origin import read_sources
 from vlm_agent.models.weights.precision import float32_arithmetic
 from vlm_agent.recipe.run import read_recipe
 
-MERGE_FILE = "merge.json"
 TOLERANCE = 1e-4
 """The largest accepted relative difference of a logit of a float32 checkpoint: another order of sums."""
 
@@ -155,7 +154,7 @@ def merge_run(run: Path, output: Path, samples: Samples) -> Merge:
         divergences = Divergences(*(divergence(reference, other) for other in (after, own, base)))
         agreement = compare(reference, after)
         merge = Merge(str(run), len(batches), recipe.dtype, recipe.quantisation, agreement, divergences)
-        write_checked(folder / MERGE_FILE, asdict(merge), indent=2)
+        write_checked(folder / MERGED, asdict(merge) | {DIGESTS: trained(folder).digests}, indent=2)
         if merge.objection is not None:
             folder.replace(refused)
             raise MergeError(
@@ -187,7 +186,7 @@ def _write_card(folder: Path, run: Path, output: Path, merge: Merge) -> None:
 
 def _check_free(output: Path) -> None:
     if not is_free(output):
-        raise MergeError(f"{output} holds something already; choose another output, or remove it")
+        raise MergeError(f"{output} holds something already; choose another output")
 
 
 def _logits(model: PreTrainedModel | PeftModel, batches: Sequence[dict], float32: bool = False) -> torch.Tensor:

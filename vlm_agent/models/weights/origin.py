@@ -1,29 +1,37 @@
 """What the weights under a run were read from, so that a base that changes under an adapter is noticed.
 
-RUN/sources.json: for each checkpoint of the recipe its commit on the hub, or for a folder a fingerprint of its files.
+RUN/sources.json: for each checkpoint of the recipe a fingerprint of its files, and its commit on the hub. A base that
+lies elsewhere on this machine is named by `bases_elsewhere`; its fingerprint must be the recorded one.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import try_to_load_from_cache
 
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import CheckpointError
-from vlm_agent.models.run_layout import base_folder, trained
-from vlm_agent.recipe.model import ModelRecipe, Source
+from vlm_agent.models.run_layout import BASE_FOLDER, EMBEDDED, RECIPE_FILE, base_folder, checked, trained
+from vlm_agent.recipe.model import SOURCES, ModelRecipe, Source
+from vlm_agent.recipe.run import read_recipe
+from vlm_agent.weight_files import is_path, weight_files
 
 SOURCES_FILE = "sources.json"
 _COMMIT, _CONTENT = "commit", "content"
 _WEIGHTS = (".safetensors", ".gguf")
 _SAMPLES, _SAMPLE = 64, 1 << 14
+PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revision")), "base")
+"""Recipe keys below `model` that say where a base lies."""
+
+_elsewhere: dict[str, str] = {}
 
 
 def sources_of(recipe: ModelRecipe) -> dict[str, dict[str, str]]:
     """Recipe key → {"checkpoint", "commit"} or {"checkpoint", "content"}, once the weights have been read.
 
-    Keys with random weights are absent. "commit" is "" if the hub's cache does not show it.
+    Keys with random weights are absent. A name on the hub has both; "commit" is "" if the hub's cache does not show it.
     """
     if recipe.base is not None:
         weights = [path for path in trained(base_folder(recipe.base)).files if path.suffix in _WEIGHTS]
@@ -50,6 +58,65 @@ def read_sources(run: Path) -> dict[str, dict[str, str]]:
     return read_checked(path, remedy, dict[str, dict[str, str]]) if path.exists() else {}
 
 
+@contextmanager
+def bases_elsewhere(places: Mapping[str, str]) -> Iterator[None]:
+    """In the block, the bases of runs that are read lie at `places`: keys of `PLACES` → values in place of those of
+    RUN/recipe.yaml."""
+    before = dict(_elsewhere)
+    _elsewhere.update(places)
+    try:
+        yield
+    finally:
+        _elsewhere.clear()
+        _elsewhere.update(before)
+
+
+def with_bases_elsewhere(run: Path, recipe: ModelRecipe) -> ModelRecipe:
+    """The recipe of `run`, with the places of its bases on this machine. Raises CheckpointError where the folder of one
+    does not exist."""
+    places = {place: _elsewhere[place] for place in PLACES if place in _elsewhere and place in places_in(recipe)}
+    for place, value in places.items():
+        key, _, part = place.partition(".")
+        if part == "checkpoint":  # a revision is of the name in the recipe
+            source = recipe.sources[key].model_copy(update={"checkpoint": value, "revision": None})
+        elif part == "revision":
+            source = recipe.sources[key].model_copy(update={"revision": value})
+        recipe = recipe.model_copy(update={key: source if part else value})
+    if not (run / BASE_FOLDER).is_dir():
+        _check_places(run, recipe)
+    return recipe
+
+
+def places_in(recipe: ModelRecipe) -> set[str]:
+    """The keys of `PLACES` that a recipe can have another value of."""
+    checkpoints = [key for key, source in recipe.sources.items() if source.checkpoint is not None]
+    of_sources = {f"{key}.{part}" for key in checkpoints for part in ("checkpoint", "revision")}
+    return of_sources if recipe.base is None or recipe.base in EMBEDDED else of_sources | {"base"}
+
+
+def places_of_run(run: Path, places: Mapping[str, str]) -> set[str]:
+    """The keys of `PLACES` that `run`, or a run that it continues, has. `places`: as of `bases_elsewhere`."""
+    recipe = read_recipe(checked(base_folder(str(run))).recipe).model
+    found = places_in(recipe)
+    base = places.get("base", recipe.base)
+    return found | places_of_run(Path(base), {}) if "base" in found and base and Path(base).is_dir() else found
+
+
+def _check_places(run: Path, recipe: ModelRecipe) -> None:
+    before = read_sources(run)
+    named = {f"{key}.checkpoint": source.checkpoint for key, source in recipe.sources.items()} | {"base": recipe.base}
+    for place, location in named.items():
+        if location is None or location in EMBEDDED or Path(location).is_dir():
+            continue
+        recorded = before.get(place.partition(".")[0], {})
+        if place == "base" or is_path(location) or (recorded.get("checkpoint") == location and _COMMIT not in recorded):
+            raise CheckpointError(
+                f"{run} was trained on the folder {location} (model.{place} in {run / RECIPE_FILE}), which does not "
+                f"exist here. If it lies elsewhere, add --model.{place} PATH to evaluate, act, merge or serve-check: "
+                "its files are compared with those of the training"
+            )
+
+
 def check_sources(run: Path, recipe: ModelRecipe) -> None:
     """Raises CheckpointError if a checkpoint is another one than when the run started.
 
@@ -63,11 +130,16 @@ def check_sources(run: Path, recipe: ModelRecipe) -> None:
         place = f"{name} {source['checkpoint']!r} has changed since {run} was started"
         if source.get(_COMMIT) and found.get(_COMMIT) and source[_COMMIT] != found[_COMMIT]:
             raise CheckpointError(
-                f"{place}: it was at commit {source[_COMMIT]} and is at {found[_COMMIT]} now. Set model.{key}."
-                f"revision: {source[_COMMIT]} in {run / 'recipe.yaml'}, and in the recipe of a run that resumes"
+                f"{place}: it was at commit {source[_COMMIT]} and is at {found[_COMMIT]} now. Add --model.{key}."
+                f"revision {source[_COMMIT]}; a recipe that resumes the run needs this key, too"
             )
-        if _CONTENT in source and _CONTENT in found and source[_CONTENT] != found[_CONTENT]:
-            raise CheckpointError(f"{place}: its files are others; restore those that the run was trained on")
+        if _CONTENT in found and source.get(_CONTENT) != found[_CONTENT]:
+            moved = "" if found["checkpoint"] == source["checkpoint"] else f" at {found['checkpoint']}"
+            recorded = source.get(_CONTENT, "none")
+            raise CheckpointError(
+                f"{place}: its files{moved} are others; restore those that the run was trained on (fingerprint of the "
+                f"files now {found[_CONTENT][:12]}…, recorded by the run {recorded[:12]}…)"
+            )
 
 
 def keys_of_folders(run: Path, recipe: ModelRecipe) -> set[str]:
@@ -80,16 +152,25 @@ def keys_of_folders(run: Path, recipe: ModelRecipe) -> set[str]:
         for key, source in recipe.sources.items()
         if source.checkpoint is not None and Path(source.location).is_dir()
     }
-    return {name for key, name in now.items() if _CONTENT in before.get(key, {})}
+    return {name for key, name in now.items() if _CONTENT in before.get(key, {}) and _COMMIT not in before[key]}
 
 
 def _identity(source: Source) -> dict[str, str]:
     folder = Path(source.location)
     if folder.is_dir():
-        return {_CONTENT: fingerprint(path for path in folder.iterdir() if path.suffix in _WEIGHTS)}
+        return {_CONTENT: fingerprint(_files(folder, source))}
     file = "config.json" if source.gguf_file is None else source.gguf_file
     cached = try_to_load_from_cache(source.location, file, revision=source.revision)
-    return {_COMMIT: Path(cached).parent.name if isinstance(cached, str) else ""}
+    if not isinstance(cached, str):
+        return {_COMMIT: ""}
+    snapshot = Path(cached).parent
+    return {_COMMIT: snapshot.name, _CONTENT: fingerprint(_files(snapshot, source))}
+
+
+def _files(folder: Path, source: Source) -> list[Path]:
+    """What a library reads of a checkpoint: its weights, and the configuration that says how."""
+    files = weight_files(folder) if source.gguf_file is None else [folder / source.gguf_file]
+    return [*files, *(path for path in (folder / "config.json",) if path.is_file())]
 
 
 def fingerprint(files: Iterable[Path]) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from vlm_agent.errors import UserError
+from vlm_agent.installation import install_line
 from vlm_agent.models.weights import parts_of
 from vlm_agent.models.weights.zero3 import size
 from vlm_agent.recipe.model import Quantisation
@@ -61,7 +62,7 @@ def _bitsandbytes(kind: Quantisation) -> ModuleType:
         import bitsandbytes
     except ImportError as error:
         raise QuantisationError(
-            f"model.quantisation {kind} needs bitsandbytes ({error}); install it as requirements.txt says, or remove "
+            f"model.quantisation {kind} needs bitsandbytes ({error}); {install_line('quantisation')}, or remove "
             "model.quantisation"
         ) from None
     return bitsandbytes

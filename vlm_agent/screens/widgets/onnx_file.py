@@ -22,6 +22,7 @@ from PIL import Image
 
 from vlm_agent.episodes import WIDGET_KINDS, Widget
 from vlm_agent.errors import CheckpointError
+from vlm_agent.installation import install_line
 from vlm_agent.recipe.yaml_file import read_mapping, read_value
 from vlm_agent.screens.widgets.boxes import fraction_box, in_reading_order, suppressed
 
@@ -116,7 +117,7 @@ def _open(path: Path) -> Any:
     try:
         import onnxruntime
     except ImportError as error:
-        raise CheckpointError(f"onnx:{path} needs onnxruntime ({error}); pip install 'vlm-agent[screens]'") from None
+        raise CheckpointError(f"onnx:{path} needs onnxruntime ({error}); {install_line('screens')}") from None
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist; write onnx:FILE with the path of an ONNX file")
     try:

@@ -11,6 +11,7 @@ from transformers import PretrainedConfig
 from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_content
 from vlm_agent.errors import RecipeError
 from vlm_agent.models.build import Vocabulary
+from vlm_agent.models.family import Processor
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.recipe.training import ValidationRecipe
 from vlm_agent.sentences.trajectory import TrajectorySentences
@@ -29,6 +30,16 @@ def data_module_of(recipe: Recipe) -> DataModule:
 
         return ChatDataModule(recipe)
     return ShardDataModule(recipe) if recipe.data.drawn is None else DrawnDataModule(recipe)
+
+
+def check_sentences(recipe: Recipe, config: PretrainedConfig, processor: Processor) -> None:
+    """Raises RecipeError for a kind of sentences that the model cannot read."""
+    name, readable = recipe.data.sentences, processor.sentence_kinds
+    if name not in readable:
+        raise RecipeError(
+            f"data.sentences: {name} does not fit model.{recipe.model.origin}, a {config.model_type}, which reads "
+            f"{' or '.join(readable)}; change data.sentences or the model"
+        )
 
 
 @dataclass(frozen=True)
@@ -75,13 +86,8 @@ class ShardDataModule(DataModule):
     @cached_property
     def kind(self) -> SentenceKind:
         """Raises RecipeError for a kind of sentences that the model cannot read."""
-        name, model, readable = self.recipe.data.sentences, self.recipe.model, self.processor.sentence_kinds
-        if name not in readable:
-            raise RecipeError(
-                f"data.sentences: {name} does not fit model.{model.origin}, a {self.config.model_type}, which reads "
-                f"{' or '.join(readable)}; change data.sentences or the model"
-            )
-        return SENTENCE_KINDS[name](self, self.shards, self.episodes)
+        check_sentences(self.recipe, self.config, self.processor)
+        return SENTENCE_KINDS[self.recipe.data.sentences](self, self.shards, self.episodes)
 
     @cached_property
     def row_size(self) -> RowSize:

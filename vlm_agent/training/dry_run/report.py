@@ -20,7 +20,6 @@ from vlm_agent.training.data.sentence_kinds import PassCounts
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.dry_run.hardware import Gpu
 from vlm_agent.training.dry_run.memory import SHARDINGS, Memory, spread, weigh
-from vlm_agent.training.loop.arguments import check_deepspeed
 from vlm_agent.training.loop.optimizers import optimizer_of
 
 
@@ -103,16 +102,6 @@ def dry_run(data: ShardDataModule, target: Target) -> DryRun:
         activations=activations_by_checkpointing(data, reads.largest_row(data.row_size), bf16),
         hours=steps * step.work.hardware / (target.gpus * peak * target.utilisation) / 3600,
     )
-
-
-def check_start(data: ShardDataModule) -> None:
-    """Raises RecipeError for a DeepSpeed file or a validation with which the run, once it has its GPUs, could not
-    start."""
-    training = data.recipe.training
-    if training.deepspeed_file is not None:
-        check_deepspeed(training.deepspeed_file, data.recipe)
-    if training.validation is not None:
-        data.validation_rows(training.validation)
 
 
 def empty_model(config: PretrainedConfig, recipe: ModelRecipe) -> nn.Module:

@@ -8,6 +8,7 @@ import torch
 from transformers import TrainingArguments
 
 from vlm_agent.errors import RecipeError
+from vlm_agent.installation import install_line
 from vlm_agent.models.run_layout import CHECKPOINTS
 from vlm_agent.models.weights.device import model_device
 from vlm_agent.models.weights.precision import has_bf16
@@ -90,8 +91,10 @@ def start_deepspeed() -> None:
     On CPUs DeepSpeed would compile an operation that speeds up collectives on one machine. That needs a compiler and
     most of a minute, and a process killed meanwhile leaves a lock on which every later run hangs. gloo works without.
     """
-    import deepspeed  # takes seconds, and most runs do not need it
-
+    try:
+        import deepspeed  # takes seconds, and most runs do not need it
+    except ImportError as error:
+        raise RecipeError(f"training.deepspeed needs DeepSpeed ({error}); {install_line('deepspeed')}") from None
     on_gpu = torch.cuda.is_available()
     if not on_gpu:
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

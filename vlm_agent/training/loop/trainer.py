@@ -29,7 +29,7 @@ from vlm_agent.training.loop.meter import Meter
 from vlm_agent.training.loop.optimizers import optimizer_of
 from vlm_agent.training.loop.preemption import leave_stopping_to_parent
 from vlm_agent.training.loop.validation import Validation
-from vlm_agent.training.run_folder.progress import append_progress, is_progress, keep_steps
+from vlm_agent.training.run_folder.progress import append_progress, is_progress, keep_steps, total_seconds
 
 
 class AgentTrainer(Trainer):
@@ -182,16 +182,35 @@ class ProgressFile(_SinceStart):
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._before = 0.0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         super().on_train_begin(args, state, control)
         if state.is_world_process_zero:
+            self._before = total_seconds(self.path)
             keep_steps(self.path, state.global_step)
+
+    def total_seconds(self) -> float:
+        """Seconds of training over all starts, as far as lines of killed ones record them."""
+        return self._before + self.seconds()
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """A stopped run has trained since its last log step."""
+        if state.is_world_process_zero and state.global_step < state.max_steps:
+            append_progress(self.path, self._line(state))
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any) -> None:
         logs: dict[str, float] = others["logs"]
         if not state.is_world_process_zero or not is_progress(logs):
             return
-        line = {"step": state.global_step, "steps": state.max_steps, "time": datetime.now(UTC).isoformat()}
-        timing = {"seconds": round(self.seconds(), 3), "eta_seconds": round(self.eta(state), 3)}
-        append_progress(self.path, line | timing | logs)
+        append_progress(self.path, self._line(state) | logs)
+
+    def _line(self, state: TrainerState) -> dict[str, Any]:
+        return {
+            "step": state.global_step,
+            "steps": state.max_steps,
+            "time": datetime.now(UTC).isoformat(),
+            "seconds": round(self.seconds(), 3),
+            "total_seconds": round(self.total_seconds(), 3),
+            "eta_seconds": round(self.eta(state), 3),
+        }

@@ -15,29 +15,34 @@ RUN/slurm.tsv         only on Slurm: starts and ends of jobs; RUN/logs/JOB/: out
 RUN/sources.json      commits or fingerprints of the checkpoints that the weights started from
 RUN/episodes.parquet  the ids of the episodes that it and its base learned from (`models/weights/learned.py`)
 RUN/README.md         the model card; RUN/model/README.md is the same (`vlm_agent/models/card/`)
-RUN/run.json          versions, commit, data, figures; written last: it means finished
+RUN/run.json          versions, commit, data, figures, SHA-256 of every file that decides an answer; written last: it
+                      means finished
 """
 
 import platform
 import subprocess
 import sys
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
 
 from vlm_agent.checked_json import write_checked
 from vlm_agent.datasets.shards.dataset import manifest_digest
 from vlm_agent.errors import RecipeError
 from vlm_agent.files import atomic_write
 from vlm_agent.models.card.card import write_card
-from vlm_agent.models.run_layout import FINISHED, RECIPE_FILE
+from vlm_agent.models.run_layout import DIGESTS, EMBEDDED, FINISHED, RECIPE_FILE, trained
 from vlm_agent.models.weights.origin import keys_of_folders, read_sources
 from vlm_agent.models.weights.precision import has_bf16
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.run_folder.checkpoints import decisive_keys
 
 TENSORBOARD = "tensorboard"
-_RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed")
+Kind = TypeVar("Kind", bound=BaseModel)
+_RECORDED = ("torch", "transformers", "peft", "accelerate", "deepspeed", "bitsandbytes", "timm")
 
 
 def is_finished(run: Path) -> bool:
@@ -57,11 +62,33 @@ def with_precision(recipe: Recipe, run: Path) -> Recipe:
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"bf16": bf16})})
 
 
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """The recipe with absolute paths of the folders that it reads: the run is loaded from other folders, too. Names on
+    the hub and embedded bases stay."""
+    model, data = recipe.model, recipe.data
+    sources: dict[str, Any] = {key: _absolute(source, "checkpoint") for key, source in model.sources.items()}
+    if model.features is not None:
+        sources |= {"features": _absolute(model.features, "checkpoint")}
+    if model.base not in EMBEDDED:
+        model = _absolute(model, "base")
+    model = _absolute(model.model_copy(update=sources), "word_embeddings")
+    for key in ("shards", "chats", "features"):
+        data = _absolute(data, key)
+    return recipe.model_copy(update={"model": model, "data": data})
+
+
+def _absolute(section: Kind, key: str) -> Kind:
+    place = getattr(section, key)
+    if place is None or not Path(place).exists():
+        return section
+    return section.model_copy(update={key: str(Path(place).absolute())})
+
+
 def refuse_other_runs(run: Path, recipe: Recipe) -> None:
     """Raises RecipeError where the folder holds a run of another recipe, or a finished one without its recipe."""
     path = run / RECIPE_FILE
     if is_finished(run) and not path.exists():
-        raise RecipeError(f"{run} holds a finished run without {RECIPE_FILE}; choose another output, or remove it")
+        raise RecipeError(f"{run} holds a finished run without {RECIPE_FILE}; choose another output, or move it away")
     if not path.exists():
         return
     before, now = decisive_keys(read_recipe(path)), decisive_keys(recipe)
@@ -70,7 +97,7 @@ def refuse_other_runs(run: Path, recipe: Recipe) -> None:
     if changed:
         raise RecipeError(
             f"{run} was started with another recipe ({path}), which differs in {', '.join(changed)}; restore these "
-            "values, choose another output, or remove the folder"
+            "values, choose another output, or move the folder away"
         )
 
 
@@ -91,7 +118,7 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
     shards = None if manifest is None or recipe.data.shards is None else Path(recipe.data.shards)
     record: dict[str, Any] = {
         "figures": figures,
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in _RECORDED},
+        "versions": _versions(),
         "commit": _commit(),
         "command": sys.argv,
         "sources": read_sources(run),
@@ -100,7 +127,16 @@ def mark_finished(run: Path, recipe: Recipe, manifest: dict | None, figures: dic
         "manifest_sha256": None if shards is None else manifest_digest(shards),
     }
     write_card(run, recipe, record["sources"], record, run.absolute().name)
-    write_checked(run / FINISHED, record, indent=2)
+    write_checked(run / FINISHED, record | {DIGESTS: trained(run).digests}, indent=2)
+
+
+def _versions() -> dict[str, str]:
+    """Versions of Python and of those of the recorded packages that are installed: some are extras."""
+    found = {"python": platform.python_version()}
+    for name in _RECORDED:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def _commit() -> str | None:

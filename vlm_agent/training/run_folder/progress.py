@@ -1,14 +1,17 @@
 """`RUN/progress.jsonl`: one JSON object per log step and per validation, appended by rank 0 while a run trains.
 
-    {"step": 40, "steps": 100, "time": "2026-01-31T12:00:00+00:00", "seconds": 61.5, "eta_seconds": 92.2,
+    {"step": 40, "steps": 100, "time": "2026-01-31T12:00:00+00:00", "seconds": 61.5,
+     "total_seconds": 161.5, "eta_seconds": 92.2,
      "loss": 0.41, "action_loss": 0.39, "loss_tap": …, "tokens_per_second": …, "actions_per_second": …,
      "data_wait": 0.02, "memory_gib": 3.1, "learning_rate": …, "grad_norm": …, …}
     {"step": 40, …, "eval_loss": 0.52, "eval_accuracy": 0.61, "eval_accuracy_tap": …, …}
 
-`seconds` counts from the last start and `eta_seconds` is computed at the speed since then. `loop/meter.py` and
-`loop/validation.py` define the other figures. A resumed run drops the lines after its checkpoint and appends the steps
-that it repeats, so that no step occurs twice. Its first line is a mean over the steps since the checkpoint: if the
-checkpoint lies between two log steps, losses and speed of that line differ from those of an uninterrupted run.
+`seconds` counts from the last start, `total_seconds` over all starts, steps that were lost and repeated included;
+`eta_seconds` is computed at the speed since the last start. A stopped run ends with a line of times alone.
+`loop/meter.py` and `loop/validation.py` define the other figures. A resumed run drops the lines after its checkpoint
+and appends the steps that it repeats, so that no step occurs twice. Its first line is a mean over the steps since the
+checkpoint: if the checkpoint lies between two log steps, losses and speed of that line differ from those of an
+uninterrupted run.
 """
 
 import json
@@ -47,10 +50,15 @@ def read_progress(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
+def total_seconds(path: Path) -> float:
+    """Seconds of training until the last line; 0 without one."""
+    return max((line.get("total_seconds", 0.0) for line in read_progress(path)), default=0.0)
+
+
 def keep_steps(path: Path, last: int) -> None:
-    """Removes the lines after step `last`, and what a killed process left incomplete."""
+    """Removes the lines after step `last`, those of times alone, and what a killed process left incomplete."""
     if path.exists():
-        kept = [_encoded(line) for line in read_progress(path) if line["step"] <= last]
+        kept = [_encoded(line) for line in read_progress(path) if line["step"] <= last and is_progress(line)]
         with atomic_write(path) as temporary:
             temporary.write_bytes(b"".join(kept))
 

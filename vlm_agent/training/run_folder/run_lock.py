@@ -52,7 +52,8 @@ def run_lock(run: Path, say: Callable[[str], None]) -> Iterator[None]:
     """
     owner = f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     refusal = (
-        f"another process is training into {run}; wait for it or stop it; if its machine is gone, remove {run / LOCK}"
+        f"another process is training into {run}; wait for it, or stop it on its machine; its end releases the folder, "
+        "also that of a crashed machine once the file server notices"
     )
     with ExitStack() as stack:
         try:

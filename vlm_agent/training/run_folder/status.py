@@ -151,7 +151,10 @@ class _Merged:
 def read_status(run: Path) -> Status:
     """Raises StatusError where `run` is not a run folder, DatasetError naming a damaged file of it."""
     if not any((run / name).exists() for name in (_FINISHED, _RECIPE, LEDGER, _CHECKPOINTS)):
-        raise StatusError(f"{run} is no run folder: it has no {_RECIPE}, {LEDGER} or {_CHECKPOINTS}")
+        raise StatusError(
+            f"{run} is no run folder: it has no {_RECIPE}, {LEDGER} or {_CHECKPOINTS}; nor does it hold the plan of "
+            "another job that can be resumed"
+        )
     finished = (run / _FINISHED).exists()
     events, checkpoints, logs = _events(run), _whole_checkpoints(run), _newest_logs(run)
     figures, validation = _last_with("loss", _LogStep, run), _last_with("eval_loss", _Validation, run)

@@ -12,7 +12,7 @@ import numpy as np
 
 from vlm_agent.checked_json import read_checked
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, manifest_digest
-from vlm_agent.errors import DatasetError
+from vlm_agent.errors import DatasetError, remedy_of_missing
 from vlm_agent.files import sha256_of
 from vlm_agent.recipe.model import FeatureSettings
 
@@ -21,7 +21,7 @@ DTYPE = "float16"
 DIGEST_SIZE = 16
 SUM_SIZE = 4
 FORMS: tuple[str, ...] = get_args(FeatureSettings.model_fields["form"].annotation)
-REMEDY = "remove it and run the same `vlm-agent features` again to restore it"
+REMEDY = "move it away and run the same `vlm-agent features` again to restore it"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def read_feature_manifest(folder: Path) -> dict:
             f"{folder} has no {MANIFEST}: it is not a folder of features, or its extraction is incomplete; run the "
             "same `vlm-agent features` again to resume"
         )
-    manifest = read_checked(path, "remove it and run the same `vlm-agent features` again to restore it")
+    manifest = read_checked(path, "move it away and run the same `vlm-agent features` again to restore it")
     try:
         version = checked(manifest, "features_version", int)
         if version == VERSION:
@@ -141,7 +141,7 @@ def open_array(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
         stat = path.stat()
         array = _mapped(path, stat.st_size, stat.st_mtime_ns)
     except FileNotFoundError:
-        raise DatasetError(f"{path} is missing; {REMEDY.removeprefix('remove it and ')}") from None
+        raise DatasetError(f"{path} is missing; {remedy_of_missing(REMEDY)}") from None
     except _DAMAGED_HEADER as error:
         reason = str(error).partition("\n")[0]
         raise DatasetError(f"{path} is damaged ({reason}); {REMEDY}") from None

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vlm_agent.console import make_console
+from vlm_agent.console import make_console, say
 from vlm_agent.errors import RecipeError, UserError
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.recipe.yaml_file import read_mapping, validated
@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = validated(TRAININGS[content["reader"]], content, str(options.config), RecipeError)
         record = settings.run(make_console())
     except (UserError, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        say(f"{parser.prog}: {error}", stderr=True)
         return 1
-    print(f"{settings.output}: {record['steps']:,} steps in {record['seconds'] / 60:.1f} minutes")
+    say(f"{settings.output}: {record['steps']:,} steps in {record['seconds'] / 60:.1f} minutes")
     return 0
 
 

@@ -5,7 +5,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from vlm_agent.console import make_console
+from vlm_agent.console import make_console, say
 from vlm_agent.errors import UserError
 from vlm_agent.recipe.shipped import find_shipped
 from vlm_agent.screens.training.samples import sample
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
         settings = read_settings(find_shipped(options.config), changes)
         train(settings, partial(sample, settings.seed), make_console())
     except (UserError, OSError) as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+        say(f"{parser.prog}: {error}", stderr=True)
         return 1
     return 0
 

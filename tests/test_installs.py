@@ -1,0 +1,139 @@
+"""The wheel beside other libraries than the tested set: without extras, and with the lowest and the newest releases.
+
+An installation by pip would bring PyTorch's gigabytes each time. An environment here is the wheel beside folders: links
+to the installed distributions that the requirements reach, and before them other releases, from `pip install --target`.
+`unmet` then holds every distribution to its own requirements, as pip would.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import Distribution, DistributionFinder, MetadataPathFinder, distribution
+from pathlib import Path
+
+import pytest
+from helpers.environments import CORE, EXTRAS, ROOT, applies, build_wheel, environment_of, link_libraries, run
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+pytestmark = pytest.mark.slow
+
+OPTIONAL = [asked for name in sorted(set(EXTRAS) - {"all", "dev"}) for asked in EXTRAS[name]]
+SHARDS = ("--data.shards", "demo/shards")
+ADAPTED = ("train", "--config", "recipes/phone_vlm_tiny_lora.yaml", *SHARDS, "--training.steps", "2", "--output")
+SCRATCH = ("train", "--config", "recipes/llama_vit_tiny.yaml", *SHARDS, "--output")
+TIMM = ("--model.vision.config", "{model_type: timm_wrapper, architecture: vit_tiny_patch16_224}")
+ASKING = (
+    ((*ADAPTED, "a", "--model.quantisation", "nf4"), "quantisation"),
+    ((*SCRATCH, "b", *TIMM), "vision-towers"),
+    ((*SCRATCH, "b", *TIMM, "--dry-run"), "vision-towers"),
+    (("inspect", "--screen", "demo/contact_sheet.png"), "screens"),
+    (("act", "--agent", "phone_vlm_tiny", "--device", "browser:shop/7"), "browser"),
+)
+"""Commands that need an extra."""
+
+# Where releases differ: Arrow's files, HTTP clients, decoding of every family, errors of recipes, and the extras.
+PARTS = (
+    "evaluation/test_predictions.py",
+    "datasets/shards/test_versions.py",
+    "agents/llm/test_client.py",
+    "models/test_decoding.py",
+    "models/test_new_family.py",
+    "models/llama_vit/test_screen_cache.py",
+    "models/llama_vit/test_llama_vit.py",
+    "models/weights/test_quantisation.py",
+    "recipe/test_recipe.py",
+    "screens/test_text.py",
+)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def test_without_extras_everything_from_data_to_a_tapped_phone_runs(wheel, tmp_path):
+    libraries = link_libraries(map(str, CORE), tmp_path / "libraries")
+    command = environment_of(wheel, tmp_path / "environment", [libraries]) / "vlm-agent"
+    run(command, tmp_path, "demo", "--quick", "--output", "demo")
+    run(command, tmp_path, *ADAPTED, "run", "--training.save_steps", "1")
+    versions = json.loads((tmp_path / "run/run.json").read_text())["versions"]
+    assert "torch" in versions and "deepspeed" not in versions
+    (tmp_path / "run/run.json").unlink()  # as if it had been killed before its end
+    run(command, tmp_path, *ADAPTED, "run", "--training.save_steps", "1")
+    assert (tmp_path / "run/run.json").exists()
+    run(command, tmp_path, "merge", "--checkpoint", "run", "--output", "merged")
+    options = ("--shards", "demo/shards", "--split", "test", "--limit", "1", "--no-controls", "--output")
+    run(command, tmp_path, "evaluate", "--checkpoint", "merged", *options, "scores")
+    run(command, tmp_path, "inspect", "demo/shards")
+    act = ("act", "--agent", "phone_vlm_tiny", "--device", "simulated:general/test/7", "--steps", "1")
+    assert "not reached" in run(command, tmp_path, *act, "--output", "trace", status=1)
+    for words, extra in ASKING:
+        assert f"pip install '{wheel}[{extra}]'" in run(command, tmp_path, *words, status=1), words
+
+
+def test_the_lowest_releases_of_the_ranges_work_together(wheel, tmp_path):
+    """Where the lowest release is the installed one, as PyTorch's, every test runs it."""
+    lowest = {each.name: re.search(r"[=>]=\s*([\w.]+)", str(each.specifier)).group(1) for each in [*CORE, *OPTIONAL]}
+    lower = {name: version for name, version in lowest.items() if Version(version) != installed(name)}
+    folder = install([f"{name}=={version}" for name, version in lower.items()], tmp_path / "lowest")
+    for name, version in lower.items():  # else another one requires a later release, and the range is a claim
+        assert Version(found_in([folder], name).version) == Version(version), name
+    works(wheel, tmp_path, folder)
+
+
+def test_the_newest_releases_of_the_ranges_work_together(wheel, tmp_path):
+    """Except PyTorch and what is built for one release of it, which are gigabytes."""
+    kept = {"torch", "torchvision", "deepspeed", "bitsandbytes"}
+    wanted = [str(each) for each in [*CORE, *OPTIONAL] if each.name not in kept and "==" not in str(each)]
+    works(wheel, tmp_path, install(wanted, tmp_path / "newest"))
+
+
+def works(wheel: Path, folder: Path, libraries: Path) -> None:
+    links = link_libraries(map(str, [*CORE, *OPTIONAL, *EXTRAS["dev"]]), folder / "libraries")
+    environment = environment_of(wheel, folder / "environment", [libraries, links])
+    command = environment / "vlm-agent"
+    run(command, folder, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
+    run(command, folder, "convert", "--input", "aitw", "--output", "demo/shards", "--splits", "aitw/splits.json")
+    run(command, folder, *ADAPTED, "run", "--training.save_steps", "null")
+    options = ("--shards", "demo/shards", "--split", "train", "--limit", "1", "--no-controls")
+    run(command, folder, "evaluate", "--checkpoint", "run", *options, "--output", "scores")
+    parts = [f"tests/{part}" for part in PARTS]
+    run(environment / "python", ROOT, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *parts)
+
+
+def install(wanted: Sequence[str], folder: Path) -> Path:
+    """The requirements in the folder, and whatever of the installed distributions does not fit beside them."""
+    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--upgrade", "--quiet"]
+    for _ in range(5):
+        subprocess.run([*command, "--target", folder, *wanted], check=True)
+        wanted = sorted({f"{each.name}{each.specifier}" for each in unmet(folder)})
+        if not wanted:
+            return folder
+    raise AssertionError(f"these do not fit together: {wanted}")
+
+
+def unmet(folder: Path) -> Iterator[Requirement]:
+    """What the distributions there and here require, and do not find in the release that they ask for."""
+    waiting, seen = [*CORE, *OPTIONAL], set()
+    while waiting:
+        asked = waiting.pop()
+        found = found_in([folder, *sys.path], asked.name)
+        if found is None or not asked.specifier.contains(Version(found.version).public, prereleases=True):
+            yield asked
+        key = (canonicalize_name(asked.name), *sorted(asked.extras))
+        if found is not None and key not in seen:
+            seen.add(key)
+            waiting += [need for need in map(Requirement, found.requires or ()) if applies(need, asked.extras or {""})]
+
+
+def found_in(places: Sequence[Path | str], name: str) -> Distribution | None:
+    context = DistributionFinder.Context(name=name, path=[str(place) for place in places])
+    return next(iter(MetadataPathFinder.find_distributions(context)), None)
+
+
+def installed(name: str) -> Version:
+    return Version(Version(distribution(name).version).public)

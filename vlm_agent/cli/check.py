@@ -1,0 +1,110 @@
+"""`vlm-agent check`: check the commands of a pipeline before its first one runs."""
+
+import argparse
+import io
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vlm_agent.cli.parser import OK, Commands, Parser, add_command
+
+if TYPE_CHECKING:
+    from vlm_agent.recipe.run import Recipe
+
+_DESCRIPTION = """\
+Options, recipes, benchmarks, inputs, split files, DeepSpeed files, and checkpoints without a connection to the hub
+(HF_HUB_OFFLINE=1). What an earlier command of the line will write may be missing. Writes nothing, reads no weights, and
+prints the first problem of each command. slurm/pipeline.sh runs it before it submits a job.
+
+  vlm-agent check convert --input AITW --splits FILE --output SHARDS then train --config FILE --data.shards SHARDS"""
+
+THEN = "then"
+_OUTPUT = "--output"
+
+
+@dataclass
+class Earlier:
+    """What earlier commands of a pipeline will have written.
+
+    `outputs`: files and folders. `runs`: run folder → recipe. `subsets`: folder of shards → its subsets.
+    """
+
+    outputs: list[Path] = field(default_factory=list)
+    runs: dict[Path, "Recipe"] = field(default_factory=dict)
+    subsets: dict[Path, set[str]] = field(default_factory=dict)
+
+    def writes(self, path: Path) -> bool:
+        return any(path == output or output in path.parents for output in self.outputs)
+
+    def check_subsets(self, names: Iterable[str], shards: Path, where: str) -> None:
+        """Raises DatasetError for subsets that shards of an earlier conversion will not have; `where` names them."""
+        from vlm_agent.datasets.sources.registry import check_subsets
+
+        if shards in self.subsets:
+            check_subsets(names, self.subsets[shards], where)
+
+    def recipe_of(self, run: Path) -> "Recipe | None":
+        """The recipe of a run or of one of its checkpoints."""
+        return next((self.runs[path] for path in (run, *run.parents) if path in self.runs), None)
+
+
+def add(commands: Commands) -> None:
+    summary = "check the commands of a pipeline before the first one runs"
+    parser = add_command(commands, "check", run, summary, _DESCRIPTION, takes_keys=True, check=_check)
+    help_ = "commands with their arguments, separated by `then`"
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND …", help=help_)
+    parser.usage = "vlm-agent check COMMAND ... [then COMMAND ...]"
+
+
+def _check(options: argparse.Namespace) -> None:
+    if not options.words:
+        options.parser.error("name a command to check, such as train --config FILE")
+
+
+def run(options: argparse.Namespace) -> int:
+    from vlm_agent.console import quiet_libraries
+    from vlm_agent.errors import UserError
+
+    quiet_libraries()
+    if problems := list(problems_of(_commands(options.words), Earlier())):
+        raise UserError("\n".join(["these commands would fail:", *(f"  {problem}" for problem in problems)]))
+    return OK
+
+
+def problems_of(commands: Sequence[Sequence[str]], earlier: Earlier) -> Iterator[str]:
+    """The first problem of each command, if it has one. `earlier` then also holds what they write."""
+    from vlm_agent.cli import make_parser
+
+    parser = make_parser()
+    for words in commands:
+        if (problem := _problem(parser, words, earlier)) is not None:
+            yield f"{words[0]}: {problem}"
+        if _OUTPUT in words[:-1]:
+            earlier.outputs.append(Path(words[words.index(_OUTPUT) + 1]))
+
+
+def _problem(parser: Parser, words: Sequence[str], earlier: Earlier) -> str | None:
+    from vlm_agent.cli import parse
+    from vlm_agent.errors import UserError
+
+    usage = io.StringIO()
+    try:
+        with redirect_stderr(usage):
+            options = parse(parser, words)
+            options.check_options(options)
+            options.verify(options, earlier)
+    except SystemExit as end:
+        return usage.getvalue().strip().rpartition(": error: ")[2] if end.code else None
+    except UserError as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return None
+
+
+def _commands(words: Sequence[str]) -> list[list[str]]:
+    groups = itertools.groupby(words, lambda word: word == THEN)
+    return [list(group) for is_then, group in groups if not is_then]

@@ -1,0 +1,132 @@
+"""A row of another program's predictions as episode id, step and answer."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vlm_agent.datasets.sources import checks
+from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, NO_POINT, Action, ActionKind
+from vlm_agent.errors import DatasetError
+from vlm_agent.evaluation.foreign.columns import COORDINATES, EPISODE, KIND, STEP, TEXT, TYPED, Columns, shown
+
+_LARGEST_STEP = 1 << 31
+TAP, SWIPE = "tap", "swipe"
+KINDS = {name: kind for kind in ActionKind for name in (kind.name.lower(), kind.short_name)}
+"""Action type by name, beside `TAP` and `SWIPE`; AITW's own names are the longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignAnswer:
+    """`where`: its row, for messages. `text` is None for an empty cell, and `action` for no action, or where it is to
+    be decoded from `text`."""
+
+    where: str
+    text: str | None
+    action: Action | None
+
+
+def episode_and_step(values: Mapping[str, object]) -> tuple[str, int]:
+    """Raises DatasetError that names the column."""
+    return _episode_id(values.get(EPISODE)), _step(values.get(STEP))
+
+
+def answer(values: Mapping[str, object], columns: Columns, where: str) -> ForeignAnswer:
+    """The action of the fields of Android in the Wild, if the file has such columns. Raises DatasetError that names
+    the column."""
+    written = values.get(TEXT)
+    text = None if written is None else _text(written, TEXT)
+    return ForeignAnswer(where, text, _action(values, columns) if KIND in columns else None)
+
+
+def _episode_id(value: object) -> str:
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, float):
+        raise DatasetError(
+            f"{EPISODE} is {shown(value)}, expected text; an id that was read as a floating-point number lost digits"
+        )
+    if value is None or value == "":
+        raise DatasetError(f"{EPISODE} is empty")
+    return _text(value, EPISODE)
+
+
+def _step(value: object) -> int:
+    number = _whole(value)
+    if number is None or not -_LARGEST_STEP <= number < _LARGEST_STEP:
+        raise DatasetError(f"{STEP} is {_or_empty(value)}, expected a whole number from 0")
+    return number
+
+
+def _whole(value: object) -> int | None:
+    """pandas writes whole numbers as 3.0 in a column with an empty cell."""
+    if type(value) is int:
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def _text(value: object, column: str) -> str:
+    if not isinstance(value, str):
+        raise DatasetError(f"{column} is {shown(value)}, expected text")
+    return value
+
+
+def _action(values: Mapping[str, object], columns: Columns) -> Action | None:
+    """None without an action type: the program's answer was no action."""
+    value = values.get(KIND)
+    if value is None or value == "":
+        return None
+    name, kind = _kind(value)
+    touch = _point(values, columns, "touch_yx", name) if kind in KINDS_WITH_TOUCH else NO_POINT
+    lift = touch if name == TAP else NO_POINT
+    if kind is ActionKind.DUAL_POINT and name != TAP:
+        lift = _point(values, columns, "lift_yx", name)
+    return Action(kind, touch, lift, _typed(values, columns, name) if kind in KINDS_WITH_TEXT else "")
+
+
+def _kind(value: object) -> tuple[str, ActionKind]:
+    """The name in the file, or that of a number."""
+    number = _whole(value)
+    if number in list(ActionKind):
+        return ActionKind(number).name.lower(), ActionKind(number)
+    name = value.strip().lower().replace(" ", "_").replace("-", "_") if isinstance(value, str) else ""
+    if name in (TAP, SWIPE):
+        return name, ActionKind.DUAL_POINT
+    if name not in KINDS:
+        numbers = ", ".join(f"{kind.value} {kind.name}" for kind in checks.AITW_KINDS)
+        raise DatasetError(f"{KIND} is {shown(value)}, expected a number or name of {numbers}, or {', '.join(_OTHERS)}")
+    return name, KINDS[name]
+
+
+_OTHERS = (TAP, SWIPE, *(kind.short_name for kind in ActionKind if not kind.is_in_aitw))
+
+
+def _point(values: Mapping[str, object], columns: Columns, column: str, name: str) -> tuple[float, float]:
+    if column in columns:
+        numbers = values.get(column)
+        if not isinstance(numbers, list | tuple) or len(numbers) != 2:
+            raise DatasetError(f"{column} is {_or_empty(numbers)}, expected the two numbers (y, x) of a {name}")
+        y, x = (_fraction(value, column, name) for value in numbers)
+        return y, x
+    of_y, of_x = COORDINATES[column]
+    if of_y not in columns:
+        raise DatasetError(f"a {name} needs the column {column}, or the columns {of_y} and {of_x}")
+    return _fraction(values.get(of_y), of_y, name), _fraction(values.get(of_x), of_x, name)
+
+
+def _fraction(value: object, column: str, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or (value != value) or abs(value) == math.inf:
+        raise DatasetError(f"{column} is {_or_empty(value)}, expected a number: a {name} has a point")
+    if not 0 <= value <= 1:  # before its conversion: a whole number may be too large for one
+        raise DatasetError(f"{column} is {shown(value)}; points are fractions of the screen, 0 to 1")
+    return float(value)
+
+
+def _typed(values: Mapping[str, object], columns: Columns, name: str) -> str:
+    if TYPED not in columns:
+        raise DatasetError(f"the action {name} needs the column {TYPED}; leave its cells empty where it is not known")
+    value = values.get(TYPED)
+    return "" if value is None else checks.text_of(_text(value, TYPED), TYPED)
+
+
+def _or_empty(value: object) -> str:
+    return "empty" if value is None or value == "" else shown(value)
