@@ -13,6 +13,7 @@ import pytest
 
 from vlm_agent import cli
 from vlm_agent.cli import COMMANDS, main
+from vlm_agent.cli.card import PUBLISHED
 from vlm_agent.cli.parser import USAGE
 
 SOURCES = Path(cli.__file__).parent
@@ -40,6 +41,7 @@ COST = "price max_cost requests_per_minute"
 OFFLINE = "constrained batch_tokens batch_size concurrency plans past"
 SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE}"
 ACTING = "elements goal trace steps apps allow_purchases animation bf16 as_trained"
+CARD = f"license upload {' '.join(PUBLISHED.values())}"
 FOREIGN = "benchmark split limit action_language missing_as_wrong ignore_surplus"
 DRAWN = "split subset html config draw"
 
@@ -81,7 +83,7 @@ MODES = {
     "train": [mode("--config c", "dry_run"), mode("--config c --dry-run", "gpu gpus mfu")],
     "status": [mode("x")],
     "merge": [mode("x --output y", "samples shards")],
-    "card": [mode("x --scores y")],
+    "card": [mode("x --scores y", CARD)],
     "serve-check": [mode("x --endpoint u", "model steps shards")],
     "evaluate": [
         mode("--checkpoint r --shards s --output y", SCORING, "benchmark"),

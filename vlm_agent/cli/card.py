@@ -19,25 +19,38 @@ Earlier scores of the card are replaced; the rest stays, also what you have adde
 DIR holds no path of this machine. A base that was loaded from a folder is named by --model.vlm.published_as, or by the
 same key of the recipe."""
 
-_BASES = ("vlm", "language_model", "vision", "encoder_decoder")
+PUBLISHED = {
+    "vlm": "model.vlm.published_as",
+    "language_model": "model.language_model.published_as",
+    "vision": "model.vision.published_as",
+    "encoder_decoder": "model.encoder_decoder.published_as",
+}
+"""Recipe key of a base → the option with its name on the hub."""
 
 
 def add(commands: Commands) -> None:
-    parser = add_command(commands, "card", run, "complete the model card of a run, prepare its upload", _DESCRIPTION)
+    about = "complete the model card of a run, prepare its upload"
+    parser = add_command(commands, "card", run, about, _DESCRIPTION, check=_check)
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="a finished run, or the output of merge")
     parser.add_argument("--scores", type=Path, nargs="+", metavar="OUT", help="outputs of evaluate with this model")
     parser.add_argument("--license", metavar="ID", help="the licence of the model: apache-2.0, mit, …")
-    for key in _BASES:
-        parser.add_argument(
-            f"--model.{key}.published_as", metavar="OWNER/NAME", help="the base's name on the hub, if it was a folder"
-        )
+    for option in PUBLISHED.values():
+        parser.add_argument(f"--{option}", metavar="OWNER/NAME", help="the base's name on the hub, if it was a folder")
     parser.add_argument("--upload", type=Path, metavar="DIR", help="write a folder to upload")
 
 
-def run(options: argparse.Namespace) -> int:
-    names = {key: name for key in _BASES if (name := getattr(options, f"model.{key}.published_as")) is not None}
-    if not (options.scores or options.license or names or options.upload):
+def _check(options: argparse.Namespace) -> None:
+    if not (options.scores or options.license or options.upload or _published(options)):
         options.parser.error("give --scores, --license, --model.KEY.published_as or --upload")
+
+
+def _published(options: argparse.Namespace) -> dict[str, str]:
+    """Recipe key → name on the hub."""
+    return {key: name for key, option in PUBLISHED.items() if (name := getattr(options, option)) is not None}
+
+
+def run(options: argparse.Namespace) -> int:
+    names = _published(options)
     quiet_libraries()
 
     from vlm_agent.evaluation.card_scores import card_scores
