@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 import yaml
-from helpers import tiny, tiny_qwen, tiny_text
 from helpers import published_qwen_vl as published
+from helpers import tiny, tiny_qwen, tiny_text
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, T5Config, T5ForConditionalGeneration
 

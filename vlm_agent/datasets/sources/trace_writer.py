@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.checked_json import CHECKSUM, checked_bytes
-from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep
+from vlm_agent.checked_json import CHECKSUM, checked_bytes, write_checked
+from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep, sealed
 from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
@@ -93,7 +93,7 @@ class TraceWriter:
 
     def _write(self, content: dict) -> None:
         line = _masked_line(content, self._secrets, self._hidden)
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.write(sealed(json.dumps(line, ensure_ascii=False)) + "\n")
         self._file.flush()
 
     def _note(self, step: TraceStep) -> None:
@@ -195,6 +195,8 @@ def _masked_json(text: str, secrets: Secrets, hidden: dict[int, str], indent: in
         return text
     if isinstance(masked, dict) and masked.pop(CHECKSUM, None) is not None:
         return checked_bytes(masked).decode()
+    if isinstance(masked, dict) and masked.pop("crc32", None) is not None:
+        return sealed(json.dumps(masked, ensure_ascii=False))
     return json.dumps(masked, ensure_ascii=False, indent=indent) + "\n" * (indent is not None)
 
 
@@ -205,8 +207,7 @@ def _end_by(error: BaseException | None) -> tuple[str, str]:
 
 
 def _write_heading(folder: Path, heading: Heading) -> None:
-    text = json.dumps({"version": VERSION, **asdict(heading)}, indent=1, ensure_ascii=False)
-    (folder / HEADING).write_text(text + "\n", encoding="utf-8")
+    write_checked(folder / HEADING, {"version": VERSION, **asdict(heading)})
 
 
 def _step_line(step: TraceStep) -> dict:
