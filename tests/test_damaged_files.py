@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from helpers.damaged_files import AS_BEFORE, KINDS, REFUSED, Kind, outcome
+from helpers.damaged_files import AS_BEFORE, FLIPPED, KINDS, REFUSED, Kind, outcome
 from helpers.mutated import mutated
 
 FEW, MANY = 60, 2_000
@@ -34,6 +34,19 @@ def _outcomes(kind: Kind, folder: Path, count: int) -> Counter[str]:
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_a_damaged_file_is_read_as_before_or_refused_by_name(kind, tmp_path):
     assert _outcomes(kind, tmp_path, FEW)[REFUSED] > 0
+
+
+@pytest.mark.parametrize("name", [name for name in FLIPPED if name not in KINDS])
+def test_a_flipped_bit_is_read_as_before_or_refused_by_name(name, tmp_path):
+    kind = FLIPPED[name]
+    path = kind.write(tmp_path)
+    content, expected, rng = path.read_bytes(), kind.read(path), random.Random(27)
+    for number in range(FEW):
+        damaged = bytearray(content)
+        damaged[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        found, details = outcome(kind, path, expected)
+        assert found in (AS_BEFORE, REFUSED), f"flip {number}: {found}: {details}"
 
 
 @pytest.mark.slow

@@ -135,7 +135,9 @@ def test_a_description_that_is_no_json_object_is_named(folder, name, content):
 @pytest.mark.parametrize("location", ["/no/such", "./base", "../base", "~/base", "a/b/c", "base/"])
 def test_a_path_is_no_name_on_the_hub(location):
     assert is_path(location)
-    with pytest.raises(CheckpointError, match=f"model.vlm.checkpoint: the folder {location} does not exist"):
+    with pytest.raises(
+        CheckpointError, match=f"model.vlm.checkpoint cannot be loaded: the folder {location} does not exist"
+    ):
         refuse_missing_folder(location, "model.vlm.checkpoint")
 
 

@@ -4,8 +4,10 @@ Damage that a download, a copy or a clone without git-lfs leaves is then one lin
 run: no weights are read.
 """
 
+import hashlib
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -70,12 +72,36 @@ def refuse_missing_folder(location: str, where: str) -> None:
     the hub. `where`: the recipe key or option of it."""
     if is_path(location) and not Path(location).is_dir():
         kind = "is a file, not a folder" if Path(location).exists() else "does not exist"
-        raise CheckpointError(f"{where}: the folder {location} {kind}; give the path of a folder that holds it")
+        raise CheckpointError(
+            f"{where} cannot be loaded: the folder {location} {kind}; give the path of a folder that holds it"
+        )
 
 
 def is_path(location: str) -> bool:
     """Whether a checkpoint can only be a folder: a name on the hub is NAME or OWNER/NAME."""
     return location.startswith(("/", ".", "~")) or location.count("/") > 1 or location.endswith("/")
+
+
+def digest_of(tensors: Mapping[str, Any], notes: Mapping[str, Any]) -> str:
+    """A SHA-256 of `tensors`, of torch on the CPU, and of `notes`, JSON-like; for the metadata of their file."""
+    digest = hashlib.sha256(json.dumps(dict(notes), sort_keys=True).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_digest(
+    path: Path, tensors: Mapping[str, Any], notes: Mapping[str, Any], recorded: object, shipped: str
+) -> None:
+    """Raises CheckpointError where the content of a file differs from the `recorded` digest of its metadata. Weights of
+    the package may have none: `shipped` is the SHA-256 of their file."""
+    if recorded is None and hashlib.sha256(path.read_bytes()).hexdigest() == shipped:
+        return
+    if recorded != digest_of(tensors, notes):
+        raise CheckpointError(
+            f"{path} differs from its SHA-256, or has none: it is damaged; restore it from a copy, or train it again"
+        )
 
 
 def _problem_of(path: Path) -> str | None:

@@ -1,5 +1,6 @@
 """Kinds of files, each with how it is written and what a command reads from it, and what becomes of damaged copies."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -7,17 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save
 
 from helpers.made_episodes import ACTIONS, made_episode
 from vlm_agent.agents import Usage
+from vlm_agent.agents.llm.demonstrations.store import Demonstrations
+from vlm_agent.agents.llm.references.nearest import stored_vectors
 from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.datasets.convert.one_input import entry_path, read_entry
 from vlm_agent.datasets.convert.plan import Options, Plan, read_plan, write_or_verify_plan
 from vlm_agent.datasets.convert.summary import Entry, FileSummary
+from vlm_agent.datasets.records import BadRecord
 from vlm_agent.datasets.shards.dataset import MANIFEST, ShardDataset, ShardWriter, write_manifest
 from vlm_agent.datasets.shards.index import INDEX, INDEXED
 from vlm_agent.datasets.shards.schema import ALL_BUT_PIXELS
 from vlm_agent.datasets.sources import Input
+from vlm_agent.datasets.sources.trace_writer import TraceWriter
+from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading, TraceStep, read_steps, read_trace
+from vlm_agent.episodes import WIDGET_KINDS, Action, UiElement
 from vlm_agent.errors import UserError
 from vlm_agent.evaluation.identity import AGENT
 from vlm_agent.evaluation.offline.answer_counts import AnswerCounts
@@ -28,7 +36,10 @@ from vlm_agent.evaluation.scoring.metrics import score
 from vlm_agent.models.features.job.extraction import ShardExtraction
 from vlm_agent.models.features.store import FeatureStore
 from vlm_agent.models.features.store.layout import features_name, pixels_name, shards_digest, sums_name
-from vlm_agent.training.run_folder.layout import FINISHED
+from vlm_agent.models.run_layout import DIGESTS, FINISHED, base_folder, checked, trained
+from vlm_agent.screens.icons.tiny import weights as icons
+from vlm_agent.screens.widgets.tiny import weights as widget_weights
+from vlm_agent.screens.widgets.tiny.weights import Weights, read_weights, write_weights
 from vlm_agent.training.run_folder.status import read_status
 
 
@@ -207,6 +218,91 @@ def _of_features(name: Callable[[str], str]) -> Kind:
     return Kind(lambda folder: _write_features(folder) / name(SHARD), _read_features)
 
 
+RUN_FILES = ("recipe.yaml", "model/config.json", "model/model.safetensors", "tokenizer/tokenizer.json")
+
+
+def _of_run(name: str) -> Kind:
+    """A file of a finished run, by what an evaluation reads of the run before it answers."""
+
+    def write(folder: Path) -> Path:
+        shutil.copytree(base_folder("phone_vlm_tiny"), folder / "run")
+        (folder / "run/model/model.safetensors").write_bytes(save({"a": np.arange(999, dtype=np.float32)}))
+        (folder / "run" / FINISHED).unlink()
+        write_checked(folder / "run" / FINISHED, {DIGESTS: trained(folder / "run").digests})
+        return folder / "run" / name
+
+    def read(path: Path) -> Any:
+        return checked(path.parents[name.count("/")], weights=True).digests
+
+    return Kind(write, read)
+
+
+def _write_trace(folder: Path) -> Path:
+    heading = Heading("a" * 32, "set a timer", "runs/a", "simulated", "general", "general/test/7", (12, 8))
+    with TraceWriter(folder / "trace", heading) as trace:
+        for number, action in enumerate((Action.tap(0.25, 0.5), Action.type_text("9 min"), Action.complete())):
+            trace.screen(number, np.full((12, 8, 3), number, np.uint8))
+            elements = (UiElement((0.0, 0.0, 0.25, 0.5), "Wi-Fi"),)
+            step = TraceStep(number, f"screen_{number:03d}.png", "clock", elements, "tap", action, tokens=(7, 2))
+            trace.step(step)
+            trace.outcome(number, "done", 0.5)
+        trace.end("complete")
+    return folder / "trace"
+
+
+def _read_as_data(path: Path) -> Any:
+    """What `convert` reads; a quarantined record is an error that names its file."""
+    records = list(read_steps(path.parent))
+    for bad in (record for record in records if isinstance(record, BadRecord)):
+        raise UserError(f"{bad.file}: {bad.reason}")
+    return [(record.goal, record.subset, record.step.action, record.step.elements) for record in records]
+
+
+def _write_demonstrations(folder: Path) -> Path:
+    store = Demonstrations(folder / "demonstrations.sqlite")
+    for number in range(20):
+        store.add(f"set a timer for {number} minutes", "clock", ["tap Timer", f"type '{number}'", "tap Start"])
+    return store.path
+
+
+class _OneVector:
+    def encode(self, texts: list[str]) -> np.ndarray:
+        return np.array([[len(text), 1.0, 0.5] for text in texts], np.float32)
+
+
+_GOALS = [f"goal {'x' * number}" for number in range(40)]
+
+
+def _write_vectors(folder: Path) -> Path:
+    stored_vectors(_OneVector(), "encoder", _GOALS, folder)
+    return next(folder.glob("*.npy"))
+
+
+def _read_vectors(path: Path) -> Any:
+    return stored_vectors(_OneVector(), "encoder", _GOALS, path.parent).tolist()
+
+
+def _write_detector(folder: Path) -> Path:
+    path = folder / "model.safetensors"
+    write_weights(path, Weights(widget_weights.Network(len(WIDGET_KINDS)).state_dict(), 64, ("switch",)))
+    return path
+
+
+def _read_detector(path: Path) -> Any:
+    weights = read_weights(path)
+    return {name: tensor.numpy().tobytes() for name, tensor in weights.tensors.items()}, weights.side
+
+
+def _write_icons(folder: Path) -> Path:
+    icons.write(icons.Network(3), sorted(icons.MEANINGS)[:3], folder / "model.safetensors")
+    return folder / "model.safetensors"
+
+
+def _read_icons(path: Path) -> Any:
+    network, meanings = icons.read(path)
+    return {name: tensor.numpy().tobytes() for name, tensor in network.state_dict().items()}, meanings
+
+
 KINDS = {
     "predictions": Kind(_write_predictions, read_predictions),
     "scores of predictions": Kind(_write_predictions, score),
@@ -227,4 +323,16 @@ KINDS = {
     "features": _of_features(features_name),
     "digests of pixels": _of_features(pixels_name),
     "checksums of features": _of_features(sums_name),
+    **{f"run: {name}": _of_run(name) for name in RUN_FILES},
+    "trace.json": Kind(lambda folder: _write_trace(folder) / HEADING, lambda path: read_trace(path.parent).heading),
+    "weights of a detector": Kind(_write_detector, _read_detector),
+    "weights of icons": Kind(_write_icons, _read_icons),
+    "goal vectors": Kind(_write_vectors, _read_vectors),
 }
+
+FLIPPED = KINDS | {
+    "steps.jsonl": Kind(lambda folder: _write_trace(folder) / STEPS, lambda path: read_trace(path.parent).steps),
+    "steps.jsonl as data": Kind(lambda folder: _write_trace(folder) / STEPS, _read_as_data),
+    "demonstrations": Kind(_write_demonstrations, lambda path: Demonstrations(path).all()),
+}
+"""Also files that a kill may cut, which are then read up to the cut, and SQLite, which checks its own pages."""

@@ -290,7 +290,8 @@ def explain_load_errors(source: Source, key: str) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         if (cached := _cached_folder(source)) is not None:
             _check(source, cached, name)
-        raise CheckpointError(f"{name} cannot be loaded: {reason_of(error)}{_advice(source, key)}") from error
+        reason = reason_of(error)
+        raise CheckpointError(f"{name} cannot be loaded: {reason}{_advice(source, key, reason)}") from error
 
 
 def _name(source: Source, key: str) -> str:
@@ -319,12 +320,13 @@ def _cached_folder(source: Source) -> Path | None:
     return Path(cached).parent if isinstance(cached, str) else None
 
 
-def _advice(source: Source, key: str) -> str:
+def _advice(source: Source, key: str, reason: str) -> str:
     """What to do about a checkpoint that cannot be loaded and has no damaged file."""
     folder = Path(source.location)
-    if not folder.is_dir():
+    if not folder.is_dir() or "gated" in reason:
+        absent = "" if folder.is_dir() else f"There is no folder {source.location} here. "
         return (
-            f"\nThere is no folder {source.location} here. Give the path of a folder that holds it, or a name on "
+            f"\n{absent}Give the path of a folder that holds it, or a name on "
             "huggingface.co. A gated one, such as Llama 2, also needs its licence accepted on its page there and "
             "`hf auth login` here."
         )

@@ -117,7 +117,8 @@ def test_a_folder_without_a_tokenizer_is_refused_in_one_line(tmp_path):
         build_tokenizer(recipe, vocabulary)
     (target / "tokenizer.json").write_text("{")
     with pytest.raises(
-        CheckpointError, match=r"^model.encoder_decoder.checkpoint .* its tokenizer cannot be loaded.*$"
+        CheckpointError,
+        match=r"^model.encoder_decoder.checkpoint .*tokenizer.json is damaged or cut: .*$",
     ):
         build_tokenizer(recipe, vocabulary)
 
@@ -133,7 +134,7 @@ def test_damaged_and_pickled_files_are_refused_with_what_to_do(tmp_path, capsys)
     weights = source / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-7])
     assert main(["convert-checkpoint", "--input", str(source), "--output", str(tmp_path / "ours")]) == FAILED
-    assert "is damaged or half a file" in capsys.readouterr().err
+    assert "is cut: it has 311,081 of 311,088 bytes" in capsys.readouterr().err
     weights.unlink()
     (source / "pytorch_model.bin").write_bytes(b"")
     assert main(["convert-checkpoint", "--input", str(source), "--output", str(tmp_path / "ours")]) == FAILED

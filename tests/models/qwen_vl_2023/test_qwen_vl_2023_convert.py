@@ -11,6 +11,7 @@ from helpers import published_qwen_vl as published
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from vlm_agent.errors import CheckpointError
 from vlm_agent.models.conversion.source_files import CheckpointFormatError
 from vlm_agent.models.llama_vit.model import LlamaViT
 from vlm_agent.models.qwen_vl_2023.convert import convert_checkpoint
@@ -117,7 +118,7 @@ def test_of_many_wrong_weights_a_few_are_named_and_the_rest_counted(source, targ
 def test_half_a_file_is_named(source, target):
     file = source / "model-00002-of-00003.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(CheckpointFormatError, match=r"model-00002-of-00003.safetensors is damaged or half a file"):
+    with pytest.raises(CheckpointError, match=r"model-00002-of-00003.safetensors is cut: it has"):
         convert(source, target)
 
 

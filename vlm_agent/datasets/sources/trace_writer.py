@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from vlm_agent.checked_json import CHECKSUM, checked_bytes
-from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep
+from vlm_agent.checked_json import CHECKSUM, checked_bytes, write_checked
+from vlm_agent.datasets.sources.traces import HEADING, STEPS, VERSION, Heading, TraceStep, sealed
 from vlm_agent.episodes import KINDS_WITH_TEXT, KINDS_WITH_TOUCH, Action, ActionKind, UiElement, element_at
 from vlm_agent.errors import DatasetError
 from vlm_agent.files import atomic_write
@@ -98,13 +98,11 @@ class TraceWriter:
 
     def _write_heading(self) -> None:
         heading = replace(self.heading, goal=self._secrets.mask(self.heading.goal))
-        text = json.dumps({"version": VERSION, **asdict(heading)}, indent=1, ensure_ascii=False)
-        with atomic_write(self.folder / HEADING) as part:
-            part.write_text(text + "\n", encoding="utf-8")
+        write_checked(self.folder / HEADING, {"version": VERSION, **asdict(heading)})
 
     def _write(self, content: dict) -> None:
         line = _masked_line(content, self._secrets, self._hidden)
-        self._file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._file.write(sealed(json.dumps(line, ensure_ascii=False)) + "\n")
         self._file.flush()
 
     def _note(self, step: TraceStep) -> None:
@@ -206,6 +204,8 @@ def _masked_json(text: str, secrets: Secrets, hidden: dict[int, str], indent: in
         return text
     if isinstance(masked, dict) and masked.pop(CHECKSUM, None) is not None:
         return checked_bytes(masked).decode()
+    if isinstance(masked, dict) and masked.pop("crc32", None) is not None:
+        return sealed(json.dumps(masked, ensure_ascii=False))
     return json.dumps(masked, ensure_ascii=False, indent=indent) + "\n" * (indent is not None)
 
 

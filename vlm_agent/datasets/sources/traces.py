@@ -23,10 +23,15 @@ learn a transition that may never have happened, or that nothing shows. The othe
 `reached` of the heading, null at first, is written after the end by a command that can check the goal (`act`,
 `evaluate --online`).
 
+Each line ends with a key `crc32`, the CRC-32 of the line without it, and trace.json has a checksum
+(`checked_json.py`): damage is an error wherever the trace is read, and the lines before a kill stay readable. A trace
+of another program, whose trace.json has no checksum, needs none in its lines.
+
 The content of these files is untrusted when it is read.
 """
 
 import json
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +40,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vlm_agent.checked_json import CHECKSUM, content_of
 from vlm_agent.datasets.records import BadRecord, EpisodeStep, Exclusion
 from vlm_agent.datasets.sources import Input, Source, checks, inputs_of_episodes, main_files
 from vlm_agent.episodes import (
@@ -249,7 +255,7 @@ SOURCE = Source(
 
 def read_trace(folder: Path) -> Trace:
     """The trace in `folder`. Raises DatasetError if it does not contain a trace, or a damaged one."""
-    heading, lines = _read_heading(folder), list(_read_lines(folder / STEPS))
+    heading, lines = _read_heading(folder), list(_read_lines(folder / STEPS, _is_checked(folder)))
     for line in lines:
         if line.error is not None:
             raise DatasetError(f"{folder / STEPS}, line {line.number + 1}: {line.error}")
@@ -269,7 +275,7 @@ def read_steps(folder: Path) -> Iterator[EpisodeStep | BadRecord | Exclusion]:
     except DatasetError as error:
         yield BadRecord(folder / HEADING, 0, 0, str(error), ends_file=True)
         return
-    lines, rest = _episode_lines(_with_outcomes(list(_read_lines(path))))
+    lines, rest = _episode_lines(_with_outcomes(list(_read_lines(path, _is_checked(folder)))))
     for number, line in enumerate(lines):
         try:
             yield _episode_step(path, heading, line, number, len(lines))
@@ -302,22 +308,57 @@ class _Outcome:
     message: str
 
 
-def _read_lines(path: Path) -> Iterator[_Line]:
+_CRC = re.compile(rb', "crc32": "([0-9a-f]{8})"\}$')
+
+
+def sealed(line: str) -> str:
+    """A line of steps.jsonl, a JSON object, with its CRC-32 as the last key."""
+    return f'{line[:-1]}, "crc32": "{zlib.crc32(line.encode()):08x}"}}'
+
+
+def _unsealed(data: bytes, is_checked: bool) -> dict:
+    """The content of a line. Raises DatasetError where it differs from its CRC-32, or lacks one that it must have."""
+    found = _CRC.search(data)
+    if found is not None and int(found[1], 16) != zlib.crc32(data[: found.start()] + b"}"):
+        raise DatasetError("the line differs from its checksum: it is damaged; restore it from a copy of the trace")
+    if found is None and is_checked:
+        raise DatasetError("the line has no checksum: it is damaged; restore it from a copy of the trace")
+    content: dict = json.loads(data)
+    if found is not None:
+        del content["crc32"]
+    return content
+
+
+def _is_checked(folder: Path) -> bool:
+    """Whether every line must have a checksum, as those beside a heading with one do."""
+    return f'"{CHECKSUM}"'.encode() in (folder / HEADING).read_bytes()[:64]
+
+
+def _is_interrupted(data: bytes) -> bool:
+    """Whether a last line without a line break is one that a kill cut off: no whole object."""
+    try:
+        json.JSONDecoder().raw_decode(data.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _read_lines(path: Path, is_checked: bool) -> Iterator[_Line]:
     """All complete lines; none if the file does not exist."""
     if not path.is_file():
         return
     offset = 0
     with path.open("rb") as file:
         for number, data in enumerate(file):
-            if data.endswith(b"\n"):
-                yield _line(number, offset, data)
+            if data.endswith(b"\n") or not _is_interrupted(data):
+                yield _line(number, offset, data, is_checked)
             offset += len(data)
 
 
-def _line(number: int, offset: int, data: bytes) -> _Line:
+def _line(number: int, offset: int, data: bytes, is_checked: bool) -> _Line:
     checksum = zlib.crc32(data)
     try:
-        return _Line(number, offset, checksum, _content_of(json.loads(data)))
+        return _Line(number, offset, checksum, _content_of(_unsealed(data.removesuffix(b"\n"), is_checked)))
     except DatasetError as error:
         return _Line(number, offset, checksum, None, str(error))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
@@ -453,8 +494,11 @@ def _checked_size(size: Sequence[object]) -> tuple[int, int]:
 
 def _read_heading(folder: Path) -> Heading:
     path = folder / HEADING
+    if not path.is_file():
+        raise DatasetError(f"{folder} is not the folder of a trace: {path} does not exist")
+    plain = content_of(path, "restore it from a copy of the trace")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(plain)
         version, size = content.pop("version"), content.pop("size")
         heading = Heading(**content, size=None if size is None else _checked_size(size))
         for name in ("id", "goal", "agent", "device", "subset"):
@@ -462,8 +506,6 @@ def _read_heading(folder: Path) -> Heading:
         checks.check_subset(heading.subset, "subset")
         if heading.reached is not None:
             _flag(heading.reached, "reached")
-    except FileNotFoundError:
-        raise DatasetError(f"{folder} is not the folder of a trace: {path} does not exist") from None
     except DatasetError as error:
         raise DatasetError(f"{path}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:

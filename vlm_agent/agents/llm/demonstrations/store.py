@@ -22,7 +22,7 @@ from vlm_agent.agents.llm.references.nearest import Encoder
 from vlm_agent.errors import UserError
 from vlm_agent.texts.secrets import Secrets, mask_cards, names_secret
 
-VERSION = 1
+VERSION = 2
 APPLICATION_ID = 0x564C4D44
 """The bytes `VLMD`, so that another program's SQLite file is recognised."""
 
@@ -47,11 +47,15 @@ CREATE TABLE demonstrations (
     goal TEXT NOT NULL,
     app TEXT NOT NULL,
     lines TEXT NOT NULL,
-    recorded INTEGER NOT NULL
+    recorded INTEGER NOT NULL,
+    checksum TEXT NOT NULL
 )"""
-_ALL = "SELECT number, goal, app, lines, recorded FROM demonstrations ORDER BY number"
-_SAME = "SELECT number, goal, app, lines, recorded FROM demonstrations WHERE goal = ? AND app = ? AND lines = ?"
-_INSERT = "INSERT INTO demonstrations (goal, app, lines, recorded) VALUES (?, ?, ?, ?)"
+_ALL = "SELECT number, goal, app, lines, recorded, checksum FROM demonstrations ORDER BY number"
+_SAME = (
+    "SELECT number, goal, app, lines, recorded, checksum FROM demonstrations WHERE goal = ? AND app = ? AND lines = ?"
+)
+_INSERT = "INSERT INTO demonstrations (goal, app, lines, recorded, checksum) VALUES (?, ?, ?, ?, '')"
+_SEAL = "UPDATE demonstrations SET checksum = ? WHERE number = ?"
 
 
 class DemonstrationsError(UserError):
@@ -104,7 +108,9 @@ class Demonstrations:
             return self._demonstration(same)
         now = int(time.time())
         cursor = connection.execute(_INSERT, (goal, app, _json(lines), now))
-        return Demonstration(int(cursor.lastrowid or 0), goal, app, lines, now)
+        number = int(cursor.lastrowid or 0)
+        connection.execute(_SEAL, (_checksum(number, goal, app, _json(lines), now), number))
+        return Demonstration(number, goal, app, lines, now)
 
     def all(self) -> tuple[Demonstration, ...]:
         """In the order in which they were added."""
@@ -246,8 +252,10 @@ class Demonstrations:
         )
 
     def _demonstration(self, row: tuple) -> Demonstration:
-        number, goal, app, lines, recorded = row
+        number, goal, app, lines, recorded, checksum = row
         try:
+            if checksum != _checksum(number, goal, app, lines, recorded):
+                raise ValueError("it differs from its checksum")
             parsed = json.loads(lines)
             if not isinstance(parsed, list):
                 raise ValueError("its actions are not a list")
@@ -270,6 +278,11 @@ def _is_new(connection: sqlite3.Connection) -> bool:
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _checksum(*row: object) -> str:
+    """Of a row: SQLite checks its pages, but not the texts in them."""
+    return hashlib.sha256(json.dumps(row).encode()).hexdigest()
 
 
 def _json(lines: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """The episodes whose goals are nearest to a goal by a sentence encoder."""
 
 import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -119,15 +120,24 @@ def stored_vectors(encoder: Encoder, digest: str, goals: Sequence[str], folder: 
         return known
     vectors = _encoded(encoder, goals)
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as part, part.open("wb") as file:
-        np.save(file, vectors, allow_pickle=False)
+    file = io.BytesIO()
+    np.save(file, vectors, allow_pickle=False)
+    with atomic_write(path) as part:
+        part.write_bytes(file.getvalue() + hashlib.sha256(file.getvalue()).digest())
     return vectors
+
+
+_DIGEST = hashlib.sha256().digest_size
+"""Bytes of the SHA-256 at the end of the file, which readers of .npy ignore."""
 
 
 def _read_vectors(path: Path, count: int) -> np.ndarray | None:
     """None for a damaged file, which is written again."""
     try:
-        vectors: np.ndarray = np.load(path, allow_pickle=False)
+        content = path.read_bytes()
+        if hashlib.sha256(content[:-_DIGEST]).digest() != content[-_DIGEST:]:
+            return None
+        vectors: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
     return vectors if vectors.ndim == 2 and vectors.dtype == np.float32 and len(vectors) == count else None

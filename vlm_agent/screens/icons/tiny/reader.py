@@ -12,12 +12,10 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.screens.icons.crops import normalised
 from vlm_agent.screens.icons.guesses import guesses
 from vlm_agent.screens.icons.tiny.network import SIDE, Network, channels_last
-from vlm_agent.screens.icons.tiny.weights import WEIGHTS, file_of, read
+from vlm_agent.screens.icons.tiny.weights import SHA256, WEIGHTS, file_of, read
 from vlm_agent.screens.seen import IconReader, Meaning
 
 SHIPPED = Path(__file__).with_name("phone_icons_tiny") / WEIGHTS
-SHA256 = "e52ffee6057d6f6d737063f819585b23c598cc7e4c62825f61558402ae249615"
-"""Of the weights that the card in the same folder and all published results refer to."""
 
 
 class TinyIcons(IconReader):

@@ -11,9 +11,12 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write, share_as_created
 from vlm_agent.screens.icons.meanings import MEANINGS
 from vlm_agent.screens.icons.tiny.network import Network
+from vlm_agent.weight_files import check_digest, digest_of
 
 WEIGHTS = "model.safetensors"
-_FORMAT = "phone_icons_tiny 1"
+_FORMAT, _DIGEST = "phone_icons_tiny 1", "sha256"
+SHA256 = "e52ffee6057d6f6d737063f819585b23c598cc7e4c62825f61558402ae249615"
+"""Of the package's file, which the card in its folder and all published results refer to."""
 
 
 def file_of(path: str) -> Path:
@@ -24,7 +27,8 @@ def file_of(path: str) -> Path:
 def write(network: Network, meanings: list[str], path: Path) -> None:
     tensors = {name: _halved(tensor) for name, tensor in network.state_dict().items()}
     with atomic_write(path) as temporary:
-        save_file(tensors, temporary, {"format": _FORMAT, "meanings": json.dumps(meanings)})
+        notes = {"format": _FORMAT, "meanings": json.dumps(meanings)}
+        save_file(tensors, temporary, notes | {_DIGEST: digest_of(tensors, notes)})
         share_as_created(temporary)
 
 
@@ -47,6 +51,8 @@ def read(path: Path) -> tuple[Network, list[str]]:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
     if notes.get("format") != _FORMAT:
         raise CheckpointError(f"{path} does not hold weights of phone_icons_tiny")
+    recorded = notes.pop(_DIGEST, None)
+    check_digest(path, tensors, notes, recorded, SHA256)
     try:
         meanings = list(json.loads(notes["meanings"]))
     except (KeyError, ValueError, TypeError) as error:

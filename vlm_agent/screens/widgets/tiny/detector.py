@@ -13,12 +13,9 @@ from vlm_agent.errors import CheckpointError
 from vlm_agent.screens.widgets.tiny.maps import Decoding, decode
 from vlm_agent.screens.widgets.tiny.network import Network
 from vlm_agent.screens.widgets.tiny.pictures import batch, scaled
-from vlm_agent.screens.widgets.tiny.weights import Weights, read_weights
+from vlm_agent.screens.widgets.tiny.weights import SHA256, Weights, read_weights
 
 SHIPPED = Path(__file__).parent / "weights" / "model.safetensors"
-
-SHA256 = "4972150f2e1bed90d9a09e8bfb08030b8684ca73aea9945d93f14df3704d83ed"
-"""Of the weights that the card and all published figures refer to."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,12 @@ from vlm_agent.episodes import WIDGET_KINDS
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_write
 from vlm_agent.screens.widgets.tiny.network import Network
+from vlm_agent.weight_files import check_digest, digest_of
 
+SHA256 = "4972150f2e1bed90d9a09e8bfb08030b8684ca73aea9945d93f14df3704d83ed"
+"""Of the package's file, which the card in its folder and all published results refer to."""
+
+_DIGEST = "sha256"
 _KEY = "phone_widgets_tiny"
 """The only key of the metadata: safetensors writes several in random order."""
 
@@ -41,7 +46,8 @@ def write_weights(path: Path, weights: Weights) -> None:
         if tensor.is_floating_point()
     }
     with atomic_write(path) as temporary:
-        save_file(tensors, temporary, {_KEY: json.dumps(described)})
+        digest = digest_of(tensors, described)
+        save_file(tensors, temporary, {_KEY: json.dumps({**described, _DIGEST: digest})})
 
 
 def read_weights(path: Path) -> Weights:
@@ -51,11 +57,13 @@ def read_weights(path: Path) -> Weights:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
         described = json.loads(metadata[_KEY])
+        recorded = described.pop(_DIGEST, None)
         kinds, side, state = described["kinds"], int(described["side"]), described["with_state"]
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} has no weights of phone_widgets_tiny: {error} in its metadata") from None
+    check_digest(path, tensors, described, recorded, SHA256)
     if tuple(kinds) != WIDGET_KINDS:
         raise CheckpointError(f"{path} detects other kinds of widgets ({', '.join(kinds)}); train it again")
     _check_tensors(path, tensors)
