@@ -90,8 +90,8 @@ def run_demo(output: Path, quick: bool = False) -> int:
     with atomic_write(output / "summary.json") as part:
         part.write_text(json.dumps(summary, indent=2) + "\n")
     _say(
-        f"{summary['seconds']:.0f} s, at most {summary['peak_rss_gb']} GB of memory. Open in a browser, for the score and "
-        f"pictures of the agent's errors:\n  {output / 'evaluation' / 'report.html'}\n"
+        f"{summary['seconds']:.0f} s, at most {summary['peak_rss_gb']} GB of memory. Open in a browser, for the score "
+        f"and pictures of the agent's errors:\n  {output / 'evaluation' / 'report.html'}\n"
         f"Other results:\n  {output / 'contact_sheet.png'}\n  {output / 'agent.gif'}\n  {output / 'summary.json'}"
     )
     return 0
