@@ -44,7 +44,7 @@ def test_with_a_dialect_of_aitz_its_table_is_printed_and_reported(tmp_path):
     scores, printed = _evaluate(shards, output, benchmark=benchmark)
     assert list(scores["trained"]["scorers"]) == ["official", "strict", "agentcpm", "coat_point"]
     assert scores["trained"]["aitz"]["coat_point"]["success"]["value"] == 100
-    assert "AitZ, %, by coat point" in printed and "hit rate" in printed
+    assert "AitZ, %, by coat_point" in printed and "hit rate" in printed
     assert 'data-kind="aitz"' in (output / "report.html").read_text()
     assert read_plan(output).benchmark.scorers == ("official", "strict", "agentcpm", "coat_point")
     again, _ = _evaluate(shards, tmp_path / "other", controls=False)

@@ -70,6 +70,14 @@ def test_a_tap_on_an_element_is_a_frame_outside_of_it_and_each_next_one_is_wider
     assert lefts[0] > lefts[1] > lefts[2]
 
 
+def test_a_frame_on_another_element_is_as_narrow_as_the_first():
+    """The label of an icon is right below it."""
+    elements = (UiElement((0.1, 0.1, 0.1, 0.1), "", "ICON_PLAY"), UiElement((0.5, 0.1, 0.1, 0.1), "", "ICON_HOME"))
+    taps = [("gold", Action.tap(0.15, 0.15)), ("agent", Action.tap(0.55, 0.15))]
+    gold, agent = marks(taps, 720, elements)
+    assert gold.path.startswith("M30 66h") and agent.path.startswith("M30 354h")
+
+
 def test_words_move_to_the_top_where_something_at_the_bottom_is_touched():
     for y, lies in ((0.3, lambda at: at > 600), (0.95, lambda at: at < 120)):
         _, words = marks([("gold", Action.tap(y, 0.5)), ("agent", Action.complete())], 720)

@@ -263,7 +263,7 @@ def _origins_of_texts(plan: Plan, dataset: ShardDataset, parts: Parts) -> dict[s
 
 
 def _title(plan: Plan) -> str:
-    """The page's, by which tabs of a browser are told apart."""
+    """The title of the page, which distinguishes the tabs of a browser."""
     benchmark = plan.benchmark
     place = f" – {plan.place}" if plan.place != plan.label else ""
     return f"{plan.label} on {benchmark.name or f'{benchmark.shards.name} {benchmark.split}'}{place}"

@@ -13,8 +13,8 @@ from vlm_agent.episodes import Action, ActionKind, UiElement
 
 VIEW_WIDTH = 360
 _RADIUS, _GAP, _NEXT = 22, 6, 8
-"""Radius of the first tap's ring, distance of its frame from the element, and how much wider those of each next action
-are: taps on one element are all visible. What is inside stays free of marks."""
+"""Radius of the first tap's ring, distance of its frame from the element, and how much wider those of each next tap on
+the same element are: all of them are visible. What is inside stays free of marks."""
 
 _TICK = 9
 """Length of the ticks above and left of a frame, which show where the point is: the label of an icon is below it."""
@@ -42,6 +42,7 @@ def marks(
     """
     lowest = max((_at(one.touch_yx, height)[1] for _, one in actions if one is not None and one.is_touch), default=0)
     below = lowest < height - _LINE * (len(actions) + 1)
+    framed: list[UiElement | None] = []
     for row, (name, action) in enumerate(actions):
         if action is None:
             continue
@@ -52,7 +53,9 @@ def marks(
         if action.is_swipe:
             yield Mark(name, path=_arrow(_at(action.touch_yx, height), _at(action.lift_yx, height)))
         elif action.is_touch:
-            yield Mark(name, path=_touch(action, elements, height, _NEXT * row))
+            element = framed_element(action, elements)
+            yield Mark(name, path=_touch(action, element, height, _NEXT * framed.count(element)))
+            framed.append(element)
 
 
 def boxes(elements: Sequence[UiElement], height: int) -> tuple[str, str]:
@@ -69,10 +72,9 @@ def _at(point_yx: tuple[float, float], height: int) -> tuple[int, int]:
     return round(point_yx[1] * VIEW_WIDTH), round(point_yx[0] * height)
 
 
-def _touch(action: Action, elements: Sequence[UiElement], height: int, wider: int) -> str:
-    """A frame with ticks, or a ring; `wider`: than those of a first action."""
+def _touch(action: Action, element: UiElement | None, height: int, wider: int) -> str:
+    """A frame with ticks around the element, or a ring; `wider`: than those of the first action there."""
     x, y = _at(action.touch_yx, height)
-    element = framed_element(action, elements)
     if element is None:
         radius = _RADIUS + wider
         return f"M{x - radius} {y}a{radius} {radius} 0 1 0 {2 * radius} 0a{radius} {radius} 0 1 0 {-2 * radius} 0"
