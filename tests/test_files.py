@@ -183,6 +183,32 @@ def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
     assert list(tmp_path.iterdir()) == [path] and not is_free(path) and not is_free(path / "inside" / "file")
 
 
+def test_a_second_writer_of_a_folder_is_refused_and_the_first_one_is_complete(tmp_path):
+    path = tmp_path / "out"
+    with atomic_folder(path) as folder:
+        (folder / "first").touch()
+        with pytest.raises(DatasetError, match=f"another process writes {path}"), atomic_folder(path):
+            pass
+        (folder / "last").touch()
+    assert {one.name for one in path.iterdir()} == {"first", "last"}
+    with pytest.raises(DatasetError, match=f"{path} exists"), atomic_folder(path):
+        pass
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_to_an_empty_folder_is_written_through(tmp_path, exists):
+    target, link = tmp_path / "disk" / "target", tmp_path / "out"
+    target.mkdir(parents=True)
+    if not exists:
+        target.rmdir()
+    link.symlink_to(target)
+    with atomic_folder(link) as folder:
+        (folder / "file").touch()
+    assert link.is_symlink()
+    assert (target / "file").exists()
+
+
 def test_a_file_is_durable_before_its_rename_and_the_rename_afterwards(tmp_path, monkeypatch):
     events = record_syncs_and_renames(monkeypatch)
     with atomic_write(tmp_path / "manifest.json") as temporary:

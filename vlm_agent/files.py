@@ -52,15 +52,35 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder beside `path`, renamed to `path` when the block ends without an error, and removed otherwise.
 
-    `path` may not exist yet, or be an empty folder. What a killed process left under the temporary name is removed.
-    A block that ends with an error may have renamed the folder before, to keep it.
+    `path` may not exist yet, or be an empty folder, or a link to one of both. What a killed process left under the
+    temporary name is removed. A block that ends with an error may have renamed the folder before, to keep it.
+
+    Raises DatasetError if `path` holds anything, or another process writes the same folder.
     """
+    path = path.resolve() if path.is_symlink() else path
     temporary = path.with_name(f".{path.name}{PARTIAL}")
+    refusal = f"another process writes {path}; wait for it, or choose another folder"
+    lock = path.with_name(f".{path.name}.lock")
+    with file_lock(lock, refusal) as held:
+        if not os.fstat(held.fileno()).st_nlink:  # its owner has just ended and removed it
+            raise DatasetError(refusal)
+        try:
+            if not is_free(path):
+                raise DatasetError(f"{path} exists and is not an empty folder; choose another folder")
+            with _renamed_to(path, temporary):
+                yield temporary
+        finally:
+            lock.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def _renamed_to(path: Path, temporary: Path) -> Iterator[None]:
     if temporary.exists():
         shutil.rmtree(temporary)
     temporary.mkdir(parents=True)
     try:
-        yield temporary
+        yield
         for inside in (*temporary.rglob("*"), temporary):
             _sync(inside)
         temporary.replace(path)
@@ -68,7 +88,6 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         if temporary.exists():
             shutil.rmtree(temporary)
         raise
-    sync_folder(path.parent)
 
 
 def share_as_created(file: Path) -> None:

@@ -281,3 +281,20 @@ def test_a_language_of_numbers_that_no_prompt_shows_is_refused_and_the_agent_tha
         agent_settings(str(file))
     file.write_text(json.dumps({"agent": "dynamic_planning", "mode": "none", "screen": "picture"} | settings))
     assert agent_settings(str(file)).language.build().numbers_elements
+
+
+def test_the_cause_of_empty_replies_is_in_metrics_terminal_and_report(tmp_path):
+    body = {"choices": [{"message": {"content": None, "reasoning_content": "First"}, "finish_reason": "length"}]}
+    metrics, terminal, report = evaluated(tmp_path, json.dumps(body).encode())
+    steps = metrics["trained"]["official"]["overall"]["steps"]
+    note = "cut off by the limit of 128 tokens during the reasoning"
+    assert metrics["trained"]["about"]["replies"] == {"all": steps, f"empty, {note}": steps}
+    line = f"{steps} of {steps} are empty: {steps} {note}; raise max_tokens in the agent file"
+    assert f"replies of the served model: {line} or turn the model's thinking off" in terminal
+    assert line in report
+
+
+def test_an_answer_after_its_reasoning_is_read_and_counted(tmp_path):
+    metrics, terminal, _ = evaluated(tmp_path, "<think>\nback or enter?\n</think>\n\npress enter")
+    assert metrics["trained"]["official"]["general"]["partial_match"] == 20
+    assert "with reasoning before </think>, which is not read" in terminal

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
@@ -43,7 +42,7 @@ _LANGUAGES = {name: kind().build() for name, kind in LANGUAGES.items()}
 
 
 def _screen(text: str) -> Screen:
-    return Screen(np.zeros((1, 1, 3), np.uint8), (UiElement(text, "TEXT", (0.1, 0.1, 0.2, 0.2)),), text)
+    return Screen(np.zeros((1, 1, 3), np.uint8), (UiElement((0.1, 0.1, 0.2, 0.2), text),), text)
 
 
 def _secrets(text: str) -> str:
@@ -130,7 +129,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "lines": lambda text: (one_line(text), printable(text), without_tags(text)),
     "screens as HTML": lambda text: screen_html(_screen(text)),
     "texts of screens": lambda text: (screen_text(_screen(text)), pieces(text)),
-    "headed thoughts": lambda text: HeadedThoughts(replace(CoatRecipe(), learned=("think",))).split(text),
+    "headed thoughts": lambda text: HeadedThoughts(CoatRecipe(think=True, action=True)).split(text),
     "segments": lambda text: segment("think", text),
     "terminal": neutral,
 }

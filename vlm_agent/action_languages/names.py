@@ -1,10 +1,10 @@
 """Names of elements in text: in action languages that name touched elements, and in sentences about elements."""
 
 import re
-import unicodedata
 
 from vlm_agent.action_languages.binned import QUOTED_OPENINGS
 from vlm_agent.episodes import Action, Screen, UiElement, element_at
+from vlm_agent.texts.folding import normalized
 
 NAME_SEPARATOR = "="
 """The separator between a name and a gesture."""
@@ -38,5 +38,5 @@ def spoken_name(element: UiElement) -> str | None:
 
     Names often come from OCR. The normalisation makes tokenizers reproduce them.
     """
-    name = unicodedata.normalize("NFC", " ".join(element.name.split()))
+    name = normalized("NFC", " ".join(element.name.split()))
     return name if is_name(name) else None

@@ -19,6 +19,7 @@ from typing import Literal
 
 from vlm_agent.screens.icons import MEANINGS
 from vlm_agent.screens.seen import Block, Part, Understood
+from vlm_agent.texts.folding import normalized
 
 Language = Literal["en", "zh"]
 
@@ -81,7 +82,7 @@ def describe_part(part: Part, language: Language = "en", is_title: bool = False)
 
 def plain(text: str) -> str:
     """`text` on one line, without control and formatting characters (also those that turn the direction of writing)."""
-    kept = (character if _is_shown(character) else " " for character in unicodedata.normalize("NFC", text))
+    kept = (character if _is_shown(character) else " " for character in normalized("NFC", text))
     line = re.sub(r"\s+", " ", "".join(kept)).strip()
     return line if len(line) <= LONGEST else line[: LONGEST - 1] + "…"
 

@@ -10,11 +10,11 @@ the embedded base's vocabulary around the names. A text is one printable line of
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from vlm_agent.episodes import Screen, UiElement
+from vlm_agent.texts.folding import normalized
 
 MAX_PIECES = 15
 """Words, spaces and punctuation marks of a text. The base has a token for each, if it knows the word."""
@@ -121,7 +121,7 @@ def _app(package: str) -> str:
 
 def _words(identifier: str) -> list[str]:
     """The words of an identifier in CamelCase, lower case, letters and digits only."""
-    clean = unicodedata.normalize("NFC", identifier)
+    clean = normalized("NFC", identifier)
     words = (word.lower()[:_MAX_WORD_CHARACTERS] for word in _CAMEL.split(clean))
     return [word for word in words if word.isalnum() and word.isprintable() and "goal" not in word]
 
@@ -138,7 +138,7 @@ def _name(element: UiElement) -> str:
 
     Not usable are long and truncated texts, texts without a word (times, prices, single letters), and icons.
     """
-    text = unicodedata.normalize("NFC", " ".join(element.text.split())).rstrip(".,:;!?")
+    text = normalized("NFC", " ".join(element.text.split())).rstrip(".,:;!?")
     is_word = any(part.isalpha() and len(part) > 1 for part in _PIECE.findall(text))
     is_short = len(text) <= _MAX_NAME_CHARACTERS and text.isprintable()
     return text if is_word and is_short and "…" not in text and "goal" not in text.lower() else ""

@@ -12,7 +12,6 @@ Fences and words around the object are read, and Chinese punctuation in place of
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from typing import Any, Literal
 from vlm_agent.action_languages.language import SWIPES
 from vlm_agent.agents.llm.replies import MOST_CHARACTERS
 from vlm_agent.episodes import BUTTONS
+from vlm_agent.texts.folding import normalized
 from vlm_agent.texts.lines import one_line
 
 Name = Literal["tap", "long_press", "enter_text", "swipe", "press", "stop"]
@@ -131,7 +131,7 @@ def _element(value: object) -> int | str | None:
         return value
     if not isinstance(value, str) or not (name := one_line(value)):
         return None
-    match = _NUMBER.fullmatch(unicodedata.normalize("NFKC", name))
+    match = _NUMBER.fullmatch(normalized("NFKC", name))
     return name if match is None else int(match[1])
 
 
@@ -152,7 +152,7 @@ def _word(content: dict[str, Any], key: str) -> str:
 
 
 def _folded(text: str) -> str:
-    return unicodedata.normalize("NFKC", text).strip().casefold()
+    return normalized("NFKC", text).strip().casefold()
 
 
 # Chinese punctuation

@@ -18,9 +18,9 @@ LIST_COMMAND: Words = ("cmd", "package", "query-activities", "--brief", *_LAUNCH
 
 PACKAGES_COMMAND: Words = ("pm", "list", "packages")
 
-_PACKAGE = re.compile(r"^package:([A-Za-z][\w.]*)\s*$", re.MULTILINE | re.ASCII)
+_PACKAGE = re.compile(r"^package:([A-Za-z][\w.]*)[ \t\r]*$", re.MULTILINE | re.ASCII)
 
-_COMPONENT = re.compile(r"^\s*([A-Za-z][\w.]*/[\w.$]+)\s*$", re.MULTILINE | re.ASCII)
+_COMPONENT = re.compile(r"^[ \t]*([A-Za-z][\w.]*/[\w.$]+)[ \t\r]*$", re.MULTILINE | re.ASCII)
 
 _PACKAGES = {
     "amazon": ("com.amazon.mShop.android.shopping",),

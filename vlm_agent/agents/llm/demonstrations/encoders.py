@@ -5,13 +5,13 @@ No setting falls back from one to the other.
 
 import itertools
 import re
-import unicodedata
 import zlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from vlm_agent.agents.llm.references.nearest import Encoder
+from vlm_agent.texts.folding import normalized
 
 WORDS = "words"
 """The name of `SharedWords`. Every other name is a checkpoint (`references/encoder.py`)."""
@@ -60,7 +60,7 @@ def goal_encoder_digest(name: str) -> str:
 
 def _words(text: str) -> list[str]:
     found = []
-    for run in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+    for run in _WORD.findall(normalized("NFKC", text).casefold()):
         for characters in _IDEOGRAPHS.findall(run):
             pairs = itertools.pairwise(characters)
             found += [*characters, *(first + second for first, second in pairs)]
