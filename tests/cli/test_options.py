@@ -81,6 +81,7 @@ MODES = {
     ],
     "recipes": [mode("", "name"), mode("forkme", "output")],
     "train": [mode("--config c", "dry_run"), mode("--config c --dry-run", "gpu gpus mfu")],
+    "check": [mode("train --config c")],
     "status": [mode("x")],
     "merge": [mode("x --output y", "samples shards")],
     "card": [mode("x --scores y", CARD)],
