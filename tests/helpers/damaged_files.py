@@ -327,12 +327,13 @@ KINDS = {
     "trace.json": Kind(lambda folder: _write_trace(folder) / HEADING, lambda path: read_trace(path.parent).heading),
     "weights of a detector": Kind(_write_detector, _read_detector),
     "weights of icons": Kind(_write_icons, _read_icons),
-    "goal vectors": Kind(_write_vectors, _read_vectors),
 }
 
 FLIPPED = KINDS | {
     "steps.jsonl": Kind(lambda folder: _write_trace(folder) / STEPS, lambda path: read_trace(path.parent).steps),
     "steps.jsonl as data": Kind(lambda folder: _write_trace(folder) / STEPS, _read_as_data),
+    "goal vectors": Kind(_write_vectors, _read_vectors),
     "demonstrations": Kind(_write_demonstrations, lambda path: Demonstrations(path).all()),
 }
-"""Also files that a kill may cut, which are then read up to the cut, and SQLite, which checks its own pages."""
+"""Also files that a kill may cut, which are then read up to the cut, vectors that are computed again, and SQLite, which
+checks its own pages."""

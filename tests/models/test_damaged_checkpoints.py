@@ -118,7 +118,7 @@ def test_a_folder_that_does_not_exist_is_named_as_one(folder, place, capsys, mon
     assert main(["train", "--config", path, "--dry-run", "--model.vlm.checkpoint", place]) == 1
     message = capsys.readouterr().err
     assert "Repo id must be" not in message
-    assert f"folder {place}" in message
+    assert f"older {place}" in message
 
 
 def test_weights_that_a_configuration_leaves_out_are_refused(folder, capsys):

@@ -324,7 +324,7 @@ def _advice(source: Source, key: str, reason: str) -> str:
     """What to do about a checkpoint that cannot be loaded and has no damaged file."""
     folder = Path(source.location)
     if not folder.is_dir() or "gated" in reason:
-        absent = "" if folder.is_dir() else f"The folder {source.location} does not exist here. "
+        absent = "" if folder.is_dir() else f"No folder {source.location} exists here. "
         return (
             f"\n{absent}Give the path of a folder that holds it, or a name on "
             "huggingface.co. A gated one, such as Llama 2, also needs its licence accepted on its page there and "

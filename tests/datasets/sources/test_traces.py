@@ -18,6 +18,7 @@ from vlm_agent.datasets.sources.traces import (
     TraceStep,
     read_steps,
     read_trace,
+    sealed,
 )
 from vlm_agent.episodes import Action, Episode, Step
 from vlm_agent.errors import DatasetError
@@ -111,7 +112,7 @@ def test_a_last_line_that_was_being_written_counts_for_nothing(tmp_path):
     write(tmp_path / "t")
     path = tmp_path / "t" / "steps.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join(lines[:-3]) + lines[-3][:-1])  # in the last step's line
+    path.write_bytes(b"".join(lines[:-3]) + lines[-3][:-9])  # in the last step's line
     trace = read_trace(tmp_path / "t")
     assert len(trace.steps) == len(EPISODE) - 1
     assert trace.end is None
@@ -138,7 +139,8 @@ def test_a_damaged_line_is_named_and_leaves_a_gap_in_the_episode(tmp_path, chang
     lines = path.read_text(encoding="utf-8").splitlines()
     step = json.loads(lines[2])
     change(step)
-    lines[2] = json.dumps(step)
+    del step["crc32"]
+    lines[2] = sealed(json.dumps(step))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(DatasetError, match=rf"line 3: .*{why}"):
         read_trace(tmp_path / "t")
@@ -147,11 +149,29 @@ def test_a_damaged_line_is_named_and_leaves_a_gap_in_the_episode(tmp_path, chang
     assert records[0].episode_length == 5
 
 
+def test_a_line_without_its_checksum_is_read_only_beside_a_heading_without_one(tmp_path):
+    write(tmp_path / "t")
+    path, heading = tmp_path / "t/steps.jsonl", tmp_path / "t/trace.json"
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    texts = [json.dumps({key: line[key] for key in line if key != "crc32"}) for line in lines]
+    expected = read_trace(tmp_path / "t")
+    path.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    with pytest.raises(DatasetError, match=r"steps.jsonl, line 1: the line has no checksum"):
+        read_trace(tmp_path / "t")
+    content = json.loads(heading.read_text(encoding="utf-8"))
+    del content["checksum"]
+    heading.write_text(json.dumps(content), encoding="utf-8")
+    assert read_trace(tmp_path / "t") == expected
+
+
 def test_a_screen_outside_the_trace_is_not_read(tmp_path):
     write(tmp_path / "t")
     (tmp_path / "secret.png").write_bytes((tmp_path / "t" / "screen_000.png").read_bytes())
     path = tmp_path / "t" / "steps.jsonl"
-    path.write_text(path.read_text(encoding="utf-8").replace("screen_000.png", "../secret.png"), encoding="utf-8")
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines[0]["screen"] = "../secret.png"
+    texts = [json.dumps({key: line[key] for key in line if key != "crc32"}) for line in lines]
+    path.write_text("".join(f"{sealed(text)}\n" for text in texts), encoding="utf-8")
     assert "is missing" in next(read_steps(tmp_path / "t")).reason
 
 

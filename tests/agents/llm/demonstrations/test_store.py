@@ -160,8 +160,8 @@ def test_another_programs_database_and_another_version_are_refused(path):
     with pytest.raises(DemonstrationsError, match=r"other\.sqlite is an SQLite file of another program"):
         Demonstrations(other).add(*WIFI)
     with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version = 2")
-    with pytest.raises(DemonstrationsError, match=r"has version 2 .* reads version 1"):
+        connection.execute("PRAGMA user_version = 3")
+    with pytest.raises(DemonstrationsError, match=r"has version 3 .* reads version 2"):
         Demonstrations(path).all()
 
 

@@ -52,7 +52,6 @@ def read(path: Path) -> tuple[Network, list[str]]:
     if notes.get("format") != _FORMAT:
         raise CheckpointError(f"{path} does not hold weights of phone_icons_tiny")
     recorded = notes.pop(_DIGEST, None)
-    check_digest(path, tensors, notes, recorded, SHA256)
     try:
         meanings = list(json.loads(notes["meanings"]))
     except (KeyError, ValueError, TypeError) as error:
@@ -65,6 +64,7 @@ def read(path: Path) -> tuple[Network, list[str]]:
     expected, found = ({name: one.shape for name, one in state.items()} for state in (network.state_dict(), tensors))
     if different := [name for name in (*expected, *found) if expected.get(name) != found.get(name)]:
         raise CheckpointError(f"{path} does not fit the network of this version: {different[0]} differs")
+    check_digest(path, tensors, notes, recorded, SHA256)
     network.load_state_dict(
         {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
     )

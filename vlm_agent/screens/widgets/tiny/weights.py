@@ -63,9 +63,9 @@ def read_weights(path: Path) -> Weights:
         raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{path} has no weights of phone_widgets_tiny: {error} in its metadata") from None
-    check_digest(path, tensors, described, recorded, SHA256)
     if tuple(kinds) != WIDGET_KINDS:
         raise CheckpointError(f"{path} detects other kinds of widgets ({', '.join(kinds)}); train it again")
+    check_digest(path, tensors, described, recorded, SHA256)
     _check_tensors(path, tensors)
     return Weights(tensors, side, tuple(state))
 
