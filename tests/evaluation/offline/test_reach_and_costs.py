@@ -116,13 +116,13 @@ def test_costs_are_means_over_episodes_in_metrics_terminal_and_page(tmp_path):
     assert "Cost an episode" in terminal and "2,500" in terminal
     _, heads, rows = tables["cost"]
     assert [head[0] for head in heads] == ["tokens read", "tokens written", "calls", "seconds"]
-    assert [cell[0] for cell in rows[0]] == ["agent", "2,500", "25", "5.0", "1.2"]
+    assert [cell[0] for cell in rows[0]] == ["prepared", "2,500", "25", "5.0", "1.2"]
 
 
 def test_a_cost_that_is_not_reported_has_an_empty_cell(tmp_path):
     scores, _, tables, _ = evaluated(tmp_path, "binned", Usage(1000, 10))
     assert scores["trained"]["cost"] == {"tokens_read": 2500, "tokens_written": 25, "calls": None, "seconds": None}
-    assert [cell[0] for cell in tables["cost"][2][0]] == ["agent", "2,500", "25", "–", "–"]
+    assert [cell[0] for cell in tables["cost"][2][0]] == ["prepared", "2,500", "25", "–", "–"]
 
 
 def test_an_episode_with_an_unknown_cost_is_left_out_of_the_mean(tmp_path):
