@@ -13,6 +13,7 @@ import pytest
 
 from vlm_agent import cli
 from vlm_agent.cli import COMMANDS, main
+from vlm_agent.cli.agent_options import PLACES
 from vlm_agent.cli.card import PUBLISHED
 from vlm_agent.cli.parser import USAGE
 
@@ -31,6 +32,7 @@ def mode(line, *names):
     return Mode(line, frozenset(" ".join(names).split()))
 
 
+BASES = " ".join(f"model.{place}" for place in PLACES)
 PARTS = "--shard-index 0 --shard-count 2"
 CONVERSION = "source splits groups mixture max_pixels workers max_bad_fraction image_format update"
 EXTRACTION = "form checkpoint batch_size bf16 workers"
@@ -39,8 +41,8 @@ ANNOTATION = f"texts replace split subset limit prompts accept_missing {CALLS}"
 OF_AGENT = "bf16 features past_screens as_trained max_tokens mode shown_elements texts calls"
 COST = "price max_cost requests_per_minute"
 OFFLINE = "constrained batch_tokens batch_size concurrency plans past"
-SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE}"
-ACTING = "elements goal trace steps apps allow_purchases animation bf16 as_trained"
+SCORING = f"split groups limit workers no_controls controls elements {OF_AGENT} {COST} {OFFLINE} {BASES}"
+ACTING = f"elements goal trace steps apps allow_purchases animation bf16 as_trained {BASES}"
 CARD = f"license upload {' '.join(PUBLISHED.values())}"
 FOREIGN = "benchmark split limit action_language missing_as_wrong ignore_surplus"
 DRAWN = "split subset html config draw"
@@ -83,9 +85,9 @@ MODES = {
     "train": [mode("--config c", "dry_run"), mode("--config c --dry-run", "gpu gpus mfu")],
     "check": [mode("train --config c")],
     "status": [mode("x")],
-    "merge": [mode("x --output y", "samples shards")],
+    "merge": [mode("x --output y", "samples shards", BASES)],
     "card": [mode("x --scores y", CARD)],
-    "serve-check": [mode("x --endpoint u", "model steps shards")],
+    "serve-check": [mode("x --endpoint u", "model steps shards", BASES)],
     "evaluate": [
         mode("--checkpoint r --shards s --output y", SCORING, "benchmark"),
         mode("--agent a --benchmark b --output y", SCORING, "shards"),
@@ -93,7 +95,7 @@ MODES = {
         mode(f"--checkpoint r --shards s --output y {PARTS}", SCORING, "benchmark"),
         mode(
             "--online --checkpoint r --output y",
-            f"tasks seed size scale long_screens workers no_controls controls elements {OF_AGENT} {COST}",
+            f"tasks seed size scale long_screens workers no_controls controls elements {OF_AGENT} {COST} {BASES}",
         ),
         mode("--finish --output y"),
     ],
@@ -242,7 +244,8 @@ def test_every_option_is_accepted_somewhere_and_read_by_its_command(command):
     for action in options_of(command):
         is_used = not action.option_strings or action.option_strings[-1] in lines
         assert is_used or action.dest in accepted, f"{command} {action.option_strings} is accepted in no mode"
-        assert re.search(rf'options\.{action.dest}\b|"{action.dest}"', source), f"{command} does not read {action.dest}"
+        name = "places" if action.dest in BASES.split() else action.dest  # read by one function
+        assert re.search(rf'options\.{name}\b|"{name}"|\b{name}\(options', source), f"{command} does not read {name}"
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,14 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revision")), "base")
+PLACES = (*(f"{key}.{part}" for key in SOURCES for part in ("checkpoint", "revision")), "base")
+"""Keys of a recipe's `model` that name a base, as options `--model.KEY`."""
 
 
 def add_places(parser: argparse.ArgumentParser) -> None:
     """Options that say where the bases of a run lie on this machine (`models/weights/origin.py`)."""
-    for place in _PLACES:
-        is_first = place == _PLACES[0]
+    for place in PLACES:
+        is_first = place == PLACES[0]
         parser.add_argument(
             f"--model.{place}",
             metavar="COMMIT" if place.endswith("revision") else "PATH",
@@ -61,7 +62,7 @@ def places(options: argparse.Namespace, run: str | Path | None) -> Iterator[None
     Raises UserError for an option that neither the recipe of the run nor that of a run below it has, and for one
     without a run.
     """
-    chosen = {place: getattr(options, f"model.{place}") for place in _PLACES}
+    chosen = {place: getattr(options, f"model.{place}") for place in PLACES}
     chosen = {place: value for place, value in chosen.items() if value is not None}
     if not chosen:
         yield
