@@ -24,7 +24,7 @@ def _arguments(source, output, *more):
 def _stamps(output):
     """What tells that a shard or an entry was written again."""
     files = (*output.glob("*/*.parquet"), *output.glob(".conversion/*/*.json"))
-    return {path: path.stat().st_mtime_ns for path in files}
+    return {path: path.stat().st_ctime_ns for path in files}
 
 
 @pytest.mark.parametrize(("files", "status"), [("ab cd", OK), ("ab ca", QUARANTINED)])

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 import time
 
 import pytest
@@ -68,6 +69,16 @@ def test_a_file_of_the_same_size_is_replaced(inputs, output, tmp_path):
         convert("aitw", [inputs], output, workers=1)
     converted(inputs, output=output, update=True)
     assert tree(output) == fresh(inputs, tmp_path)
+
+
+def test_a_changed_file_is_noticed_also_where_the_clock_was_ahead_at_the_conversion(inputs, output):
+    later = time.time() + 3600
+    for entry in (output / ".conversion/general").iterdir():
+        os.utime(entry, (later, later))
+    old = (inputs / THIRD).read_bytes()
+    (inputs / THIRD).write_bytes(old[:-1] + bytes([old[-1] ^ 1]))
+    with pytest.raises(DatasetError, match="add --update to convert changed files again"):
+        convert("aitw", [inputs], output, workers=1)
 
 
 def test_an_episode_that_the_replaced_file_owned_comes_from_the_later_file(inputs, output, tmp_path):

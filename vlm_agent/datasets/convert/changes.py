@@ -1,10 +1,10 @@
 """Whether the inputs are still the files that were converted.
 
-A file is hashed only if its status changed after its entry was written or it was hashed last. A copy to another disk
-changes the status of all files, 2.6 TB of AITW, so hashing shows progress, and no file is hashed twice.
+An entry has the time of the last change of its inputs as its own (`stamp`), exactly, whatever the clock says. A file is
+hashed only if its status changed since. A copy to another disk changes the status of all files, 2.6 TB of AITW, so
+hashing shows progress, and no file is hashed twice.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from vlm_agent.console import Progress
-from vlm_agent.datasets.convert.one_input import entry_path
+from vlm_agent.datasets.convert.one_input import entry_path, last_change_ns, stamp
 from vlm_agent.datasets.convert.summary import Entry
 from vlm_agent.datasets.sources import Input
 from vlm_agent.errors import DatasetError
@@ -37,8 +37,9 @@ def without_changed(
     progress = Progress(console, size, "bytes")
     with progress.shown():
         for number, (input_, entry) in enumerate(touched, 1):
+            changed_ns = last_change_ns(input_)
             if sha256_of(input_.files) == entry.summary.sha256:
-                os.utime(entry_path(output, input_))
+                stamp(entry_path(output, input_), changed_ns)
             elif update:
                 checked[input_.shard] = None
             else:
@@ -53,5 +54,4 @@ def without_changed(
 
 
 def _is_touched(input_: Input, output: Path) -> bool:
-    written = entry_path(output, input_).stat().st_mtime
-    return max(path.stat().st_ctime for path in input_.files) >= written
+    return entry_path(output, input_).stat().st_mtime_ns != last_change_ns(input_)

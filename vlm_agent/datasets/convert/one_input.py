@@ -4,6 +4,7 @@ A screen is encoded as soon as its record is read, so only a few raw screens are
 entry is written after the shard; its existence means that the input is converted.
 """
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -37,7 +38,7 @@ class Conversion:
         """
         one = _OneInput(self._options, self._splits, input_, duplicate_ids)
         shard = self._output / input_.shard
-        files = HashedFiles()
+        files, changed_ns = HashedFiles(), last_change_ns(input_)
         with ShardWriter(shard) as writer:
             position = 0
             for item in self._source.read(input_, files):
@@ -53,7 +54,18 @@ class Conversion:
             shard.unlink(missing_ok=True)
         entry = one.entry(input_, files, shard)
         write_checked(entry_path(self._output, input_), entry.content())
+        stamp(entry_path(self._output, input_), changed_ns)
         return entry
+
+
+def last_change_ns(input_: Input) -> int:
+    """When the status of one of its files changed last, by the clock of their file system."""
+    return max(path.stat().st_ctime_ns for path in input_.files)
+
+
+def stamp(entry: Path, changed_ns: int) -> None:
+    """Notes when the inputs of an entry changed last, as its time: its bytes do not depend on the machine."""
+    os.utime(entry, ns=(changed_ns, changed_ns))
 
 
 def entry_path(output: Path, input_: Input) -> Path:

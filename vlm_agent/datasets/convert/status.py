@@ -41,7 +41,7 @@ def read_status(output: Path) -> ConversionStatus:
     plan, sizes = read_plan(output), _sizes(output)
     entries = entries_of(plan, output)
     converted = [(input_, entry) for input_ in plan.inputs if (entry := entries[input_.shard]) is not None]
-    stamps = sorted((entry_path(output, input_).stat().st_mtime, sizes[input_.shard]) for input_, _ in converted)
+    stamps = sorted((_written(entry_path(output, input_)), sizes[input_.shard]) for input_, _ in converted)
     size, converted_size = sum(sizes.values()), sum(size for _, size in stamps)
     return ConversionStatus(
         ConversionSummary.of(output, [entry for _, entry in converted]),
@@ -53,6 +53,10 @@ def read_status(output: Path) -> ConversionStatus:
         datetime.fromtimestamp(stamps[-1][0], UTC) if stamps else None,
         _eta(stamps, size - converted_size),
     )
+
+
+def _written(entry: Path) -> float:
+    return entry.stat().st_ctime  # its mtime is that of its inputs
 
 
 def _sizes(output: Path) -> dict[str, int]:
