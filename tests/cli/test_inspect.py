@@ -7,6 +7,7 @@ import yaml
 from helpers import tiny
 
 from vlm_agent.cli import FAILED, OK, USAGE, main
+from vlm_agent.datasets.shards.dataset import ShardDataset
 
 
 @pytest.fixture
@@ -26,6 +27,15 @@ def test_a_page_is_written_to_the_requested_file(shards, tmp_path, capsys):
     assert main(["inspect", str(shards), "--html", str(page)]) == OK
     assert f"Wrote {page}" in capsys.readouterr().out.replace("\n", "")
     assert "3 episodes, 15 steps" in page.read_text(encoding="utf-8")
+
+
+def test_a_missing_shard_is_named_instead_of_statistics_of_what_is_not_there(shards, capsys):
+    shard = shards / ShardDataset(shards).manifest["files"][0]["shard"]
+    shard.rename(shards / "elsewhere")
+    assert main(["inspect", str(shards)]) == FAILED
+    printed = capsys.readouterr()
+    assert f"lacks 1 of 1 shards, {shard.relative_to(shards)} first" in printed.err
+    assert not printed.out
 
 
 def test_the_default_page_is_statistics_html_in_the_working_directory(shards, tmp_path, monkeypatch, capsys):

@@ -86,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     refuse_for_shards(options.shards)
     console = make_console()
     dataset = ShardDataset(options.shards, split=options.split, subset=options.subset)
+    dataset.check_shards()
     columns = read_columns(dataset)
     statistics = summarise(columns)
     tokens = None if options.config is None else _count_tokens(dataset, columns, options)

@@ -174,6 +174,16 @@ class ShardDataset:
     def __len__(self) -> int:
         return len(self._row_groups)
 
+    def check_shards(self) -> None:
+        """Raises DatasetError where the file of a shard is missing: statistics read the index alone."""
+        names = self._index["shard"].unique().to_pylist()
+        missing = [name for name in names if not (self.directory / name).is_file()]
+        if missing:
+            raise DatasetError(
+                f"{self.directory} lacks {len(missing):,} of {len(names):,} shards, {missing[0]} first; restore them "
+                "from a copy, or run the same `vlm-agent convert` again"
+            )
+
     def __getitem__(self, index: int) -> Episode:
         """The episode with its screens as uint8 (height, width, 3) arrays. Points are the stored float32 values."""
         return self.decoded(self.row(index))
