@@ -179,5 +179,8 @@ def test_the_command_reads_a_recipe_and_its_errors_are_one_line(tmp_path, capsys
     recipe.write_text("output: nowhere\nstep: 9\n")
     assert command.main(["--config", str(recipe)]) == 1
     assert "unknown key step; did you mean steps?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command.main([])
+    assert "the following arguments are required: --config" in capsys.readouterr().err
     with pytest.raises(RecipeError, match="unknown key step"):
         read_settings(recipe)
