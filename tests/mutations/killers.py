@@ -36,7 +36,8 @@ def importing(root: Path, path: str) -> list[str]:
     )
     direct = re.compile(rf"^(?:{'|'.join(forms)})", re.M)
     package_import = re.compile(rf"^from {re.escape(package)} import", re.M)
-    command = re.compile(rf'\[\s*"{name.replace("_", "-")}"' if package == "vlm_agent.cli" else r"(?!)")
+    words = rf'"{name.replace("_", "-")}"'
+    command = re.compile(rf"\[\s*{words}|{words}: \[" if package == "vlm_agent.cli" else r"(?!)")
     folder = Path(path).parent.relative_to("vlm_agent").as_posix()
     beside = None if folder in (".", "cli") else root / "tests" / folder
     exported = f"from {dotted} import" in _text(root / package.replace(".", "/") / "__init__.py")
