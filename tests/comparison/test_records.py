@@ -19,3 +19,10 @@ def test_the_first_record_makes_the_folder_and_a_cut_line_is_left_alone(tmp_path
     assert read_progress(records.output) == ([], [failed], None)
     records.add(one, status=0)
     assert [path.stem for path in read_progress(records.output)[0]] == ["train-a-0"]
+
+
+def test_a_comparison_in_a_new_folder_records_its_stages_first(tmp_path):
+    records = Records(tmp_path / "of" / "one")
+    records.note([])
+    assert read_progress(records.output) == ([], [], 0)
+    records.note([])
