@@ -60,6 +60,9 @@ def test_mirrored_and_importing_test_files_are_found():
     assert mirrored(ROOT, "vlm_agent/sentences/packing.py") == ["tests/sentences/test_packing.py"]
     assert "tests/sentences/test_packing.py" in importing(ROOT, "vlm_agent/sentences/packing.py")
     assert mirrored(ROOT, "vlm_agent/devices/simulated_phone/apps/shop.py"), "the nearest folder with tests"
+    assert "tests/comparison/test_single_stages.py" in importing(ROOT, "vlm_agent/comparison/execution.py"), "beside it"
+    assert "tests/doctor/test_doctor.py" in importing(ROOT, "vlm_agent/cli/doctor.py"), "runs the command"
+    assert "tests/cli/test_options.py" in importing(ROOT, "vlm_agent/cli/features.py"), "parses its options"
 
 
 def test_the_known_mutations_fit_the_code():

@@ -391,3 +391,11 @@ def test_keys_work_without_return(terminal):
         os.write(terminal, b"aq")
         assert keys.wants_stop()
         assert not keys.wants_stop()
+
+
+def test_a_look_for_keys_does_not_wait_for_one(terminal, monkeypatch):
+    waits = []
+    monkeypatch.setattr("vlm_agent.cli.keys.select.select", lambda *ends: waits.append(ends[3]) or ([], [], []))
+    with Keys() as keys:
+        assert not keys.wants_stop()
+    assert waits == [0]

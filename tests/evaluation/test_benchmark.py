@@ -216,6 +216,12 @@ def test_the_subsets_of_a_benchmark_are_those_of_its_episodes():
     assert read_benchmark(FOLDER / "aitw_standard.yaml", {}).episode_indices(ids, subsets) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(("limit", "chosen"), [(1, [0]), (2, [0, 3]), (6, list(range(6))), (9, list(range(6)))])
+def test_a_limit_scores_episodes_spread_over_the_split_and_at_most_all(limit, chosen):
+    some = read_benchmark(FOLDER / "aitw_standard.yaml", {"limit": limit})
+    assert some.episode_indices(list("abcdef"), ["general"] * 6) == chosen
+
+
 def test_only_keys_that_draw_episodes_are_part_of_the_draw():
     assert read_benchmark(FOLDER / "aitw_standard.yaml", {}).draw == {}
     drawn = {"per_subset": 20, "subsets": [], "seed": 0}

@@ -4,6 +4,7 @@ import pytest
 
 from vlm_agent.agents.endpoint import EndpointSettings
 from vlm_agent.agents.of_run import name_of_run
+from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.evaluation.identity import names_in_tables
 
 
@@ -38,3 +39,10 @@ def test_an_agent_with_the_name_of_another_run_keeps_a_row_of_its_own(label):
 
 def test_an_agent_may_be_called_trained():
     assert names_in_tables(["trained", "blind_ceiling"], "trained")["trained"] == "trained"
+
+
+def test_the_identity_of_a_run_is_that_of_exact_free_decoding_by_default():
+    identity = VlmSettings(run="phone_vlm_tiny").identity()
+    assert identity["bf16"] is False
+    assert "constrained" not in identity
+    assert VlmSettings(run="phone_vlm_tiny", constrained=True).identity() == identity | {"constrained": True}

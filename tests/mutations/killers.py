@@ -1,4 +1,4 @@
-"""Which test files can notice a mutation of a module: first those that mirror it, then all that import it."""
+"""Which test files can notice a mutation of a module: first those that mirror it, then all that import or run it."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,8 @@ def mirrored(root: Path, path: str) -> list[str]:
 
 
 def importing(root: Path, path: str) -> list[str]:
-    """All test files that import the module itself, or a name that its package exports from it."""
+    """All test files that import the module itself, or a name that its package exports from it; those of the folder
+    that mirrors its package; for a module of a command, in place of these, those that run the command."""
     dotted = Path(path).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
     package, _, name = dotted.rpartition(".")
     forms = (
@@ -35,11 +36,16 @@ def importing(root: Path, path: str) -> list[str]:
     )
     direct = re.compile(rf"^(?:{'|'.join(forms)})", re.M)
     package_import = re.compile(rf"^from {re.escape(package)} import", re.M)
+    words = rf'"{name.replace("_", "-")}"'
+    command = re.compile(rf"\[\s*{words}|{words}: \[" if package == "vlm_agent.cli" else r"(?!)")
+    folder = Path(path).parent.relative_to("vlm_agent").as_posix()
+    beside = None if folder in (".", "cli") else root / "tests" / folder
     exported = f"from {dotted} import" in _text(root / package.replace(".", "/") / "__init__.py")
     found = []
     for file in sorted((root / "tests").rglob("test_*.py")):
         text = _text(file)
-        if direct.search(text) or (exported and package_import.search(text)):
+        imports = direct.search(text) or (exported and package_import.search(text))
+        if imports or file.parent == beside or command.search(text):
             found.append(file.relative_to(root).as_posix())
     return found
 

@@ -421,6 +421,14 @@ def test_copies_do_not_block_on_a_gpu_alone(shards, tmp_path, monkeypatch, devic
     assert used.accelerator_config["non_blocking"] == (device == "cuda")
 
 
+def test_deepspeed_counts_one_row_a_device_and_step(shards, tmp_path):
+    """Its `train_micro_batch_size_per_gpu: auto` becomes this size."""
+    content = tiny.recipe(shards, tmp_path / "run")
+    content["training"]["accumulation"] = 3
+    used = arguments(Recipe(**content), tmp_path, 7)
+    assert (used.per_device_train_batch_size, used.gradient_accumulation_steps, used.max_steps) == (1, 3, 7)
+
+
 def test_ranks_wait_an_hour_for_each_other_with_and_without_deepspeed(shards, tmp_path, monkeypatch):
     import deepspeed
 

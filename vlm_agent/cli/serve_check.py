@@ -1,12 +1,17 @@
 """`vlm-agent serve-check`: compares a served model with its run."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlm_agent.cli.agent_options import add_places, places
 from vlm_agent.cli.parser import FAILED, OK, Commands, add_command, count
-from vlm_agent.cli.run_shards import run_episodes
 from vlm_agent.console import make_console, quiet_libraries
+from vlm_agent.errors import UserError
+
+if TYPE_CHECKING:
+    from vlm_agent.episodes import Episode
 
 _DESCRIPTION = """\
 Sends steps of the run's shards to the server, in the turns of training, and compares tokens, sizes of screens and
@@ -37,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     from vlm_agent.agents.vlm.agent import VlmAgent
 
     recipe_of(str(options.run_folder), VlmSettings.SENTENCES, "serve-check")
-    episodes = run_episodes(options.run_folder, options.shards)
+    episodes = _episodes(options.run_folder, options.shards)
     chat = ChatEndpoint(options.endpoint, _only_model(options.endpoint) if options.model is None else options.model)
     with places(options, options.run_folder):
         agent = VlmAgent.from_run(options.run_folder)
@@ -54,6 +59,21 @@ def run(options: argparse.Namespace) -> int:
         return OK
     console.print(check.difference, highlight=False, markup=False, soft_wrap=True)
     return FAILED
+
+
+def _episodes(run: Path, where: Path | None) -> "Iterator[Episode]":
+    """The run's first episodes, from its own shards or those in `where`; each is read when it is asked for."""
+    from vlm_agent.datasets.shards.dataset import ShardDataset
+    from vlm_agent.models.run_layout import checked
+    from vlm_agent.recipe.run import read_recipe
+    from vlm_agent.training.data.stream import chosen_episodes
+
+    data = read_recipe(checked(run).recipe).data
+    folder = data.shards if where is None else where
+    if folder is None:
+        raise UserError(f"{run} drew its data; name shards to compare on with --shards")
+    shards = ShardDataset(Path(folder), split=data.split)
+    return (shards[index] for index in chosen_episodes(shards, data))
 
 
 def _only_model(url: str) -> str:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from vlm_agent.acting.demonstrating.observed import ObservedScreen
 from vlm_agent.acting.demonstrating.traced import of_trace
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import DONE, FAILED, IN_DOUBT, UNPARSED, WITHHELD, Heading, TraceStep
@@ -44,3 +45,10 @@ def test_a_trace_without_a_performed_action_is_no_demonstration(tmp_path):
     write_trace(tmp_path / "trace", [WITHHELD, IN_DOUBT])
     with pytest.raises(DatasetError, match=r"no action of the trace .* was performed"):
         of_trace(tmp_path / "trace")
+
+
+def test_a_screen_is_the_same_whatever_its_pixels():
+    """Comparing arrays would be an error, and printing them takes the log over."""
+    screens = [ObservedScreen("app/.Main", (), pixels=pixels) for pixels in (SCREEN, SCREEN + 1, None)]
+    assert screens[0] == screens[1] == screens[2] != ObservedScreen("app/.Other", ())
+    assert "pixels" not in repr(screens[0])

@@ -13,6 +13,7 @@ from helpers.chat_server import Reply, serving
 from helpers.understood import KnownScreens, understood
 
 from vlm_agent.agents import Answer, Turn, demonstrated
+from vlm_agent.agents.agent import Usage
 from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.llm.demonstrations import Demonstrations, DemonstrationsError
 from vlm_agent.agents.llm.replies import UnreadReplyError
@@ -268,7 +269,7 @@ def test_a_swipe_taps_what_it_brought_into_view_unless_that_is_not_one_element(s
     private = understood("Sound", "Privacy")
     answers, model = follow(step, reply, KnownScreens(SEEN, {25: private}))
     assert answers[0].action.direction == "up"
-    assert (answers[1].box, answers[1].usage.calls) == (private.parts[1].box, 0)
+    assert (answers[1].box, answers[1].usage) == (private.parts[1].box, Usage(0, 0, 0, 0.0))
     assert model.paragraphs()[1] == 'Actions so far:\n1. swipe up to find "Privacy", tap "Privacy"'
     for others in (SEEN, understood("Privacy", "Privacy")):
         answers, model = follow(step, reply, KnownScreens(SEEN, {25: others}))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from vlm_agent.datasets.formats import json_list
 from vlm_agent.datasets.formats.json_list import read_items
 
 VALUES = st.recursive(st.integers() | st.text(max_size=5) | st.none(), lambda inner: st.lists(inner, max_size=3))
@@ -41,3 +42,10 @@ def test_the_error_is_numbered_after_the_last_item(tmp_path, text, number, offse
     (tmp_path / "list.json").write_text(text)
     *_, last = read_items(tmp_path / "list.json")
     assert (last.number, last.offset) == (number, offset) and why in last.error
+
+
+@pytest.mark.parametrize(("limit", "error"), [(9, None), (8, "the file is larger than the limit of 8 bytes")])
+def test_a_file_of_as_many_bytes_as_the_limit_is_read(tmp_path, monkeypatch, limit, error):
+    monkeypatch.setattr(json_list, "MAX_JSON_BYTES", limit)
+    (tmp_path / "list.json").write_text("[1, 2, 3]")
+    assert list(read_items(tmp_path / "list.json"))[-1].error == error

@@ -1,6 +1,7 @@
 """The table of answers that are not an action."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from helpers.gold_steps import answered, episode
@@ -41,3 +42,12 @@ def test_steps_that_the_agent_failed_to_answer_are_counted_apart(rows):
     [row] = [line.split() for line in printed.splitlines() if "agent" in line]
     assert row[-2:] == ["0.0", "1"]
     assert example_line("agent", scores, rows, LANGUAGE) is None
+
+
+def test_the_example_is_the_first_answer_with_text_that_is_not_an_action():
+    gold = episode("a", "general", [HOME] * 4)
+    answers = answered(gold, [HOME, None, None, None])
+    answers = [replace(row, text=text) for row, text in zip(answers, ("press home", " ", "go home", "so"), strict=True)]
+    scores = score(answers) | {"about": {}}
+    assert "step 2: answer 'go home', expected 'press home'" in example_line("agent", scores, answers, LANGUAGE)
+    assert example_line("agent", scores, answers[:2], LANGUAGE) is None

@@ -1,6 +1,7 @@
 """A screen is encoded once, and the outputs do not change."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,6 +45,21 @@ def test_a_screen_is_encoded_once(model, looked):
     assert torch.equal(again[0], first[2])
     assert torch.equal(again[2], first[0])
     assert torch.equal(again[3], first[0])
+
+
+def test_a_gpu_encodes_all_new_screens_together(monkeypatch):
+    calls = []
+
+    def see(screens):
+        calls.append(len(screens))
+        return None, torch.zeros(len(screens), 2, 4)
+
+    monkeypatch.setattr(torch.Tensor, "to", lambda tensor, device: tensor)
+    seen = ScreenCache(SimpleNamespace(device=SimpleNamespace(type="cuda"), see=see))
+    seen(SCREENS[:2])
+    assert seen([*SCREENS[:2], *SCREENS[:4]]).shape == (6, 2, 4)
+    seen(SCREENS[:4])
+    assert calls == [2, 2]
 
 
 def test_mixed_precision_has_its_own_cache_entry(model, looked):

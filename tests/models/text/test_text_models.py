@@ -12,9 +12,11 @@ from vlm_agent.agents.controls import CONTROLS, controlled
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.episodes import Action, Episode, Screen, Step, UiElement, without_pixels
 from vlm_agent.errors import CheckpointError, UserError
+from vlm_agent.models.cost import Flops
 from vlm_agent.models.family import family_of_recipe
 from vlm_agent.models.loss import NOT_FOR_MODELS
-from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.models.text.cost import TextCost
+from vlm_agent.recipe.model import ModelRecipe, TrainedParts
 from vlm_agent.sentences import SCREEN_TOKEN
 from vlm_agent.sentences.html import screen_html
 
@@ -171,3 +173,9 @@ def test_keys_of_vision_need_vision():
     saved = ModelRecipe(**config).model_dump(mode="json")
     assert "visual_grid" not in saved
     assert ModelRecipe(**saved) == ModelRecipe(**config)
+
+
+def test_a_text_model_computes_and_keeps_nothing_for_the_pixels_of_a_screen():
+    cost, train = TextCost(tiny_text.model(WORDS).config), TrainedParts(vision="frozen", projector="frozen")
+    assert cost.screen_flops((896, 448), train, 8, True) == Flops()
+    assert cost.screen_bytes((896, 448), train, "bf16", False) == 0

@@ -15,7 +15,8 @@ from vlm_agent.devices.simulated_phone.drawing.icons import glyph_mask
 from vlm_agent.errors import CheckpointError, RecipeError
 from vlm_agent.recipe.yaml_file import read_mapping
 from vlm_agent.screens.icons import MEANINGS, read_icons
-from vlm_agent.screens.icons.tiny.reader import SHA256, SHIPPED, check_shipped
+from vlm_agent.screens.icons.tiny import reader as tiny_reader
+from vlm_agent.screens.icons.tiny.reader import SHA256, SHIPPED, TinyIcons
 from vlm_agent.screens.icons.tiny.weights import read
 from vlm_agent.screens.icons.training.fonts import HELD_OUT, SETS, icons_of
 from vlm_agent.screens.icons.training.tiny import TinyTraining
@@ -62,14 +63,16 @@ def test_the_card_names_every_set_that_was_trained_on():
     assert all(text.partition(" (")[0] in CARD for text in SETS.values())
 
 
-def test_changed_weights_are_refused(tmp_path):
+def test_changed_weights_are_refused(tmp_path, monkeypatch):
     other = tmp_path / SHIPPED.name
     shutil.copyfile(SHIPPED, other)
     other.write_bytes(other.read_bytes()[:-1] + b"\x00\x01")
+    monkeypatch.setattr(tiny_reader, "SHIPPED", other)
     with pytest.raises(CheckpointError, match=r"is not the phone_icons_tiny of this version .*; reinstall vlm-agent"):
-        check_shipped(other)
+        TinyIcons.open("")
+    monkeypatch.setattr(tiny_reader, "SHIPPED", tmp_path / "absent")
     with pytest.raises(CheckpointError, match=r"cannot be read .*; reinstall vlm-agent"):
-        check_shipped(tmp_path / "absent")
+        TinyIcons.open("")
 
 
 def test_most_icons_of_a_font_never_trained_on_are_named_rightly(reader):

@@ -11,6 +11,13 @@ def test_overlap_is_intersection_over_union_and_0_for_empty_boxes():
     np.testing.assert_allclose(overlap(first, second), [[1 / 3, 1, 0], [0, 0, 0]])
 
 
+def test_overlap_of_a_flat_box_in_a_large_one_is_its_share_in_both_orders():
+    large, flat = np.array([[0, 0, 5, 8]]), np.array([[1, 2, 2, 6]])
+    upright = flat[:, [1, 0, 3, 2]]
+    assert overlap(large, flat).item() == overlap(flat, large).item() == 0.1
+    assert overlap(large, upright).item() == overlap(upright, large).item() == 3 / 41
+
+
 def test_suppression_keeps_the_best_of_each_kind():
     boxes = np.array([[0, 0, 10, 10], [0, 1, 10, 11], [0, 1, 10, 11], [20, 20, 30, 30]], float)
     kept = suppressed(boxes, np.array([0.5, 0.9, 0.4, 0.6]), np.array([0, 0, 1, 0]), 0.5)

@@ -7,6 +7,7 @@ from vlm_agent.devices.simulated_phone import SimulatedPhone
 from vlm_agent.errors import UserError
 from vlm_agent.screens.widgets import read_widgets
 from vlm_agent.screens.widgets.boxes import corners, overlap
+from vlm_agent.screens.widgets.edges import reduced
 
 
 def boxes_of(pixels: np.ndarray) -> list[list[int]]:
@@ -45,6 +46,13 @@ def test_a_wide_picture_is_read_at_a_smaller_size_with_boxes_in_fractions():
 @pytest.mark.parametrize("size", [(1, 1), (1, 400), (400, 1), (2, 2), (20_000, 60), (300, 900)])
 def test_a_picture_of_one_colour_has_no_widget_at_any_size(size):
     assert read_widgets("edges").detect(np.full((*size, 3), 77, np.uint8)) == ()
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"), [((1, 4000), (1, 100)), ((30, 4000), (1, 100)), ((80, 4000), (2, 100)), ((9, 100), (9, 100))]
+)
+def test_a_reduced_picture_keeps_its_proportions_and_one_row(size, expected):
+    assert reduced(np.zeros((*size, 3), np.uint8), 100).shape == (*expected, 3)
 
 
 def test_most_icons_of_a_simulated_phone_are_found():

@@ -179,5 +179,33 @@ def test_the_command_reads_a_recipe_and_its_errors_are_one_line(tmp_path, capsys
     recipe.write_text("output: nowhere\nstep: 9\n")
     assert command.main(["--config", str(recipe)]) == 1
     assert "unknown key step; did you mean steps?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command.main([])
+    assert "the following arguments are required: --config" in capsys.readouterr().err
     with pytest.raises(RecipeError, match="unknown key step"):
         read_settings(recipe)
+
+
+def test_the_shipped_recipe_trains_with_the_settings_of_the_first_part():
+    """Keys that the recipe leaves out have defaults, and a run is repeated only with the same ones."""
+    recipe = Path(__file__).parents[3] / "recipes" / "screens" / "phone_widgets_tiny.yaml"
+    assert read_settings(recipe).model_dump() == {
+        "output": "runs/phone_widgets_tiny",
+        "start": None,
+        "seed": 0,
+        "steps": 1800,
+        "batch_size": 4,
+        "first_sample": 0,
+        "side": 320,
+        "sides": (256, 288, 320, 352, 384),
+        "learning_rate": 2e-3,
+        "weight_decay": 1e-4,
+        "warmup_steps": 50,
+        "decay_steps": 800,
+        "max_grad_norm": 10.0,
+        "box_weight": 1.0,
+        "state_weight": 0.2,
+        "bf16": True,
+        "save_steps": 50,
+        "log_steps": 50,
+    }

@@ -10,6 +10,7 @@ def test_no_thread_of_gloo_outlives_the_process_group(tmp_path):
         """
 import vlm_agent.training.train  # imports most of what a training run imports
 
+assert (ranks.number(), ranks.count()) == (rank, 2)
 assert ranks.gathered([str(rank)]) == ["0", "1"]
 before = gloo_threads()
 ranks.leave()
