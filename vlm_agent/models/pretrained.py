@@ -66,6 +66,8 @@ def load_tokenizer(checkpoint: str | Path, name: str, **options: Any) -> PreTrai
     except StrictDataclassError as error:
         raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
     except Exception as error:  # noqa: BLE001 (tokenizers raises Exception itself)
+        if (needs := _missing_extra(error)) is not None:
+            raise CheckpointError(f"{name} {needs}") from None
         raise CheckpointError(
             f"{name}: its tokenizer cannot be loaded: {reason_of(error)} Copy the files of the tokenizer that the "
             "model was trained with into the folder"
@@ -266,10 +268,15 @@ def explain_missing_extras(key: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        missing = next((name for name in _EXTRAS if name in str(error)), None)
-        if missing is None:
+        if (needs := _missing_extra(error)) is None:
             raise
-        raise CheckpointError(f"model.{key} needs {missing}; {install_line(_EXTRAS[missing])}") from None
+        raise CheckpointError(f"model.{key} {needs}") from None
+
+
+def _missing_extra(error: Exception) -> str | None:
+    """What the error says of a library of an extra that is not installed; None where it is another error."""
+    missing = next((name for name in _EXTRAS if name in str(error)), None) if isinstance(error, ImportError) else None
+    return None if missing is None else f"needs {missing}; {install_line(_EXTRAS[missing])}"
 
 
 @contextmanager
