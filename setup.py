@@ -1,4 +1,4 @@
-"""Puts recipes/, eval/, deepspeed_configs/ and docs/ into the wheel, as vlm_agent/_shipped. All else: pyproject.toml"""
+"""Puts FOLDERS and FILES of the top into the wheel, as vlm_agent/_shipped. All else: pyproject.toml"""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,8 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-SHIPPED = ("recipes", "eval", "deepspeed_configs", "docs")
+FOLDERS = ("recipes", "eval", "deepspeed_configs", "docs")
+FILES = ("requirements.txt", "requirements-gpu.txt")
 PICTURES = shutil.ignore_patterns("*.png", "*.gif", "*.svg")
 
 
@@ -14,9 +15,11 @@ class BuildWithRecipes(build_py):
     def run(self) -> None:
         super().run()
         if not self.editable_mode:  # an editable install reads them in the checkout
-            for folder in SHIPPED:
+            for folder in FOLDERS:
                 target = Path(self.build_lib, "vlm_agent", "_shipped", folder)
                 shutil.copytree(folder, target, dirs_exist_ok=True, ignore=PICTURES)
+            for name in FILES:
+                shutil.copy(name, Path(self.build_lib, "vlm_agent", "_shipped", name))
 
 
 setup(cmdclass={"build_py": BuildWithRecipes})

@@ -40,6 +40,7 @@ def pytest_collection() -> Iterator[None]:
 
 
 LONGEST_FIRST = (
+    "test_installs.py",
     "test_pipeline.py",
     "test_smollm2.py",
     "test_demo.py",
@@ -49,7 +50,7 @@ LONGEST_FIRST = (
     "test_overfit.py",
     "test_deepspeed.py",
 )
-"""Files that take half a minute to two minutes; begun last, they would leave all cores but one idle at the end."""
+"""Files that take half a minute to several minutes; begun last, they would leave all cores but one idle at the end."""
 
 
 ONE_AFTER_THE_OTHER = ("test_chaos.py", "test_comparison_kills.py", "test_doctor.py", "test_touched.py")

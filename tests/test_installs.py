@@ -7,6 +7,7 @@ to the installed distributions that the requirements reach, and before them othe
 
 import json
 import re
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,14 +22,19 @@ from packaging.version import Version
 
 pytestmark = pytest.mark.slow
 
+TOOLS = [asked for asked in EXTRAS["dev"] if asked.name in ("pytest", "pytest-xdist", "hypothesis")]
+"""What the tests below import: others, as datasets, ask for releases of their own."""
+
 OPTIONAL = [asked for name in sorted(set(EXTRAS) - {"all", "dev"}) for asked in EXTRAS[name]]
 SHARDS = ("--data.shards", "demo/shards")
 ADAPTED = ("train", "--config", "recipes/phone_vlm_tiny_lora.yaml", *SHARDS, "--training.steps", "2", "--output")
 SCRATCH = ("train", "--config", "recipes/llama_vit_tiny.yaml", *SHARDS, "--output")
 TIMM = ("--model.vision.config", "{model_type: timm_wrapper, architecture: vit_tiny_patch16_224}")
+GGUF = ("--model.language_model.checkpoint", "weights", "--model.language_model.gguf_file", "llama.gguf")
 ASKING = (
     ((*ADAPTED, "a", "--model.quantisation", "nf4"), "quantisation"),
     ((*SCRATCH, "b", *TIMM), "vision-towers"),
+    (("train", "--config", "recipes/llama_vit_smollm2.yaml", *SHARDS, "--output", "c", *GGUF), "gguf"),
     ((*SCRATCH, "b", *TIMM, "--dry-run"), "vision-towers"),
     (("inspect", "--screen", "demo/contact_sheet.png"), "screens"),
     (("act", "--agent", "phone_vlm_tiny", "--device", "browser:shop/7"), "browser"),
@@ -65,12 +71,13 @@ def test_without_extras_everything_from_data_to_a_tapped_phone_runs(wheel, tmp_p
     (tmp_path / "run/run.json").unlink()  # as if it had been killed before its end
     run(command, tmp_path, *ADAPTED, "run", "--training.save_steps", "1")
     assert (tmp_path / "run/run.json").exists()
-    run(command, tmp_path, "merge", "--checkpoint", "run", "--output", "merged")
-    options = ("--shards", "demo/shards", "--split", "test", "--limit", "1", "--no-controls", "--output")
-    run(command, tmp_path, "evaluate", "--checkpoint", "merged", *options, "scores")
+    run(command, tmp_path, "merge", "run", "--output", "merged")
+    options = ("--shards", "demo/shards", "--split", "test", "--limit", "1", "--no-controls", "--output", "scores")
+    run(command, tmp_path, "evaluate", "--checkpoint", "merged", *options)
     run(command, tmp_path, "inspect", "demo/shards")
     act = ("act", "--agent", "phone_vlm_tiny", "--device", "simulated:general/test/7", "--steps", "1")
-    assert "not reached" in run(command, tmp_path, *act, "--output", "trace", status=1)
+    assert "not reached" in run(command, tmp_path, *act, "--trace", "trace", status=1)
+    write_gguf_header(tmp_path / "weights/llama.gguf")
     for words, extra in ASKING:
         assert f"pip install '{wheel}[{extra}]'" in run(command, tmp_path, *words, status=1), words
 
@@ -79,10 +86,10 @@ def test_the_lowest_releases_of_the_ranges_work_together(wheel, tmp_path):
     """Where the lowest release is the installed one, as PyTorch's, every test runs it."""
     lowest = {each.name: re.search(r"[=>]=\s*([\w.]+)", str(each.specifier)).group(1) for each in [*CORE, *OPTIONAL]}
     lower = {name: version for name, version in lowest.items() if Version(version) != installed(name)}
-    folder = install([f"{name}=={version}" for name, version in lower.items()], tmp_path / "lowest")
+    libraries = install([f"{name}=={version}" for name, version in lower.items()], tmp_path / "lowest")
     for name, version in lower.items():  # else another one requires a later release, and the range is a claim
-        assert Version(found_in([folder], name).version) == Version(version), name
-    works(wheel, tmp_path, folder)
+        assert Version(found_in(libraries, name).version) == Version(version), name
+    works(wheel, tmp_path, libraries)
 
 
 def test_the_newest_releases_of_the_ranges_work_together(wheel, tmp_path):
@@ -92,36 +99,59 @@ def test_the_newest_releases_of_the_ranges_work_together(wheel, tmp_path):
     works(wheel, tmp_path, install(wanted, tmp_path / "newest"))
 
 
-def works(wheel: Path, folder: Path, libraries: Path) -> None:
-    links = link_libraries(map(str, [*CORE, *OPTIONAL, *EXTRAS["dev"]]), folder / "libraries")
-    environment = environment_of(wheel, folder / "environment", [libraries, links])
+def write_gguf_header(path: Path) -> None:
+    """Version 3, no tensors, and one key: the architecture."""
+    path.parent.mkdir()
+    key, value = b"general.architecture", b"llama"
+    text = 8  # the type of the value
+    fields = (b"GGUF", 3, 0, 1, len(key), key, text, len(value), value)
+    path.write_bytes(struct.pack(f"<4sIQQQ{len(key)}sIQ{len(value)}s", *fields))
+
+
+def works(wheel: Path, folder: Path, libraries: Sequence[Path]) -> None:
+    links = link_libraries(map(str, [*CORE, *OPTIONAL, *TOOLS]), folder / "libraries")
+    environment = environment_of(wheel, folder / "environment", [*libraries, links])
+    python = environment / "python"
     command = environment / "vlm-agent"
     run(command, folder, "simulate", "--episodes", "12", "--output", "aitw", "--workers", "1")
     run(command, folder, "convert", "--input", "aitw", "--output", "demo/shards", "--splits", "aitw/splits.json")
     run(command, folder, *ADAPTED, "run", "--training.save_steps", "null")
     options = ("--shards", "demo/shards", "--split", "train", "--limit", "1", "--no-controls")
     run(command, folder, "evaluate", "--checkpoint", "run", *options, "--output", "scores")
+    # As some releases warn users of what only this package can change.
+    run(python, folder, "-W", "error", "-c", "import google_crc32c, vlm_agent.recipe")
     parts = [f"tests/{part}" for part in PARTS]
-    run(environment / "python", ROOT, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *parts)
+    run(python, ROOT, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *parts)
 
 
-def install(wanted: Sequence[str], folder: Path) -> Path:
-    """The requirements in the folder, and whatever of the installed distributions does not fit beside them."""
-    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--only-binary", ":all:", "--upgrade", "--quiet"]
-    for _ in range(5):
-        subprocess.run([*command, "--target", folder, *wanted], check=True)
-        wanted = sorted({f"{each.name}{each.specifier}" for each in unmet(folder)})
+def install(wanted: Sequence[str], folder: Path) -> list[Path]:
+    """The folders with the requirements, and with whatever of the installed distributions does not fit beside them.
+
+    A folder for each round, the latest first: where pip installs another release, the metadata of the earlier stays.
+    """
+    folders: list[Path] = []
+    for turn in range(5):
+        folders.insert(0, folder / str(turn))
+        download(wanted, folders[0])
+        wanted = sorted({f"{each.name}{each.specifier}" for each in unmet(folders)})
         if not wanted:
-            return folder
+            return folders
     raise AssertionError(f"these do not fit together: {wanted}")
 
 
-def unmet(folder: Path) -> Iterator[Requirement]:
+def download(wanted: Sequence[str], folder: Path) -> None:
+    options = ("--no-deps", "--only-binary", ":all:", "--no-compile", "--quiet", "--retries", "10", "--timeout", "60")
+    command = [sys.executable, "-m", "pip", "install", *options, "--target", folder, *wanted]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, f"pip cannot install {' '.join(wanted)}: {result.stderr}"
+
+
+def unmet(folders: Sequence[Path]) -> Iterator[Requirement]:
     """What the distributions there and here require, and do not find in the release that they ask for."""
-    waiting, seen = [*CORE, *OPTIONAL], set()
+    waiting, seen = [*CORE, *OPTIONAL, *TOOLS], set()
     while waiting:
         asked = waiting.pop()
-        found = found_in([folder, *sys.path], asked.name)
+        found = found_in([*folders, *sys.path], asked.name)
         if found is None or not asked.specifier.contains(Version(found.version).public, prereleases=True):
             yield asked
         key = (canonicalize_name(asked.name), *sorted(asked.extras))

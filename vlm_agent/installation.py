@@ -17,9 +17,14 @@ _SHIPPED = _PACKAGE / "_shipped"
 """What `setup.py` copies into a wheel from the top of the repository."""
 
 ROOT = _SHIPPED if _SHIPPED.is_dir() else _PACKAGE.parent
-"""The folder of recipes/, eval/, deepspeed_configs/ and docs/: in a checkout its top."""
+"""The folder of recipes/, eval/, deepspeed_configs/, docs/ and requirements*.txt: in a checkout its top."""
 
 DOCS = ROOT / "docs"
+
+
+def requirements_option(file: str) -> str:
+    """The option of pip that installs the tested versions in the file, quoted for a shell."""
+    return f"-r {shlex.quote(str(ROOT / file))}"
 
 
 def install_line(extra: str) -> str:

@@ -126,6 +126,13 @@ def test_a_language_model_that_is_not_built_as_llama_is_is_refused():
         build_model(ModelRecipe(**recipe), WORDS)
 
 
+def test_an_architecture_that_timm_does_not_have_is_named():
+    recipe = from_nothing().model_dump(exclude_none=True)
+    recipe["vision"] = {"config": {"model_type": "timm_wrapper", "architecture": "resnet_x"}}
+    with pytest.raises(CheckpointError, match=r"^model\.vision cannot be loaded: .*'resnet_x' is not supported"):
+        build_model(ModelRecipe(**recipe), WORDS)
+
+
 @pytest.mark.parametrize("part", ["language_model", "vision"])
 def test_a_missing_checkpoint_is_an_error_with_a_remedy(part, checkpoints, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

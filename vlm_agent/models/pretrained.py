@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,6 +67,8 @@ def load_tokenizer(checkpoint: str | Path, name: str, **options: Any) -> PreTrai
     except StrictDataclassError as error:
         raise CheckpointError(f"{name}: config.json cannot be read: {reason_of(error)}") from None
     except Exception as error:  # noqa: BLE001 (tokenizers raises Exception itself)
+        if (problem := _problem_of_extra(error)) is not None:
+            raise CheckpointError(f"{name} {problem}") from None
         raise CheckpointError(
             f"{name}: its tokenizer cannot be loaded: {reason_of(error)} Copy the files of the tokenizer that the "
             "model was trained with into the folder"
@@ -262,14 +265,23 @@ _EXTRAS = {"timm": "vision-towers", "torchvision": "vision-towers", "gguf": "ggu
 
 @contextmanager
 def explain_missing_extras(key: str) -> Iterator[None]:
-    """Raises CheckpointError where transformers lacks a library of an extra for the part `key`."""
+    """Raises CheckpointError where a library of an extra is absent, or too old for the part `key`."""
     try:
         yield
     except ImportError as error:
-        missing = next((name for name in _EXTRAS if name in str(error)), None)
-        if missing is None:
+        if (problem := _problem_of_extra(error)) is None:
             raise
-        raise CheckpointError(f"model.{key} needs {missing}; {install_line(_EXTRAS[missing])}") from None
+        raise CheckpointError(f"model.{key} {problem}") from None
+
+
+def _problem_of_extra(error: Exception) -> str | None:
+    """What transformers misses of a library of an extra; None where the error is another one."""
+    library = next((name for name in _EXTRAS if name in str(error)), None) if isinstance(error, ImportError) else None
+    if library is None:
+        return None
+    if find_spec(library) is None:
+        return f"needs {library}; {install_line(_EXTRAS[library])}"
+    return f"cannot be loaded: {reason_of(error)}"
 
 
 @contextmanager

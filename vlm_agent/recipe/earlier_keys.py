@@ -35,4 +35,6 @@ def _visit(section: Section, prefix: str, renamed: dict[str, Any], defaults: dic
         if isinstance(value, Section):
             _visit(value, f"{prefix}{name}.", renamed, defaults)
         elif not field.is_required():
-            defaults[prefix + name] = to_jsonable_python(field.get_default(call_default_factory=True))
+            defaults[prefix + name] = to_jsonable_python(
+                field.get_default(call_default_factory=True, validated_data={})
+            )

@@ -1,6 +1,7 @@
 """flash-attn: causal attention on the GPU, compared with PyTorch's."""
 
 from vlm_agent.doctor.check import AbsentError, BrokenError, Check, require_package
+from vlm_agent.installation import requirements_option
 
 _TOLERANCE = 0.02
 """Of attention in bfloat16, which has 8 significant bits; values are of order 1."""
@@ -31,5 +32,5 @@ FLASH_ATTENTION = Check(
     _flash_attention,
     "causal attention in bfloat16 on the GPU against PyTorch's",
     ("no command: without it, train and evaluate use the flash attention of PyTorch",),
-    "optional: MAX_JOBS=8 pip install --no-build-isolation -r requirements-gpu.txt",
+    f"optional: MAX_JOBS=8 pip install --no-build-isolation {requirements_option('requirements-gpu.txt')}",
 )

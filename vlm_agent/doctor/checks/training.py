@@ -1,6 +1,7 @@
 """PyTorch: one optimiser step on the device that `train` uses."""
 
 from vlm_agent.doctor.check import BrokenError, Check
+from vlm_agent.installation import requirements_option
 
 
 def _training() -> str:
@@ -33,6 +34,6 @@ TRAINING = Check(
     _training,
     "20 optimiser steps of a linear layer on the device of `train`",
     ("train", "evaluate", "act", "merge", "demo"),
-    "install the tested versions: pip install -r requirements.txt",
+    f"install the tested versions: pip install {requirements_option('requirements.txt')}",
     is_required=True,
 )

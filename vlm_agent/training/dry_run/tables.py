@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vlm_agent.console import new_table
+from vlm_agent.installation import ROOT
 from vlm_agent.training.data.data_module import unwritable_report
 from vlm_agent.training.dry_run.memory import Memory
 from vlm_agent.training.dry_run.report import DryRun
@@ -120,7 +121,7 @@ def _quantised(dry: DryRun) -> str:
 def _for_volta(dry: DryRun) -> str:
     if not dry.target.gpu.volta:
         return ""
-    return f" {dry.target.gpu.name} needs PyTorch's build for CUDA 12.6: requirements.txt has its index."
+    return f" {dry.target.gpu.name} needs PyTorch's build for CUDA 12.6: {ROOT / 'requirements.txt'} has its index."
 
 
 def _words(part: str) -> str:
