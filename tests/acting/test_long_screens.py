@@ -11,7 +11,7 @@ from vlm_agent.acting.long_screens import long_screen
 from vlm_agent.acting.loop import act
 from vlm_agent.agents.scripted import ScriptedAgent
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
-from vlm_agent.datasets.sources.traces import Heading, read_trace
+from vlm_agent.datasets.sources.traces import Heading, read_trace, sealed
 from vlm_agent.devices.errors import NotPermittedError
 from vlm_agent.episodes import Action, UiElement
 
@@ -170,6 +170,7 @@ def test_a_page_on_which_the_guard_would_ask_or_refuse_is_not_scrolled(tmp_path,
 def test_a_damaged_line_of_a_device_action_is_reported(tmp_path):
     run(tmp_path / "t", Shop({40: "News"}), [Action.complete()])
     path = tmp_path / "t" / "steps.jsonl"
-    path.write_text('{"device": {"kind": 4, "touch_yx": [2, 0.5], "lift_yx": [0, 0]}}\n' + path.read_text())
+    line = sealed('{"device": {"kind": 4, "touch_yx": [2, 0.5], "lift_yx": [0, 0]}}')
+    path.write_text(f"{line}\n{path.read_text()}")
     with pytest.raises(Exception, match=r"line 1: .*touch_yx"):
         read_trace(tmp_path / "t")

@@ -13,6 +13,7 @@ import pytest
 from vlm_agent.acting.guard import Guard
 from vlm_agent.acting.loop import Limits, act
 from vlm_agent.agents import Answer, NoAnswerError, Usage
+from vlm_agent.checked_json import CHECKSUM, write_checked
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
 from vlm_agent.datasets.sources.traces import Heading, read_steps, read_trace, reasons_to_exclude
 from vlm_agent.devices.errors import (
@@ -276,7 +277,7 @@ def test_the_heading_of_a_trace_says_whether_the_goal_was_reached(tmp_path, reac
     assert json.loads((tmp_path / "trace.json").read_text())["reached"] is reached
     assert read_trace(tmp_path).heading.reached is reached
     content = json.loads((tmp_path / "trace.json").read_text()) | {"reached": "yes"}
-    (tmp_path / "trace.json").write_text(json.dumps(content))
+    write_checked(tmp_path / "trace.json", {key: value for key, value in content.items() if key != CHECKSUM})
     with pytest.raises(DatasetError, match="reached is 'yes'"):
         read_trace(tmp_path)
 

@@ -23,7 +23,7 @@ from vlm_agent.annotation.annotator import clean_text, element_name
 from vlm_agent.annotation.check import check_planned_step
 from vlm_agent.console import neutral
 from vlm_agent.devices.adb.apps import read_components, read_packages
-from vlm_agent.devices.adb.display import read_override
+from vlm_agent.devices.adb.display import read_sizes
 from vlm_agent.devices.adb.elements import read_elements, read_field
 from vlm_agent.devices.adb.foreground import read_activity, read_launcher
 from vlm_agent.devices.adb.touches.actions import read_rotation
@@ -112,7 +112,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "activities": read_activity,
     "launchers": read_launcher,
     "packages": lambda text: (read_packages(text), read_components(text)),
-    "sizes": read_override,
+    "sizes": read_sizes,
     "rotations": read_rotation,
     "panels": read_panels,
     "events": lambda text: [read_event(line) for line in Lines().take(text.encode())],

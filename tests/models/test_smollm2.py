@@ -54,10 +54,10 @@ def run(shared, tmp_path_factory) -> Run:
     episode = ShardDataset(folder / "shards")[0]
     answers = []
 
-    def answer_and_save(model, tokenizer, run: Path, state: dict) -> None:
+    def answer_and_save(model, tokenizer, run: Path, state: dict, base: str | None) -> None:
         sentences = processor_of(model.config).sentences(tokenizer, BinnedLanguage())
         answers.extend(VlmAgent(model.eval(), tokenizer, sentences).answer_episode(episode))
-        save(model, tokenizer, run, state)
+        save(model, tokenizer, run, state, base)
 
     printed = Console(file=io.StringIO(), width=200)
     with pytest.MonkeyPatch.context() as patch:

@@ -195,8 +195,10 @@ def _description(dataset: ShardDataset, number: int) -> str:
 
 def _action(row: dict) -> Action:
     content = row["predicted"]
-    return Action(content["kind"], tuple(content["touch_yx"]), tuple(content["lift_yx"]), content["text"])
+    return Action(content["kind"], tuple(content["touch"].values()), tuple(content["lift"].values()), content["text"])
 
 
 def _screen(row: dict) -> Screen:
-    return Screen(None, tuple(UiElement(tuple(one["box"]), one["text"], one["type"]) for one in row["elements"]))
+    return Screen(
+        None, tuple(UiElement(tuple(one["box"].values()), one["text"], one["type"]) for one in row["elements"])
+    )
