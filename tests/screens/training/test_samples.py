@@ -32,7 +32,7 @@ def test_a_stream_continues_at_any_number(collage):
     ("collage", "digest"), [(0.0, "fd30b8fadc43a30f"), (1.0, "51a769d9af3eec76")], ids=["phones", "collages"]
 )
 def test_samples_keep_their_pixels_and_widgets(collage, digest):
-    """The published weights of the detector were trained on these. Boxes are rounded. Another release of Pillow may draw
+    """The published weights of the detector were trained on these. Boxes are rounded. Another Pillow may draw
     other pixels."""
     state = hashlib.sha256(repr(SIZES).encode())
     for pixels, widgets in islice(samples(5, settings=SampleSettings(collage=collage, sizes=SMALL)), 12):
