@@ -15,9 +15,10 @@ from vlm_agent.acting.loop import act
 from vlm_agent.agents.llm.demonstrations import Demonstrations
 from vlm_agent.agents.read_screens import reader
 from vlm_agent.agents.scripted import ScriptedAgent
+from vlm_agent.checked_json import CHECKSUM, write_checked
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.datasets.sources.trace_writer import TraceWriter
-from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading
+from vlm_agent.datasets.sources.traces import HEADING, STEPS, Heading, sealed
 from vlm_agent.devices.adb_daemon.wire import CLSE, CNXN, MAX_PAYLOAD, OKAY, OPEN, VERSION, Packet, read_packet
 from vlm_agent.devices.simulated_phone import SimulatedPhone, sample_task
 from vlm_agent.episodes import Action, UiElement, Widget
@@ -128,7 +129,8 @@ def test_a_trace_becomes_a_demonstration(trace, tmp_path, capsys):
 def test_how_a_trace_ended_is_shown(trace, tmp_path, capsys):
     steps, output = trace / STEPS, ["--output", tmp_path / "shown.sqlite"]
     *lines, end = steps.read_text().splitlines(keepends=True)
-    stopped = json.dumps({**json.loads(end), "end": "stopped", "message": "by Ctrl-C"}) + "\n"
+    content = {key: value for key, value in json.loads(end).items() if key != "crc32"}
+    stopped = sealed(json.dumps(content | {"end": "stopped", "message": "by Ctrl-C"})) + "\n"
     for last, expected in (
         (end, "Ended: complete"),
         (stopped, "Ended: stopped, by Ctrl-C"),
@@ -149,7 +151,7 @@ def test_how_a_trace_ended_is_shown(trace, tmp_path, capsys):
 )
 def test_a_trace_states_whether_its_goal_was_reached(trace, tmp_path, capsys, reached, said):
     heading = json.loads((trace / HEADING).read_text()) | {"reached": reached}
-    (trace / HEADING).write_text(json.dumps(heading))
+    write_checked(trace / HEADING, {key: value for key, value in heading.items() if key != CHECKSUM})
     assert record("--trace", trace, "--output", tmp_path / "shown.sqlite") == OK
     assert said in capsys.readouterr().out.splitlines()
 

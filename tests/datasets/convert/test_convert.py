@@ -237,7 +237,7 @@ def test_a_stopped_conversion_has_no_manifest(source, tmp_path, monkeypatch):
         stopped.setattr("vlm_agent.datasets.convert.write_results", stop)
         with pytest.raises(KeyboardInterrupt):
             convert("aitw", [source], tmp_path / "out", workers=1)
-    with pytest.raises(DatasetError, match="conversion is incomplete"):
+    with pytest.raises(DatasetError, match=r"it is incomplete; run the same `vlm-agent convert` again to resume"):
         ShardDataset(tmp_path / "out")
 
 

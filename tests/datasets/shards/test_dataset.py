@@ -282,7 +282,7 @@ def test_a_shard_appears_only_when_complete(tmp_path):
 
 def test_a_folder_without_manifest_is_refused(folder):
     (folder / "manifest.json").unlink()
-    with pytest.raises(DatasetError, match=r"has no manifest\.json.*conversion is incomplete"):
+    with pytest.raises(DatasetError, match=r"has no manifest\.json: it is not a folder of shards"):
         ShardDataset(folder)
 
 
