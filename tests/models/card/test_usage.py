@@ -15,6 +15,7 @@ from transformers import AutoProcessor, AutoTokenizer
 from vlm_agent.agents.vlm.agent import VlmAgent
 from vlm_agent.cli import FAILED, OK, USAGE, main
 from vlm_agent.episodes import Screen
+from vlm_agent.errors import CheckpointError
 from vlm_agent.models.card.usage import example, how_to_use
 from vlm_agent.models.run_layout import MODEL_FOLDER
 from vlm_agent.recipe.run import Recipe
@@ -176,6 +177,9 @@ def test_no_path_of_the_machine_is_in_the_uploaded_folder_and_it_is_a_run(vision
         monkeypatch.chdir(vision.parent)  # in place of the hub
         screen = place_screenshot()
         assert VlmAgent.from_run(output).act(GOAL, (), screen).text == VlmAgent.from_run(run).act(GOAL, (), screen).text
+        (output / "recipe.yaml").write_text((output / "recipe.yaml").read_text() + "\n")
+        with pytest.raises(CheckpointError, match=r"recipe\.yaml differs from the SHA-256"):
+            VlmAgent.from_run(output)
     adapter = json.loads((tmp_path / "upload run" / MODEL_FOLDER / "adapter_config.json").read_text())
     assert adapter["base_model_name_or_path"] == NAME
 

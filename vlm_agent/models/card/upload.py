@@ -1,8 +1,8 @@
 """A folder to upload: the run folder without what belongs to this machine.
 
 OUT/recipe.yaml and OUT/sources.json have the bases by their names on the hub, and every other absolute path as its last
-name. The adapter in OUT/model/ names its base. Weights are hard links where the disk allows it. RUN stays as it is:
-resuming, evaluating and merging it need its paths.
+name. The adapter in OUT/model/ names its base. OUT/run.json has the SHA-256 of these files. Weights are hard links
+where the disk allows it. RUN stays as it is: resuming, evaluating and merging it need its paths.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from vlm_agent.checked_json import write_checked
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import CheckpointError
 from vlm_agent.files import atomic_folder, is_free
 from vlm_agent.models.card.card import hub_names, is_hub_name, with_published
@@ -23,11 +23,14 @@ from vlm_agent.models.card.usage import is_adapter
 from vlm_agent.models.run_layout import (
     BASE_FOLDER,
     CARD,
+    DIGESTS,
     FEATURES_FILE,
+    FINISHED,
     MODEL_FOLDER,
     RECIPE_FILE,
     REFERENCES_FILE,
     TOKENIZER_FOLDER,
+    trained,
 )
 from vlm_agent.models.weights.adapters import ADAPTER_CONFIG, name_base
 from vlm_agent.models.weights.learned import LEARNED_FILE
@@ -65,6 +68,9 @@ def write_upload(run: Path, published: Mapping[str, str], output: Path) -> None:
         write_checked(folder / SOURCES_FILE, portable(found))
         if (folder / MODEL_FOLDER / ADAPTER_CONFIG).is_file():
             name_base(folder / MODEL_FOLDER, names.get(recipe.model.origin) if len(recipe.model.sources) == 1 else None)
+        finished = run / FINISHED  # a merged folder has none
+        record = read_checked(finished, "restore it from a copy", dict[str, Any]) if finished.is_file() else {}
+        write_checked(folder / FINISHED, portable(record) | {DIGESTS: trained(folder).digests})
 
 
 def _check_named(run: Path, recipe: Recipe, names: Mapping[str, str]) -> None:
