@@ -169,9 +169,9 @@ def test_wrong_predictions_of_a_finished_evaluation_are_repaired_as_the_error_sa
     _evaluate(world, output)
     before = _bytes(output)
     spoil(output / "predictions.parquet")
-    with pytest.raises(DatasetError, match=f"{words}.*; remove .* and run .* evaluate command again"):
+    with pytest.raises(DatasetError, match=f"{words}.*; move .* and run .* evaluate command again"):
         _evaluate(world, output)
-    (output / "predictions.parquet").unlink()
+    (output / "predictions.parquet").rename(tmp_path / "moved.parquet")
     _evaluate(world, output)
     assert _bytes(output) == before
 
