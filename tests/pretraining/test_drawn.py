@@ -256,7 +256,7 @@ def test_a_probability_of_the_recipe_changes_the_lessons():
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"data.shards": "x"}, "either shards or drawn"),
+        ({"data.shards": "x", "data.drawn": "{}"}, "shards and drawn exclude each other"),
         ({"data.split": "test"}, "remove split; it has no effect with drawn"),
         ({"training.batch_size": "null", "training.batch_tokens": "100"}, "endless and of unknown length"),
         ({"data.drawn.exploration_walks": "0"}, "exploration_walks needs instructed_walks; give the lesson"),

@@ -99,7 +99,7 @@ def test_a_comparison_needs_a_folder_and_stages(tmp_path):
     assert "compare needs --output" in place.pipeline_alone("--dry-run", "compare", "comparison.yaml").stderr
     place.install("vlm-agent", "echo what is wrong with the file >&2; exit 1")
     done = place.pipeline_alone("--dry-run", *COMPARE)
-    assert "what is wrong with the file\nslurm/pipeline.sh: the stages cannot be listed" in done.stderr
+    assert "what is wrong with the file\nslurm/pipeline.sh: nothing is submitted; see above" in done.stderr
     assert not done.stdout
 
 

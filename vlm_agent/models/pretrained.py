@@ -285,23 +285,24 @@ def _problem_of_extra(error: Exception) -> str | None:
 
 
 @contextmanager
-def explain_load_errors(source: Source, key: str) -> Iterator[None]:
+def explain_load_errors(source: Source, key: str, weights: bool = True) -> Iterator[None]:
     """Raises CheckpointError in place of transformers' errors, for a missing folder, a damaged file, an unknown or
     gated name, a lost connection or a folder without safetensors.
 
-    A lost connection fails at the first request, and the files of a folder are checked before the block.
+    A lost connection fails at the first request, and the files of a folder are checked before the block; its weights
+    only with `weights`, which is false where some of them may be missing.
     """
     name = _name(source, key)
     refuse_missing_folder(source.location, name)
     if (folder := Path(source.location)).is_dir():
-        _check(source, folder, name)
+        _check(source, folder, name, weights)
     settle_connection(source)
     try:
         with explain_missing_extras(key):
             yield
     except (OSError, SafetensorError) as error:
         if (cached := _cached_folder(source)) is not None:
-            _check(source, cached, name)
+            _check(source, cached, name, weights)
         reason = reason_of(error)
         raise CheckpointError(f"{name} cannot be loaded: {reason}{_advice(source, key, reason)}") from error
 
@@ -310,11 +311,11 @@ def _name(source: Source, key: str) -> str:
     return f"model.{key}.checkpoint {source.checkpoint!r}"
 
 
-def _check(source: Source, folder: Path, name: str) -> None:
+def _check(source: Source, folder: Path, name: str, weights: bool) -> None:
     """Raises CheckpointError for a damaged file of the source in `folder`."""
     try:
         if source.gguf_file is None:
-            check_folder(folder)
+            check_folder(folder, weights)
         elif (folder / source.gguf_file).exists():
             check_file(folder / source.gguf_file)
     except CheckpointError as error:

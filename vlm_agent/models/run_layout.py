@@ -112,7 +112,8 @@ class Trained:
             if not path.is_file():
                 raise CheckpointError(f"{path} is missing; {self._remedy}")
             if _digest(path) != digest:
-                check_file(path)
+                if path.suffix == ".safetensors":
+                    check_file(path)  # a pointer of git-lfs, or half a file
                 raise CheckpointError(
                     f"{path} differs from the SHA-256 that was recorded when it was written: it is damaged, or was "
                     f"edited; {self._remedy}{_OF_RECIPE if path == self.recipe else ''}"

@@ -20,6 +20,7 @@ from vlm_agent.models.weights.agreement import compare, divergence
 from vlm_agent.models.weights.merge import TOLERANCE, MergeError, merge_run
 from vlm_agent.models.weights.quantisation import is_quantised
 from vlm_agent.recipe.model import ModelRecipe
+from vlm_agent.training.run_folder.checkpoint_record import seal
 
 
 def samples(model, tokenizer) -> list[dict]:
@@ -93,6 +94,7 @@ def test_a_checkpoint_of_an_unfinished_run_has_the_configuration_of_the_run(run,
     checkpoint = tmp_path / "run/checkpoints/checkpoint-3"
     checkpoint.parent.mkdir()
     (tmp_path / "run/model").rename(checkpoint)
+    seal(checkpoint, 3, 3, {}, None)
     tokenizer = load(run)[1]
     config = configuration_of(ModelRecipe(base=str(checkpoint)), tokenizer)
     assert config.to_dict() == configuration_of(ModelRecipe(base=str(run)), tokenizer).to_dict()

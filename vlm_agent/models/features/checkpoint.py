@@ -27,12 +27,12 @@ class CheckpointFiles:
         self.name = checkpoint
 
     def configuration(self) -> PretrainedConfig:
-        with explain_load_errors(self._source, "features"):
+        with explain_load_errors(self._source, "features", weights=False):
             return load_configuration(self.name, f"checkpoint {self.name!r}")
 
     def optional(self, name: str) -> Path | None:
         """A file, or None if the checkpoint does not have it."""
-        with explain_load_errors(self._source, "features"):
+        with explain_load_errors(self._source, "features", weights=False):
             found = cached_file(self.name, name, _raise_exceptions_for_missing_entries=False)
         return None if found is None else Path(found)
 
