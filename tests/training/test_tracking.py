@@ -68,7 +68,7 @@ def test_a_tracker_receives_the_progress_of_the_run_and_its_recipe(recipe, tmp_p
     assert [line["step"] for line in logged] == [line["step"] for line in lines]
     for sent, line in zip(logged, lines, strict=True):
         names = {key.removeprefix("train/").replace("eval/", "eval_") for key in sent["values"]} - {"global_step"}
-        assert names == line.keys() - {"step", "steps", "time", "seconds", "eta_seconds"}
+        assert names == line.keys() - {"step", "steps", "time", "seconds", "total_seconds", "eta_seconds"}
     assert logged[0]["values"]["train/loss"] == lines[0]["loss"]
     configured = {key: value for call in trackers.calls(tmp_path, "config") for key, value in call["config"].items()}
     assert configured["training.steps"] == 3

@@ -20,9 +20,10 @@ from safetensors.torch import load_file
 from vlm_agent.agents.controls import CONTROLS
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.errors import RecipeError, TrainingError, UserError
 from vlm_agent.models.build import load
-from vlm_agent.models.run_layout import BASE_FOLDER
+from vlm_agent.models.run_layout import BASE_FOLDER, trained
 from vlm_agent.recipe.run import Recipe, read_recipe
 from vlm_agent.training.loop.arguments import arguments
 from vlm_agent.training.run_folder.progress import PROGRESS, read_progress
@@ -515,5 +516,9 @@ def test_a_run_resumes_where_the_folder_of_its_base_has_moved_and_not_on_another
     content = weights_file.read_bytes()
     weights_file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     (folder / "run.json").unlink()
+    with pytest.raises(UserError, match=r"safetensors differs from the SHA-256"):
+        adapted(second)
+    record = read_checked(second / "run.json", "")  # of another run, whose files are as it wrote them
+    write_checked(second / "run.json", record | {"files": trained(second).digests})
     with pytest.raises(UserError, match=r"model\.base .* has changed since"):
         adapted(second)

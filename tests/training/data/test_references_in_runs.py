@@ -22,12 +22,12 @@ from vlm_agent.agents.controls import CONTROLS, ControlledAgent
 from vlm_agent.agents.llm.references.encoder import EncoderError
 from vlm_agent.agents.vlm import VlmSettings
 from vlm_agent.agents.vlm.agent import VlmAgent
-from vlm_agent.checked_json import read_checked
+from vlm_agent.checked_json import read_checked, write_checked
 from vlm_agent.cli import FAILED, OK, main
 from vlm_agent.datasets.shards.dataset import ShardDataset, manifest_content
 from vlm_agent.episodes import recorded_screen
-from vlm_agent.errors import DatasetError, RecipeError
-from vlm_agent.models.run_layout import REFERENCES_FILE
+from vlm_agent.errors import CheckpointError, RecipeError
+from vlm_agent.models.run_layout import REFERENCES_FILE, trained
 from vlm_agent.recipe.run import Recipe
 from vlm_agent.training.data.shard_data import ShardDataModule
 from vlm_agent.training.data.token_counts import columns_for, count_tokens, recipe_sentences
@@ -248,17 +248,25 @@ def test_evaluate_reports_the_share_of_identical_goals(run, tmp_path, capsys):
     assert "2 training episodes of the run, nearest by" in (tmp_path / "out" / "report.html").read_text()
 
 
+def record_digests(run: Path) -> None:
+    """Makes edited files those of the run."""
+    record = read_checked(run / "run.json", "")
+    write_checked(run / "run.json", record | {"files": trained(run).digests})
+
+
 def test_references_are_part_of_the_identity_of_an_agent(run, tmp_path):
     copy = tmp_path / "run"
     shutil.copytree(run, copy)
     before = VlmSettings(run=str(copy)).identity()
     assert before == VlmSettings(run=str(run)).identity()
     (copy / REFERENCES_FILE).write_bytes((copy / REFERENCES_FILE).read_bytes() + b" ")
+    for read in (VlmAgent.from_run, lambda run: VlmSettings(run=str(run)).identity()):
+        with pytest.raises(CheckpointError, match=r"references\.parquet differs from the SHA-256 .*; restore it"):
+            read(copy)
+    record_digests(copy)
     assert VlmSettings(run=str(copy)).identity() != before
-    with pytest.raises(DatasetError, match=r"references\.parquet cannot be read .*; restore it"):
-        VlmAgent.from_run(copy)
     (copy / REFERENCES_FILE).unlink()
-    with pytest.raises(DatasetError, match=r"references\.parquet"):
+    with pytest.raises(CheckpointError, match=r"references\.parquet is missing"):
         VlmAgent.from_run(copy)
 
 
@@ -269,18 +277,18 @@ def test_another_encoder_than_that_of_the_training_is_refused(run, tmp_path):
     recipe = yaml.safe_load((copy / "recipe.yaml").read_text())
     recipe["data"]["references"]["encoder"] = str(other)
     (copy / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    record_digests(copy)
     with pytest.raises(EncoderError, match="is not the one that compared the goals"):
         VlmAgent.from_run(copy)
 
 
 def test_a_merged_run_has_the_references_of_the_run(run, tmp_path):
-    recipe = run / "recipe.yaml"
-    before = recipe.read_text()
-    recipe.write_text(before.replace(str(run.parent / "shards"), str(run.parent / "gone")))
-    try:
-        assert main(["merge", str(run), "--output", str(tmp_path / "merged")]) == OK
-    finally:
-        recipe.write_text(before)
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    recipe = (copy / "recipe.yaml").read_text()
+    (copy / "recipe.yaml").write_text(recipe.replace(str(run.parent / "shards"), str(run.parent / "gone")))
+    record_digests(copy)
+    assert main(["merge", str(copy), "--output", str(tmp_path / "merged")]) == OK
     assert (tmp_path / "merged" / REFERENCES_FILE).read_bytes() == (run / REFERENCES_FILE).read_bytes()
     assert answer_episodes(VlmAgent.from_run(tmp_path / "merged"), TEST)
 
