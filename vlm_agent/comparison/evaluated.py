@@ -113,7 +113,7 @@ def read_parameters(run: Path) -> int | None:
 
 
 def read_seconds(run: Path) -> float | None:
-    """Of its training, over all starts."""
+    """Seconds of its training, over all starts."""
     seconds: float | None = _read_run(run)["figures"].get("seconds")
     return seconds
 

@@ -25,7 +25,7 @@ _NAMES = "names.json"
 
 
 def read_progress(output: Path) -> tuple[list[Path], list[str], int | None]:
-    """Of the comparison in a folder: the records of the stages that are done, a line for each that failed, and the
+    """The records of stages that are done in the folder of a comparison, a line for each that failed, and the
     number of all stages; None if no command has recorded it yet."""
     folder = output / "stages"
     names = read_json(folder / _NAMES, "remove it") if (folder / _NAMES).is_file() else None

@@ -102,7 +102,7 @@ def _agent(
 
 
 def block_of(stages: Stages, key: str, agent: Contestant, finished: list[int]) -> str:
-    """Of the table: `trained` on the comparison's shards, or `elsewhere` (a finished run of other data), `prompted`."""
+    """The block of its row: `trained` on the comparison's shards, `elsewhere` (a run of other data), `prompted`."""
     if agent.is_prompted:
         return "prompted"
     if agent.run is None or not finished:
@@ -142,7 +142,7 @@ def _row(
 
 
 def _training_seconds(run: Path | None, stage: Mapping[str, Any]) -> float | None:
-    """As the run records them; else those of its stage, which include the start of its process."""
+    """Seconds as the run records them; else those of its stage, which include the start of its process."""
     recorded = None if run is None else read_seconds(run)
     return stage.get("seconds") if recorded is None else recorded
 

@@ -41,7 +41,7 @@ def whole_configuration(source: Source, key: str = "vlm", **overrides: Any) -> P
 
 
 def _configuration_of(source: Source, key: str) -> PretrainedConfig:
-    """Of a checkpoint, without reading weights."""
+    """The configuration of a checkpoint, without reading weights."""
     with explain_load_errors(source, key):
         return load_configuration(source.location, _name(source, key), **hub_options(source))
 
@@ -130,7 +130,7 @@ _OTHER = "of another model than its config.json says; download it again"
 
 
 def _surplus(unexpected: Sequence[str], model: PreTrainedModel, whole: bool) -> list[str]:
-    """Of the weights that no part of the model reads, those that a damaged config.json would leave out. Of a model that
+    """The unread weights of a checkpoint that a damaged config.json would leave out. Of a model that
     is part of a checkpoint, such as a vision tower without its classifier, only further layers of its own kind are."""
     if whole:
         return list(unexpected)

@@ -120,7 +120,7 @@ class Trained:
                 )
 
     def _recorded(self) -> dict[str, str]:
-        """Of a checkpoint the files of its own record, and those of the run without its final weights."""
+        """Files and their SHA-256. A checkpoint has those of its own record, and those of the run but its weights."""
         recorded: dict[str, str] = {}
         for record in (self.run / FINISHED, self.run / MERGED):
             if record.is_file():

@@ -90,7 +90,7 @@ def _without_cards(found: re.Match[str]) -> str:
     """A row of groups of digits; the longest card number from each place is masked, from left to right."""
     row, groups = found[0], list(_GROUP.finditer(found[0]))
     places = [0, *accumulate(group.end() - group.start() for group in groups)]
-    """Of each group: the digits before it."""
+    """The number of digits before each group."""
     sums = _LuhnSums("".join(group[0] for group in groups))
     parts, written, first = [], 0, 0
     while first < len(groups):

@@ -33,7 +33,7 @@ _REMEDY = "run the command that wrote it again"
 _PAGES, _PICTURES = (".html",), (".svg", ".gif", ".png")
 
 MOST_PICTURES = 6
-"""Of an entry; a folder of screens has thousands."""
+"""Pictures of an entry; a folder of screens has thousands."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ class Form:
 
 
 def refused_parameters(body: bytes) -> frozenset[str]:
-    """Those of `max_tokens` and `temperature` that a server refuses, by the body of a response of status 400 or 422."""
+    """The refused ones of `max_tokens` and `temperature`, by the body of a response of status 400 or 422."""
     error = _error(body)
     if error.get("code") in _CODES and error.get("param") in (_LIMIT, _TEMPERATURE):
         return frozenset((str(error["param"]),))

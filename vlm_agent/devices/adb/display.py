@@ -199,7 +199,7 @@ def is_whole(picture: bytes) -> bool:
 
 
 def _size_of(picture: bytes) -> Size:
-    """Of a whole PNG."""
+    """The size of a whole PNG."""
     return int.from_bytes(picture[20:24], "big"), int.from_bytes(picture[16:20], "big")
 
 

@@ -82,7 +82,7 @@ class AdbLink:
         return _output_of(command_line(*commands), self.query(*commands, may_hang=may_hang))
 
     def query(self, *commands: Words, may_hang: bool = False) -> Answer:
-        """As `ask`, with the status and all output of commands that may fail."""
+        """Runs commands that may fail, as `ask` does; their status and all output."""
         line = command_line(*commands)
         deadline = None
         while True:

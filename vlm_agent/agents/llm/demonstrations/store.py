@@ -281,7 +281,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
 
 
 def _checksum(*row: object) -> str:
-    """Of a row: SQLite checks its pages, but not the texts in them."""
+    """The checksum of a row: SQLite checks its pages, but not the texts in them."""
     return hashlib.sha256(json.dumps(row).encode()).hexdigest()
 
 

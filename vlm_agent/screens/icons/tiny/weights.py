@@ -16,7 +16,7 @@ from vlm_agent.weight_files import check_digest, digest_of
 WEIGHTS = "model.safetensors"
 _FORMAT, _DIGEST = "phone_icons_tiny 1", "sha256"
 SHA256 = "e52ffee6057d6f6d737063f819585b23c598cc7e4c62825f61558402ae249615"
-"""Of the package's file, which the card in its folder and all published results refer to."""
+"""SHA-256 of the package's file, which the card in its folder and all published results refer to."""
 
 
 def file_of(path: str) -> Path:

@@ -16,7 +16,7 @@ from vlm_agent.screens.widgets.tiny.network import Network
 from vlm_agent.weight_files import check_digest, digest_of
 
 SHA256 = "4972150f2e1bed90d9a09e8bfb08030b8684ca73aea9945d93f14df3704d83ed"
-"""Of the package's file, which the card in its folder and all published results refer to."""
+"""SHA-256 of the package's file, which the card in its folder and all published results refer to."""
 
 _DIGEST = "sha256"
 _KEY = "phone_widgets_tiny"
