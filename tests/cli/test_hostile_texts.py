@@ -46,7 +46,8 @@ def test_of_shards_and_of_a_server(tmp_path, run):
     shards = tiny.write_shards(tmp_path / "shards", [episode], "test")
     refusal = json.dumps({"error": {"message": HOSTILE}}, ensure_ascii=False).encode()
     with serving(lambda n, body: Reply("press enter") if n == 0 else Reply(refusal, 410)) as (url, _):
-        endpoint = ("--endpoint", url, "--model", HOSTILE)
+        # One call at a time, or the refusals could arrive before the only answer and end the evaluation.
+        endpoint = ("--endpoint", url, "--model", HOSTILE, "--concurrency", 1)
         printed = run("evaluate", *endpoint, "--shards", shards, "--output", tmp_path / "out", "--no-controls")
         assert "could not answer" in printed
         run("annotate", shards, *endpoint, "--output", tmp_path / "annotated", "--split", "test")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import yaml
 from helpers import published_qwen_vl as published
-from helpers import tiny, tiny_qwen, tiny_text
+from helpers import tiny, tiny_qwen, tiny_text, vision_towers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModel, T5Config, T5ForConditionalGeneration
 
@@ -172,8 +172,9 @@ def test_convert_checkpoint_names_damaged_weights(tmp_path, capsys):
 
 def test_features_name_damaged_weights_of_their_extractor(folder, capsys):
     words = ["features", str(folder / "shards"), "--output", str(folder / "features"), "--extractor", "vit"]
-    weights_of(folder / "vision").write_bytes(POINTER)
-    assert main([*words, "--checkpoint", str(folder / "vision")]) == 1
-    assert f"{weights_of(folder / 'vision')} is a pointer of git-lfs" in capsys.readouterr().err
+    tower = vision_towers.write("vit", folder / "tower")
+    weights_of(tower).write_bytes(POINTER)
+    assert main([*words, "--checkpoint", str(tower)]) == 1
+    assert f"{weights_of(tower)} is a pointer of git-lfs" in capsys.readouterr().err
     assert main([*words, "--checkpoint", str(folder / "absent")]) == 1
     assert f"the folder {folder / 'absent'} does not exist" in capsys.readouterr().err
